@@ -1,0 +1,1 @@
+"""Node streams, the job machine and the relay between instances."""

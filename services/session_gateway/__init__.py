@@ -1,0 +1,1 @@
+"""Sessions: actors, audio, finalize, ordered results, resume."""

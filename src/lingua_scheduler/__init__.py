@@ -1,0 +1,1 @@
+"""The scheduler of a live, face-to-face speech translator."""

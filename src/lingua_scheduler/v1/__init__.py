@@ -1,0 +1,1 @@
+"""Generated from protos/lingua_scheduler/v1 by `make proto`. Not edited by hand."""
