@@ -574,6 +574,7 @@ class Placement(_message.Message):
     OWNER_ADDRESS_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     BINDING_FIELD_NUMBER: _builtins.int
+    BINDING_KIND_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     node_epoch: _builtins.int
     """The node's connection when it was chosen."""
@@ -581,6 +582,8 @@ class Placement(_message.Message):
     owner_address: _builtins.str
     path: Global___PlacementPath.ValueType
     binding: Global___BindingOutcome.ValueType
+    binding_kind: Global___BindingKind.ValueType
+    """Which binding that was; unspecified where there was none."""
     def __init__(
         self,
         *,
@@ -590,10 +593,11 @@ class Placement(_message.Message):
         owner_address: _builtins.str = ...,
         path: Global___PlacementPath.ValueType = ...,
         binding: Global___BindingOutcome.ValueType = ...,
+        binding_kind: Global___BindingKind.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "node_epoch", b"node_epoch", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "binding_kind", b"binding_kind", "node_epoch", b"node_epoch", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "path", b"path"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1223,7 +1227,9 @@ class ListNodesRequest(_message.Message):
     health: _common_pb2.NodeHealth.ValueType
     """Only nodes of this health; unspecified: all."""
     page_size: _builtins.int
-    """At most 1000 a page; 0: 100. A page may be shorter, also empty, with more to come."""
+    """About how many a page, up to 1000; 0: 100. A page may be longer, shorter or even empty with
+    more to come, and a node that comes or goes meanwhile may be listed twice or not at all.
+    """
     page_token: _builtins.str
     """From the answer before; empty: the first page."""
     @_builtins.property
@@ -1256,7 +1262,7 @@ class ListNodesResponse(_message.Message):
     """Empty: this was the last page."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
-        """In no order. Capabilities are left out where the list is of many; GetNode has them."""
+        """In no order, without capabilities: GetNode has them."""
 
     def __init__(
         self,

@@ -1,0 +1,93 @@
+-- allocate: chooses a node, reserves a slot on it, records the job, and moves the turn's binding.
+--
+-- Guarantees that a job has one live attempt unless its caller asks for a later one, that the node
+-- has room for it, and that the binding is used before it is cleared or set anew. A repeat answers
+-- what the first call did.
+--
+-- KEYS 1 prefix
+-- ARGV as lib/want.lua, then
+--   job, attempt, key, tenant, home, utterance, session_epoch (0: not checked),
+--   reason (FinalizeReason), may_wait (1: a bound node that is only full is BOUND_NODE_FULL),
+--   reservation_ttl_ms, binding_ttl_ms, timeout_binds (1: every Timeout job binds),
+--   job_record_ttl_ms
+-- Returns {'ok', existing, attempt, job state, lease end, node id, epoch, owner instance,
+--   owner address, path, binding, binding kind}, or {reason, why, times, ...}.
+-- @include lib/now
+-- @include lib/want
+-- @include lib/choose
+-- @include lib/attempt
+
+local P = KEYS[1]
+local now = now_ms()
+local want, at = want_read(ARGV)
+local job, attempt = ARGV[at], tonumber(ARGV[at + 1])
+local utterance = tonumber(ARGV[at + 5])
+local session_epoch = tonumber(ARGV[at + 6])
+local reason = tonumber(ARGV[at + 7])
+local may_wait = ARGV[at + 8] == '1'
+local reservation_ttl, binding_ttl = tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10])
+local timeout_binds = ARGV[at + 11] == '1'
+
+local function placed(existing, number, state, ends, id, path, binding, kind, node)
+  node = node or live_get(P, id)
+  local address = redis.call('HGET', P .. ':node:' .. id, 'owner_address') or ''
+  return { 'ok', existing, number, state, ends, id, node and node.epoch or 0,
+    node and node.owner or '', address, path, binding, kind }
+end
+
+local key = job_key(P, job)
+local known = redis.call('HMGET', key, 'state', 'attempt', 'winner', 'created_ms')
+local state, latest = known[1], tonumber(known[2])
+if state and latest then
+  local current = tonumber(known[3]) or latest
+  local id, ends, held = attempt_alive(P, job, current, now)
+  -- A caller that asks for a later attempt than one that is only reserved hedges.
+  local hedges = held == 'reserved' and attempt > current
+  if JOB_OVER[state] or (id and not hedges) then
+    local told = redis.call('HMGET', key, current .. ':node', current .. ':path')
+    if id then
+      redis.call('HSET', key, 'home', ARGV[at + 4])
+    end
+    return placed(1, current, state, ends or 0, told[1], tonumber(told[2]) or 0, BINDING_NONE, 0)
+  end
+  attempt = math.max(attempt, latest + 1)
+end
+
+local bound, bound_path, turn, last_turn
+if want.session then
+  if session_epoch > 0 then
+    local epoch = tonumber(redis.call('HGET', P .. ':session:' .. want.session, 'epoch'))
+    if epoch and epoch > session_epoch then
+      return { 'SESSION_TAKEN_OVER' }
+    end
+  end
+  turn = turn_key(P, want.session, want.src, want.tgt)
+  bound, bound_path, last_turn = turn_read(turn, now)
+end
+
+local found = choose(P, want, now, bound, bound_path, may_wait)
+if found.error then
+  return refusal(found)
+end
+
+local fields = { 'key', ARGV[at + 2], 'tenant', ARGV[at + 3], 'home', ARGV[at + 4],
+  'session', want.session or '', 'utterance', utterance, 'src', want.src, 'tgt', want.tgt }
+if not known[4] then
+  fields[#fields + 1] = 'created_ms'
+  fields[#fields + 1] = now
+end
+local ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl,
+  tonumber(ARGV[at + 12]), now, fields)
+
+-- A retry takes its binding along; what comes late for an earlier utterance changes nothing.
+if turn and reason > 0 and utterance >= last_turn then
+  local kind = nil
+  if reason == MAX_DURATION or reason == MAX_LENGTH then
+    kind = 'max_duration'
+  elseif reason == TIMEOUT and timeout_binds then
+    kind = 'timeout'
+  end
+  turn_write(turn, kind, found.id, utterance, binding_ttl, now)
+end
+return placed(0, attempt, 'reserved', ends, found.id, found.path, found.binding,
+  found.binding_kind, found.node)

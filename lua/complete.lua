@@ -1,0 +1,66 @@
+-- complete: an attempt has ended. Its slot is free, and the node's record says how it went.
+--
+-- Guarantees that one attempt finishes a job, and that a repeat counts nothing twice.
+--
+-- KEYS 1 prefix
+-- ARGV 1 node, 2 job, 3 attempt, 4 outcome (done, failed, timed_out or cancelled), 5 why,
+--   6 final state of the job or '' (done: always final), 7 eject_failures, 8 eject_ms,
+--   9 eject_max_ms, 10 job_record_ttl_ms
+-- Returns {'completed' | 'already' | 'superseded', job state}.
+-- @include lib/now
+-- @include lib/attempt
+-- @include lib/record
+
+local P, id, job, attempt, outcome = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local now = now_ms()
+local key, member = job_key(P, job), lease_member(job, attempt)
+local known = redis.call('HMGET', key, 'state', 'winner', 'attempt', attempt .. ':node',
+  attempt .. ':state')
+local state, winner, latest, at, attempt_state = unpack(known, 1, 5)
+
+local ended = attempt_state and ATTEMPT_OVER[attempt_state] and attempt_state ~= 'released'
+local node = live_get(P, id)
+if node then
+  redis.call('ZREM', running_key(P, id), member)
+  redis.call('ZREM', reserved_key(P, id), member)
+  if not ended then
+    if outcome == 'done' then
+      record_success(node)
+    elseif outcome ~= 'cancelled' then
+      record_failure(node, tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), now)
+    end
+  end
+  slots_settle(P, id, node, now)
+  live_put(P, id, node)
+end
+
+if at and at ~= id then
+  return { 'superseded', state }
+end
+if ended then
+  return { (state == 'done' and winner ~= attempt) and 'superseded' or 'already', state }
+end
+
+redis.call('HSET', key, attempt .. ':node', id, attempt .. ':state', outcome,
+  attempt .. ':ended_ms', now, attempt .. ':why', ARGV[5], 'updated_ms', now)
+redis.call('PEXPIRE', key, tonumber(ARGV[10]))
+if state and JOB_OVER[state] then
+  return { 'superseded', state }
+end
+if outcome == 'done' then
+  state = 'done'
+  redis.call('HSET', key, 'state', state, 'winner', attempt)
+elseif ARGV[6] ~= '' then
+  state = ARGV[6]
+  redis.call('HSET', key, 'state', state)
+elseif not winner or winner == attempt then
+  state = 'retrying'
+  redis.call('HSET', key, 'state', state)
+end
+if winner == attempt and outcome ~= 'done' then
+  redis.call('HDEL', key, 'winner')
+end
+if not latest then
+  redis.call('HSET', key, 'attempt', attempt)
+end
+return { 'completed', state }

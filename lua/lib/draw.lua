@@ -1,0 +1,144 @@
+-- The draw: a bounded number of nodes at random, the least loaded of them taken.
+-- @include lib/codes
+-- @include lib/live
+-- @include lib/slots
+-- @include lib/pools
+
+-- Shards that are looked at before a draw gives up. Shards after the first are drawn only where
+-- nothing in those before had room, so that the choice stays fair: the first shard comes up in
+-- proportion to its size, and within it all are alike.
+local MAX_SHARDS = 3
+
+-- Why a node may not be chosen, or nil. `relaxed`: only what makes it unable, not unwise.
+local function unfit(want, now, beat, load, ejected, health, drained, stages, relaxed)
+  if health ~= READY or drained == 1 then return 'not_ready' end
+  if beat <= now - want.stale_ms then return 'stale' end
+  if bit.band(stages, want.stages) ~= want.stages then return 'stage' end
+  if relaxed then return nil end
+  if load > want.threshold then return 'overloaded' end
+  if ejected > now then return 'ejected' end
+  return nil
+end
+
+local function count(tally, why)
+  tally[why] = (tally[why] or 0) + 1
+  tally.drawn = (tally.drawn or 0) + 1
+end
+
+-- The best of the candidates that is fit and has room: least effective load, then fewest missed
+-- beats, then a node of the asking instance, then chance. Returns id and settled record, or nil.
+local best_of
+function best_of(P, want, now, ids, packed, tally)
+  local best, best_load, best_missed, best_local, ties
+  local beat_ms = want.stale_ms / 3
+  for i = 1, #ids do
+    local id, record, why = ids[i], packed[i], nil
+    local used, max, beat
+    if not record then
+      why = 'gone'
+    elseif want.excluded[id] then
+      why = 'excluded'
+    else
+      local epoch, next_end, load, ejected, health, drained, stages
+      beat, epoch, next_end, load, ejected, used, max, health, drained, stages =
+        struct.unpack(LIVE_FORMAT, record)
+      why = unfit(want, now, beat, load, ejected, health, drained, stages)
+      if not why and next_end <= now then
+        local node = live_unpack(record)
+        slots_settle(P, id, node, now)
+        live_put(P, id, node)
+        packed[i] = live_pack(node)
+        used = node.used
+      end
+      if not why and used >= max then why = 'full' end
+    end
+    if why then
+      count(tally, why)
+    else
+      tally.drawn = (tally.drawn or 0) + 1
+      local load, missed = used / max, math.floor((now - beat) / beat_ms)
+      local is_local = want.instance ~= '' and string.sub(record, LIVE_FIXED + 1) == want.instance
+      local better
+      if not best or load ~= best_load then
+        better = not best or load < best_load
+      elseif missed ~= best_missed then
+        better = missed < best_missed
+      elseif is_local ~= best_local then
+        better = is_local
+      else
+        -- Each of n equals is kept with chance 1/n.
+        ties = ties + 1
+        if math.random(ties) == 1 then best = i end
+      end
+      if better then
+        best, best_load, best_missed, best_local, ties = i, load, missed, is_local, 1
+      end
+    end
+  end
+  if not best then return nil end
+  local id, node = ids[best], live_unpack(packed[best])
+  slots_settle(P, id, node, now)
+  if node.used < node.max then return id, node end
+  -- The cache was wrong. It is put right, and the next best is taken.
+  live_put(P, id, node)
+  packed[best] = live_pack(node)
+  return best_of(P, want, now, ids, packed, tally)
+end
+
+-- Draws from the pools that `want` names, as if they were one. Returns id and record, or nil; and
+-- how many nodes the pools have.
+local function draw_from_pools(P, want, now, tally)
+  local sizes = redis.call('HMGET', P .. ':pools', unpack(want.pools))
+  local total = 0
+  for i = 1, #sizes do
+    sizes[i] = tonumber(sizes[i]) or 0
+    total = total + sizes[i]
+  end
+  local seen, rounds = {}, total > 0 and MAX_SHARDS or 0
+  for _ = 1, rounds do
+    local at, pool = math.random(0, total - 1), 1
+    while at >= sizes[pool] do
+      at = at - sizes[pool]
+      pool = pool + 1
+    end
+    local key = shard_key(P, want.pools[pool], math.floor(at / want.size))
+    if not seen[key] then
+      seen[key] = true
+      local ids = redis.call('SRANDMEMBER', key, want.sample_k)
+      if #ids > 0 then
+        local packed = redis.call('HMGET', P .. ':nodes:live', unpack(ids))
+        local id, node = best_of(P, want, now, ids, packed, tally)
+        if id then return id, node, total end
+      end
+    end
+  end
+  return nil, nil, total
+end
+
+local function speaks(languages, code)
+  return languages and string.find(languages, '"' .. code .. '"', 1, true) ~= nil
+end
+
+-- Whether the node could be in one of the pools that `want` names, from what it declared.
+local function capable(P, want, id)
+  local has = redis.call('HMGET', P .. ':node:' .. id, 'asr_langs', 'semantic_langs', 'tts_langs',
+    'nmt_pairs')
+  return speaks(has[1], want.src)
+    and speaks(has[2], want.src)
+    and (has[4] == '[]' or speaks(has[4], want.src .. ':' .. want.tgt))
+    and (not want.tts or speaks(has[3], want.tgt))
+end
+
+-- The fallback: draws from all nodes, by capability, for the moment between a node's registration
+-- and its place in a pool.
+local function draw_from_all(P, want, now, tally)
+  local drawn = redis.call('HRANDFIELD', P .. ':nodes:live', want.sample_k, 'WITHVALUES')
+  local ids, packed = {}, {}
+  for i = 1, #drawn, 2 do
+    if capable(P, want, drawn[i]) then
+      ids[#ids + 1] = drawn[i]
+      packed[#packed + 1] = drawn[i + 1]
+    end
+  end
+  return best_of(P, want, now, ids, packed, tally)
+end

@@ -1,0 +1,20 @@
+-- The record of a job.
+--
+-- P:job:<id>, hash:
+--   state       reserved, acked, retrying, done, failed or cancelled
+--   attempt     number of the latest attempt
+--   winner      number of the attempt that was committed first; absent where there is none
+--   key, tenant, session, utterance, src, tgt, home, created_ms, updated_ms
+--   <n>:node, <n>:state (reserved, running, released, done, failed, timed_out, cancelled),
+--   <n>:path, <n>:reserved_ms, <n>:acked_ms, <n>:ended_ms, <n>:why    one set an attempt
+
+local JOB_OVER = { done = true, failed = true, cancelled = true }
+local ATTEMPT_OVER = { released = true, done = true, failed = true, timed_out = true, cancelled = true }
+
+local function job_key(P, job)
+  return P .. ':job:' .. job
+end
+
+local function lease_member(job, attempt)
+  return job .. ':' .. attempt
+end

@@ -1,0 +1,47 @@
+-- Leases. A slot is a member "<job id>:<attempt>" of one of two sorted sets; its score is the time
+-- at which the lease ends. What has ended is dropped before anything is counted, so a slot whose
+-- holder died is free again without anyone's help.
+--
+-- P:node:<id>:reserved, sorted set: attempts that were sent, or are about to be
+-- P:node:<id>:running, sorted set: attempts that the node has acknowledged
+-- @include lib/live
+
+local function reserved_key(P, id)
+  return P .. ':node:' .. id .. ':reserved'
+end
+
+local function running_key(P, id)
+  return P .. ':node:' .. id .. ':running'
+end
+
+local function earliest_end(key)
+  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return tonumber(first[2]) or math.huge
+end
+
+-- Drops what has ended and counts the rest. The count comes from the sets themselves, never from
+-- the cache, so whatever the cache says, `used < max` after this is true.
+local function slots_settle(P, id, node, now)
+  local reserved, running = reserved_key(P, id), running_key(P, id)
+  if node.next_end <= now then
+    redis.call('ZREMRANGEBYSCORE', reserved, '-inf', now)
+    redis.call('ZREMRANGEBYSCORE', running, '-inf', now)
+    node.next_end = math.min(earliest_end(reserved), earliest_end(running))
+  end
+  node.used = redis.call('ZCARD', reserved) + redis.call('ZCARD', running)
+end
+
+-- Adds a lease to a settled node that has room. The caller writes the node's record.
+local function slots_take(key, node, member, ends)
+  redis.call('ZADD', key, ends, member)
+  node.used = node.used + 1
+  if ends < node.next_end then
+    node.next_end = ends
+  end
+end
+
+-- When the lease ends, or nil where there is none that is still alive.
+local function lease_end(key, member, now)
+  local ends = tonumber(redis.call('ZSCORE', key, member))
+  return ends and ends > now and ends or nil
+end

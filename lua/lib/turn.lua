@@ -1,0 +1,38 @@
+-- Turn affinity: which node holds audio that the next job of this session and direction must join.
+--
+-- P:session:<id>:<src>:<tgt>, hash:
+--   timeout_node_id, timeout_until_ms              the node that kept audio after a pause
+--   max_duration_node_id, max_duration_until_ms    the node that has the first part of long speech
+--   turn    the latest utterance that was placed; what belongs to an earlier one changes nothing
+-- @include lib/codes
+
+local function turn_key(P, session, src, tgt)
+  return P .. ':session:' .. session .. ':' .. src .. ':' .. tgt
+end
+
+-- The bound node and the path that leads to it (timeout first), or nil; and the latest utterance.
+local function turn_read(key, now)
+  local turn = redis.call('HMGET', key, 'timeout_node_id', 'timeout_until_ms',
+    'max_duration_node_id', 'max_duration_until_ms', 'turn')
+  local latest = tonumber(turn[5]) or -1
+  if turn[1] and tonumber(turn[2]) > now then
+    return turn[1], BY_TIMEOUT_BINDING, latest
+  end
+  if turn[3] and tonumber(turn[4]) > now then
+    return turn[3], BY_MAX_DURATION_BINDING, latest
+  end
+  return nil, nil, latest
+end
+
+-- Replaces the bindings by one of the given kind ('timeout' or 'max_duration'; nil: by none), and
+-- remembers the utterance.
+local function turn_write(key, kind, id, utterance, ttl_ms, now)
+  redis.call('DEL', key)
+  if kind then
+    redis.call('HSET', key, 'turn', utterance, kind .. '_node_id', id,
+      kind .. '_until_ms', now + ttl_ms)
+  else
+    redis.call('HSET', key, 'turn', utterance)
+  end
+  redis.call('PEXPIRE', key, ttl_ms)
+end

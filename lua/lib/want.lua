@@ -1,0 +1,44 @@
+-- What a job asks of its node. Read from ARGV, so that every script that chooses takes the same
+-- arguments in the same order.
+
+-- ARGV 1 seed            a random number from the caller: before Redis 7, Lua's own generator
+--                        starts every script alike
+-- ARGV 2 src, 3 tgt      languages
+-- ARGV 4 require_tts     1 or 0
+-- ARGV 5 stages          bit mask of the stages that the node must offer
+-- ARGV 6 preferred       node id or ''
+-- ARGV 7 strict          1: the preferred node or none
+-- ARGV 8 instance        dispatcher whose nodes are taken among equals, or ''
+-- ARGV 9 session         session id or ''
+-- ARGV 10 sample_k, 11 pool_size, 12 heartbeat_stale_ms, 13 load_threshold    settings
+-- ARGV 14 count of excluded ids, then that many ids
+-- Returns what was read, and the index of the first argument after it.
+local function want_read(argv)
+  math.randomseed(tonumber(argv[1]))
+  local src, tgt = argv[2], argv[3]
+  local want = {
+    src = src,
+    tgt = tgt,
+    tts = argv[4] == '1',
+    stages = tonumber(argv[5]),
+    preferred = argv[6] ~= '' and argv[6] or nil,
+    strict = argv[7] == '1',
+    instance = argv[8],
+    session = argv[9] ~= '' and argv[9] or nil,
+    sample_k = tonumber(argv[10]),
+    size = tonumber(argv[11]),
+    stale_ms = tonumber(argv[12]),
+    threshold = tonumber(argv[13]),
+    excluded = {},
+  }
+  if want.tts then
+    want.pools = { src .. ':' .. tgt }
+  else
+    want.pools = { 'text:' .. src .. ':' .. tgt, 'text:' .. src .. ':*' }
+  end
+  local after = 15 + tonumber(argv[14])
+  for i = 15, after - 1 do
+    want.excluded[argv[i]] = true
+  end
+  return want, after
+end

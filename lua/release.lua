@@ -1,0 +1,41 @@
+-- release: gives back a reservation that was not committed. Of one that is gone, frees nothing.
+--
+-- KEYS 1 prefix
+-- ARGV 1 node, 2 job, 3 attempt, 4 why (for the record), 5 fault (1: it counts against the node),
+--   6 final state of the job or '', 7 eject_failures, 8 eject_ms, 9 eject_max_ms
+-- Returns {'released' | 'nothing' | 'running'}.
+-- @include lib/now
+-- @include lib/attempt
+-- @include lib/record
+
+local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local now = now_ms()
+local key, member = job_key(P, job), lease_member(job, attempt)
+local known = redis.call('HMGET', key, 'state', 'attempt', attempt .. ':state', attempt .. ':node')
+local state, latest, attempt_state, at = unpack(known, 1, 4)
+
+if lease_end(running_key(P, id), member, now) then
+  return { 'running' }
+end
+local node = live_get(P, id)
+local freed = redis.call('ZREM', reserved_key(P, id), member) == 1
+local first_time = attempt_state == 'reserved' and at == id
+if node and (freed or first_time) then
+  if first_time and ARGV[5] == '1' then
+    record_failure(node, tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), now)
+  end
+  slots_settle(P, id, node, now)
+  live_put(P, id, node)
+end
+if first_time then
+  redis.call('HSET', key, attempt .. ':state', 'released', attempt .. ':why', ARGV[4],
+    attempt .. ':ended_ms', now, 'updated_ms', now)
+end
+if state and not JOB_OVER[state] then
+  if ARGV[6] ~= '' then
+    redis.call('HSET', key, 'state', ARGV[6])
+  elseif first_time and state == 'reserved' and latest == attempt then
+    redis.call('HSET', key, 'state', 'retrying')
+  end
+end
+return { freed and 'released' or 'nothing' }

@@ -1,0 +1,32 @@
+-- reserve: reserves a slot on the node that is named.
+--
+-- KEYS 1 prefix
+-- ARGV 1 node, 2 job, 3 attempt, 4 heartbeat_stale_ms, 5 reservation_ttl_ms, 6 job_record_ttl_ms
+-- Returns {'ok', existing, lease end, node id, epoch, owner instance, owner address},
+--   or {'NODE_NOT_FOUND'}, or {'ALL_CANDIDATES_FULL_OR_FAILED', why, 1}.
+-- @include lib/now
+-- @include lib/choose
+-- @include lib/attempt
+
+local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local now = now_ms()
+
+local function answer(existing, ends, at, node)
+  local address = redis.call('HGET', P .. ':node:' .. at, 'owner_address') or ''
+  return { 'ok', existing, ends, at, node and node.epoch or 0, node and node.owner or '', address }
+end
+
+local held_by, held_until = attempt_alive(P, job, attempt, now)
+if held_by then
+  return answer(1, held_until, held_by, live_get(P, held_by))
+end
+if not live_get(P, id) then
+  return { 'NODE_NOT_FOUND' }
+end
+local node, why = try_named(P, { stale_ms = tonumber(ARGV[4]), stages = 0 }, now, id)
+if not node then
+  return { 'ALL_CANDIDATES_FULL_OR_FAILED', why, 1 }
+end
+local ends = attempt_reserve(P, job, attempt, id, node, BY_NAME, tonumber(ARGV[5]),
+  tonumber(ARGV[6]), now, {})
+return answer(0, ends, id, node)

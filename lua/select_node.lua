@@ -1,0 +1,24 @@
+-- select_node: chooses as allocate would, and reserves, records and binds nothing.
+--
+-- KEYS 1 prefix
+-- ARGV as lib/want.lua
+-- Returns {'ok', node id, epoch, owner instance, owner address, path, binding, binding kind},
+--   or {reason, why, times, ...}.
+-- @include lib/now
+-- @include lib/want
+-- @include lib/choose
+
+local P = KEYS[1]
+local now = now_ms()
+local want = want_read(ARGV)
+local bound, bound_path
+if want.session then
+  bound, bound_path = turn_read(turn_key(P, want.session, want.src, want.tgt), now)
+end
+local found = choose(P, want, now, bound, bound_path, false)
+if found.error then
+  return refusal(found)
+end
+local address = redis.call('HGET', P .. ':node:' .. found.id, 'owner_address') or ''
+return { 'ok', found.id, found.node.epoch, found.node.owner, address, found.path, found.binding,
+  found.binding_kind }

@@ -1,0 +1,92 @@
+"""What the scripts say in numbers and words, as the contract says it. Mirrors lua/lib/codes.lua."""
+
+from collections.abc import Iterable
+
+from lingua_scheduler.v1 import common_pb2, pool_pb2
+
+# Node health beyond the contract's four: on the way out of its pools, and out of them. Such a node
+# must register again; to everybody else it is offline.
+LEAVING = 5
+OUT = 6
+
+JOB_STATES = {
+    b"reserved": common_pb2.JOB_STATE_RESERVED,
+    b"acked": common_pb2.JOB_STATE_ACKED,
+    b"retrying": common_pb2.JOB_STATE_RETRYING,
+    b"done": common_pb2.JOB_STATE_DONE,
+    b"failed": common_pb2.JOB_STATE_FAILED,
+    b"cancelled": common_pb2.JOB_STATE_CANCELLED,
+}
+
+# How a job may end when an attempt ends without a result; '' where another attempt follows.
+FINAL_STATES = {
+    common_pb2.JOB_STATE_UNSPECIFIED: "",
+    common_pb2.JOB_STATE_FAILED: "failed",
+    common_pb2.JOB_STATE_CANCELLED: "cancelled",
+}
+
+COMMIT_OUTCOMES = {
+    b"committed": pool_pb2.CommitResponse.OUTCOME_COMMITTED,
+    b"already": pool_pb2.CommitResponse.OUTCOME_ALREADY,
+    b"committed_late": pool_pb2.CommitResponse.OUTCOME_COMMITTED_LATE,
+    b"no_room": pool_pb2.CommitResponse.OUTCOME_NO_ROOM,
+    b"superseded": pool_pb2.CommitResponse.OUTCOME_SUPERSEDED,
+}
+
+RELEASE_OUTCOMES = {
+    b"released": pool_pb2.ReleaseResponse.OUTCOME_RELEASED,
+    b"nothing": pool_pb2.ReleaseResponse.OUTCOME_NOTHING_TO_RELEASE,
+    b"running": pool_pb2.ReleaseResponse.OUTCOME_RUNNING,
+}
+
+# Whether the cause counts against the node.
+RELEASE_FAULTS = {
+    pool_pb2.RELEASE_CAUSE_ACK_TIMEOUT: True,
+    pool_pb2.RELEASE_CAUSE_SEND_FAILED: True,
+    pool_pb2.RELEASE_CAUSE_REJECTED: True,
+    pool_pb2.RELEASE_CAUSE_CANCELLED: False,
+    pool_pb2.RELEASE_CAUSE_HEDGE_LOST: False,
+}
+
+ATTEMPT_OUTCOMES = {
+    pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED: "done",
+    pool_pb2.ATTEMPT_OUTCOME_FAILED: "failed",
+    pool_pb2.ATTEMPT_OUTCOME_TIMED_OUT: "timed_out",
+    pool_pb2.ATTEMPT_OUTCOME_CANCELLED: "cancelled",
+}
+
+COMPLETE_OUTCOMES = {
+    b"completed": pool_pb2.CompleteResponse.OUTCOME_COMPLETED,
+    b"already": pool_pb2.CompleteResponse.OUTCOME_ALREADY,
+    b"superseded": pool_pb2.CompleteResponse.OUTCOME_SUPERSEDED,
+}
+
+BINDING_NAMES = {
+    pool_pb2.BINDING_KIND_TIMEOUT: "timeout",
+    pool_pb2.BINDING_KIND_MAX_DURATION: "max_duration",
+}
+
+BEAT_PROBLEMS = {
+    b"register_again": pool_pb2.BeatProblem.KIND_REGISTER_AGAIN,
+    b"epoch_old": pool_pb2.BeatProblem.KIND_EPOCH_OLD,
+    b"not_renewed": pool_pb2.BeatProblem.KIND_NOT_RENEWED,
+}
+
+
+def stage_mask(stages: Iterable[common_pb2.StageKind.ValueType]) -> int:
+    """A bit for each stage, as the scripts compare them."""
+    mask = 0
+    for stage in stages:
+        mask |= 1 << (stage - 1)
+    return mask
+
+
+def lease_member(attempt: common_pb2.AttemptRef) -> str:
+    """An attempt as a member of a node's lease sets."""
+    return f"{attempt.job_id}:{attempt.attempt}"
+
+
+def attempt_of(member: bytes) -> common_pb2.AttemptRef:
+    """The attempt that a lease belongs to."""
+    job_id, _, attempt = member.decode().rpartition(":")
+    return common_pb2.AttemptRef(job_id=job_id, attempt=int(attempt))

@@ -1,0 +1,54 @@
+"""The packed record of a node, as lua/lib/live.lua writes it. Read here, never written."""
+
+import struct
+from typing import NamedTuple
+
+from lingua_scheduler.services.pool_service.codes import LEAVING
+from lingua_scheduler.v1 import common_pb2
+
+_FIXED = struct.Struct("<dddddHHBBBBB")
+
+
+class LiveNode(NamedTuple):
+    """The moving part of a node. The fields are explained in lua/lib/live.lua."""
+
+    beat_ms: int
+    epoch: int
+    next_end_ms: float
+    load: float
+    ejected_until_ms: int
+    used: int
+    max_concurrent_jobs: int
+    health: int
+    drained: bool
+    failures: int
+    owner_instance: str
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> "LiveNode":
+        """Reads a record."""
+        beat, epoch, next_end, load, ejected, used, most, health, drained, _, failures, _ = (
+            _FIXED.unpack_from(packed)
+        )
+        return cls(
+            beat_ms=int(beat),
+            epoch=int(epoch),
+            next_end_ms=next_end,
+            load=load,
+            ejected_until_ms=int(ejected),
+            used=used,
+            max_concurrent_jobs=most,
+            health=health,
+            drained=bool(drained),
+            failures=failures,
+            owner_instance=packed[_FIXED.size :].decode(),
+        )
+
+    def effective_health(self, now_ms: int, stale_ms: int) -> common_pb2.NodeHealth.ValueType:
+        """The worst of what the node says, what the operator wants, and whether it is heard."""
+        offline = common_pb2.NODE_HEALTH_OFFLINE
+        if self.health >= LEAVING or self.health == offline or self.beat_ms <= now_ms - stale_ms:
+            return offline
+        if self.drained:
+            return common_pb2.NODE_HEALTH_DRAINING
+        return common_pb2.NodeHealth.ValueType(self.health)

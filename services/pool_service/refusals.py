@@ -1,0 +1,79 @@
+"""What a script refuses, as an error that says why."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lingua_scheduler.services.runtime import errors
+
+# When a retry after "all full" is worth it: about the time in which a slot frees somewhere.
+_RETRY_MS = 200
+
+_EXPLAINED = {
+    "excluded": "excluded by the caller",
+    "ejected": "set aside after repeated failures",
+    "full": "full",
+    "gone": "gone",
+    "not_ready": "not ready",
+    "overloaded": "over the load threshold",
+    "stage": "without a required stage",
+    "stale": "silent",
+    "unavailable": "not ready or silent",
+}
+
+
+def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.LinguaError:
+    """The error of a reply that is not 'ok'.
+
+    Args:
+        reply: the reason, then pairs of what was counted and how often.
+        about: what was asked for, for the message, such as "zh->en".
+        node_id: the node that was named, where one was.
+    """
+    reason = reply[0].decode()
+    if reason == "NODE_ID_CONFLICT":
+        holder = reply[1].decode()
+        return errors.NodeIdConflictError(
+            f"node id {node_id!r} is in use by a live node at dispatcher {holder!r}; "
+            "choose another id, or stop that node first",
+            metadata={"node_id": node_id, "owner_instance": holder},
+        )
+    if reason == "POOL_FULL":
+        name = reply[1].decode()
+        return errors.PoolFullError(
+            f"pool {name} has as many nodes as it can hold (LINGUA_POOL_SIZE x LINGUA_MAX_POOLS)",
+            metadata={"pool": name},
+        )
+    tally = {reply[i].decode(): int(reply[i + 1]) for i in range(1, len(reply), 2)}
+    metadata = {why: str(times) for why, times in sorted(tally.items())}
+    counted = ", ".join(
+        f"{times} {_EXPLAINED[why]}" for why, times in sorted(tally.items()) if why != "drawn"
+    )
+    match reason:
+        case "NO_CAPABLE_NODE":
+            detail = f": {counted}" if counted else ""
+            return errors.NoCapableNodeError(f"no node can do {about}{detail}", metadata=metadata)
+        case "ALL_CANDIDATES_FULL_OR_FAILED":
+            return errors.AllCandidatesFullOrFailedError(
+                f"no node for {about} has room now: {counted}",
+                retry_after_ms=_RETRY_MS,
+                metadata=metadata,
+            )
+        case "PREFERRED_NODE_NOT_CAPABLE":
+            return errors.PreferredNodeNotCapableError(
+                f"preferred node {node_id!r} is not known, or cannot do {about}",
+                metadata={"node_id": node_id},
+            )
+        case "BOUND_NODE_FULL":
+            return errors.BoundNodeFullError(
+                f"the node that holds the turn's audio for {about} has no free slot",
+                retry_after_ms=_RETRY_MS,
+            )
+        case "SESSION_TAKEN_OVER":
+            return errors.SessionTakenOverError("another gateway has taken the session over")
+        case "NODE_NOT_FOUND":
+            return errors.NodeNotFoundError(f"there is no node {node_id!r}")
+        case "NODE_EPOCH_OLD":
+            return errors.NodeEpochOldError(
+                f"a newer connection of node {node_id!r} has replaced the one that speaks"
+            )
+    return errors.InternalError(f"a script answered {reason!r}, which nobody expects")

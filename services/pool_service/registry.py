@@ -1,0 +1,137 @@
+"""Nodes come and go: what takes more than one script, because it may touch thousands of pools."""
+
+import json
+from itertools import islice
+
+from lingua_scheduler.services.pool_service import codes, validate
+from lingua_scheduler.services.pool_service.capabilities import Capabilities
+from lingua_scheduler.services.pool_service.refusals import refusal
+from lingua_scheduler.services.runtime.redis_link import RedisLink
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import common_pb2, pool_pb2
+
+# Pools that one script joins or leaves: each takes 3 to 6 Redis commands, so that a step stays
+# about a millisecond and nobody waits for it.
+POOLS_A_STEP = 200
+
+_OK = b"ok"
+
+
+class Registry:
+    """Registration, removal, and expulsion of nodes that fell silent.
+
+    Each is a row of steps that can break off anywhere: a repeat, or the sweep, goes on from there.
+    """
+
+    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
+        self._link = link
+        self._settings = settings
+
+    async def register(
+        self, request: pool_pb2.RegisterNodeRequest
+    ) -> pool_pb2.RegisterNodeResponse:
+        """Makes a node known and moves it by the difference between its pools then and now."""
+        validate.register_node(request)
+        settings = self._settings
+        able = Capabilities.of(request.capabilities)
+        digest = able.digest()
+        reply = await self._link.call(
+            "register_node",
+            request.node_id,
+            request.incarnation,
+            request.stream_id,
+            request.health or common_pb2.NODE_HEALTH_READY,
+            max(request.load.cpu, request.load.gpu),
+            request.max_concurrent_jobs,
+            able.stages,
+            request.owner_instance,
+            request.owner_address,
+            _json(able.asr_langs),
+            _json(able.semantic_langs),
+            _json(able.tts_langs),
+            _json(able.nmt_pairs),
+            digest,
+            settings.heartbeat_stale_ms,
+            settings.running_lease_ms,
+            *map(codes.lease_member, request.running),
+        )
+        if reply[0] != _OK:
+            raise refusal(reply, "", request.node_id)
+        _, epoch, in_place = reply
+        wanted = able.pools()
+        joins = leaves = 0
+        if not in_place:
+            joins, leaves = await self._move(request.node_id, epoch, wanted, digest)
+        return pool_pb2.RegisterNodeResponse(
+            epoch=epoch, pools=len(wanted), pools_joined=joins, pools_left=leaves
+        )
+
+    async def _move(
+        self, node_id: str, epoch: int, wanted: set[str], digest: str
+    ) -> tuple[int, int]:
+        key = f"{self._settings.redis_prefix}:node:{node_id}:pools"
+        has = {name.decode() for name in await self._link.command("HKEYS", key)}
+        joins, leaves = iter(sorted(wanted - has)), iter(sorted(has - wanted))
+        while True:
+            join = list(islice(joins, POOLS_A_STEP))
+            leave = list(islice(leaves, POOLS_A_STEP - len(join)))
+            last = len(join) + len(leave) < POOLS_A_STEP
+            reply = await self._link.call(
+                "move_pools",
+                node_id,
+                epoch,
+                self._settings.pool_size,
+                self._settings.max_pools,
+                digest if last else "",
+                len(join),
+                *join,
+                *leave,
+            )
+            if reply[0] == b"POOL_FULL":
+                # A node in some of its pools would be a puzzle; better in none.
+                await self._take_out(node_id, epoch, forget=False)
+            if reply[0] != _OK:
+                raise refusal(reply, "", node_id)
+            if last:
+                return len(wanted - has), len(has - wanted)
+
+    async def remove(self, request: pool_pb2.RemoveNodeRequest) -> pool_pb2.RemoveNodeResponse:
+        """Forgets a node and takes it out of all pools."""
+        validate.remove_node(request)
+        existed, left = await self._take_out(request.node_id, request.epoch, forget=True)
+        return pool_pb2.RemoveNodeResponse(removed=existed, pools_left=left)
+
+    async def expel(self, node_id: str, silent_ms: int) -> None:
+        """Takes a node that was silent for so long out of its pools; it stays known."""
+        await self._take_out(node_id, 0, forget=False, silent_ms=silent_ms)
+
+    async def forget(self, node_id: str, silent_ms: int) -> None:
+        """Forgets a node that was silent for so long."""
+        await self._take_out(node_id, 0, forget=True, silent_ms=silent_ms)
+
+    async def _take_out(
+        self, node_id: str, epoch: int, *, forget: bool, silent_ms: int = 0
+    ) -> tuple[bool, int]:
+        existed, left = False, 0
+        while True:
+            reply = await self._link.call(
+                "remove_node",
+                node_id,
+                epoch,
+                int(forget),
+                POOLS_A_STEP,
+                self._settings.pool_size,
+                silent_ms,
+            )
+            if reply[0] == b"alive":
+                return existed, left
+            if reply[0] != _OK:
+                raise refusal(reply, "", node_id)
+            _, known, stepped, remain = reply
+            existed, left = existed or bool(known), left + stepped
+            if remain == 0:
+                return existed, left
+
+
+def _json(codes_: tuple[str, ...]) -> str:
+    return json.dumps(codes_, separators=(",", ":"))

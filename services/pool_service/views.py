@@ -1,0 +1,222 @@
+"""What operators see: nodes, leases, pools. Reads only, in pieces too small to hold Redis up."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator
+
+from lingua_scheduler.services.pool_service import codes, validate
+from lingua_scheduler.services.pool_service.capabilities import normal, speech_pool
+from lingua_scheduler.services.pool_service.live import LiveNode
+from lingua_scheduler.services.runtime.errors import NodeNotFoundError
+from lingua_scheduler.services.runtime.redis_link import RedisLink
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import common_pb2, pool_pb2
+
+_PAGE = 100
+# Records that one command reads: about a millisecond of Redis.
+_SCAN = 1000
+
+
+class Views:
+    """Reads the shared state for people and tools."""
+
+    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
+        self._link = link
+        self._prefix = settings.redis_prefix
+        self._stale_ms = settings.heartbeat_stale_ms
+        self._pool_size = settings.pool_size
+
+    async def node(self, node_id: str) -> pool_pb2.Node:
+        """One node, with its capabilities.
+
+        Raises:
+            NodeNotFoundError: there is none of this id.
+        """
+        packed = await self._link.command("HGET", f"{self._prefix}:nodes:live", node_id)
+        if packed is None:
+            raise NodeNotFoundError(f"there is no node {node_id!r}")
+        now = await self._now_ms()
+        node = await self._shown(node_id, LiveNode.unpack(packed), now)
+        languages = await self._link.command(
+            "HMGET",
+            f"{self._prefix}:node:{node_id}",
+            "asr_langs",
+            "semantic_langs",
+            "tts_langs",
+            "nmt_pairs",
+        )
+        asr, semantic, tts, nmt = (json.loads(listed or b"[]") for listed in languages)
+        node.capabilities.CopyFrom(
+            common_pb2.NodeCapabilities(
+                asr_langs=asr,
+                semantic_langs=semantic,
+                tts_langs=tts,
+                nmt_pairs=[
+                    common_pb2.LanguagePair(src=src, tgt=tgt)
+                    for src, tgt in (pair.split(":") for pair in nmt)
+                ],
+            )
+        )
+        return node
+
+    async def get_node(self, request: pool_pb2.GetNodeRequest) -> pool_pb2.GetNodeResponse:
+        """One node and the attempts that hold its slots."""
+        validate.get_node(request)
+        node = await self.node(request.node_id)
+        now = await self._now_ms()
+        key = f"{self._prefix}:node:{request.node_id}"
+        leases = []
+        for running in (False, True):
+            kept = f"{key}:running" if running else f"{key}:reserved"
+            listed = await self._link.command("ZRANGE", kept, 0, -1, "WITHSCORES")
+            for member, ends in zip(listed[::2], listed[1::2], strict=True):
+                if float(ends) > now:
+                    leases.append(
+                        pool_pb2.Lease(
+                            attempt=codes.attempt_of(member),
+                            running=running,
+                            ends_ms=int(float(ends)),
+                        )
+                    )
+        return pool_pb2.GetNodeResponse(node=node, leases=leases)
+
+    async def list_nodes(self, request: pool_pb2.ListNodesRequest) -> pool_pb2.ListNodesResponse:
+        """A page of nodes."""
+        validate.list_nodes(request)
+        now = await self._now_ms()
+        cursor, page = await self._scan(request.page_token or "0", request.page_size or _PAGE)
+        if request.health:
+            page = [
+                (node_id, live)
+                for node_id, live in page
+                if live.effective_health(now, self._stale_ms) == request.health
+            ]
+        if request.HasField("pair"):
+            pool = speech_pool(normal(request.pair.src), normal(request.pair.tgt))
+            serves = await asyncio.gather(
+                *(
+                    self._link.command("HEXISTS", f"{self._prefix}:node:{node_id}:pools", pool)
+                    for node_id, _ in page
+                )
+            )
+            page = [entry for entry, member in zip(page, serves, strict=True) if member]
+        nodes = await asyncio.gather(*(self._shown(node_id, live, now) for node_id, live in page))
+        return pool_pb2.ListNodesResponse(
+            nodes=nodes, next_page_token="" if cursor == "0" else cursor
+        )
+
+    async def list_pools(self, request: pool_pb2.ListPoolsRequest) -> pool_pb2.ListPoolsResponse:
+        """The pools of the directions asked for, with their slots."""
+        validate.list_pools(request)
+        src, tgt = normal(request.src), normal(request.tgt)
+        sizes = await self._link.command("HGETALL", f"{self._prefix}:pools")
+        wanted = []
+        for name, size in zip(sizes[::2], sizes[1::2], strict=True):
+            *text, pool_src, pool_tgt = name.decode().split(":")
+            if bool(text) == request.text and src in ("", pool_src) and tgt in ("", pool_tgt):
+                wanted.append((pool_src, pool_tgt, name.decode(), int(size)))
+        if not wanted:
+            return pool_pb2.ListPoolsResponse()
+        rooms = await self._rooms()
+        pools = []
+        for pool_src, pool_tgt, name, size in sorted(wanted):
+            shards = -(-size // self._pool_size)
+            ready = [
+                rooms[node_id] async for node_id in self._members(name, shards) if node_id in rooms
+            ]
+            pools.append(
+                pool_pb2.Pool(
+                    pair=common_pb2.LanguagePair(src=pool_src, tgt=pool_tgt),
+                    text=request.text,
+                    shards=shards,
+                    nodes=size,
+                    ready_nodes=len(ready),
+                    slots=sum(slots for slots, _ in ready),
+                    free_slots=sum(free for _, free in ready),
+                )
+            )
+        return pool_pb2.ListPoolsResponse(pools=pools)
+
+    async def nodes_by_health(self) -> dict[common_pb2.NodeHealth.ValueType, int]:
+        """How many nodes there are of each health."""
+        now = await self._now_ms()
+        counts: dict[common_pb2.NodeHealth.ValueType, int] = defaultdict(int)
+        async for _, live in self._all_nodes():
+            counts[live.effective_health(now, self._stale_ms)] += 1
+        return counts
+
+    async def _rooms(self) -> dict[str, tuple[int, int]]:
+        """Of every node that may be chosen: its slots, and how many of them are free."""
+        now = await self._now_ms()
+        rooms = {}
+        unsettled = []
+        async for node_id, live in self._all_nodes():
+            if live.effective_health(now, self._stale_ms) != common_pb2.NODE_HEALTH_READY:
+                continue
+            if live.ejected_until_ms > now:
+                continue
+            rooms[node_id] = (live.max_concurrent_jobs, live.max_concurrent_jobs - live.used)
+            if live.used and live.next_end_ms <= now:
+                unsettled.append(node_id)
+        for node_id in unsettled:
+            slots, _ = rooms[node_id]
+            rooms[node_id] = (slots, slots - sum(await self._leases(node_id, now)))
+        return rooms
+
+    async def _members(self, pool: str, shards: int) -> AsyncIterator[str]:
+        for shard in range(shards):
+            key = f"{self._prefix}:pool:{pool}:{shard}:nodes"
+            for node_id in await self._link.command("SMEMBERS", key):
+                yield node_id.decode()
+
+    async def _all_nodes(self) -> AsyncIterator[tuple[str, LiveNode]]:
+        cursor = "0"
+        while True:
+            cursor, page = await self._scan(cursor, _SCAN)
+            for entry in page:
+                yield entry
+            if cursor == "0":
+                return
+
+    async def _scan(self, cursor: str, count: int) -> tuple[str, list[tuple[str, LiveNode]]]:
+        key = f"{self._prefix}:nodes:live"
+        following, flat = await self._link.command("HSCAN", key, cursor, "COUNT", count)
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        return following.decode(), [(key.decode(), LiveNode.unpack(value)) for key, value in pairs]
+
+    async def _leases(self, node_id: str, now: int) -> tuple[int, int]:
+        key = f"{self._prefix}:node:{node_id}"
+        reserved, running = await asyncio.gather(
+            self._link.command("ZCOUNT", f"{key}:reserved", f"({now}", "+inf"),
+            self._link.command("ZCOUNT", f"{key}:running", f"({now}", "+inf"),
+        )
+        return reserved, running
+
+    async def _shown(self, node_id: str, live: LiveNode, now: int) -> pool_pb2.Node:
+        key = f"{self._prefix}:node:{node_id}"
+        (reserved, running), address, pools = await asyncio.gather(
+            self._leases(node_id, now),
+            self._link.command("HGET", key, "owner_address"),
+            self._link.command("HLEN", f"{key}:pools"),
+        )
+        return pool_pb2.Node(
+            node_id=node_id,
+            health=live.effective_health(now, self._stale_ms),
+            max_concurrent_jobs=live.max_concurrent_jobs,
+            reserved=reserved,
+            running=running,
+            load=live.load,
+            last_heartbeat_ms=live.beat_ms,
+            owner_instance=live.owner_instance,
+            owner_address=(address or b"").decode(),
+            epoch=live.epoch,
+            failures_in_row=live.failures,
+            ejected_until_ms=live.ejected_until_ms if live.ejected_until_ms > now else 0,
+            pools=pools,
+            drained_by_operator=live.drained,
+        )
+
+    async def _now_ms(self) -> int:
+        seconds, micros = await self._link.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
