@@ -1,0 +1,20 @@
+"""What a benchmark ran on: numbers mean little without it."""
+
+import os
+import platform
+
+
+def machine() -> dict[str, object]:
+    """The processor, how many of it, and the Python."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            model = next(line.split(":")[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        pass
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
