@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -182,14 +181,8 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         except errors.LinguaError as error:
             result.error.CopyFrom(errors.to_proto(error))
         except Exception:
-            error_id = secrets.token_hex(4)
-            _log.exception("operation failed", extra={"operation": name, "error_id": error_id})
-            result.error.CopyFrom(
-                errors.to_proto(
-                    errors.InternalError(
-                        f"internal error; see the log of instance {self._instance_id}, "
-                        f"error id {error_id}"
-                    )
-                )
-            )
+            failure = errors.internal_error(self._instance_id)
+            facts = {"operation": name, "error_id": failure.metadata["error_id"]}
+            _log.exception("operation failed", extra=facts)
+            result.error.CopyFrom(errors.to_proto(failure))
         return result

@@ -1,0 +1,270 @@
+"""Every exception that the scheduler raises on purpose, and how each travels.
+
+A service raises a `LinguaError`; the gRPC frame turns it into a status with details. On a stream
+the same content is an `Error` message (`to_proto`). Clients read it back with `from_rpc_error`.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from lingua_scheduler.v1 import common_pb2
+
+DOMAIN = "lingua-scheduler"
+DETAILS_KEY = "grpc-status-details-bin"
+REASON_PREFIX = "ERROR_REASON_"
+
+# A peer may drop answers whose metadata is over 8 KiB. The message is in there twice, once
+# percent-encoded (up to three bytes for each), and the details grow by a third in base64.
+MAX_MESSAGE_BYTES = 1024
+MAX_DETAILS_BYTES = 3 * 1024
+
+
+class SettingsError(Exception):
+    """The process cannot start as it is set up; the message has one line per problem."""
+
+
+class LinguaError(Exception):
+    """An error with a reason that clients can act on.
+
+    Args:
+        message: one sentence for a person; cut at `MAX_MESSAGE_BYTES`.
+        retry_after_ms: over 0 when a retry may help after this time.
+        metadata: facts for tools.
+        fields: pairs of a bad field's path and what is wrong with it.
+    """
+
+    reason: ClassVar[common_pb2.ErrorReason.ValueType] = common_pb2.ERROR_REASON_INTERNAL
+    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_ms: int = 0,
+        metadata: Mapping[str, str] | None = None,
+        fields: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self.message = _cut(message)
+        super().__init__(self.message)
+        self.retry_after_ms = retry_after_ms
+        self.metadata = {_cut(key): _cut(value) for key, value in (metadata or {}).items()}
+        self.fields = tuple((_cut(field), _cut(problem)) for field, problem in fields)
+
+
+class InvalidMessageError(LinguaError):
+    """A field is missing, malformed or too large."""
+
+    reason = common_pb2.ERROR_REASON_INVALID_MESSAGE
+    code = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class NoCapableNodeError(LinguaError):
+    """No known node can do this direction with these requirements.
+
+    FAILED_PRECONDITION and not NOT_FOUND: what was asked for is not missing, the fleet lacks it.
+    """
+
+    reason = common_pb2.ERROR_REASON_NO_CAPABLE_NODE
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class AllCandidatesFullOrFailedError(LinguaError):
+    """Capable nodes exist, but none of those drawn is ready and has room."""
+
+    reason = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class PreferredNodeNotCapableError(LinguaError):
+    """The node that the caller asked for cannot do this job."""
+
+    reason = common_pb2.ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class BoundNodeFullError(LinguaError):
+    """The node that holds the turn's audio is only full, and the caller asked to be told."""
+
+    reason = common_pb2.ERROR_REASON_BOUND_NODE_FULL
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class DependencyDownError(LinguaError):
+    """Redis cannot be reached, is too slow, or refuses writes; nothing was promised."""
+
+    reason = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
+    code = grpc.StatusCode.UNAVAILABLE
+
+
+class SessionTakenOverError(LinguaError):
+    """A newer epoch of the session has replaced the one that speaks."""
+
+    reason = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
+    code = grpc.StatusCode.ABORTED
+
+
+class NodeIdConflictError(LinguaError):
+    """A live node has this id already."""
+
+    reason = common_pb2.ERROR_REASON_NODE_ID_CONFLICT
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class NodeNotFoundError(LinguaError):
+    """No node has this id."""
+
+    reason = common_pb2.ERROR_REASON_NODE_NOT_FOUND
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class NodeEpochOldError(LinguaError):
+    """A newer connection of the same node has replaced the one that speaks."""
+
+    reason = common_pb2.ERROR_REASON_NODE_EPOCH_OLD
+    code = grpc.StatusCode.ABORTED
+
+
+class PoolFullError(LinguaError):
+    """The pair has as many nodes as its pools can hold."""
+
+    reason = common_pb2.ERROR_REASON_POOL_FULL
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class DrainingError(LinguaError):
+    """This instance is going away; another one will serve."""
+
+    reason = common_pb2.ERROR_REASON_DRAINING
+    code = grpc.StatusCode.UNAVAILABLE
+
+
+class DeadlineExceededError(LinguaError):
+    """The caller's deadline passed first."""
+
+    reason = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class InternalError(LinguaError):
+    """A fault of the scheduler itself; the log of the instance has the rest."""
+
+    reason = common_pb2.ERROR_REASON_INTERNAL
+    code = grpc.StatusCode.INTERNAL
+
+
+def internal_error(instance_id: str) -> InternalError:
+    """An error for a fault of ours. Its `error_id` goes to the log, beside what really happened."""
+    error_id = secrets.token_hex(4)
+    return InternalError(
+        f"internal error; see the log of instance {instance_id}, error id {error_id}",
+        metadata={"instance": instance_id, "error_id": error_id},
+    )
+
+
+def reason_name(reason: common_pb2.ErrorReason.ValueType) -> str:
+    """The reason as it is written outside protobuf: `NO_CAPABLE_NODE`."""
+    return common_pb2.ErrorReason.Name(reason).removeprefix(REASON_PREFIX)
+
+
+def to_proto(error: LinguaError) -> common_pb2.Error:
+    """The error as a message for a stream."""
+    return common_pb2.Error(
+        reason=error.reason,
+        message=error.message,
+        retry_after_ms=error.retry_after_ms,
+        field_violations=[
+            common_pb2.FieldViolation(field=field, description=problem)
+            for field, problem in error.fields
+        ],
+        metadata=error.metadata,
+    )
+
+
+def to_trailing_metadata(error: LinguaError) -> tuple[tuple[str, bytes], ...]:
+    """The error's details as trailing metadata of a call that ends with `error.code`.
+
+    Reason, message and retry time always arrive. Of very many fields or facts the last are left
+    out, so that no error is too large to be delivered.
+    """
+    fields, metadata = list(error.fields), list(error.metadata.items())
+    status = _status(error, fields, metadata)
+    while status.ByteSize() > MAX_DETAILS_BYTES and (fields or metadata):
+        (metadata or fields).pop()
+        status = _status(error, fields, metadata)
+    return ((DETAILS_KEY, status.SerializeToString()),)
+
+
+def from_rpc_error(error: grpc.RpcError) -> common_pb2.Error | None:
+    """What a service of this project said when a call failed, or None if it said nothing.
+
+    None means that the error comes from elsewhere: gRPC itself, a proxy, another domain.
+    """
+    # RpcError itself has no such method; a sync call gives a tuple, an asyncio call a Metadata.
+    trailing_metadata: Callable[[], Iterable[tuple[str, str | bytes]] | None] | None
+    trailing_metadata = getattr(error, "trailing_metadata", None)
+    for key, value in (trailing_metadata and trailing_metadata()) or ():
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            return _from_status(value)
+    return None
+
+
+def _status(
+    error: LinguaError, fields: Sequence[tuple[str, str]], metadata: Sequence[tuple[str, str]]
+) -> status_pb2.Status:
+    status = status_pb2.Status(code=error.code.value[0], message=error.message)
+    info = error_details_pb2.ErrorInfo(
+        domain=DOMAIN, reason=reason_name(error.reason), metadata=dict(metadata)
+    )
+    status.details.add().Pack(info)
+    if error.retry_after_ms > 0:
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromMilliseconds(error.retry_after_ms)
+        status.details.add().Pack(retry)
+    if fields:
+        bad_request = error_details_pb2.BadRequest()
+        for field, problem in fields:
+            bad_request.field_violations.add(field=field, description=problem)
+        status.details.add().Pack(bad_request)
+    return status
+
+
+def _from_status(data: bytes) -> common_pb2.Error | None:
+    info = error_details_pb2.ErrorInfo()
+    retry = error_details_pb2.RetryInfo()
+    bad_request = error_details_pb2.BadRequest()
+    try:
+        status = status_pb2.Status.FromString(data)
+        for detail in status.details:
+            for part in (info, retry, bad_request):
+                detail.Unpack(part)
+    except DecodeError:
+        return None
+    if info.domain != DOMAIN:
+        return None
+    # A newer server may have reasons that this client does not know.
+    name = REASON_PREFIX + info.reason
+    if name not in common_pb2.ErrorReason.keys():  # noqa: SIM118 (the wrapper is no dict)
+        name = "ERROR_REASON_UNSPECIFIED"
+    return common_pb2.Error(
+        reason=common_pb2.ErrorReason.Value(name),
+        message=status.message,
+        retry_after_ms=max(0, retry.retry_delay.ToMilliseconds()),
+        field_violations=[
+            common_pb2.FieldViolation(field=violation.field, description=violation.description)
+            for violation in bad_request.field_violations
+        ],
+        metadata=info.metadata,
+    )
+
+
+def _cut(text: str) -> str:
+    """The text as valid UTF-8 of at most `MAX_MESSAGE_BYTES`."""
+    data = text.encode("utf-8", "replace")
+    if len(data) > MAX_MESSAGE_BYTES:
+        data = data[: MAX_MESSAGE_BYTES - 3] + b"..."
+    return data.decode("utf-8", "ignore")

@@ -1,0 +1,195 @@
+"""What every gRPC call of every service has in common: errors, metrics, a span, a log line.
+
+Handlers raise; this is the one place that turns what they raise into a status. gRPC itself
+answers some faults with UNKNOWN (an exception, bytes that are no message, a response of the wrong
+type) and one with silence (a cancellation that leaks from an inner task: the caller would wait
+for ever). None of them leaves this frame as such.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Never, TypeAlias
+
+import grpc
+from opentelemetry.trace import Tracer
+from prometheus_client import CollectorRegistry
+
+from lingua_scheduler.services.runtime.errors import (
+    InternalError,
+    InvalidMessageError,
+    LinguaError,
+    internal_error,
+    to_trailing_metadata,
+)
+from lingua_scheduler.services.runtime.grpc_observer import CallObserver, Method
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+# In quotes, since it is generic to type checkers only.
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Work: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
+
+_log = logging.getLogger(__name__)
+
+
+class _Malformed:
+    """Stands for a request that could not be read, until someone may answer for it."""
+
+    def __init__(self, error: InvalidMessageError) -> None:
+        self.error = error
+
+
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """Frames all four kinds of calls.
+
+    - `LinguaError`: its status, with its details.
+    - What gRPC raises to end a call (abort, cancellation) passes.
+    - Bytes that are no valid request: INVALID_MESSAGE.
+    - Anything else: INTERNAL with an error id; the log has the traceback under the same id.
+    """
+
+    def __init__(
+        self,
+        *,
+        instance_id: str,
+        registry: CollectorRegistry | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._instance_id = instance_id
+        self._observer = CallObserver(registry=registry, tracer=tracer)
+        self._framed: dict[str, tuple[Handler, Handler]] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """The method's handler in its frame, or None for a method that nobody serves."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None  # gRPC then answers UNIMPLEMENTED
+        path = handler_call_details.method
+        original, framed = self._framed.get(path, (None, None))
+        # A method has one handler as long as the server lives, so each is framed once.
+        if framed is None or original is not handler:
+            framed = self._frame(path, handler)
+            self._framed[path] = (handler, framed)
+        return framed
+
+    def _frame(self, path: str, handler: Handler) -> Handler:
+        streams_in, streams_out = handler.request_streaming, handler.response_streaming
+        method = self._observer.method(path, streams_in=streams_in, streams_out=streams_out)
+        work = _stream_work(handler) if streams_out else _unary_work(handler)
+
+        async def call(request: Any, context: Context) -> Any:
+            with self._observer.observe(method, context):
+                return await self._answer(method, work, request, context)
+
+        make = {
+            (False, False): grpc.unary_unary_rpc_method_handler,
+            (False, True): grpc.unary_stream_rpc_method_handler,
+            (True, False): grpc.stream_unary_rpc_method_handler,
+            (True, True): grpc.stream_stream_rpc_method_handler,
+        }[streams_in, streams_out]
+        return make(
+            call,
+            request_deserializer=_reader(handler, streams_in=streams_in),
+            response_serializer=handler.response_serializer if streams_out else None,
+        )
+
+    async def _answer(self, method: Method, work: Work, request: Any, context: Context) -> Any:
+        try:
+            if isinstance(request, _Malformed):
+                raise request.error
+            return await work(request, context)
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, grpc.aio.AbortError) and context.done():
+                raise
+            if _nobody_listens(error, context):
+                self._end_quietly(method, error)
+            if isinstance(error, NotImplementedError) and context.code() is not None:
+                # A generated servicer whose method was not written has set the code already.
+                await context.abort(grpc.StatusCode.UNIMPLEMENTED, context.details())
+            failure = error if isinstance(error, LinguaError) else self._internal(method, error)
+            await context.abort(failure.code, failure.message, to_trailing_metadata(failure))
+
+    def _internal(self, method: Method, error: BaseException) -> InternalError:
+        failure = internal_error(self._instance_id)
+        facts = {"error_id": failure.metadata["error_id"], "method": method.name}
+        _log.error("call failed: %s", type(error).__name__, exc_info=error, extra=facts)
+        return failure
+
+    def _end_quietly(self, method: Method, error: BaseException) -> Never:
+        """Ends a call whose caller is gone: an answer could only reach a call that is freed."""
+        if isinstance(error, asyncio.CancelledError):
+            raise error
+        if not isinstance(error, LinguaError | grpc.aio.BaseError):
+            _log.error(
+                "call failed after its caller had gone: %s",
+                type(error).__name__,
+                exc_info=error,
+                extra={"method": method.name},
+            )
+        raise asyncio.CancelledError from error
+
+
+def _nobody_listens(error: BaseException, context: Context) -> bool:
+    task = asyncio.current_task()
+    if context.done() or (task is not None and task.cancelling() > 0):
+        return True
+    # Wrong use of the API is a bug with a caller that waits; all else that gRPC raises by itself
+    # tells that the call or the server has ended.
+    misuse = grpc.aio.UsageError | grpc.aio.AbortError
+    return isinstance(error, grpc.aio.BaseError) and not isinstance(error, misuse)
+
+
+def _unary_work(handler: Handler) -> Work:
+    behaviour: Any = handler.stream_unary if handler.request_streaming else handler.unary_unary
+    serialize = handler.response_serializer or bytes
+
+    async def work(request: Any, context: Context) -> bytes:
+        response = await behaviour(request, context)
+        # gRPC drops the response of a call that has set an error code, and so it may be None.
+        if context.code() in (None, grpc.StatusCode.OK):
+            return serialize(response)
+        return b""
+
+    return work
+
+
+def _stream_work(handler: Handler) -> Work:
+    behaviour: Any = handler.stream_stream if handler.request_streaming else handler.unary_stream
+
+    async def work(request: Any, context: Context) -> None:
+        responses = behaviour(request, context)
+        if not hasattr(responses, "__aiter__"):
+            await responses  # it writes by itself, with context.write
+            return
+        # Closed at once, so that a handler's own cleanup runs when its caller goes.
+        async with contextlib.aclosing(responses):
+            async for response in responses:
+                await context.write(response)
+
+    return work
+
+
+def _reader(handler: Handler, *, streams_in: bool) -> Callable[[bytes], Any] | None:
+    deserialize = handler.request_deserializer
+    if deserialize is None:
+        return None
+
+    def read(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except Exception as error:
+            invalid = InvalidMessageError(f"the request is not a valid message: {error}")
+            # On a stream the handler sees it where it reads. A single request is read before
+            # the call is framed, so there it takes the place of the request.
+            if streams_in:
+                raise invalid from error
+            return _Malformed(invalid)
+
+    return read

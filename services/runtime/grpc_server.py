@@ -1,0 +1,169 @@
+"""The gRPC server that all services run in: start, health, reflection, drain."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+
+import grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from opentelemetry.trace import TracerProvider
+from prometheus_client import CollectorRegistry
+
+from lingua_scheduler.services.runtime.addresses import join_address, split_address
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.grpc_health import HealthServicer
+from lingua_scheduler.services.runtime.grpc_interceptors import CallInterceptor
+from lingua_scheduler.services.runtime.telemetry import tracer_if_on
+
+# Clients may ping as often as the server does, and a bit more often: clocks differ.
+_PING_TOLERANCE = 2
+# gRPC's own default of 2 cuts off a client that once pinged a little early.
+_MAX_PING_STRIKES = 5
+
+_log = logging.getLogger(__name__)
+
+
+class GrpcServer:
+    """One listening gRPC server with the standard health and reflection services.
+
+    It serves from `start` to `drain`, each called once. Health says NOT_SERVING until
+    `set_serving(True)`.
+
+    Args:
+        listen: `host:port`, port 0 for any free one.
+        variable: the environment variable that sets `listen`, for error messages.
+        services: the full name of each service, and what adds its servicer to the server.
+        instance_id: names this process in the answers to calls that fail inside.
+        registry: where calls are counted; None for nowhere.
+        tracer_provider: who makes spans; by default that of `configure_tracing`, which has to
+            come first, or nobody.
+    """
+
+    def __init__(
+        self,
+        *,
+        listen: str,
+        variable: str,
+        services: Sequence[tuple[str, Callable[[grpc.aio.Server], None]]],
+        instance_id: str,
+        max_message_bytes: int,
+        keepalive_time_ms: int,
+        keepalive_timeout_ms: int,
+        drain_grace_ms: int,
+        registry: CollectorRegistry | None = None,
+        tracer_provider: TracerProvider | None = None,
+    ) -> None:
+        self._listen = listen
+        self._variable = variable
+        self._services = services
+        self._grace_s = drain_grace_ms / 1000
+        self._options = (
+            # Two processes on one port would each get a share of the calls.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", max_message_bytes),
+            ("grpc.max_send_message_length", max_message_bytes),
+            ("grpc.keepalive_time_ms", keepalive_time_ms),
+            ("grpc.keepalive_timeout_ms", keepalive_timeout_ms),
+            ("grpc.keepalive_permit_without_calls", 1),
+            # 0: a stream on which nothing is sent is pinged as long as it lives.
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.min_ping_interval_without_data_ms", keepalive_time_ms // _PING_TOLERANCE),
+            ("grpc.http2.max_ping_strikes", _MAX_PING_STRIKES),
+        )
+        self._interceptor = CallInterceptor(
+            instance_id=instance_id, registry=registry, tracer=tracer_if_on(tracer_provider)
+        )
+        self._health = HealthServicer(name for name, _ in services)
+        self._drain_callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._server: grpc.aio.Server | None = None
+        self._drained: asyncio.Task[None] | None = None
+
+    def on_drain(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Has `callback` run when the server drains, before it stops to take calls.
+
+        Here a service tells the peers on its streams to go elsewhere, and ends those streams.
+        """
+        self._drain_callbacks.append(callback)
+
+    async def start(self) -> str:
+        """Starts to take calls.
+
+        Returns:
+            The bound address, `host:port`.
+
+        Raises:
+            SettingsError: nothing can listen there.
+        """
+        host, _ = split_address(self._listen)
+        server = grpc.aio.server(interceptors=[self._interceptor], options=self._options)
+        for _, register in self._services:
+            register(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = [name for name, _ in self._services]
+        reflection.enable_server_reflection(
+            [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
+        )
+        try:
+            port = server.add_insecure_port(self._listen)
+        except RuntimeError:
+            why = await asyncio.to_thread(_why_no_bind, self._listen)
+            raise SettingsError(
+                f"{self._variable}={self._listen!r}: cannot listen there: {why}"
+            ) from None
+        await server.start()
+        self._server = server
+        return join_address(host, port)
+
+    def set_serving(self, serving: bool) -> None:
+        """What the health service says of the server and all its services."""
+        self._health.set_serving(serving)
+
+    async def drain(self) -> None:
+        """Ends the server; returns when it has ended, at the latest after the grace period.
+
+        Health says NOT_SERVING, then the drain callbacks run, then no new call is taken and
+        those in flight may finish. Repeated calls wait for the same end.
+        """
+        if self._drained is None:
+            self._drained = asyncio.create_task(self._drain())
+        await asyncio.shield(self._drained)
+
+    async def _drain(self) -> None:
+        self._health.close()
+        if self._server is None:
+            return
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._grace_s
+        try:
+            async with asyncio.timeout_at(end):
+                for callback in self._drain_callbacks:
+                    await _run_callback(callback)
+        except TimeoutError:
+            _log.warning("the grace period ended before all was handed over")
+        await self._server.stop(max(0.0, end - loop.time()))
+
+
+async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await callback()
+    except Exception:
+        # The rest of the drain matters more than any one part of it.
+        _log.exception("a step of the drain failed")
+
+
+def _why_no_bind(address: str) -> str:
+    """The system's own words, which gRPC keeps to itself."""
+    host, port = split_address(address)
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+            probe.listen()
+    except OSError as error:
+        return error.strerror or str(error)
+    return "gRPC could not bind to it"

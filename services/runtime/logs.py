@@ -1,0 +1,111 @@
+"""Log lines on stderr: JSON for machines, aligned text for a person at a terminal.
+
+Code logs as usual and names the facts in `extra`:
+`log.info("node joined", extra={"node_id": node_id})`.
+"""
+
+import json
+import logging
+import math
+import os
+import sys
+import time
+from typing import Any
+
+from opentelemetry import trace
+
+from lingua_scheduler.services.runtime.settings import Settings
+
+# What every record has; all other attributes were given as `extra`.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+_COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line, in ASCII, whatever the values are."""
+
+    def __init__(self, *, service: str, instance: str) -> None:
+        super().__init__()
+        self._service = service
+        self._instance = instance
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record with its extra fields, the trace it belongs to, and its exception."""
+        line: dict[str, Any] = {
+            "ts": _utc(record),
+            "level": record.levelname.lower(),
+            "service": self._service,
+            "instance": self._instance,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for key, value in _facts(record).items():
+            # JSON has no word for nan and infinity.
+            finite = not isinstance(value, float) or math.isfinite(value)
+            line.setdefault(key, value if finite else str(value))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(line, default=str, skipkeys=True)
+
+
+class HumanFormatter(logging.Formatter):
+    """Local time, level, service, message, then the facts; tracebacks on lines of their own."""
+
+    def __init__(self, *, service: str, colour: bool) -> None:
+        super().__init__()
+        self._service = service
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line, plus its traceback if there is one."""
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        facts = "".join(f" {key}={_plain(value)}" for key, value in _facts(record).items())
+        level = self._paint(f"{record.levelname:<8}", _COLOURS.get(record.levelname, ""))
+        head = f"{clock}.{int(record.msecs):03d} {level} {self._service:<10}"
+        lines = [f"{head} {record.getMessage()}{self._paint(facts, '2')}"]
+        if record.exc_info:
+            lines.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            lines.append(self.formatStack(record.stack_info))
+        return "\n".join(lines)
+
+    def _paint(self, text: str, colour: str) -> str:
+        return f"\x1b[{colour}m{text}\x1b[0m" if self._colour and colour and text else text
+
+
+def configure_logs(settings: Settings, service: str) -> None:
+    """Sends all logs and warnings of this process to stderr; replaces an earlier set-up."""
+    terminal = sys.stderr.isatty()
+    formatter: logging.Formatter
+    if settings.log_format == "human" or (settings.log_format == "auto" and terminal):
+        formatter = HumanFormatter(
+            service=service, colour=terminal and not os.environ.get("NO_COLOR")
+        )
+    else:
+        formatter = JsonFormatter(service=service, instance=settings.instance_id)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    facts = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+    span = trace.get_current_span().get_span_context()
+    if span.is_valid:
+        facts.setdefault("trace_id", trace.format_trace_id(span.trace_id))
+    return facts
+
+
+def _utc(record: logging.LogRecord) -> str:
+    clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{clock}.{int(record.msecs):03d}Z"
+
+
+def _plain(value: object) -> str:
+    """The value on one line, quoted where its end could not be told."""
+    text = str(value)
+    return text if text and text.isprintable() and " " not in text else json.dumps(text)

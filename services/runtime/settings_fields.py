@@ -1,0 +1,297 @@
+"""The settings one by one: default of the stable profile, range, unit and meaning.
+
+One class is one group, in the order in which `lingua config` prints them. How values are found,
+checked against each other and reported is in `settings`.
+"""
+
+import os
+import re
+import secrets
+import socket
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+
+from lingua_scheduler.services.runtime.addresses import split_address
+
+_HOUR_MS = 3_600_000
+_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_PREFIX = re.compile(r"(?=.{1,100}$)[A-Za-z0-9:_.-]*(\{[A-Za-z0-9:_.-]+\})?[A-Za-z0-9:_.-]*(?<!:)")
+
+Profile = Literal["stable", "efficient"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "human"]
+TimeoutBinding = Literal["held", "always"]
+
+
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _instance_id(value: str) -> str:
+    if value == "":
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:100] or "host"
+        # The pid is 1 in most containers, hence the random end.
+        return f"{host}-{os.getpid()}-{secrets.token_hex(2)}"
+    if not _ID.fullmatch(value):
+        raise ValueError
+    return value
+
+
+def _redis_url(value: str) -> str:
+    if value == "":
+        return value
+    url = urlsplit(value)
+    is_server = url.scheme in ("redis", "rediss") and url.hostname and url.port != 0
+    if not is_server and not (url.scheme == "unix" and url.path):
+        raise ValueError
+    return value
+
+
+def _redis_prefix(value: str) -> str:
+    if not _PREFIX.fullmatch(value):
+        raise ValueError
+    return value
+
+
+def _listen(value: str) -> str:
+    split_address(value)
+    return value
+
+
+def _listen_or_off(value: str) -> str:
+    return _listen(value) if value else value
+
+
+def _target(value: str) -> str:
+    if split_address(value.removeprefix("dns:///"))[1] == 0:
+        raise ValueError
+    return value
+
+
+InstanceId = Annotated[str, AfterValidator(_instance_id)]
+RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+RedisPrefix = Annotated[str, AfterValidator(_redis_prefix)]
+Listen = Annotated[str, AfterValidator(_listen)]
+ListenOrOff = Annotated[str, AfterValidator(_listen_or_off)]
+Target = Annotated[str, AfterValidator(_target)]
+
+
+def _field(default: object, description: str, allowed: str, **constraints: Any) -> Any:
+    return Field(
+        default=default,
+        description=description,
+        json_schema_extra={"allowed": allowed},
+        **constraints,
+    )
+
+
+def _whole(default: int, low: int, high: int, description: str) -> Any:
+    allowed = f"must be a whole number from {low} to {high}"
+    return _field(default, description, allowed, ge=low, le=high)
+
+
+def _listens(default: str, description: str) -> Any:
+    return _field(default, description, "must be host:port or [IPv6]:port (port 0: any free one)")
+
+
+def _listens_or_off(default: str, description: str) -> Any:
+    allowed = "must be host:port or [IPv6]:port (port 0: any free one), or empty for off"
+    return _field(default, description, allowed)
+
+
+def _finds(default: str, description: str) -> Any:
+    allowed = "must be host:port, [IPv6]:port or dns:///host:port, with a port from 1 to 65535"
+    return _field(default, description, allowed)
+
+
+class GeneralFields(BaseModel):
+    """What concerns the process as a whole."""
+
+    profile: Annotated[Profile, BeforeValidator(_lower)] = _field(
+        "stable", "set of defaults for what is not set", "must be stable or efficient"
+    )
+    instance_id: InstanceId = _field(
+        "",
+        "name of this process in logs and Redis (empty: host, process id and 4 random digits)",
+        "must be 1 to 128 characters of A-Z a-z 0-9 . _ -, or empty",
+    )
+    log_level: Annotated[LogLevel, BeforeValidator(_lower)] = _field(
+        "info", "least level that is logged", "must be debug, info, warning or error"
+    )
+    log_format: Annotated[LogFormat, BeforeValidator(_lower)] = _field(
+        "auto", "form of log lines (auto: human on a terminal)", "must be auto, json or human"
+    )
+
+
+class RedisFields(BaseModel):
+    """The shared state."""
+
+    redis_url: RedisUrl = _field(
+        "",
+        "Redis to use (empty: `lingua up` starts one; a service alone refuses to start)",
+        "must be redis://, rediss:// with a host, or unix:// with a path, or empty",
+        repr=False,
+    )
+    redis_prefix: RedisPrefix = _field(
+        "lingua:v1",
+        "start of every key; with a hash tag {..} all keys of a cell share a slot",
+        "must be 1 to 100 characters of A-Z a-z 0-9 : _ . -, with at most one hash tag {..} "
+        "and no colon at its end",
+    )
+    redis_timeout_ms: int = _whole(400, 10, 5000, "ms after which a call to Redis has failed")
+    redis_dir: str = _field(
+        "", "folder for the data of the Redis that `lingua up` starts (empty: temporary)", "a path"
+    )
+
+
+class AddressFields(BaseModel):
+    """Where servers listen, and where clients find them."""
+
+    pool_listen: Listen = _listens("127.0.0.1:7710", "where the pool service listens")
+    dispatcher_listen: Listen = _listens("127.0.0.1:7720", "where the dispatcher listens")
+    gateway_listen: Listen = _listens("127.0.0.1:7730", "where the session gateway listens")
+    pool_metrics_listen: ListenOrOff = _listens_or_off(
+        "127.0.0.1:9710", "HTTP address of the pool service's /metrics (empty: off)"
+    )
+    dispatcher_metrics_listen: ListenOrOff = _listens_or_off(
+        "127.0.0.1:9720", "HTTP address of the dispatcher's /metrics (empty: off)"
+    )
+    gateway_metrics_listen: ListenOrOff = _listens_or_off(
+        "127.0.0.1:9730", "HTTP address of the session gateway's /metrics (empty: off)"
+    )
+    pool_address: Target = _finds("127.0.0.1:7710", "where clients find the pool service")
+    dispatcher_address: Target = _finds("127.0.0.1:7720", "where clients find the dispatcher")
+    gateway_address: Target = _finds("127.0.0.1:7730", "where clients find the session gateway")
+
+
+class GrpcFields(BaseModel):
+    """All gRPC servers."""
+
+    max_message_bytes: int = _whole(
+        4_194_304, 65_536, 268_435_456, "bytes of the largest message, sent or received"
+    )
+    keepalive_time_ms: int = _whole(
+        20_000, 1000, _HOUR_MS, "ms of silence after which a connection is pinged"
+    )
+    keepalive_timeout_ms: int = _whole(
+        5000, 100, 60_000, "ms that a ping may stay unanswered before the connection is dead"
+    )
+    drain_grace_ms: int = _whole(
+        20_000, 0, 600_000, "ms for what is in flight to finish after SIGTERM"
+    )
+
+
+class PoolFields(BaseModel):
+    """Nodes, selection, reservation and affinity."""
+
+    sample_k: int = _whole(20, 1, 1000, "nodes drawn at random for one selection")
+    pool_size: int = _whole(100, 1, 10_000, "nodes per shard of a pool")
+    max_pools: int = _whole(1000, 1, 100_000, "shards per language pair")
+    heartbeat_stale_ms: int = _whole(
+        15_000, 100, _HOUR_MS, "ms without a heartbeat after which a node gets no jobs"
+    )
+    load_threshold: float = _field(
+        0.95,
+        "load from 0 to 1 over which a node gets no jobs",
+        "must be a number from 0 to 1",
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+    )
+    eject_failures: int = _whole(3, 1, 1000, "failures in a row that eject a node")
+    eject_ms: int = _whole(30_000, 1, _HOUR_MS, "ms of a first ejection; doubles each time")
+    eject_max_ms: int = _whole(300_000, 1, 24 * _HOUR_MS, "ms of the longest ejection")
+    reservation_ttl_ms: int = _whole(5000, 10, 600_000, "ms that a slot waits for its ACK")
+    running_lease_ms: int = _whole(
+        30_000, 100, _HOUR_MS, "ms that a running job holds its slot without news of it"
+    )
+    binding_ttl_ms: int = _whole(300_000, 1000, 24 * _HOUR_MS, "ms that a turn stays on its node")
+    timeout_binding: Annotated[TimeoutBinding, BeforeValidator(_lower)] = _field(
+        "held",
+        "which Timeout jobs bind the turn to their node: those whose audio it holds, or always",
+        "must be held or always",
+    )
+    job_record_ttl_ms: int = _whole(
+        _HOUR_MS, 1000, 168 * _HOUR_MS, "ms that a job is remembered after its last change"
+    )
+    node_reconnect_grace_ms: int = _whole(
+        10_000, 0, 600_000, "ms within which a node that comes back keeps its jobs"
+    )
+    node_forget_ms: int = _whole(
+        _HOUR_MS, 1000, 168 * _HOUR_MS, "ms without a heartbeat after which a node is forgotten"
+    )
+    sweep_interval_ms: int = _whole(1000, 10, _HOUR_MS, "ms between two looks for what is over")
+
+
+class DispatcherFields(BaseModel):
+    """The way of a job to its node."""
+
+    ack_timeout_ms: int = _whole(1500, 10, 600_000, "ms that a node has to acknowledge a job")
+    max_retry: int = _whole(2, 0, 20, "attempts after the first one")
+    queue_wait_ms: int = _whole(2000, 0, 600_000, "ms that a job waits for room")
+    hedge_after_ms: int = _whole(
+        0, 0, 600_000, "ms without an ACK after which a second node is tried (0: off)"
+    )
+    job_timeout_ms: int = _whole(20_000, 100, _HOUR_MS, "ms that a node has for a job")
+    affinity_wait_ms: int = _whole(
+        500, 0, 600_000, "ms that a job waits for room on the node that holds its turn"
+    )
+    node_heartbeat_ms: int = _whole(5000, 10, 600_000, "ms between two heartbeats of a node")
+    heartbeat_batch_ms: int = _whole(
+        1000, 10, 600_000, "ms between two batches of heartbeats to the pool service"
+    )
+
+
+class GatewayFields(BaseModel):
+    """Cutting speech into utterances, and results in order."""
+
+    pause_ms: int = _whole(3000, 100, 600_000, "ms without audio that end an utterance")
+    max_duration_ms: int = _whole(10_000, 500, 600_000, "ms of audio of the longest utterance")
+    max_length_bytes: int = _whole(
+        512_000, 1024, 268_435_456, "bytes of audio of the longest utterance"
+    )
+    hangover_manual_ms: int = _whole(
+        200, 0, 10_000, "ms that late audio may join an utterance that the app ended"
+    )
+    hangover_auto_ms: int = _whole(
+        150, 0, 10_000, "ms that late audio may join an utterance that a limit ended"
+    )
+    padding_manual_ms: int = _whole(
+        200, 0, 10_000, "ms of silence added to an utterance that the app ended"
+    )
+    padding_auto_ms: int = _whole(
+        150, 0, 10_000, "ms of silence added to an utterance that a limit ended"
+    )
+    short_merge_ms: int = _whole(
+        400, 0, 10_000, "ms under which a fragment that a pause ended joins the next utterance"
+    )
+    result_deadline_ms: int = _whole(
+        30_000, 100, _HOUR_MS, "ms from an utterance's end to its result; then it is missing"
+    )
+    result_queue_max: int = _whole(200, 1, 100_000, "results of a session that wait at most")
+
+
+GROUPS: dict[str, type[BaseModel]] = {
+    "general": GeneralFields,
+    "redis": RedisFields,
+    "addresses": AddressFields,
+    "grpc": GrpcFields,
+    "pool": PoolFields,
+    "dispatcher": DispatcherFields,
+    "gateway": GatewayFields,
+}
+
+# What a profile sets other than the defaults above.
+PROFILES: dict[str, dict[str, int]] = {
+    "stable": {},
+    "efficient": {
+        "sample_k": 40,
+        "reservation_ttl_ms": 3000,
+        "ack_timeout_ms": 500,
+        "max_retry": 3,
+        "queue_wait_ms": 500,
+        "hedge_after_ms": 250,
+    },
+}
