@@ -1,4 +1,4 @@
-"""The pool service beside the scripts of seed 003, on one Redis, in one run.
+"""The pool service beside the scripts of seed 003, in one run, each on a Redis of its own.
 
     make bench-pool              tables, and whether the targets are met
     make bench-pool ARGS=--json  one JSON object
@@ -48,7 +48,10 @@ SEED_SCRIPTS = {
 
 
 class Bench:
-    """One fleet in one Redis: ours under a prefix of its own, the seed's under the seed's."""
+    """One fleet twice, with us and with the seed.
+
+    Each on its own Redis, so that one's garbage is not collected at the other's cost.
+    """
 
     def __init__(self, settings: Settings, link: RedisLink, seed: RedisLink) -> None:
         self.settings = settings
@@ -61,12 +64,13 @@ class Bench:
         )
         self._jobs = 0
 
-    async def us_a_call(self, calls: int, run: Callable[[], Awaitable[object]]) -> float:
+    @staticmethod
+    async def us_a_call(link: RedisLink, calls: int, run: Callable[[], Awaitable[object]]) -> float:
         """Redis microseconds of one script call, as Redis counts them."""
-        await self.link.command("CONFIG", "RESETSTAT")
+        await link.command("CONFIG", "RESETSTAT")
         for _ in range(calls):
             await run()
-        stats = (await self.link.command("INFO", "commandstats")).decode()
+        stats = (await link.command("INFO", "commandstats")).decode()
         line = next(line for line in stats.splitlines() if line.startswith("cmdstat_evalsha:"))
         fields = dict(field.split("=") for field in line.split(":")[1].split(","))
         return float(fields["usec_per_call"])
@@ -78,7 +82,7 @@ class Bench:
             await asyncio.gather(*(self.registry.register(_node(f"node-{i:06}")) for i in some))
             await asyncio.gather(
                 *(
-                    self.link.command(
+                    self.seed.command(
                         "SADD", f"lingua:v1:pool:zh:en:{i // 100}:nodes", f"node-{i:06}"
                     )
                     for i in some
@@ -97,7 +101,7 @@ class Bench:
         async def allocate() -> None:
             placed.append(await self.operations.allocate(self.next_job()))
 
-        us = await self.us_a_call(CALLS_A_ROUND, allocate)
+        us = await self.us_a_call(self.link, CALLS_A_ROUND, allocate)
         await asyncio.gather(*(self.operations.complete(_done(answer)) for answer in placed))
         return us
 
@@ -108,7 +112,7 @@ class Bench:
             self._jobs += 1
             await self.seed.call("select_node", "zh:en", f"job-{self._jobs}")
 
-        return await self.us_a_call(CALLS_A_ROUND, select)
+        return await self.us_a_call(self.seed, CALLS_A_ROUND, select)
 
 
 def _pair(src: str, tgt: str) -> common_pb2.LanguagePair:
@@ -152,20 +156,20 @@ def _done(answer: pool_pb2.AllocateResponse) -> pool_pb2.CompleteRequest:
 
 @asynccontextmanager
 async def bench() -> AsyncIterator[Bench]:
-    """A Redis of its own for one measurement, and both sets of scripts on it."""
-    with EmbeddedRedis() as server:
+    """Both sets of scripts, each on a fresh Redis."""
+    with EmbeddedRedis() as ours, EmbeddedRedis() as seeds:
         settings = load_settings(
             {
-                "LINGUA_REDIS_URL": server.url,
+                "LINGUA_REDIS_URL": ours.url,
                 "LINGUA_REDIS_PREFIX": "bench",
-                "LINGUA_REDIS_TIMEOUT_MS": "5000",
+                "LINGUA_REDIS_TIMEOUT_MS": "4000",
                 # Nobody beats for these nodes.
                 "LINGUA_HEARTBEAT_STALE_MS": "3600000",
             }
         )
         links = [
-            RedisLink(url=server.url, prefix="bench", scripts=scripts, timeout_ms=5000)
-            for scripts in (load_scripts(), SEED_SCRIPTS)
+            RedisLink(url=server.url, prefix="bench", scripts=scripts, timeout_ms=4000)
+            for server, scripts in ((ours, load_scripts()), (seeds, SEED_SCRIPTS))
         ]
         for link in links:
             await link.open()
@@ -202,7 +206,7 @@ async def measure_heartbeat(pairs: int) -> dict[str, float]:
             beats=[pool_pb2.NodeBeat(node_id="node", epoch=registered.epoch)]
         )
         key = "lingua:v1:node:node"
-        await one.link.command(
+        await one.seed.command(
             "HSET", key, "asr_langs", json.dumps(src), "tts_langs", json.dumps(tgt)
         )
 
@@ -212,8 +216,8 @@ async def measure_heartbeat(pairs: int) -> dict[str, float]:
         await seed_beat()
         ours, seeds = [], []
         for _ in range(ROUNDS):
-            ours.append(await one.us_a_call(50, lambda: one.operations.heartbeat(beat)))
-            seeds.append(await one.us_a_call(5 if pairs > 100 else 50, seed_beat))
+            ours.append(await one.us_a_call(one.link, 50, lambda: one.operations.heartbeat(beat)))
+            seeds.append(await one.us_a_call(one.seed, 5 if pairs > 100 else 50, seed_beat))
         return {
             "heartbeat_us": statistics.median(ours),
             "seed_heartbeat_us": statistics.median(seeds),

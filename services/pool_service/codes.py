@@ -81,6 +81,11 @@ def stage_mask(stages: Iterable[common_pb2.StageKind.ValueType]) -> int:
     return mask
 
 
+def stages_of(mask: int) -> list[common_pb2.StageKind.ValueType]:
+    """The stages whose bits are set."""
+    return [stage for stage in common_pb2.StageKind.values()[1:] if mask >> (stage - 1) & 1]
+
+
 def lease_member(attempt: common_pb2.AttemptRef) -> str:
     """An attempt as a member of a node's lease sets."""
     return f"{attempt.job_id}:{attempt.attempt}"

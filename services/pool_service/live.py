@@ -21,13 +21,14 @@ class LiveNode(NamedTuple):
     max_concurrent_jobs: int
     health: int
     drained: bool
+    stages: int
     failures: int
     owner_instance: str
 
     @classmethod
     def unpack(cls, packed: bytes) -> "LiveNode":
         """Reads a record."""
-        beat, epoch, next_end, load, ejected, used, most, health, drained, _, failures, _ = (
+        beat, epoch, next_end, load, ejected, used, most, health, drained, stages, failures, _ = (
             _FIXED.unpack_from(packed)
         )
         return cls(
@@ -40,6 +41,7 @@ class LiveNode(NamedTuple):
             max_concurrent_jobs=most,
             health=health,
             drained=bool(drained),
+            stages=stages,
             failures=failures,
             owner_instance=packed[_FIXED.size :].decode(),
         )

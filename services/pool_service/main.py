@@ -67,6 +67,7 @@ async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
         registry=registry,
         views=views,
         instance_id=settings.instance_id,
+        max_message_bytes=settings.max_message_bytes,
     )
     sweeper = Sweeper(link=link, settings=settings, registry=registry, views=views, metrics=metrics)
     server = GrpcServer(
@@ -120,6 +121,7 @@ async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
         if sweeping:
             sweeping.cancel()
         await server.drain()
+        link.on_change.clear()
         await link.close()
         await exposition.stop()
         await asyncio.to_thread(stop_tracing)
@@ -128,16 +130,22 @@ async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
 
 async def _open(link: RedisLink, settings: Settings) -> None:
     """Opens the link, however long that takes, and checks that the pools there fit."""
-    told = ""
+    told, opened = "", False
     while True:
         try:
-            await link.open()
-            break
+            if not opened:
+                await link.open()
+                opened = True
+            await _check_layout(link, settings)
+            return
         except DependencyDownError as error:
             if str(error) != told:
                 told = str(error)
                 _log.error("waiting for Redis: %s", error)
             await asyncio.sleep(_OPEN_AGAIN_S)
+
+
+async def _check_layout(link: RedisLink, settings: Settings) -> None:
     key = f"{settings.redis_prefix}:layout"
     await link.command("HSETNX", key, "pool_size", settings.pool_size)
     kept = int(await link.command("HGET", key, "pool_size"))

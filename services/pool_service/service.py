@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import grpc
@@ -30,12 +30,19 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     """Every RPC of PoolService."""
 
     def __init__(
-        self, *, operations: Operations, registry: Registry, views: Views, instance_id: str
+        self,
+        *,
+        operations: Operations,
+        registry: Registry,
+        views: Views,
+        instance_id: str,
+        max_message_bytes: int,
     ) -> None:
         self._operations = operations
         self._registry = registry
         self._views = views
         self._instance_id = instance_id
+        self._max_message_bytes = max_message_bytes
         self._tracer = tracer_if_on()
         self._draining = asyncio.Event()
 
@@ -123,7 +130,10 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     async def Operate(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[pool_pb2.OperateRequest], context: Context
     ) -> None:
-        """Answers each message with one message, when all its operations are done."""
+        """Answers each message with one message, when all its operations are done.
+
+        With more than one where one would be too large: errors may be longer than what was asked.
+        """
         room = asyncio.Semaphore(_MESSAGES_AT_ONCE)
         writing = asyncio.Lock()
         under_way: set[asyncio.Task[None]] = set()
@@ -132,8 +142,9 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             try:
                 results = await asyncio.gather(*map(self._operate, request.operations))
                 async with writing:
-                    if not context.done():
-                        await context.write(pool_pb2.OperateResponse(results=results))
+                    for response in _responses(results, self._max_message_bytes):
+                        if not context.done():
+                            await context.write(response)
             finally:
                 room.release()
 
@@ -151,9 +162,13 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         draining = asyncio.create_task(self._draining.wait())
         try:
             await asyncio.wait((reading, draining), return_when=asyncio.FIRST_COMPLETED)
+            # Nothing more is read from here on: what is read is done, and then must be answered.
+            if not reading.done():
+                reading.cancel()
+                await asyncio.wait((reading,))
             if under_way:
                 await asyncio.wait(under_way)
-            if reading.done():
+            if not reading.cancelled():
                 await reading
         finally:
             for task in (reading, draining, *under_way):
@@ -186,3 +201,16 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             _log.exception("operation failed", extra=facts)
             result.error.CopyFrom(errors.to_proto(failure))
         return result
+
+
+def _responses(
+    results: list[pool_pb2.OperationResult], max_bytes: int
+) -> Iterator[pool_pb2.OperateResponse]:
+    """The results in as few messages as fit."""
+    response = pool_pb2.OperateResponse(results=results)
+    if len(results) < 2 or response.ByteSize() <= max_bytes:
+        yield response
+        return
+    half = len(results) // 2
+    yield from _responses(results[:half], max_bytes)
+    yield from _responses(results[half:], max_bytes)

@@ -9,12 +9,15 @@ from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}")
+_CURSOR = re.compile(r"[0-9]{1,20}")
 _JOB_KEY_CHARS = 1024
 _MAX_ATTEMPT = 1000
 _MAX_CAPACITY = 1000
 _MAX_LANGUAGES = 256
 _MAX_NMT_PAIRS = 16384
 _MAX_EXCLUDED = 100
+# More than there are, so that repeats do no harm.
+_MAX_STAGES = 100
 _MAX_BEATS = 5000
 _MAX_CLEARED = 16
 # A double holds whole numbers exactly up to here, and the store keeps epochs as doubles.
@@ -103,7 +106,8 @@ class Check:
 
     def stages(self, field: str, stages: Sequence[int]) -> None:
         """Stages that exist."""
-        for at, stage in enumerate(stages[:100]):
+        self.at_most(field, stages, _MAX_STAGES)
+        for at, stage in enumerate(stages[:_MAX_STAGES]):
             self.one_of(f"{field}[{at}]", stage, range(1, 6), "a StageKind")
 
     def load(self, field: str, load: common_pb2.NodeLoad) -> None:
@@ -235,9 +239,10 @@ def complete(request: pool_pb2.CompleteRequest) -> None:
     check.attempt("attempt", request.attempt)
     check.id("node_id", request.node_id)
     check.one_of("outcome", request.outcome, codes.ATTEMPT_OUTCOMES, "an AttemptOutcome")
-    _final_state(check, request.final_state)
     if request.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED and request.final_state:
         check.no("final_state", "must be unspecified where the outcome is SUCCEEDED")
+    else:
+        _final_state(check, request.final_state)
     check.done()
 
 
@@ -281,9 +286,14 @@ def list_nodes(request: pool_pb2.ListNodesRequest) -> None:
     if request.HasField("pair"):
         check.pair("pair", request.pair)
     check.number("page_size", request.page_size, 0, 1000)
-    if request.page_token and not request.page_token.isdecimal():
+    if request.page_token and not _is_cursor(request.page_token):
         check.no("page_token", f"{_shown(request.page_token)} is not from an earlier answer")
     check.done()
+
+
+def _is_cursor(token: str) -> bool:
+    """Whether Redis would take it: a number of 64 bits."""
+    return bool(_CURSOR.fullmatch(token)) and int(token) < 2**64
 
 
 def list_pools(request: pool_pb2.ListPoolsRequest) -> None:

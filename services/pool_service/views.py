@@ -37,7 +37,8 @@ class Views:
         if packed is None:
             raise NodeNotFoundError(f"there is no node {node_id!r}")
         now = await self._now_ms()
-        node = await self._shown(node_id, LiveNode.unpack(packed), now)
+        live = LiveNode.unpack(packed)
+        node = await self._shown(node_id, live, now)
         languages = await self._link.command(
             "HMGET",
             f"{self._prefix}:node:{node_id}",
@@ -56,6 +57,7 @@ class Views:
                     common_pb2.LanguagePair(src=src, tgt=tgt)
                     for src, tgt in (pair.split(":") for pair in nmt)
                 ],
+                stages=codes.stages_of(live.stages),
             )
         )
         return node

@@ -1,0 +1,141 @@
+"""One connection of the link to Redis, and what one batch of calls goes through on it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from .redis_primary import (
+    NoPrimaryError,
+    ScriptError,
+    Wire,
+    has_gone_stale,
+    in_full,
+    is_refusal,
+    load_scripts,
+    needs_new_primary,
+    new_wire,
+)
+from .redis_url import Address, RedisTarget
+
+
+class Call:
+    """A packed command and the future of its reply.
+
+    `name` is the script that it calls, if any; `sent` says that it may have happened.
+    """
+
+    __slots__ = ("deadline", "future", "name", "packed", "sent")
+
+    def __init__(
+        self, name: str, packed: bytes, future: asyncio.Future[Any], deadline: float
+    ) -> None:
+        self.name = name
+        self.packed = packed
+        self.future = future
+        self.deadline = deadline
+        self.sent = False
+
+    def fail(self, error: Exception) -> None:
+        """Give the caller an error, unless it has its answer or has gone."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Lane:
+    """A connection that one task uses for one batch at a time.
+
+    `down` makes the error of a call that failed because of Redis. `deadline` is when the batch
+    under way must be through; `overdue` says that it was not and the task has been cancelled.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: RedisTarget,
+        scripts: Mapping[str, str],
+        down: Callable[[str], Exception],
+    ) -> None:
+        self._target = target
+        self._scripts = scripts
+        self._down = down
+        self._wire: Wire | None = None
+        self.generation = 0
+        self.deadline = math.inf
+        self.overdue = False
+        self.task: asyncio.Task[None] | None = None
+
+    async def exchange(self, address: Address | None, generation: int, batch: list[Call]) -> None:
+        """Answer or fail every call of the batch, or raise with the rest of them open.
+
+        A raised error (RedisError, OSError) means that the connection, or the server behind it,
+        is not to be used further.
+        """
+        wire = await self._connected(address, generation)
+        without_script = await self._round_trip(wire, batch)
+        if not without_script:
+            return
+        # Redis was restarted or its scripts flushed. These calls did not run: repeat them.
+        await load_scripts(wire, self._scripts)
+        waiting = [call for call in without_script if not call.future.done()]
+        for call in await self._round_trip(wire, waiting):
+            call.fail(self._down("it forgets its scripts as soon as they are loaded"))
+
+    async def cut(self) -> None:
+        """Drop the connection: a late reply on it must not be taken for that of another call."""
+        if self._wire is not None:
+            await self._wire.disconnect(nowait=True)
+
+    async def close(self) -> None:
+        """Drop the connection and wait until its socket is closed."""
+        if self._wire is not None:
+            await self._wire.disconnect()
+
+    async def _connected(self, address: Address | None, generation: int) -> Wire:
+        if self._wire is None or self.generation != generation:
+            await self.cut()
+            self._wire = new_wire(self._target, address)
+            self.generation = generation
+        wire = self._wire
+        # Nothing of this batch has been sent, so a connection that was closed while it was idle
+        # is no failure.
+        if wire.is_connected and await has_gone_stale(wire):
+            await wire.disconnect(nowait=True)
+        if not wire.is_connected:
+            await wire.connect()
+        return wire
+
+    async def _round_trip(self, wire: Wire, batch: list[Call]) -> list[Call]:
+        """Send the calls and answer them; returns those whose script Redis does not know.
+
+        Raises NoPrimaryError when all are answered and an answer says to look for the primary.
+        """
+        for call in batch:
+            call.sent = True
+        await wire.send_packed_command(b"".join([call.packed for call in batch]), False)
+        without_script: list[Call] = []
+        look_again = ""
+        for call in batch:
+            try:
+                reply = await wire.read_response()
+            except NoScriptError:
+                without_script.append(call)
+            except ResponseError as error:
+                call.fail(self._translated(call, error))
+                if needs_new_primary(error):
+                    look_again = in_full(error)
+            else:
+                if not call.future.done():
+                    call.future.set_result(reply)
+        if look_again:
+            raise NoPrimaryError(look_again)
+        return without_script
+
+    def _translated(self, call: Call, error: ResponseError) -> Exception:
+        if needs_new_primary(error) or is_refusal(error):
+            return self._down(in_full(error))
+        return ScriptError(f"script {call.name}: {in_full(error)}") if call.name else error

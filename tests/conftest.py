@@ -1,0 +1,63 @@
+"""What tests of every kind may ask for: a real Redis, and room of their own in it."""
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+
+Eventually = Callable[..., Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class ExternalRedis:
+    """The Redis of LINGUA_REDIS_URL, which other tests and workers share."""
+
+    url: str
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[EmbeddedRedis | ExternalRedis]:
+    """One server a worker process, unless LINGUA_REDIS_URL names one for all."""
+    if url := os.environ.get("LINGUA_REDIS_URL"):
+        yield ExternalRedis(url)
+        return
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_server: EmbeddedRedis | ExternalRedis) -> str:
+    """Where to find a Redis that must not be flushed, stopped or reconfigured."""
+    return redis_server.url
+
+
+@pytest.fixture
+def own_redis() -> Iterator[EmbeddedRedis]:
+    """A server of the test's own, for those that flush, stop or reconfigure it."""
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A key prefix that no other test uses."""
+    return f"test:{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Eventually:
+    """Returns when a condition holds; fails the test where it never does within so many seconds."""
+
+    async def wait(condition: Callable[[], bool], within: float = 10.0) -> None:
+        deadline = time.monotonic() + within
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {within} s: {condition}"
+            await asyncio.sleep(0.01)
+
+    return wait
