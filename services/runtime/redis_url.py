@@ -13,12 +13,8 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from .errors import SettingsError
+from .settings_fields import REDIS_URL_FORMS
 
-ALLOWED = (
-    "redis://[user:password@]host:6379/0, rediss://... (TLS), unix:///path/to/redis.sock, "
-    "redis+sentinel://host:26379,host:26379/<master name>/0, redis+cluster://host:7000,host:7001 "
-    "(rediss+sentinel:// and rediss+cluster:// with TLS)"
-)
 DEFAULT_PORTS = {"": 6379, "sentinel": 26379, "cluster": 6379}
 # The link decides on these; a URL that sets them would be silently overruled.
 OURS = frozenset(
@@ -202,4 +198,6 @@ def _try_out(connection_class: type[Any], options: Mapping[str, Any]) -> None:
 
 
 def _bad(problem: str) -> BadRedisUrlError:
-    return BadRedisUrlError(f"LINGUA_REDIS_URL cannot be used: {problem}. Allowed are {ALLOWED}")
+    return BadRedisUrlError(
+        f"LINGUA_REDIS_URL cannot be used: {problem}. Allowed are {REDIS_URL_FORMS}"
+    )

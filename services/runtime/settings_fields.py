@@ -9,7 +9,6 @@ import re
 import secrets
 import socket
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
@@ -18,6 +17,12 @@ from lingua_scheduler.services.runtime.addresses import split_address
 _HOUR_MS = 3_600_000
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PREFIX = re.compile(r"(?=.{1,100}$)[A-Za-z0-9:_.-]*(\{[A-Za-z0-9:_.-]+\})?[A-Za-z0-9:_.-]*(?<!:)")
+
+REDIS_URL_FORMS = (
+    "redis://[user:password@]host:6379/0, rediss://... (TLS), unix:///path/to/redis.sock, "
+    "redis+sentinel://host:26379,host:26379/<master name>/0, redis+cluster://host:7000,host:7001 "
+    "(rediss+sentinel:// and rediss+cluster:// with TLS)"
+)
 
 Profile = Literal["stable", "efficient"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -42,10 +47,10 @@ def _instance_id(value: str) -> str:
 def _redis_url(value: str) -> str:
     if value == "":
         return value
-    url = urlsplit(value)
-    is_server = url.scheme in ("redis", "rediss") and url.hostname and url.port != 0
-    if not is_server and not (url.scheme == "unix" and url.path):
-        raise ValueError
+    # Half a second of imports that a command without Redis should not pay for.
+    from lingua_scheduler.services.runtime.redis_url import parse_redis_url
+
+    parse_redis_url(value)
     return value
 
 
@@ -131,7 +136,7 @@ class RedisFields(BaseModel):
     redis_url: RedisUrl = _field(
         "",
         "Redis to use (empty: `lingua up` starts one; a service alone refuses to start)",
-        "must be redis://, rediss:// with a host, or unix:// with a path, or empty",
+        f"must be empty or one of: {REDIS_URL_FORMS}",
         repr=False,
     )
     redis_prefix: RedisPrefix = _field(

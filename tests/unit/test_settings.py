@@ -164,7 +164,17 @@ def test_what_is_no_redis_prefix(prefix: str) -> None:
     assert len(problems(redis_prefix=prefix)) == 1
 
 
-@pytest.mark.parametrize("url", ["", "redis://h", "rediss://u:p@h:6380/1", "unix:///tmp/r.sock"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "redis://h",
+        "rediss://u:p@h:6380/1",
+        "unix:///tmp/r.sock",
+        "redis+sentinel://a:26379,b:26379/main/0",
+        "rediss+cluster://a:7000,b:7001",
+    ],
+)
 def test_redis_urls(url: str) -> None:
     assert load_settings({"LINGUA_REDIS_URL": url}).redis_url == url
 
