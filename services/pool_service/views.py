@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.capabilities import normal, speech_pool
+from lingua_scheduler.services.pool_service.capabilities import ANY, normal, speech_pool, text_pool
 from lingua_scheduler.services.pool_service.live import LiveNode
 from lingua_scheduler.services.runtime.errors import NodeNotFoundError
 from lingua_scheduler.services.runtime.redis_link import RedisLink
@@ -95,14 +95,15 @@ class Views:
                 if live.effective_health(now, self._stale_ms) == request.health
             ]
         if request.HasField("pair"):
-            pool = speech_pool(normal(request.pair.src), normal(request.pair.tgt))
-            serves = await asyncio.gather(
+            src, tgt = normal(request.pair.src), normal(request.pair.tgt)
+            pools = (speech_pool(src, tgt), text_pool(src, tgt), text_pool(src, ANY))
+            shards = await asyncio.gather(
                 *(
-                    self._link.command("HEXISTS", f"{self._prefix}:node:{node_id}:pools", pool)
+                    self._link.command("HMGET", f"{self._prefix}:node:{node_id}:pools", *pools)
                     for node_id, _ in page
                 )
             )
-            page = [entry for entry, member in zip(page, serves, strict=True) if member]
+            page = [entry for entry, found in zip(page, shards, strict=True) if any(found)]
         nodes = await asyncio.gather(*(self._shown(node_id, live, now) for node_id, live in page))
         return pool_pb2.ListNodesResponse(
             nodes=nodes, next_page_token="" if cursor == "0" else cursor
@@ -116,7 +117,8 @@ class Views:
         wanted = []
         for name, size in zip(sizes[::2], sizes[1::2], strict=True):
             *text, pool_src, pool_tgt = name.decode().split(":")
-            if bool(text) == request.text and src in ("", pool_src) and tgt in ("", pool_tgt):
+            reached = pool_tgt in (tgt, ANY) or not tgt
+            if bool(text) == request.text and src in ("", pool_src) and reached:
                 wanted.append((pool_src, pool_tgt, name.decode(), int(size)))
         if not wanted:
             return pool_pb2.ListPoolsResponse()

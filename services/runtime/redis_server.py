@@ -1,8 +1,9 @@
-"""A real Redis server that belongs to this process: for `lingua dev`, examples and tests."""
+"""A real Redis server that belongs to this process: for `lingua up`, examples and tests."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import json
 import os
@@ -16,12 +17,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
-# The scripts need what 6.2 brought (ZADD GT, GETEX, COPY, ...).
+# The scripts need what 6.2 brought (HRANDFIELD).
 MIN_VERSION = (6, 2)
 SERVER_NAMES = ("redis-server", "valkey-server")
 HOST = "127.0.0.1"
@@ -152,15 +154,17 @@ class EmbeddedRedis:
             raise EmbeddedRedisError("this embedded Redis is already started")
         if self._binary is None:
             self._binary = find_server()
-        if self._data_dir is not None:
-            self._data_dir.mkdir(parents=True, exist_ok=True)
-        self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
+        with ExitStack() as stack:
+            # The guard inherits the lock, and so it lasts exactly as long as the server.
+            locks = [stack.enter_context(_locked(self._data_dir))] if self._data_dir else []
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(GUARD)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                pass_fds=[lock.fileno() for lock in locks],
+            )
         try:
             self._folder = Path(self._event("folder", time.monotonic() + START_DEADLINE_S)["path"])
             self._start_on_free_port()
@@ -344,6 +348,21 @@ class EmbeddedRedis:
             raise EmbeddedRedisError("the server's guard process is gone")
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         self._events.extend(json.loads(line) for line in lines)
+
+
+def _locked(data_dir: Path) -> IO[bytes]:
+    """An open file that nobody else has locked: two servers would ruin each other's data."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    lock = (data_dir / "lingua.lock").open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise EmbeddedRedisError(
+            f"another embedded Redis uses the data folder {data_dir}; stop it, or set "
+            "LINGUA_REDIS_DIR to another folder"
+        ) from None
+    return lock
 
 
 def _free_port() -> int:

@@ -234,3 +234,12 @@ def test_with_no_server_at_all_the_error_says_what_to_do(
     binary = fake_server(tmp_path / "bin", "Redis server v=6.0.16 sha=00000000:0")
     with pytest.raises(EmbeddedRedisError, match=r"6\.0\.16.*install.*LINGUA_REDIS_URL"):
         find_server(path=str(binary.parent))
+
+
+def test_two_servers_never_share_a_data_folder(tmp_path: Path) -> None:
+    with EmbeddedRedis(data_dir=tmp_path) as first:
+        with pytest.raises(EmbeddedRedisError, match="another embedded Redis uses the data folder"):
+            EmbeddedRedis(data_dir=tmp_path).start()
+        first.restart()
+    with EmbeddedRedis(data_dir=tmp_path):
+        pass

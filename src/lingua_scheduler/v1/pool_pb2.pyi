@@ -1234,7 +1234,7 @@ class ListNodesRequest(_message.Message):
     """From the answer before; empty: the first page."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair:
-        """Only nodes that serve this direction; unset: all."""
+        """Only nodes that serve this direction, with speech or as text; unset: all."""
 
     def __init__(
         self,
@@ -1286,8 +1286,9 @@ class ListPoolsRequest(_message.Message):
     TGT_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     src: _builtins.str
-    """Only directions from (to) this language; empty: all."""
+    """Only directions from this language; empty: all."""
     tgt: _builtins.str
+    """Only directions into this language, those into any ("*") included; empty: all."""
     text: _builtins.bool
     """Text pools instead of speech pools."""
     def __init__(

@@ -1,0 +1,116 @@
+"""One service as a child process that never outlives this one."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+
+LOG_LINES_KEPT = 10
+
+
+class ServiceProcess:
+    """`lingua serve <service>` in a process of its own, started at once.
+
+    Its stdin is a pipe that nothing is written to: it ends when this process does, even by kill -9,
+    and then the child drains and ends too. It has a session of its own, so that Ctrl-C in a
+    terminal reaches its parent alone.
+
+    Args:
+        service: what to serve.
+        name: what to call it in words.
+        environ: its whole environment.
+        on_log: called from a thread with each line of its stderr.
+        on_change: called from a thread when it is ready, and when it has ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        service: str,
+        name: str,
+        environ: Mapping[str, str],
+        on_log: Callable[[str], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.service = service
+        self.name = name
+        self.address = ""
+        """Where it answers; empty until it is ready."""
+        self.metrics = ""
+        """Where its metrics are; empty where they are off."""
+        self.exit_code: int | None = None
+        """As in subprocess: negative for a signal. None while it runs."""
+        self.last_log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
+        self._on_log = on_log
+        self._on_change = on_change
+        # -P: a file of the current folder must not stand in for a module of the service.
+        command = [sys.executable, "-P", "-m", "lingua_scheduler.cli", "serve", service]
+        self._process = subprocess.Popen(
+            [*command, "--announce", "--until-eof"],
+            env=dict(environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        self._announcement = threading.Thread(target=self._read_announcement, daemon=True)
+        self._life = threading.Thread(target=self._follow, daemon=True)
+        self._announcement.start()
+        self._life.start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def terminate(self) -> None:
+        """Lets it drain and end. More than once would cut the drain short."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._process.kill()
+
+    def join(self, within_s: float | None = None) -> bool:
+        """Waits for its end; False if it still runs."""
+        self._life.join(within_s)
+        return not self._life.is_alive()
+
+    def how_it_ended(self) -> str:
+        """In words, such as `exit code 1` or `killed by SIGKILL`."""
+        code = self.exit_code or 0
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+
+    def _read_announcement(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not self.address:
+                told = json.loads(line)
+                self.metrics = told["metrics"]
+                self.address = told["address"]
+                self._on_change()
+
+    def _follow(self) -> None:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stderr:
+            self.last_log.append(line.rstrip("\n"))
+            self._on_log(line.rstrip("\n"))
+        code = process.wait()
+        self._announcement.join()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+        self.exit_code = code
+        self._on_change()

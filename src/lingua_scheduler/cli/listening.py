@@ -1,0 +1,45 @@
+"""Which address a service should listen at, and which one its clients should call."""
+
+import errno
+import socket
+
+from lingua_scheduler.services.runtime.addresses import join_address, split_address
+
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def is_taken(address: str) -> bool:
+    """Whether another process listens there. False too where nobody could listen at all.
+
+    What is wrong then, the service itself says best.
+    """
+    host, port = split_address(address)
+    if port == 0:
+        return False
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return any(_refuses(*each) for each in found)
+
+
+def _refuses(family: int, kind: int, protocol: int, _name: str, target: tuple[object, ...]) -> bool:
+    try:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+            probe.listen()
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    return False
+
+
+def any_port(address: str) -> str:
+    """The same host, with whatever port is free."""
+    return join_address(split_address(address)[0], 0)
+
+
+def reachable(address: str) -> str:
+    """The address for a client on this machine: nobody can call 0.0.0.0."""
+    host, port = split_address(address)
+    return join_address(_LOOPBACK.get(host, host), port)

@@ -1,0 +1,89 @@
+"""The options that every command shares, before or after its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    import grpc
+
+DEFAULT_TIMEOUT_S = 5.0
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass
+class Options:
+    """What the shared options said.
+
+    `connect` opens a channel to an address; None for the real way.
+    """
+
+    pool: str = ""
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    json: bool = False
+    connect: Callable[[str], grpc.Channel] | None = None
+
+
+def _address(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is None:
+        return
+    # Not at the top: `lingua --help` needs none of the services' code.
+    from lingua_scheduler.services.runtime.addresses import split_address
+
+    try:
+        port = split_address(value.removeprefix("dns:///"))[1]
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise click.BadParameter(f"{value!r} must be host:port, [IPv6]:port or dns:///host:port")
+    context.ensure_object(Options).pool = value
+
+
+def _timeout(context: click.Context, parameter: click.Parameter, value: float | None) -> None:
+    if value is not None:
+        context.ensure_object(Options).timeout_s = value
+
+
+def _json(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    # The same option may stand before the command's name; its absence here undoes nothing.
+    if value:
+        context.ensure_object(Options).json = True
+
+
+def json_option(command: Command) -> Command:
+    """Adds `--json`."""
+    return click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        callback=_json,
+        help="One JSON document on stdout; errors as a JSON object on stderr.",
+    )(command)
+
+
+def client_options(command: Command) -> Command:
+    """Adds `--pool`, `--timeout` and `--json`."""
+    pool = click.option(
+        "--pool",
+        metavar="ADDRESS",
+        expose_value=False,
+        callback=_address,
+        help="Where the pool service is (default: LINGUA_POOL_ADDRESS).",
+    )
+    timeout = click.option(
+        "--timeout",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        expose_value=False,
+        callback=_timeout,
+        help=f"How long a call may take (default: {DEFAULT_TIMEOUT_S:g}).",
+    )
+    return pool(timeout(json_option(command)))
+
+
+pass_options = click.make_pass_decorator(Options, ensure=True)

@@ -1,0 +1,110 @@
+"""What commands print: aligned columns for people and pipes, JSON for tools."""
+
+import json
+import re
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from google.protobuf.descriptor import EnumDescriptor
+from google.protobuf.message import Message
+
+# Where stdout is no terminal and COLUMNS is not set.
+DEFAULT_WIDTH = 100
+# A description narrower than this reads worse than one that the terminal breaks.
+_LEAST_WRAP = 24
+
+
+def terminal_width() -> int:
+    """How many characters a line should have at most."""
+    return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Prints the one document of a command."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """A message as JSON values, under the contract's own field names.
+
+    Enums are names without their prefix (`READY`), numbers are numbers, and every field is there
+    but for messages that are not set.
+    """
+    return {
+        field.name: _field(field, getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _field(field: Any, value: Any) -> Any:
+    if field.is_repeated:
+        return [_single(field, each) for each in value]
+    return _single(field, value)
+
+
+def _single(field: Any, value: Any) -> Any:
+    if field.message_type is not None:
+        return plain(value)
+    if field.enum_type is not None:
+        return enum_name(field.enum_type, value)
+    return value
+
+
+def enum_name(enum: EnumDescriptor, number: int) -> str:
+    """`READY` for NODE_HEALTH_READY; the number itself where a newer server has sent it."""
+    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"
+    known = enum.values_by_number.get(number)
+    return known.name.removeprefix(prefix) if known else str(number)
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int = 2) -> str:
+    """Lines with aligned columns; cells may be styled.
+
+    On a terminal the last column is wrapped within itself; elsewhere a row is always one line.
+    """
+    heads = [click.style(head, bold=True) for head in header]
+    table = [heads, *rows]
+    widths = [max(_width(row[at]) for row in table) for at in range(len(header))]
+    room = terminal_width() - sum(widths[:-1]) - gap * len(widths[:-1])
+    if not sys.stdout.isatty() or room < _LEAST_WRAP:
+        room = 0
+    return "\n".join(_line(row, widths, gap, room) for row in table)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], gap: int, room: int) -> str:
+    *cells, last = row
+    start = "".join(
+        cell + " " * (width - _width(cell) + gap)
+        for cell, width in zip(cells, widths[:-1], strict=True)
+    )
+    if room and _width(last) > room:
+        indent = "\n" + " " * _width(start)
+        last = indent.join(textwrap.wrap(click.unstyle(last), room))
+    return (start + last).rstrip()
+
+
+def _width(cell: str) -> int:
+    return len(click.unstyle(cell))
+
+
+def ago(time_ms: int, now_ms: int | None = None) -> str:
+    """`3s ago`. Clocks of two machines differ, so what seems to be to come is now."""
+    if time_ms == 0:
+        return "never"
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    return f"{span(now_ms - time_ms)} ago"
+
+
+def span(length_ms: int) -> str:
+    """A length of time in its largest unit; 0s for what is negative."""
+    seconds = max(0, length_ms) // 1000
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

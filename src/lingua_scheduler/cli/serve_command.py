@@ -1,0 +1,78 @@
+"""`lingua serve`: one service in the foreground."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+
+from lingua_scheduler.cli.options import json_option
+from lingua_scheduler.services.runtime.settings import Settings, load_settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Serve = Callable[[Settings, Callable[[str, str], None]], Awaitable[None]]
+
+_ANNOUNCE_HELP = "Print one JSON line with the addresses when calls are answered."
+_UNTIL_EOF_HELP = "Drain and end when stdin ends, as it does when the parent process is gone."
+
+
+def _child_options(command: Command) -> Command:
+    announce = click.option("--announce", is_flag=True, hidden=True, help=_ANNOUNCE_HELP)
+    until_eof = click.option("--until-eof", is_flag=True, hidden=True, help=_UNTIL_EOF_HELP)
+    return announce(until_eof(command))
+
+
+@click.group()
+def serve() -> None:
+    """Run one service in the foreground.
+
+    It is set up by the environment ('lingua config' shows how) and needs LINGUA_REDIS_URL. SIGTERM
+    and Ctrl-C let it finish what it has; a second one ends it at once.
+    """
+
+
+@serve.command()
+@_child_options
+@json_option
+def pool(announce: bool, until_eof: bool) -> None:
+    """Run the pool service: nodes, pools, selection, reservation."""
+    from lingua_scheduler.services.pool_service.main import serve as serve_pool
+
+    _run("pool", serve_pool, announce=announce, until_eof=until_eof)
+
+
+def _run(service: str, serve: Serve, *, announce: bool, until_eof: bool) -> None:
+    settings = load_settings()
+
+    def ready(address: str, metrics: str) -> None:
+        if announce:
+            told = {"service": service, "address": address, "metrics": metrics, "pid": os.getpid()}
+            print(json.dumps(told), flush=True)
+
+    async def run() -> None:
+        await serve(settings, ready)
+
+    if until_eof:
+        threading.Thread(target=_end_with_stdin, name="until-eof", daemon=True).start()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _end_with_stdin() -> None:
+    stdin = sys.stdin.fileno()
+    while os.read(stdin, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

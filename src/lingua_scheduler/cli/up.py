@@ -1,0 +1,270 @@
+"""The whole scheduler on this machine: a Redis, and every service as a child process.
+
+For `lingua up`, examples and tests:
+
+    with LocalScheduler() as scheduler:
+        channel = grpc.insecure_channel(scheduler.pool_address)
+        ...
+        scheduler.wait(10)
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from lingua_scheduler.cli.child import ServiceProcess
+from lingua_scheduler.cli.listening import any_port, is_taken, reachable
+from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.runtime.settings import Settings, load_settings, masked_url
+
+# A service is ready about a second after its start; a busy machine may need much longer.
+START_DEADLINE_S = 60.0
+# Beyond the drain itself: a service flushes its traces and ends its metrics server.
+STOP_SLACK_S = 5.0
+# How soon the death of the embedded Redis, which is no child of ours, is noticed.
+REDIS_CHECK_S = 0.5
+
+MAX_ID_CHARS = 128
+
+
+class PartFailedError(Exception):
+    """A part of the scheduler did not start, or died. `exit_code` is what this means for `up`."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class InterruptedStartError(Exception):
+    """`interrupt` was called before all services were ready."""
+
+
+def _discard(_name: str, _line: str) -> None:
+    pass
+
+
+class LocalScheduler:
+    """Redis and services from `start` to `stop`; a context manager that does both.
+
+    The Redis is that of LINGUA_REDIS_URL, or an embedded one. The first instance of a service takes
+    the address of the settings, or a free port where that is taken; further ones take free ports.
+    Whatever becomes of this process, nothing that it started is left behind.
+
+    Args:
+        instances: of each service.
+        environ: the settings, and the environment of the services; by default that of this process.
+        on_log: called, from threads, with a service's name and each line that it logs.
+
+    Raises:
+        SettingsError: a setting is not valid.
+    """
+
+    def __init__(
+        self,
+        *,
+        instances: int = 1,
+        environ: Mapping[str, str] | None = None,
+        on_log: Callable[[str, str], None] = _discard,
+    ) -> None:
+        self._environ = dict(os.environ if environ is None else environ)
+        self.settings: Settings = load_settings(self._environ)
+        self.redis_url = ""
+        self.redis_words = ""
+        """Which Redis it is, for a person; passwords are hidden."""
+        self.pools: list[ServiceProcess] = []
+        self.notes: list[str] = []
+        """What is not as the settings ask, such as a port that was taken."""
+        self._instances = instances
+        self._on_log = on_log
+        self._redis: EmbeddedRedis | None = None
+        self._interrupted = False
+        # Wakes whoever waits. A SimpleQueue, because a signal handler may put into it.
+        self._changes: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def services(self) -> list[ServiceProcess]:
+        """Every service process, in the order of their start."""
+        return list(self.pools)
+
+    @property
+    def pool_address(self) -> str:
+        """Where a client on this machine finds the first pool service."""
+        return reachable(self.pools[0].address)
+
+    def start(self, within_s: float | None = START_DEADLINE_S) -> None:
+        """Starts everything and returns when it answers. What has started is ended on failure.
+
+        Raises:
+            EmbeddedRedisError: there is no Redis server to start, or it failed.
+            PartFailedError: a service ended, or was not ready in time.
+            InterruptedStartError: see `interrupt`.
+        """
+        try:
+            self.start_redis()
+            self.start_services(within_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start_redis(self) -> None:
+        """The first half of `start`; the caller sees to `stop`."""
+        self.redis_url = self.settings.redis_url
+        if self.redis_url:
+            self.redis_words = f"{masked_url(self.redis_url)} (given by LINGUA_REDIS_URL)"
+            return
+        folder = self.settings.redis_dir
+        self._redis = EmbeddedRedis(data_dir=Path(folder).expanduser() if folder else None)
+        self._redis.start()
+        self.redis_url = self._redis.url
+        where = f"data in {folder}" if folder else "data in a temporary folder, gone at the end"
+        self.redis_words = f"embedded {_server_name(self.redis_url)} at {self.redis_url}, {where}"
+
+    def start_services(self, within_s: float | None = START_DEADLINE_S) -> None:
+        """The second half of `start`; None waits as long as it takes, for Redis above all."""
+        for number in range(1, self._instances + 1):
+            self.pools.append(self._start_pool(number))
+        deadline = None if within_s is None else time.monotonic() + within_s
+        while not all(each.address for each in self.services):
+            if not self._await_change(deadline):
+                late = ", ".join(each.name for each in self.services if not each.address)
+                raise PartFailedError(f"{late}: not ready within {within_s:g} s{self._logged()}")
+            if self._interrupted:
+                raise InterruptedStartError
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Returns after that time, or when `interrupt` is called.
+
+        Raises:
+            PartFailedError: a service or the embedded Redis has died.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._interrupted and self._await_change(deadline):
+            pass
+
+    def interrupt(self) -> None:
+        """Makes `wait` and a start under way end. May be called from signal handlers."""
+        self._interrupted = True
+        self._changes.put(None)
+
+    def stop(self) -> None:
+        """Drains the services, then ends the embedded Redis. Does nothing the second time."""
+        deadline = time.monotonic() + self.settings.drain_grace_ms / 1000 + STOP_SLACK_S
+        for each in self.services:
+            if each.exit_code is None:
+                each.terminate()
+        for each in self.services:
+            if not each.join(max(0.0, deadline - time.monotonic())):
+                self._on_log(each.name, "did not end in time and is killed")
+                each.kill()
+                each.join()
+        self.pools.clear()
+        if self._redis is not None:
+            self._redis.stop()
+            self._redis = None
+
+    def kill(self) -> None:
+        """Ends the services at once; the embedded Redis ends with this process."""
+        for each in self.services:
+            each.kill()
+
+    def _start_pool(self, number: int) -> ServiceProcess:
+        name = "pool" if self._instances == 1 else f"pool-{number}"
+        environ = {
+            **self._environ,
+            "LINGUA_REDIS_URL": self.redis_url,
+            "LINGUA_POOL_LISTEN": self._listen(self.settings.pool_listen, name, number),
+            "LINGUA_POOL_METRICS_LISTEN": self._listen(
+                self.settings.pool_metrics_listen, f"{name}'s metrics", number
+            ),
+        }
+        if self.settings.log_format == "auto":
+            # Their stderr is a pipe, but in the end a person reads it.
+            environ["LINGUA_LOG_FORMAT"] = "human"
+        if self.settings.origin("instance_id") != "default" and environ["LINGUA_INSTANCE_ID"]:
+            # Two processes must not have one name.
+            end = f"-pool-{number}"
+            kept = self.settings.instance_id[: MAX_ID_CHARS - len(end)]
+            environ["LINGUA_INSTANCE_ID"] = kept + end
+        return ServiceProcess(
+            service="pool",
+            name=name,
+            environ=environ,
+            on_log=lambda line: self._on_log(name, line),
+            on_change=lambda: self._changes.put(None),
+        )
+
+    def _listen(self, address: str, name: str, number: int) -> str:
+        if not address or (number == 1 and not is_taken(address)):
+            return address
+        if number == 1:
+            self.notes.append(f"{address} is taken: {name} listens on a free port instead")
+        return any_port(address)
+
+    def _await_change(self, deadline: float | None) -> bool:
+        """Waits until something may have changed; False when the time is up."""
+        now = time.monotonic()
+        if deadline is not None and now >= deadline:
+            return False
+        left = REDIS_CHECK_S if deadline is None else min(REDIS_CHECK_S, deadline - now)
+        try:
+            self._changes.get(timeout=left)
+        except queue.Empty:
+            self._check_redis()
+        for each in self.services:
+            if each.exit_code is not None:
+                raise self._died(each)
+        return True
+
+    def _check_redis(self) -> None:
+        if self._redis is None:
+            return
+        try:
+            os.kill(self._redis.pid, 0)
+        except ProcessLookupError:
+            raise PartFailedError(
+                f"the embedded Redis (pid {self._redis.pid}) ended unexpectedly"
+            ) from None
+
+    def _died(self, dead: ServiceProcess) -> PartFailedError:
+        when = "ended unexpectedly" if dead.address else "could not start"
+        return PartFailedError(
+            f"{dead.name} (pid {dead.pid}) {when}: {dead.how_it_ended()}{self._logged(dead)}",
+            # A service says by 2 that its settings do not fit; they are those of `up`.
+            exit_code=2 if dead.exit_code == 2 and not dead.address else 1,
+        )
+
+    def _logged(self, only: ServiceProcess | None = None) -> str:
+        lines = [line for each in ([only] if only else self.services) for line in each.last_log]
+        return "".join(["; its last lines:", *(f"\n  {line}" for line in lines)]) if lines else ""
+
+
+def _server_name(url: str) -> str:
+    """Such as `valkey 9.1.2`."""
+    try:
+        with Redis.from_url(url) as client:
+            info = client.info("server")
+    except RedisError:
+        return "server"
+    name = info.get("server_name", "redis")
+    return f"{name} {info.get(f'{name}_version', info.get('redis_version', ''))}"

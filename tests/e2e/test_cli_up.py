@@ -1,0 +1,353 @@
+"""`lingua up` with real processes: what it starts, how it ends, and that it leaves nothing."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from redis import Redis
+
+from lingua_scheduler.cli.up import LocalScheduler, PartFailedError
+from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
+
+LINGUA = [sys.executable, "-m", "lingua_scheduler.cli"]
+TOUR = Path(__file__).parents[2] / "examples" / "pool_tour.py"
+# A start takes two to three seconds; machines that run many tests at once are slower.
+WITHIN_S = 60.0
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """That of the tests, without their settings, on free ports."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LINGUA_")}
+    free = {"LINGUA_POOL_LISTEN": "127.0.0.1:0", "LINGUA_POOL_METRICS_LISTEN": "127.0.0.1:0"}
+    return {**kept, **free, **settings}
+
+
+def lingua(*args: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LINGUA, *args],
+        env=environment(**settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+    )
+
+
+class Up:
+    """A `lingua up --json` that runs."""
+
+    def __init__(self, *args: str, **settings: str) -> None:
+        self.process = subprocess.Popen(
+            [*LINGUA, "up", "--json", *args],
+            env=environment(**settings),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.log = ""
+        self._documents: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._readers = [
+            threading.Thread(target=self._read_stdout, daemon=True),
+            threading.Thread(target=self._read_stderr, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def ready(self) -> dict[str, Any]:
+        """What it says of itself when all is up."""
+        found: dict[str, Any] = json.loads(self._documents.get(timeout=WITHIN_S))
+        return found
+
+    def end(self) -> int:
+        """Waits for its end; its exit code."""
+        code = self.process.wait(WITHIN_S)
+        for reader in self._readers:
+            reader.join(WITHIN_S)
+        return code
+
+    def _read_stdout(self) -> None:
+        assert self.process.stdout is not None
+        document = ""
+        for line in self.process.stdout:
+            document += line
+            if line == "}\n":
+                self._documents.put(document)
+
+    def _read_stderr(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log += line
+
+
+Start = Callable[..., Up]
+
+
+@pytest.fixture
+def up() -> Iterator[Start]:
+    """Starts `lingua up`; what still runs at the end of the test is ended."""
+    started: list[Up] = []
+
+    def start(*args: str, **settings: str) -> Up:
+        started.append(Up(*args, **settings))
+        return started[-1]
+
+    yield start
+    for each in started:
+        # Killed, its children go by themselves.
+        each.process.kill()
+        each.end()
+        for pipe in (each.process.stdout, each.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+def runs(pid: int) -> bool:
+    """Whether the process lives; one that only waits for its parent does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with contextlib.suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] != "Z"
+    return True
+
+
+def gone(*pids: int) -> bool:
+    """Waits until none of the processes runs."""
+    deadline = time.monotonic() + WITHIN_S
+    while any(runs(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def redis_pid(url: str) -> int:
+    with Redis.from_url(url) as client:
+        return int(client.info("server")["process_id"])
+
+
+def register(address: str, node_id: str) -> None:
+    request = pool_pb2.RegisterNodeRequest(
+        node_id=node_id,
+        incarnation="i1",
+        stream_id="s1",
+        capabilities=common_pb2.NodeCapabilities(
+            asr_langs=["zh", "en"],
+            semantic_langs=["zh", "en"],
+            tts_langs=["zh", "en"],
+            nmt_pairs=[
+                common_pb2.LanguagePair(src="zh", tgt="en"),
+                common_pb2.LanguagePair(src="en", tgt="zh"),
+            ],
+        ),
+        max_concurrent_jobs=4,
+        owner_instance="test",
+    )
+    with grpc.insecure_channel(address) as channel:
+        pool_pb2_grpc.PoolServiceStub(channel).RegisterNode(request, timeout=10)
+
+
+def test_it_ends_by_itself_after_the_seconds_and_says_what_ran() -> None:
+    ended = lingua("up", "--seconds", "0.2")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("Redis  embedded ")
+    assert "temporary folder" in ended.stdout
+    assert "  export LINGUA_POOL_ADDRESS=127.0.0.1:" in ended.stdout
+    assert "lingua nodes list" in ended.stdout
+    assert "pool | " in ended.stderr
+    assert "is taken" not in ended.stdout
+
+
+def test_ctrl_c_ends_everything_with_exit_code_0(up: Start) -> None:
+    running = up()
+    told = running.ready()
+    pids = [told["services"][0]["pid"], redis_pid(told["redis"])]
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 0
+    assert gone(*pids)
+    assert "draining" in running.log
+    assert "ended" in running.log
+
+
+def test_ctrl_c_while_it_waits_for_redis_ends_it_too(up: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        running = up(LINGUA_REDIS_URL=f"redis://:hush@127.0.0.1:{port}/0")
+        deadline = time.monotonic() + WITHIN_S
+        while "waiting for Redis" not in running.log:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end() == 0
+    assert "hush" not in running.log
+
+
+def test_every_instance_answers_at_an_address_of_its_own(up: Start) -> None:
+    told = up("--instances", "2").ready()
+    first, second = told["services"]
+    assert [first["name"], second["name"]] == ["pool-1", "pool-2"]
+    assert len({first["address"], second["address"], first["metrics"], second["metrics"]}) == 4
+    register(first["address"], "n1")
+    shown = lingua("nodes", "list", "--json", "--pool", second["address"])
+    assert [node["node_id"] for node in json.loads(shown.stdout)["nodes"]] == ["n1"]
+
+
+def test_a_taken_port_makes_way_for_a_free_one(up: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = up(LINGUA_POOL_LISTEN=address).ready()
+    assert told["services"][0]["address"] != address
+    assert told["notes"] == [f"{address} is taken: pool listens on a free port instead"]
+
+
+def test_a_bad_setting_is_exit_code_2_with_its_name() -> None:
+    ended = lingua("up", LINGUA_SAMPLE_K="many")
+    assert ended.returncode == 2
+    assert "LINGUA_SAMPLE_K='many'" in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_setting_that_only_the_service_can_judge_is_exit_code_2_too() -> None:
+    # 192.0.2.1 is reserved for documentation: no machine has it.
+    ended = lingua("up", LINGUA_POOL_LISTEN="192.0.2.1:7710")
+    assert ended.returncode == 2
+    assert "could not start: exit code 2" in ended.stderr
+    assert "LINGUA_POOL_LISTEN" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_service_that_is_killed_ends_all_with_exit_code_1_and_clear_words(up: Start) -> None:
+    running = up()
+    told = running.ready()
+    server, pid = redis_pid(told["redis"]), told["services"][0]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    assert running.end() == 1
+    assert gone(server)
+    error = json.loads(running.log.splitlines()[-1])["error"]
+    assert f"pool (pid {pid}) ended unexpectedly: killed by SIGKILL" in error["message"]
+    assert "Redis answers" in error["message"]
+
+
+def test_a_redis_that_is_killed_ends_all_with_exit_code_1(up: Start) -> None:
+    running = up()
+    told = running.ready()
+    os.kill(redis_pid(told["redis"]), signal.SIGKILL)
+    assert running.end() == 1
+    assert gone(told["services"][0]["pid"])
+    assert "the embedded Redis" in running.log
+
+
+def test_killed_itself_it_leaves_no_process_behind(up: Start) -> None:
+    running = up("--instances", "2")
+    told = running.ready()
+    pids = [redis_pid(told["redis"]), *(each["pid"] for each in told["services"])]
+    running.process.kill()
+    running.process.wait(WITHIN_S)
+    assert gone(*pids)
+
+
+def test_a_second_ctrl_c_kills_at_once(up: Start) -> None:
+    running = up(LINGUA_DRAIN_GRACE_MS="600000")
+    told = running.ready()
+    pid = told["services"][0]["pid"]
+    # A service that is stopped cannot drain.
+    os.kill(pid, signal.SIGSTOP)
+    running.process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + WITHIN_S
+    while "once more kills" not in running.log:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 1
+    assert gone(pid)
+
+
+def test_the_client_commands_work_on_what_runs(up: Start) -> None:
+    address = up().ready()["services"][0]["address"]
+    register(address, "n1")
+
+    def ask(*args: str) -> str:
+        ended = lingua(*args, LINGUA_POOL_ADDRESS=address)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    assert ask("nodes", "list", "--pair", "zh:en").splitlines()[1].split()[:3] == [
+        "n1",
+        "ready",
+        "0/4",
+    ]
+    assert "recognises" in ask("nodes", "show", "n1")
+    assert "n1 is drained" in ask("nodes", "drain", "n1")
+    assert "draining (drained)" in ask("nodes", "list")
+    assert "n1 is ready" in ask("nodes", "ready", "n1")
+    assert "1  4/4" in ask("pools")
+    assert "n1 is removed" in ask("nodes", "remove", "n1", "--yes")
+    assert lingua("nodes", "show", "n1", LINGUA_POOL_ADDRESS=address).returncode == 4
+    assert lingua("nodes", "show", "a b", LINGUA_POOL_ADDRESS=address).returncode == 2
+
+
+def test_without_a_service_a_client_command_is_exit_code_3() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        address = f"127.0.0.1:{once.getsockname()[1]}"
+    ended = lingua("nodes", "list", LINGUA_POOL_ADDRESS=address)
+    assert ended.returncode == 3
+    assert f"cannot reach the pool service at {address}: connection refused" in ended.stderr
+
+
+def test_data_in_a_folder_outlives_the_run(tmp_path: Path) -> None:
+    environ = environment(LINGUA_REDIS_DIR=str(tmp_path / "data"))
+    with LocalScheduler(environ=environ) as scheduler:
+        register(scheduler.pool_address, "n1")
+        assert str(tmp_path) in scheduler.redis_words
+    with LocalScheduler(environ=environ) as scheduler:
+        shown = lingua("nodes", "show", "n1", "--json", "--pool", scheduler.pool_address)
+    assert json.loads(shown.stdout)["node"]["node_id"] == "n1"
+
+
+def test_from_a_program_a_service_that_cannot_start_is_an_exception_and_leaves_nothing() -> None:
+    scheduler = LocalScheduler(environ=environment(LINGUA_POOL_LISTEN="192.0.2.1:7710"))
+    with pytest.raises(PartFailedError, match="LINGUA_POOL_LISTEN"):
+        scheduler.start()
+    assert scheduler.services == []
+
+
+def test_instances_with_one_given_name_do_not_share_it() -> None:
+    logged: list[str] = []
+    environ = environment(LINGUA_INSTANCE_ID="box", LINGUA_LOG_FORMAT="json")
+    with LocalScheduler(
+        instances=2, environ=environ, on_log=lambda _name, line: logged.append(line)
+    ):
+        pass
+    names = {json.loads(line)["instance"] for line in logged}
+    assert names == {"box-pool-1", "box-pool-2"}
+
+
+def test_the_tour_places_every_utterance_where_it_should() -> None:
+    ended = subprocess.run(
+        [sys.executable, str(TOUR)],
+        env=environment(RUN_SECONDS="0"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "do not exist yet" in ended.stdout.split("\n\n")[0]
+    assert ", 0 not as expected" in ended.stdout
+    assert "MAX_DURATION_BINDING" in ended.stdout
+    assert "TIMEOUT_BINDING" in ended.stdout
