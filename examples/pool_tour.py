@@ -338,7 +338,7 @@ def _print_pools(stub: pool_pb2_grpc.PoolServiceStub) -> None:
 
 def tour(scheduler: LocalScheduler, ends_at: float | None) -> list[str]:
     """The tour, then a while in which others may talk to it. Returns what went wrong."""
-    with connect(scheduler.pool_address) as channel:
+    with connect(scheduler.address("pool")) as channel:
         stub = pool_pb2_grpc.PoolServiceStub(channel)
         fleet = Fleet(stub)
         try:
@@ -378,7 +378,7 @@ def run(ends_at: float | None) -> list[str]:
     try:
         with LocalScheduler(environ=_environment()) as scheduler:
             print(f"Redis       {scheduler.redis_words}")
-            print(f"pool        {scheduler.pool_address}")
+            print(f"pool        {scheduler.address('pool')}")
             for note in scheduler.notes:
                 print(f"Note        {note}")
             return tour(scheduler, ends_at)

@@ -39,16 +39,21 @@ local key = job_key(P, job)
 local known = redis.call('HMGET', key, 'state', 'attempt', 'winner', 'created_ms')
 local state, latest = known[1], tonumber(known[2])
 if state and latest then
-  local current = tonumber(known[3]) or latest
-  local id, ends, held = attempt_alive(P, job, current, now)
-  -- A caller that asks for a later attempt than one that is only reserved hedges.
-  local hedges = held == 'reserved' and attempt > current
-  if JOB_OVER[state] or (id and not hedges) then
-    local told = redis.call('HMGET', key, current .. ':node', current .. ':path')
-    if id then
-      redis.call('HSET', key, 'home', ARGV[at + 4])
+  local over = JOB_OVER[state]
+  -- The winner's lease may have ended and a later attempt taken its place; the latest may have been
+  -- given up while the one before it still waits for its acknowledgement.
+  for _, number in ipairs({ tonumber(known[3]) or latest, latest, attempt }) do
+    local id, ends, held = attempt_alive(P, job, number, now)
+    -- A caller that asks for a later attempt than one that is only reserved hedges.
+    if over or (id and (held == 'running' or attempt <= number)) then
+      if not over then
+        state = held == 'running' and 'acked' or 'reserved'
+        redis.call('HSET', key, 'home', ARGV[at + 4])
+      end
+      local told = redis.call('HMGET', key, number .. ':node', number .. ':path')
+      return placed(1, number, state, over and 0 or ends, told[1], tonumber(told[2]) or 0,
+        BINDING_NONE, 0)
     end
-    return placed(1, current, state, ends or 0, told[1], tonumber(told[2]) or 0, BINDING_NONE, 0)
   end
   attempt = math.max(attempt, latest + 1)
 end

@@ -26,9 +26,10 @@ end
 if winner and winner ~= attempt and attempt_alive(P, job, winner, now) then
   return { 'superseded', 0 }
 end
--- An attempt that was given up comes back only while nothing has taken its place.
-if attempt_state and ATTEMPT_OVER[attempt_state] and latest ~= attempt
-  and attempt_alive(P, job, latest, now) then
+-- An attempt that was given up comes back only while nothing has taken its place; one that has ended
+-- never does.
+if attempt_state and ATTEMPT_OVER[attempt_state] and (attempt_state ~= 'released'
+  or (latest ~= attempt and attempt_alive(P, job, latest, now))) then
   return { 'superseded', 0 }
 end
 
@@ -56,7 +57,7 @@ slots_take(running, node, member, ends)
 live_put(P, id, node)
 redis.call('HSET', key, 'state', 'acked', 'winner', attempt, 'updated_ms', now,
   attempt .. ':node', id, attempt .. ':state', 'running', attempt .. ':acked_ms', now)
-if not latest then
+if not latest or tonumber(latest) < tonumber(attempt) then
   redis.call('HSET', key, 'attempt', attempt)
 end
 redis.call('PEXPIRE', key, tonumber(ARGV[5]))

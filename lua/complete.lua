@@ -23,7 +23,7 @@ local node = live_get(P, id)
 if node then
   redis.call('ZREM', running_key(P, id), member)
   redis.call('ZREM', reserved_key(P, id), member)
-  if not ended then
+  if not ended and (not at or at == id) then
     if outcome == 'done' then
       record_success(node)
     elseif outcome ~= 'cancelled' then
@@ -60,7 +60,7 @@ end
 if winner == attempt and outcome ~= 'done' then
   redis.call('HDEL', key, 'winner')
 end
-if not latest then
+if not latest or tonumber(latest) < tonumber(attempt) then
   redis.call('HSET', key, 'attempt', attempt)
 end
 return { 'completed', state }

@@ -26,10 +26,12 @@ while at <= #ARGV do
     at = at + 5 + tonumber(ARGV[at + 4])
   end
   local packed = redis.call('HMGET', P .. ':nodes:live', unpack(ids))
-  local updates = {}
+  local updates, seen = {}, {}
   for i, id in ipairs(ids) do
     local from = starts[i]
-    local node = packed[i] and live_unpack(packed[i])
+    -- A node that is named twice goes on from what its first beat left.
+    local node = seen[id] or (packed[i] and live_unpack(packed[i]))
+    seen[id] = node
     if not node then
       problems[#problems + 1] = { id, 'register_again' }
     elseif node.epoch ~= tonumber(ARGV[from + 1]) then

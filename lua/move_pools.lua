@@ -6,7 +6,9 @@
 -- KEYS 1 prefix
 -- ARGV 1 node, 2 epoch, 3 pool_size, 4 max_pools, 5 capability hash in the last step, else '',
 --   6 count of pools to join, then their names, then the names of pools to leave
--- Returns {'ok'}, {'NODE_NOT_FOUND'}, {'NODE_EPOCH_OLD'}, or {'POOL_FULL', name}.
+-- Returns {'ok'}, {'NODE_NOT_FOUND'} (also where it is on its way out: it must register again),
+--   {'NODE_EPOCH_OLD'}, or {'POOL_FULL', name}.
+-- @include lib/codes
 -- @include lib/live
 -- @include lib/pools
 
@@ -17,6 +19,9 @@ if not node then
 end
 if node.epoch ~= tonumber(ARGV[2]) then
   return { 'NODE_EPOCH_OLD' }
+end
+if node.health >= LEAVING then
+  return { 'NODE_NOT_FOUND' }
 end
 
 local names = {}

@@ -30,11 +30,11 @@ if not node then
   node = { epoch = 0, next_end = 0, ejected = 0, used = 0, drained = 0, failures = 0,
     ejections = 0, health = READY }
 end
-if node.epoch == 0 or known[2] ~= stream then
+local was_out = node.health == LEAVING or node.health == OUT
+if node.epoch == 0 or known[2] ~= stream or was_out then
   -- The time, so that an epoch is never given twice, not even after the store was emptied.
   node.epoch = math.max(now * 1000, node.epoch + 1)
 end
-local was_out = node.health == LEAVING or node.health == OUT
 node.health, node.load, node.max = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 node.stages, node.owner, node.beat = tonumber(ARGV[7]), ARGV[8], now
 

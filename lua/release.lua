@@ -18,7 +18,8 @@ if lease_end(running_key(P, id), member, now) then
   return { 'running' }
 end
 local node = live_get(P, id)
-local freed = redis.call('ZREM', reserved_key(P, id), member) == 1
+local freed = lease_end(reserved_key(P, id), member, now) ~= nil
+redis.call('ZREM', reserved_key(P, id), member)
 local first_time = attempt_state == 'reserved' and at == id
 if node and (freed or first_time) then
   if first_time and ARGV[5] == '1' then

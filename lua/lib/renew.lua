@@ -1,6 +1,14 @@
 -- Renews the leases of what a node says it runs, and puts back those that the store has lost,
--- where there is room and the job's record does not say that the attempt has ended.
--- @include lib/slots
+-- where there is room and the job's record does not say that the attempt is no longer wanted.
+-- @include lib/attempt
+
+-- Whether a lease that is not there should be: its job knows the attempt as running on this node,
+-- and nothing has taken its place; or the job's record was lost as well.
+local function is_lost(P, id, job, attempt, now, state, winner, at, attempt_state)
+  if not state then return true end
+  return not JOB_OVER[state] and attempt_state == 'running' and at == id
+    and not (winner and winner ~= attempt and attempt_alive(P, job, winner, now))
+end
 
 -- Appends to `refused` the members that the node should stop: ended, superseded, or no room.
 local function renew_running(P, id, node, members, lease_ms, now, refused)
@@ -14,12 +22,12 @@ local function renew_running(P, id, node, members, lease_ms, now, refused)
       end
     elseif not lease_end(reserved, member, now) then
       local job, attempt = string.match(member, '^(.*):(%d+)$')
-      local record = redis.call('HMGET', P .. ':job:' .. job, 'state', attempt .. ':state')
-      local lost = not record[1] or record[2] == 'running'
+      local record = redis.call('HMGET', job_key(P, job), 'state', 'winner', attempt .. ':node',
+        attempt .. ':state')
       slots_settle(P, id, node, now)
-      if lost and node.used < node.max then
+      if is_lost(P, id, job, attempt, now, unpack(record, 1, 4)) and node.used < node.max then
         slots_take(running, node, member, now + lease_ms)
-      elseif record[2] ~= 'reserved' then
+      elseif record[4] ~= 'reserved' or record[3] ~= id then
         -- Of a reservation that ended, the node's acknowledgement (Commit) decides.
         refused[#refused + 1] = member
       end

@@ -33,8 +33,7 @@ end
 
 -- Adds a lease to a settled node that has room. The caller writes the node's record.
 local function slots_take(key, node, member, ends)
-  redis.call('ZADD', key, ends, member)
-  node.used = node.used + 1
+  node.used = node.used + redis.call('ZADD', key, ends, member)
   if ends < node.next_end then
     node.next_end = ends
   end

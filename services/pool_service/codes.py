@@ -1,7 +1,5 @@
 """What the scripts say in numbers and words, as the contract says it. Mirrors lua/lib/codes.lua."""
 
-from collections.abc import Iterable
-
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # Node health beyond the contract's four: on the way out of its pools, and out of them. Such a node
@@ -71,19 +69,6 @@ BEAT_PROBLEMS = {
     b"epoch_old": pool_pb2.BeatProblem.KIND_EPOCH_OLD,
     b"not_renewed": pool_pb2.BeatProblem.KIND_NOT_RENEWED,
 }
-
-
-def stage_mask(stages: Iterable[common_pb2.StageKind.ValueType]) -> int:
-    """A bit for each stage, as the scripts compare them."""
-    mask = 0
-    for stage in stages:
-        mask |= 1 << (stage - 1)
-    return mask
-
-
-def stages_of(mask: int) -> list[common_pb2.StageKind.ValueType]:
-    """The stages whose bits are set."""
-    return [stage for stage in common_pb2.StageKind.values()[1:] if mask >> (stage - 1) & 1]
 
 
 def lease_member(attempt: common_pb2.AttemptRef) -> str:

@@ -9,10 +9,10 @@ from time import perf_counter
 from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.capabilities import normal
 from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.pool_service.views import Views
+from lingua_scheduler.services.runtime.capabilities import normal, stage_mask
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -237,7 +237,7 @@ class Operations:
             normal(criteria.pair.src),
             normal(criteria.pair.tgt),
             int(criteria.require_tts),
-            codes.stage_mask(criteria.required_stages),
+            stage_mask(criteria.required_stages),
             criteria.preferred_node_id,
             int(criteria.strict),
             criteria.local_instance,

@@ -72,9 +72,6 @@ class PoolMetrics:
             ["src", "tgt"],
             registry=registry,
         )
-        self.redis_up = Gauge(
-            "lingua_pool_redis_up", "1 while Redis answers, 0 while it does not.", registry=registry
-        )
 
     def allocated(self, response: pool_pb2.AllocateResponse) -> None:
         """Counts an allocation that was answered with a node."""

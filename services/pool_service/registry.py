@@ -4,8 +4,8 @@ import json
 from itertools import islice
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.capabilities import Capabilities
 from lingua_scheduler.services.pool_service.refusals import refusal
+from lingua_scheduler.services.runtime.capabilities import Capabilities
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2

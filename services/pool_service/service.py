@@ -10,9 +10,9 @@ from opentelemetry import trace
 
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
-from lingua_scheduler.services.pool_service.validate import Check
 from lingua_scheduler.services.pool_service.views import Views
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.telemetry import context_from_traceparent, tracer_if_on
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 

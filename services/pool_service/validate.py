@@ -1,135 +1,16 @@
-"""Checks of requests: every bad field is named, with what is allowed, before anything changes."""
-
-import re
-from collections.abc import Collection, Sequence
+"""Checks of the pool service's requests."""
 
 from lingua_scheduler.services.pool_service import codes
-from lingua_scheduler.services.runtime.errors import InvalidMessageError
+from lingua_scheduler.services.runtime.checks import MAX_ATTEMPT, MAX_CAPACITY, Check
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
-_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}")
-_CURSOR = re.compile(r"[0-9]{1,20}")
 _JOB_KEY_CHARS = 1024
-_MAX_ATTEMPT = 1000
-_MAX_CAPACITY = 1000
-_MAX_LANGUAGES = 256
 _MAX_NMT_PAIRS = 16384
 _MAX_EXCLUDED = 100
-# More than there are, so that repeats do no harm.
-_MAX_STAGES = 100
 _MAX_BEATS = 5000
 _MAX_CLEARED = 16
 # A double holds whole numbers exactly up to here, and the store keeps epochs as doubles.
 _MAX_EPOCH = 2**53
-
-
-class Check:
-    """Collects what is wrong with a message, and raises it all at once."""
-
-    def __init__(self) -> None:
-        self._found: list[tuple[str, str]] = []
-        self._entry: tuple[str, int] | None = None
-
-    def entry(self, field: str, at: int) -> None:
-        """From here on, fields are those of an entry of a list. Costs nothing while all is well."""
-        self._entry = (field, at)
-
-    def no(self, field: str, problem: str) -> None:
-        """Notes that a field is bad."""
-        if self._entry:
-            field = f"{self._entry[0]}[{self._entry[1]}].{field}"
-        self._found.append((field, problem))
-
-    def done(self) -> None:
-        """Raises InvalidMessageError where a field was bad."""
-        if self._found:
-            listed = "; ".join(f"{field}: {problem}" for field, problem in self._found[:5])
-            more = f" (and {len(self._found) - 5} more)" if len(self._found) > 5 else ""
-            raise InvalidMessageError(listed + more, fields=self._found[:20])
-
-    def id(self, field: str, value: str, *, optional: bool = False) -> None:
-        """An id of 1 to 128 safe characters."""
-        if not (value or optional):
-            self.no(field, "must not be empty")
-        elif value and not _ID.fullmatch(value):
-            self.no(field, f"{_shown(value)} must be 1 to 128 characters of A-Z a-z 0-9 . _ -")
-
-    def language(self, field: str, value: str) -> None:
-        """A BCP 47 tag."""
-        if not _LANGUAGE.fullmatch(value):
-            self.no(field, f"{_shown(value)} must be a language code such as 'en' or 'zh-hant'")
-
-    def languages(self, field: str, values: Sequence[str], *, optional: bool = False) -> None:
-        """A list of language codes."""
-        if not (values or optional):
-            self.no(field, "must name at least one language")
-        self.at_most(field, values, _MAX_LANGUAGES)
-        for at, value in enumerate(values[:_MAX_LANGUAGES]):
-            self.language(f"{field}[{at}]", value)
-
-    def pair(self, field: str, pair: common_pb2.LanguagePair) -> None:
-        """A direction."""
-        self.language(f"{field}.src", pair.src)
-        self.language(f"{field}.tgt", pair.tgt)
-
-    def number(self, field: str, value: float, low: float, high: float) -> None:
-        """A number in a range; what is not a number is in none."""
-        if not low <= value <= high:
-            self.no(field, f"{value:g} must be from {low:g} to {high:g}")
-
-    def at_most(self, field: str, values: Collection[object], limit: int) -> None:
-        """A list that is not too long."""
-        if len(values) > limit:
-            self.no(field, f"has {len(values)} entries; at most {limit} are allowed")
-
-    def one_of(self, field: str, value: int, allowed: Collection[int], names: str) -> None:
-        """An enum value that has a meaning here."""
-        if value not in allowed:
-            self.no(field, f"{value} must be {names}")
-
-    def text(self, field: str, value: str, limit: int) -> None:
-        """Free text that is not too long."""
-        if len(value) > limit:
-            self.no(field, f"has {len(value)} characters; at most {limit} are allowed")
-
-    def attempt(self, field: str, attempt: common_pb2.AttemptRef) -> None:
-        """A try at a job."""
-        self.id(f"{field}.job_id", attempt.job_id)
-        self.number(f"{field}.attempt", attempt.attempt, 1, _MAX_ATTEMPT)
-
-    def attempts(self, field: str, attempts: Sequence[common_pb2.AttemptRef]) -> None:
-        """What a node runs: no more than any node can."""
-        self.at_most(field, attempts, _MAX_CAPACITY)
-        for at, attempt in enumerate(attempts[:_MAX_CAPACITY]):
-            self.attempt(f"{field}[{at}]", attempt)
-
-    def stages(self, field: str, stages: Sequence[int]) -> None:
-        """Stages that exist."""
-        self.at_most(field, stages, _MAX_STAGES)
-        for at, stage in enumerate(stages[:_MAX_STAGES]):
-            self.one_of(f"{field}[{at}]", stage, range(1, 6), "a StageKind")
-
-    def load(self, field: str, load: common_pb2.NodeLoad) -> None:
-        """How busy a machine is."""
-        self.number(f"{field}.cpu", load.cpu, 0, 1)
-        self.number(f"{field}.gpu", load.gpu, 0, 1)
-
-    def criteria(self, field: str, criteria: pool_pb2.NodeCriteria) -> None:
-        """What a job asks of its node."""
-        self.pair(f"{field}.pair", criteria.pair)
-        self.stages(f"{field}.required_stages", criteria.required_stages)
-        self.at_most(f"{field}.exclude_node_ids", criteria.exclude_node_ids, _MAX_EXCLUDED)
-        for at, node_id in enumerate(criteria.exclude_node_ids[:_MAX_EXCLUDED]):
-            self.id(f"{field}.exclude_node_ids[{at}]", node_id)
-        self.id(f"{field}.preferred_node_id", criteria.preferred_node_id, optional=True)
-        if criteria.strict and not criteria.preferred_node_id:
-            self.no(f"{field}.strict", "needs preferred_node_id")
-        self.id(f"{field}.local_instance", criteria.local_instance, optional=True)
-
-
-def _shown(value: str) -> str:
-    return repr(value if len(value) <= 40 else value[:40] + "...")
 
 
 def register_node(request: pool_pb2.RegisterNodeRequest) -> None:
@@ -146,7 +27,7 @@ def register_node(request: pool_pb2.RegisterNodeRequest) -> None:
     for at, pair in enumerate(declared.nmt_pairs[:_MAX_NMT_PAIRS]):
         check.pair(f"capabilities.nmt_pairs[{at}]", pair)
     check.stages("capabilities.stages", declared.stages)
-    check.number("max_concurrent_jobs", request.max_concurrent_jobs, 1, _MAX_CAPACITY)
+    check.number("max_concurrent_jobs", request.max_concurrent_jobs, 1, MAX_CAPACITY)
     check.one_of("health", request.health, range(4), "READY, DEGRADED or DRAINING")
     check.load("load", request.load)
     check.id("owner_instance", request.owner_instance)
@@ -190,10 +71,22 @@ def remove_node(request: pool_pb2.RemoveNodeRequest) -> None:
     check.done()
 
 
+def _criteria(check: Check, criteria: pool_pb2.NodeCriteria) -> None:
+    check.pair("criteria.pair", criteria.pair)
+    check.stages("criteria.required_stages", criteria.required_stages)
+    check.at_most("criteria.exclude_node_ids", criteria.exclude_node_ids, _MAX_EXCLUDED)
+    for at, node_id in enumerate(criteria.exclude_node_ids[:_MAX_EXCLUDED]):
+        check.id(f"criteria.exclude_node_ids[{at}]", node_id)
+    check.id("criteria.preferred_node_id", criteria.preferred_node_id, optional=True)
+    if criteria.strict and not criteria.preferred_node_id:
+        check.no("criteria.strict", "needs preferred_node_id")
+    check.id("criteria.local_instance", criteria.local_instance, optional=True)
+
+
 def select_node(request: pool_pb2.SelectNodeRequest) -> None:
     """Checks a selection."""
     check = Check()
-    check.criteria("criteria", request.criteria)
+    _criteria(check, request.criteria)
     check.id("session_id", request.session_id, optional=True)
     check.done()
 
@@ -202,8 +95,8 @@ def allocate(request: pool_pb2.AllocateRequest) -> None:
     """Checks an allocation."""
     check = Check()
     check.id("job_id", request.job_id)
-    check.number("attempt", request.attempt, 1, _MAX_ATTEMPT)
-    check.criteria("criteria", request.criteria)
+    check.number("attempt", request.attempt, 1, MAX_ATTEMPT)
+    _criteria(check, request.criteria)
     check.text("job_key", request.job_key, _JOB_KEY_CHARS)
     check.id("tenant", request.tenant, optional=True)
     check.id("session_id", request.session_id, optional=True)
@@ -286,14 +179,8 @@ def list_nodes(request: pool_pb2.ListNodesRequest) -> None:
     if request.HasField("pair"):
         check.pair("pair", request.pair)
     check.number("page_size", request.page_size, 0, 1000)
-    if request.page_token and not _is_cursor(request.page_token):
-        check.no("page_token", f"{_shown(request.page_token)} is not from an earlier answer")
+    check.cursor("page_token", request.page_token)
     check.done()
-
-
-def _is_cursor(token: str) -> bool:
-    """Whether Redis would take it: a number of 64 bits."""
-    return bool(_CURSOR.fullmatch(token)) and int(token) < 2**64
 
 
 def list_pools(request: pool_pb2.ListPoolsRequest) -> None:

@@ -6,8 +6,14 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.capabilities import ANY, normal, speech_pool, text_pool
 from lingua_scheduler.services.pool_service.live import LiveNode
+from lingua_scheduler.services.runtime.capabilities import (
+    ANY,
+    normal,
+    speech_pool,
+    stages_of,
+    text_pool,
+)
 from lingua_scheduler.services.runtime.errors import NodeNotFoundError
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
@@ -57,7 +63,7 @@ class Views:
                     common_pb2.LanguagePair(src=src, tgt=tgt)
                     for src, tgt in (pair.split(":") for pair in nmt)
                 ],
-                stages=codes.stages_of(live.stages),
+                stages=stages_of(live.stages),
             )
         )
         return node

@@ -1,7 +1,8 @@
 """Every exception that the scheduler raises on purpose, and how each travels.
 
 A service raises a `LinguaError`; the gRPC frame turns it into a status with details. On a stream
-the same content is an `Error` message (`to_proto`). Clients read it back with `from_rpc_error`.
+the same content is an `Error` message (`to_proto`). Clients read it back with `from_rpc_error`, and
+raise it again with `from_proto`.
 """
 
 import secrets
@@ -38,7 +39,8 @@ class LinguaError(Exception):
         fields: pairs of a bad field's path and what is wrong with it.
     """
 
-    reason: ClassVar[common_pb2.ErrorReason.ValueType] = common_pb2.ERROR_REASON_INTERNAL
+    # Fixed by the class, but for an error of another service whose reason has no class here.
+    reason: common_pb2.ErrorReason.ValueType = common_pb2.ERROR_REASON_INTERNAL
     code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
 
     def __init__(
@@ -129,6 +131,13 @@ class NodeEpochOldError(LinguaError):
     code = grpc.StatusCode.ABORTED
 
 
+class JobNotFoundError(LinguaError):
+    """No job has this id, or it was forgotten."""
+
+    reason = common_pb2.ERROR_REASON_JOB_NOT_FOUND
+    code = grpc.StatusCode.NOT_FOUND
+
+
 class PoolFullError(LinguaError):
     """The pair has as many nodes as its pools can hold."""
 
@@ -157,6 +166,9 @@ class InternalError(LinguaError):
     code = grpc.StatusCode.INTERNAL
 
 
+_CLASSES = {kind.reason: kind for kind in LinguaError.__subclasses__()}
+
+
 def internal_error(instance_id: str) -> InternalError:
     """An error for a fault of ours. Its `error_id` goes to the log, beside what really happened."""
     error_id = secrets.token_hex(4)
@@ -167,8 +179,14 @@ def internal_error(instance_id: str) -> InternalError:
 
 
 def reason_name(reason: common_pb2.ErrorReason.ValueType) -> str:
-    """The reason as it is written outside protobuf: `NO_CAPABLE_NODE`."""
-    return common_pb2.ErrorReason.Name(reason).removeprefix(REASON_PREFIX)
+    """The reason as it is written outside protobuf: `NO_CAPABLE_NODE`.
+
+    One that a newer service sent and this one does not know is its number.
+    """
+    try:
+        return common_pb2.ErrorReason.Name(reason).removeprefix(REASON_PREFIX)
+    except ValueError:
+        return str(reason)
 
 
 def to_proto(error: LinguaError) -> common_pb2.Error:
@@ -183,6 +201,21 @@ def to_proto(error: LinguaError) -> common_pb2.Error:
         ],
         metadata=error.metadata,
     )
+
+
+def from_proto(error: common_pb2.Error) -> LinguaError:
+    """The exception that another service raised: of the reason's class, with all that was said.
+
+    A reason without a class of its own makes a plain LinguaError that keeps the reason.
+    """
+    rebuilt = _CLASSES.get(error.reason, LinguaError)(
+        error.message,
+        retry_after_ms=error.retry_after_ms,
+        metadata=error.metadata,
+        fields=[(violation.field, violation.description) for violation in error.field_violations],
+    )
+    rebuilt.reason = error.reason
+    return rebuilt
 
 
 def to_trailing_metadata(error: LinguaError) -> tuple[tuple[str, bytes], ...]:

@@ -75,12 +75,17 @@ def _target(value: str) -> str:
     return value
 
 
+def _target_or_bound(value: str) -> str:
+    return _target(value) if value else value
+
+
 InstanceId = Annotated[str, AfterValidator(_instance_id)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 RedisPrefix = Annotated[str, AfterValidator(_redis_prefix)]
 Listen = Annotated[str, AfterValidator(_listen)]
 ListenOrOff = Annotated[str, AfterValidator(_listen_or_off)]
 Target = Annotated[str, AfterValidator(_target)]
+TargetOrBound = Annotated[str, AfterValidator(_target_or_bound)]
 
 
 def _field(default: object, description: str, allowed: str, **constraints: Any) -> Any:
@@ -168,6 +173,11 @@ class AddressFields(BaseModel):
     )
     pool_address: Target = _finds("127.0.0.1:7710", "where clients find the pool service")
     dispatcher_address: Target = _finds("127.0.0.1:7720", "where clients find the dispatcher")
+    dispatcher_advertise: TargetOrBound = _field(
+        "",
+        "where other dispatchers reach this one (empty: the address that it listens on)",
+        "must be host:port with a port from 1 to 65535, or empty",
+    )
     gateway_address: Target = _finds("127.0.0.1:7730", "where clients find the session gateway")
 
 
@@ -246,6 +256,9 @@ class DispatcherFields(BaseModel):
     node_heartbeat_ms: int = _whole(5000, 10, 600_000, "ms between two heartbeats of a node")
     heartbeat_batch_ms: int = _whole(
         1000, 10, 600_000, "ms between two batches of heartbeats to the pool service"
+    )
+    kept_result_ms: int = _whole(
+        300_000, 1000, 24 * _HOUR_MS, "ms that a result is kept for a session's next gateway"
     )
 
 

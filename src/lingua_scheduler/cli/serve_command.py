@@ -46,6 +46,16 @@ def pool(announce: bool, until_eof: bool) -> None:
     _run("pool", serve_pool, announce=announce, until_eof=until_eof)
 
 
+@serve.command()
+@_child_options
+@json_option
+def dispatcher(announce: bool, until_eof: bool) -> None:
+    """Run the dispatcher: node streams, jobs, relay. It finds the pool by LINGUA_POOL_ADDRESS."""
+    from lingua_scheduler.services.dispatcher.main import serve as serve_dispatcher
+
+    _run("dispatcher", serve_dispatcher, announce=announce, until_eof=until_eof)
+
+
 def _run(service: str, serve: Serve, *, announce: bool, until_eof: bool) -> None:
     settings = load_settings()
 

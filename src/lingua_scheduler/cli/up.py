@@ -3,7 +3,7 @@
 For `lingua up`, examples and tests:
 
     with LocalScheduler() as scheduler:
-        channel = grpc.insecure_channel(scheduler.pool_address)
+        channel = grpc.insecure_channel(scheduler.address("pool"))
         ...
         scheduler.wait(10)
 """
@@ -24,7 +24,12 @@ from redis.exceptions import RedisError
 from lingua_scheduler.cli.child import ServiceProcess
 from lingua_scheduler.cli.listening import any_port, is_taken, reachable
 from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
-from lingua_scheduler.services.runtime.settings import Settings, load_settings, masked_url
+from lingua_scheduler.services.runtime.settings import (
+    Settings,
+    load_settings,
+    masked_url,
+    variable_name,
+)
 
 # A service is ready about a second after its start; a busy machine may need much longer.
 START_DEADLINE_S = 60.0
@@ -34,6 +39,9 @@ STOP_SLACK_S = 5.0
 REDIS_CHECK_S = 0.5
 
 MAX_ID_CHARS = 128
+
+# In the order of their start: each finds those before it.
+SERVICES = ("pool", "dispatcher")
 
 
 class PartFailedError(Exception):
@@ -80,7 +88,7 @@ class LocalScheduler:
         self.redis_url = ""
         self.redis_words = ""
         """Which Redis it is, for a person; passwords are hidden."""
-        self.pools: list[ServiceProcess] = []
+        self._started: dict[str, list[ServiceProcess]] = {service: [] for service in SERVICES}
         self.notes: list[str] = []
         """What is not as the settings ask, such as a port that was taken."""
         self._instances = instances
@@ -105,12 +113,12 @@ class LocalScheduler:
     @property
     def services(self) -> list[ServiceProcess]:
         """Every service process, in the order of their start."""
-        return list(self.pools)
+        return [each for started in self._started.values() for each in started]
 
-    @property
-    def pool_address(self) -> str:
-        """Where a client on this machine finds the first pool service."""
-        return reachable(self.pools[0].address)
+    def address(self, service: str, number: int = 1) -> str:
+        """Where a client on this machine finds an instance of a service."""
+        started = self._started[service]
+        return reachable(started[(number - 1) % len(started)].address)
 
     def start(self, within_s: float | None = START_DEADLINE_S) -> None:
         """Starts everything and returns when it answers. What has started is ended on failure.
@@ -142,9 +150,13 @@ class LocalScheduler:
 
     def start_services(self, within_s: float | None = START_DEADLINE_S) -> None:
         """The second half of `start`; None waits as long as it takes, for Redis above all."""
-        for number in range(1, self._instances + 1):
-            self.pools.append(self._start_pool(number))
         deadline = None if within_s is None else time.monotonic() + within_s
+        for service, started in self._started.items():
+            for number in range(1, self._instances + 1):
+                started.append(self._start_service(service, number))
+            self._await_ready(deadline, within_s)
+
+    def _await_ready(self, deadline: float | None, within_s: float | None) -> None:
         while not all(each.address for each in self.services):
             if not self._await_change(deadline):
                 late = ", ".join(each.name for each in self.services if not each.address)
@@ -178,7 +190,8 @@ class LocalScheduler:
                 self._on_log(each.name, "did not end in time and is killed")
                 each.kill()
                 each.join()
-        self.pools.clear()
+        for started in self._started.values():
+            started.clear()
         if self._redis is not None:
             self._redis.stop()
             self._redis = None
@@ -188,26 +201,30 @@ class LocalScheduler:
         for each in self.services:
             each.kill()
 
-    def _start_pool(self, number: int) -> ServiceProcess:
-        name = "pool" if self._instances == 1 else f"pool-{number}"
+    def _start_service(self, service: str, number: int) -> ServiceProcess:
+        name = service if self._instances == 1 else f"{service}-{number}"
+        listen, metrics = f"{service}_listen", f"{service}_metrics_listen"
         environ = {
             **self._environ,
             "LINGUA_REDIS_URL": self.redis_url,
-            "LINGUA_POOL_LISTEN": self._listen(self.settings.pool_listen, name, number),
-            "LINGUA_POOL_METRICS_LISTEN": self._listen(
-                self.settings.pool_metrics_listen, f"{name}'s metrics", number
+            variable_name(listen): self._listen(getattr(self.settings, listen), name, number),
+            variable_name(metrics): self._listen(
+                getattr(self.settings, metrics), f"{name}'s metrics", number
             ),
         }
+        for other, started in self._started.items():
+            if started and other != service:
+                environ[variable_name(f"{other}_address")] = self.address(other, number)
         if self.settings.log_format == "auto":
             # Their stderr is a pipe, but in the end a person reads it.
             environ["LINGUA_LOG_FORMAT"] = "human"
         if self.settings.origin("instance_id") != "default" and environ["LINGUA_INSTANCE_ID"]:
             # Two processes must not have one name.
-            end = f"-pool-{number}"
+            end = f"-{service}-{number}"
             kept = self.settings.instance_id[: MAX_ID_CHARS - len(end)]
             environ["LINGUA_INSTANCE_ID"] = kept + end
         return ServiceProcess(
-            service="pool",
+            service=service,
             name=name,
             environ=environ,
             on_log=lambda line: self._on_log(name, line),

@@ -13,8 +13,13 @@ import click
 from lingua_scheduler.cli.failures import FAILED, Failure
 from lingua_scheduler.cli.options import Options, json_option, pass_options
 from lingua_scheduler.cli.output import print_json
-from lingua_scheduler.cli.up import InterruptedStartError, LocalScheduler, PartFailedError
-from lingua_scheduler.services.runtime.settings import Settings, masked_url
+from lingua_scheduler.cli.up import (
+    SERVICES,
+    InterruptedStartError,
+    LocalScheduler,
+    PartFailedError,
+)
+from lingua_scheduler.services.runtime.settings import Settings, masked_url, variable_name
 
 
 @click.command()
@@ -114,9 +119,10 @@ def _document(scheduler: LocalScheduler) -> dict[str, Any]:
 
 def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
     lines = [f"Note   {note}" for note in scheduler.notes]
+    width = max(len(each.name) for each in scheduler.services)
     for each in scheduler.services:
         metrics = f"metrics http://{each.metrics}/metrics" if each.metrics else "metrics off"
-        lines.append(f"{each.name:<6} {each.address}  {metrics}")
+        lines.append(f"{each.name:<{width}} {each.address}  {metrics}")
     lines += ["", "In another terminal:", *how_to_talk(scheduler), ""]
     end = "Ctrl-C ends it all."
     if seconds is not None:
@@ -126,7 +132,10 @@ def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
 
 def how_to_talk(scheduler: LocalScheduler) -> list[str]:
     """The commands to try next, with what has to be exported for them, a line each."""
-    default = Settings.model_fields["pool_address"].default
-    export = f"  export LINGUA_POOL_ADDRESS={scheduler.pool_address}"
-    usual = scheduler.pool_address == default == scheduler.settings.pool_address
-    return [*([] if usual else [export]), "  lingua nodes list", "  lingua pools"]
+    exports = []
+    for service in SERVICES:
+        name, address = f"{service}_address", scheduler.address(service)
+        default = Settings.model_fields[name].default
+        if not address == default == getattr(scheduler.settings, name):
+            exports.append(f"  export {variable_name(name)}={address}")
+    return [*exports, "  lingua sim-nodes --count 3", "  lingua nodes list", "  lingua pools"]

@@ -1458,7 +1458,7 @@ class RelayReport(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
-    SENT_FIELD_NUMBER: _builtins.int
+    NOT_SENT_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     ACK_FIELD_NUMBER: _builtins.int
     REJECT_FIELD_NUMBER: _builtins.int
@@ -1470,12 +1470,12 @@ class RelayReport(_message.Message):
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
-    def sent(self) -> Global___RelaySent:
-        """The assignment was written to the node's stream."""
+    def not_sent(self) -> _common_pb2.Error:
+        """The assignment did not get to the node: it is not here, or does not read."""
 
     @_builtins.property
-    def lost(self) -> _common_pb2.Error:
-        """It was not, or the node's stream has ended since."""
+    def lost(self) -> Global___NodeLost:
+        """The connection of the node, which may have the attempt, is gone."""
 
     @_builtins.property
     def ack(self) -> Global___JobAck: ...
@@ -1494,8 +1494,8 @@ class RelayReport(_message.Message):
         *,
         node_id: _builtins.str = ...,
         attempt: _common_pb2.AttemptRef | None = ...,
-        sent: Global___RelaySent | None = ...,
-        lost: _common_pb2.Error | None = ...,
+        not_sent: _common_pb2.Error | None = ...,
+        lost: Global___NodeLost | None = ...,
         ack: Global___JobAck | None = ...,
         reject: Global___JobReject | None = ...,
         partial: Global___JobPartial | None = ...,
@@ -1503,18 +1503,18 @@ class RelayReport(_message.Message):
         failed: Global___JobFailed | None = ...,
         audio_held: Global___AudioHeld | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "attempt", b"attempt", "audio_held", b"audio_held", "failed", b"failed", "lost", b"lost", "partial", b"partial", "reject", b"reject", "report", b"report", "result", b"result", "sent", b"sent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "attempt", b"attempt", "audio_held", b"audio_held", "failed", b"failed", "lost", b"lost", "not_sent", b"not_sent", "partial", b"partial", "reject", b"reject", "report", b"report", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "attempt", b"attempt", "audio_held", b"audio_held", "failed", b"failed", "lost", b"lost", "node_id", b"node_id", "partial", b"partial", "reject", b"reject", "report", b"report", "result", b"result", "sent", b"sent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "attempt", b"attempt", "audio_held", b"audio_held", "failed", b"failed", "lost", b"lost", "node_id", b"node_id", "not_sent", b"not_sent", "partial", b"partial", "reject", b"reject", "report", b"report", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["sent", "lost", "ack", "reject", "partial", "result", "failed", "audio_held"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["not_sent", "lost", "ack", "reject", "partial", "result", "failed", "audio_held"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
 Global___RelayReport: _TypeAlias = RelayReport  # noqa: Y015
 
 @_typing.final
-class RelaySent(_message.Message):
+class NodeLost(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -1526,4 +1526,4 @@ class RelaySent(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RelaySent: _TypeAlias = RelaySent  # noqa: Y015
+Global___NodeLost: _TypeAlias = NodeLost  # noqa: Y015

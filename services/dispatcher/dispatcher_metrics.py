@@ -1,0 +1,107 @@
+"""What the dispatcher counts. Never a node, job or session id as a label."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from lingua_scheduler.v1 import pool_pb2
+
+# The scheduler's own share is milliseconds; a node's is up to its time-out.
+_SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_LONG = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+
+
+class DispatcherMetrics:
+    """The metrics of one dispatcher process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.jobs = Gauge(
+            "lingua_dispatcher_jobs", "Jobs that this instance is the home of.", registry=registry
+        )
+        self.nodes = Gauge(
+            "lingua_dispatcher_nodes", "Nodes that are connected here.", registry=registry
+        )
+        self.dispatch_seconds = Histogram(
+            "lingua_dispatcher_dispatch_seconds",
+            "From a job's submission to its assignment on the way to a node.",
+            buckets=_SHORT,
+            registry=registry,
+        )
+        self.ack_seconds = Histogram(
+            "lingua_dispatcher_ack_seconds",
+            "From an assignment to its acknowledgement.",
+            buckets=_SHORT,
+            registry=registry,
+        )
+        self.job_seconds = Histogram(
+            "lingua_dispatcher_job_seconds",
+            "From a job's submission to its result.",
+            buckets=_LONG,
+            registry=registry,
+        )
+        self._finished = Counter(
+            "lingua_dispatcher_jobs_finished",
+            "Jobs that are over, by outcome: done, or the reason of the failure.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.retries = Counter(
+            "lingua_dispatcher_retries",
+            "Attempts that another one followed, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.ack_timeouts = Counter(
+            "lingua_dispatcher_ack_timeouts",
+            "Assignments that were not acknowledged in time.",
+            registry=registry,
+        )
+        self.rejects = Counter(
+            "lingua_dispatcher_rejects", "Assignments that a node rejected.", registry=registry
+        )
+        self.waits = Counter(
+            "lingua_dispatcher_waits", "Times that a job had to wait for room.", registry=registry
+        )
+        self._placed = Counter(
+            "lingua_dispatcher_placed",
+            "Attempts by where their node is connected: here, or behind another dispatcher.",
+            ["where"],
+            registry=registry,
+        )
+        self.relayed = Counter(
+            "lingua_dispatcher_relayed",
+            "Assignments sent through another dispatcher.",
+            registry=registry,
+        )
+        self.orphans = Counter(
+            "lingua_dispatcher_orphans",
+            "Reports of nodes on attempts that nobody here answers for.",
+            registry=registry,
+        )
+        self.kept = Counter(
+            "lingua_dispatcher_kept_results",
+            "Results kept because no gateway took them.",
+            registry=registry,
+        )
+        self.silent = Counter(
+            "lingua_dispatcher_silent_nodes",
+            "Nodes let go because they sent no heartbeat.",
+            registry=registry,
+        )
+        self.backpressure = Counter(
+            "lingua_dispatcher_backpressure",
+            "Times that a peer read too slowly and something was refused, by kind of peer.",
+            ["peer"],
+            registry=registry,
+        )
+        self.pool_up = Gauge(
+            "lingua_dispatcher_pool_up", "1 while the pool service answers.", registry=registry
+        )
+
+    def finished(self, outcome: str) -> None:
+        """Counts a job that is over."""
+        self._finished.labels(outcome).inc()
+
+    def placed(self, placement: pool_pb2.Placement, instance_id: str) -> None:
+        """Counts an attempt by where its node is."""
+        self._placed.labels(
+            "here" if placement.owner_instance == instance_id else "elsewhere"
+        ).inc()

@@ -1,0 +1,30 @@
+"""What names a job: its key, the id derived from it, and the queue that it waits in."""
+
+import hashlib
+
+from lingua_scheduler.v1 import dispatcher_pb2
+
+DEFAULT_TYPE = "translate"
+# Hex digits of a job id: 128 bits, so that two keys never meet.
+_ID_BYTES = 16
+
+
+def job_key(spec: dispatcher_pb2.JobSpec) -> str:
+    """`{tenant}:{session}:{utterance_index}:{job_type}:{tgt}:{features_hash}`."""
+    wanted = sorted(spec.features.items())
+    asked = [spec.require_tts, sorted(spec.required_stages), wanted]
+    features = hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
+    job_type = spec.job_type or DEFAULT_TYPE
+    tgt = spec.pair.tgt.lower()
+    return f"{spec.tenant}:{spec.session_id}:{spec.utterance_index}:{job_type}:{tgt}:{features}"
+
+
+def job_id(key: str) -> str:
+    """The id of the job of this key, the same on every instance."""
+    return hashlib.blake2b(key.encode(), digest_size=_ID_BYTES).hexdigest()
+
+
+def queue_name(spec: dispatcher_pb2.JobSpec) -> str:
+    """The pool that the job waits for."""
+    direction = f"{spec.pair.src.lower()}:{spec.pair.tgt.lower()}"
+    return direction if spec.require_tts else f"text:{direction}"

@@ -1,0 +1,223 @@
+"""The job machine: one job from its submission to its end. No I/O, no clock, no logging.
+
+A method is an event; what it returns is what the shell has to do, in order. Every event carries the
+time. What each event does in each phase is the table in job_phases; the steps themselves are in
+job_steps; in how many ways an attempt may end, and what follows from each, is in job_endings.
+"""
+
+from lingua_scheduler.services.dispatcher import job_endings as endings
+from lingua_scheduler.services.dispatcher.job_effects import (
+    Attempt,
+    CancelOnNode,
+    Complete,
+    Confirm,
+    Effect,
+    PassPartial,
+    Problem,
+    Send,
+    Stage,
+    TimerKey,
+)
+from lingua_scheduler.services.dispatcher.job_phases import Phase
+from lingua_scheduler.services.dispatcher.job_rules import ASK_AGAIN_MS, JobRules
+from lingua_scheduler.services.dispatcher.job_steps import ASK, BOUND, DEADLINE, WAIT, JobSteps
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+
+__all__ = ["JobMachine", "JobRules", "Phase"]
+
+_BOUND_FULL = common_pb2.ERROR_REASON_BOUND_NODE_FULL
+_ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
+
+
+class JobMachine(JobSteps):
+    """One job. See the table of job_phases for what each event does in each phase."""
+
+    # ---- the gateway's events ----
+
+    def start(self, now: float) -> list[Effect]:
+        """The job has been submitted."""
+        if self.phase is Phase.NEW:
+            if self._deadline_ms is not None:
+                self._set(DEADLINE, self._deadline_ms)
+            self._select(now)
+        return self._out()
+
+    def on_cancel(self, now: float, why: str) -> list[Effect]:
+        """Nobody wants the job any more."""
+        if self.phase is not Phase.OVER:
+            self._fail(Problem(common_pb2.ERROR_REASON_JOB_CANCELLED, why))
+        return self._out()
+
+    # ---- the pool's events ----
+
+    def on_allocated(self, now: float, answer: pool_pb2.AllocateResponse) -> list[Effect]:
+        """The pool has given a node, or tells of the attempt that the job already has."""
+        asked, self._asked = self._asked, None
+        attempt = Attempt(answer.attempt.attempt, answer.placement)
+        if answer.existing and answer.state == common_pb2.JOB_STATE_ACKED:
+            attempt.stage = Stage.ACKED
+        wanted = self.phase is Phase.SELECTING or (
+            self.phase is Phase.PLACED and not answer.existing
+        )
+        if asked is None or not wanted:
+            self._decline(attempt, answer)
+        elif answer.existing and answer.lease_ends_ms == 0:
+            self._take_up_ended(attempt, answer.state)
+        elif attempt.number in self.attempts:
+            self._set(ASK, now + ASK_AGAIN_MS)
+        else:
+            self._place(now, attempt)
+        return self._out()
+
+    def on_refused(self, now: float, why: Problem) -> list[Effect]:
+        """The pool has no node."""
+        asked, self._asked = self._asked, None
+        if asked is None or self.phase is not Phase.SELECTING:
+            return self._out()
+        if self._waits_since is None:
+            self._waits_since = now
+        wait_until = self._waits_since + self._rules.queue_wait_ms
+        if why.reason == _BOUND_FULL and asked.wait_for_bound_node:
+            if self._bound_until is None:
+                self._bound_until = self._waits_since + self._rules.affinity_wait_ms
+            if now < self._bound_until:
+                self._wait(BOUND, self._bound_until)
+            else:
+                self._ask(now)
+        elif why.reason in (_BOUND_FULL, _ALL_FULL) and now < wait_until:
+            self._wait(WAIT, wait_until)
+        else:
+            self._fail(why)
+        return self._out()
+
+    def on_room(self, now: float) -> list[Effect]:
+        """A slot may have become free."""
+        if self.phase is Phase.WAITING:
+            self._select(now)
+        return self._out()
+
+    def on_committed(
+        self, now: float, number: int, outcome: pool_pb2.CommitResponse.Outcome.ValueType
+    ) -> list[Effect]:
+        """The pool has answered a commit."""
+        attempt = self._live(number)
+        if attempt is None or attempt.stage is not Stage.ACKED:
+            return self._out()
+        if outcome == pool_pb2.CommitResponse.OUTCOME_NO_ROOM:
+            why = "its reservation was over, and the node has no room"
+            self._lose(now, attempt, endings.NO_ROOM, why)
+        elif outcome == pool_pb2.CommitResponse.OUTCOME_SUPERSEDED:
+            self._lose(now, attempt, endings.SUPERSEDED, "another attempt of the job is ahead")
+        return self._out()
+
+    def on_kept(self, now: float, result: dispatcher_pb2.JobResult | None) -> list[Effect]:
+        """What was kept of a job that was done before. Without it, the node is asked again."""
+        for attempt in self._alive():
+            if attempt.stage is Stage.KEPT and result is not None:
+                self._deliver(attempt, result)
+            elif self.phase is Phase.FETCHING:
+                self._do(Send(attempt))
+                self._set(("ack", attempt.number), now + self._rules.ack_timeout_ms)
+        return self._out()
+
+    # ---- the node's events ----
+
+    def on_send_failed(self, now: float, number: int, why: str) -> list[Effect]:
+        """The assignment did not reach the node."""
+        return self._connection_lost(now, number, endings.NOT_SENT, why)
+
+    def on_node_lost(self, now: float, number: int) -> list[Effect]:
+        """The connection of the node is gone, after the assignment was sent."""
+        why = "the node's connection was lost"
+        return self._connection_lost(now, number, endings.CUT_OFF, why)
+
+    def on_node_back(self, now: float, number: int, placement: pool_pb2.Placement) -> list[Effect]:
+        """The node of a lost attempt is connected again, and gets the assignment once more.
+
+        If it still runs the attempt, or has its result, it says so; else it starts over.
+        """
+        attempt = self._live(number)
+        if attempt is not None and self.phase is Phase.LOST:
+            attempt.placement = placement
+            self._do(Send(attempt))
+        return self._out()
+
+    def on_acked(self, now: float, number: int) -> list[Effect]:
+        """The node has taken the attempt on."""
+        attempt = self.attempts.get(number)
+        if attempt is not None and attempt.is_alive:
+            self._heard(now, attempt)
+        elif attempt is not None and attempt.stage is Stage.ENDED:
+            self._do(CancelOnNode(attempt, "this attempt is over"))
+        return self._out()
+
+    def on_rejected(self, now: float, number: int, why: str) -> list[Effect]:
+        """The node will not take the attempt."""
+        attempt = self._live(number)
+        if attempt is not None:
+            self._lose(now, attempt, endings.REJECTED, f"rejected: {why}")
+        return self._out()
+
+    def on_partial(self, now: float, partial: dispatcher_pb2.JobPartial) -> list[Effect]:
+        """The node has part of a result, and so it runs the attempt."""
+        attempt = self._live(partial.attempt.attempt)
+        if attempt is not None:
+            self._heard(now, attempt)
+            self._do(PassPartial(partial))
+        return self._out()
+
+    def on_result(self, now: float, result: dispatcher_pb2.JobResult, node_id: str) -> list[Effect]:
+        """The node has the result."""
+        attempt = self._live(result.attempt.attempt)
+        if attempt is None or attempt.node_id != node_id:
+            self._confirm_late(result.attempt.attempt, node_id)
+            return self._out()
+        if attempt.stage is not Stage.KEPT:
+            self._do(Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED))
+        self._deliver(attempt, result)
+        return self._out()
+
+    def on_failed(self, now: float, failed: dispatcher_pb2.JobFailed, node_id: str) -> list[Effect]:
+        """The node could not do it."""
+        number = failed.attempt.attempt
+        attempt = self._live(number)
+        if attempt is None or attempt.node_id != node_id:
+            self._confirm_late(number, node_id)
+            return self._out()
+        self._do(Confirm(node_id, number))
+        if attempt.stage is Stage.RESERVED:
+            attempt.stage = Stage.ACKED  # it ran, whatever became of its acknowledgement
+        detail = f"{failed.cause}: {failed.detail}" if failed.detail else failed.cause
+        ending = endings.FAILED if failed.worth_retry else endings.HOPELESS
+        self._lose(now, attempt, ending, detail)
+        return self._out()
+
+    # ---- time ----
+
+    def on_timer(self, now: float, key: TimerKey) -> list[Effect]:
+        """A timer that was set is due. One that is not set any more does nothing."""
+        if key not in self._timers:
+            return []
+        self._timers.remove(key)
+        kind, number = key
+        match kind:
+            case "ask" | "hedge":
+                self._ask(now)
+            case "bound" if self.phase is Phase.WAITING:
+                self._select(now)
+            case "wait" if self.phase is Phase.WAITING:
+                wait_ms = self._rules.queue_wait_ms
+                message = f"no node had room within {wait_ms:.0f} ms"
+                self._fail(Problem(_ALL_FULL, message, retry_after_ms=int(wait_ms)))
+            case "deadline":
+                message = "the job's deadline passed before a result came"
+                self._fail(Problem(common_pb2.ERROR_REASON_JOB_TIMEOUT, message))
+            case "ack":
+                why = "it was not acknowledged in time"
+                self._lose(now, self.attempts[number], endings.NOT_ACKNOWLEDGED, why)
+            case "job":
+                self._lose(now, self.attempts[number], endings.TOOK_TOO_LONG, "it took too long")
+            case "grace":
+                why = "its node did not come back"
+                self._lose(now, self.attempts[number], endings.NOT_BACK, why)
+        return self._out()

@@ -1,0 +1,97 @@
+"""The phases of a job, and what every event does in each. The machine is in job_machine.
+
+The phases, and the contract's JobState for each:
+
+    NEW        nothing has happened yet                                    NEW
+    SELECTING  the pool has been asked for a node                          SELECTING, RETRYING
+    WAITING    all nodes are full; in the queue                            SELECTING, RETRYING
+    PLACED     one attempt is at a node, unacknowledged (two: hedged)      DISPATCHED
+    RUNNING    one attempt is acknowledged                                 ACKED
+    LOST       its node's connection is gone; it may come back             ACKED
+    FETCHING   the job was done before; its result is looked for           DONE
+    OVER       delivered, failed or cancelled                              DONE, FAILED, CANCELLED
+
+Every event in every phase ("-": nothing happens):
+
+                  NEW      SELECTING WAITING  PLACED   RUNNING  LOST     FETCHING OVER
+    start         select   -         -        -        -        -        -        -
+    given         late     place     late     place    late     late     late     late
+    had reserved  -        place     -        -        -        -        -        stop
+    had running   -        adopt     -        -        -        -        -        stop
+    had done      -        fetch     -        -        -        -        -        -
+    had failed    -        fail      -        -        -        -        -        -
+    all full      -        wait      -        -        -        -        -        -
+    bound full    -        wait      -        -        -        -        -        -
+    refused       -        fail      -        -        -        -        -        -
+    room          -        -         select   -        -        -        -        -
+    send failed   -        -         -        next     lost     -        lost     -
+    node lost     -        -         -        next     lost     -        lost     -
+    node back     -        -         -        -        -        send     -        -
+    acked         -        late      late     run      -        back     hold     late
+    committed     -        -         -        -        -        -        -        -
+    no room       -        -         -        -        next     next     -        -
+    superseded    -        -         -        -        next     next     -        -
+    rejected      -        -         -        next     next     next     fail     -
+    partial       -        -         -        run+pass pass     back+pass hold+pass -
+    result        -        late      late     done     done     done     done     late
+    failed        -        late      late     next     next     next     fail     late
+    hopeless      -        late      late     fail     fail     fail     fail     late
+    kept          -        -         -        -        -        -        done     -
+    not kept      -        -         -        -        -        -        send     -
+    timer ack     -        -         -        next     -        -        fail     -
+    timer hedge   -        -         -        hedge    -        -        -        -
+    timer job     -        -         -        -        next     next     fail     -
+    timer grace   -        -         -        -        -        next     -        -
+    timer wait    -        -         fail     -        -        -        -        -
+    timer bound   -        -         select   -        -        -        -        -
+    timer ask     -        ask       -        -        -        -        -        -
+    deadline      -        fail      fail     fail     fail     fail     fail     -
+    cancel        cancel   cancel    cancel   cancel   cancel   cancel   cancel   -
+
+"given": the pool has reserved a slot; "had ...": the pool tells of an attempt that the job has
+already, since another instance was its home before. "hopeless": failed, and not worth a retry.
+
+"late": nobody wants this answer any more. A node is told to stop, a slot is given back, a report is
+confirmed and dropped; nothing else changes. What comes from an attempt that is not alive is late in
+every phase. An attempt that was given up stays so, even if its acknowledgement comes then: its node
+has been told to stop. (An acknowledgement in time whose reservation is over is the pool's to judge:
+commit takes the node again if it has room, and else answers "no room".)
+
+A result or failure of an attempt that is not known yet, while the pool is asked, is left alone: it
+may be of the attempt that the pool will tell of, and the node says it again when that is sent.
+
+"next": the attempt ends. If another is alive, that one goes on; else, if tries are left, the pool
+is asked again, without the nodes that were tried; else the job fails with this attempt's reason.
+
+A job that is LOST out of FETCHING goes back there ("back" is "hold"), takes what was kept ("kept"
+is "done"), and has no next ("next" is "fail").
+"""
+
+from enum import Enum, auto
+
+from lingua_scheduler.v1 import common_pb2
+
+
+class Phase(Enum):
+    """Where a job is; see the table above."""
+
+    NEW = auto()
+    SELECTING = auto()
+    WAITING = auto()
+    PLACED = auto()
+    RUNNING = auto()
+    LOST = auto()
+    FETCHING = auto()
+    OVER = auto()
+
+
+# Not of OVER, which has three; and SELECTING is RETRYING after an attempt.
+STATES = {
+    Phase.NEW: common_pb2.JOB_STATE_NEW,
+    Phase.SELECTING: common_pb2.JOB_STATE_SELECTING,
+    Phase.WAITING: common_pb2.JOB_STATE_SELECTING,
+    Phase.PLACED: common_pb2.JOB_STATE_DISPATCHED,
+    Phase.RUNNING: common_pb2.JOB_STATE_ACKED,
+    Phase.LOST: common_pb2.JOB_STATE_ACKED,
+    Phase.FETCHING: common_pb2.JOB_STATE_DONE,
+}

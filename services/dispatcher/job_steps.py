@@ -1,0 +1,269 @@
+"""What a job's machine does, step by step. What makes it do so is in job_machine."""
+
+from collections.abc import Iterator
+
+from lingua_scheduler.services.dispatcher import job_endings as endings
+from lingua_scheduler.services.dispatcher.job_effects import (
+    Accepted,
+    Allocate,
+    Attempt,
+    CancelOnNode,
+    ClearTimer,
+    Commit,
+    Complete,
+    Confirm,
+    Deliver,
+    Effect,
+    Fail,
+    FetchKept,
+    Locate,
+    Problem,
+    Release,
+    Retrying,
+    Send,
+    SetTimer,
+    Stage,
+    TimerKey,
+    Wait,
+)
+from lingua_scheduler.services.dispatcher.job_endings import Ending
+from lingua_scheduler.services.dispatcher.job_phases import STATES, Phase
+from lingua_scheduler.services.dispatcher.job_rules import MAX_MISSES, JobRules
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+
+_UNSPECIFIED = common_pb2.JOB_STATE_UNSPECIFIED
+_DONE = common_pb2.JOB_STATE_DONE
+_FAILED = common_pb2.JOB_STATE_FAILED
+_CANCELLED = common_pb2.JOB_STATE_CANCELLED
+
+# Timers of the job; those of an attempt are ("ack" | "job" | "grace", its number).
+ASK, BOUND, DEADLINE, HEDGE, WAIT = (
+    (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "wait")
+)
+
+
+class JobSteps:
+    """The state of one job, and the steps that change it. Effects gather until `_out`."""
+
+    def __init__(self, *, rules: JobRules, deadline_ms: float | None = None) -> None:
+        self.phase = Phase.NEW
+        self.attempts: dict[int, Attempt] = {}
+        self._rules = rules
+        self._deadline_ms = deadline_ms
+        self._end_state = _UNSPECIFIED
+        self._effects: list[Effect] = []
+        self._timers: set[TimerKey] = set()
+        self._excluded: list[str] = []
+        self._tries = 0
+        self._misses = 0
+        self._asked: Allocate | None = None
+        self._waits_since: float | None = None
+        self._bound_until: float | None = None
+
+    @property
+    def state(self) -> common_pb2.JobState.ValueType:
+        """The phase in the contract's terms."""
+        if self.phase is Phase.OVER:
+            return self._end_state
+        if self.attempts and self.phase in (Phase.SELECTING, Phase.WAITING):
+            return common_pb2.JOB_STATE_RETRYING
+        return STATES[self.phase]
+
+    # ---- looking for a node ----
+
+    def _select(self, now: float) -> None:
+        self.phase = Phase.SELECTING
+        self._ask(now)
+
+    def _ask(self, now: float) -> None:
+        """Asks the pool, for a first node or beside the one that is slow to acknowledge."""
+        may_wait = (
+            self.phase is Phase.SELECTING
+            and self._rules.affinity_wait_ms > 0
+            and (self._bound_until is None or now < self._bound_until)
+        )
+        busy = [attempt.node_id for attempt in self._alive()]
+        exclude = tuple(dict.fromkeys(self._excluded + busy))
+        self._asked = Allocate(max(self.attempts, default=0) + 1, exclude, may_wait)
+        self._do(self._asked)
+
+    def _wait(self, key: TimerKey, until: float) -> None:
+        self.phase = Phase.WAITING
+        self._do(Wait())
+        if key not in self._timers:
+            self._set(key, until)
+
+    def _decline(self, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:
+        """Gives back what the pool gave too late."""
+        if attempt.number in self.attempts:
+            return
+        if not answer.existing:
+            # Its node has never heard of it, but its number is used up.
+            self.attempts[attempt.number] = attempt
+            self._do(Release(attempt, pool_pb2.RELEASE_CAUSE_HEDGE_LOST, self._final()))
+            attempt.stage = Stage.ENDED
+        elif self.phase is Phase.OVER and answer.lease_ends_ms > 0:
+            self.attempts[attempt.number] = attempt
+            self._end_attempt(attempt, endings.NOT_WANTED, "the job is over", self._final())
+
+    def _take_up_ended(self, attempt: Attempt, state: common_pb2.JobState.ValueType) -> None:
+        """The job was over before it came here."""
+        if state == _DONE:
+            attempt.stage = Stage.KEPT
+            self.attempts[attempt.number] = attempt
+            self.phase = Phase.FETCHING
+            self._clear(WAIT, BOUND)
+            self._do(FetchKept(attempt))
+        elif state == _CANCELLED:
+            why = "the job had been cancelled before"
+            self._fail(Problem(common_pb2.ERROR_REASON_JOB_CANCELLED, why))
+        else:
+            why = "the job had failed before"
+            self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
+
+    # ---- an attempt's life ----
+
+    def _place(self, now: float, attempt: Attempt) -> None:
+        is_alone = not any(self._alive())
+        self.attempts[attempt.number] = attempt
+        self._waits_since = None
+        self._clear(WAIT, BOUND)
+        self._do(Send(attempt))
+        if attempt.stage is Stage.ACKED:  # by its last home
+            self._run(now, attempt)
+            return
+        self.phase = Phase.PLACED
+        self._set(("ack", attempt.number), now + self._rules.ack_timeout_ms)
+        if self._rules.hedge_after_ms and is_alone and self._tries < self._rules.max_retry:
+            self._set(HEDGE, now + self._rules.hedge_after_ms)
+
+    def _heard(self, now: float, attempt: Attempt) -> None:
+        """The node has the attempt."""
+        self._clear(("ack", attempt.number), ("grace", attempt.number))
+        if attempt.stage is Stage.RESERVED:
+            attempt.stage = Stage.ACKED
+            self._do(Commit(attempt))
+            self._run(now, attempt)
+        elif attempt.stage is Stage.ACKED:
+            self.phase = Phase.RUNNING
+        else:
+            self.phase = Phase.FETCHING
+            if ("job", attempt.number) not in self._timers:
+                self._set(("job", attempt.number), now + self._rules.job_timeout_ms)
+
+    def _run(self, now: float, attempt: Attempt) -> None:
+        self.phase = Phase.RUNNING
+        self._clear(HEDGE)
+        self._set(("job", attempt.number), now + self._rules.job_timeout_ms)
+        self._do(Accepted(attempt))
+        for other in self._alive():
+            if other is not attempt:
+                self._count(other, endings.HEDGE_LOST)
+                self._end_attempt(other, endings.HEDGE_LOST, "another node was faster")
+
+    def _connection_lost(self, now: float, number: int, ending: Ending, why: str) -> list[Effect]:
+        attempt = self._live(number)
+        if attempt is None or self.phase is Phase.LOST:
+            return self._out()
+        if attempt.stage is Stage.RESERVED:
+            self._lose(now, attempt, ending, why)
+        else:
+            self.phase = Phase.LOST
+            self._clear(("ack", number))
+            self._set(("grace", number), now + self._rules.grace_ms)
+            self._do(Locate(attempt))
+        return self._out()
+
+    def _lose(self, now: float, attempt: Attempt, ending: Ending, what: str) -> None:
+        """The attempt is over without a result: on to the next, or to the job's end."""
+        self._count(attempt, ending)
+        why = Problem(ending.reason, f"attempt {attempt.number} on {attempt.node_id}: {what}")
+        is_alone = all(other is attempt for other in self._alive())
+        is_spent = self._tries > self._rules.max_retry or self._misses > MAX_MISSES
+        if ending.ends_job or attempt.stage is Stage.KEPT or (is_alone and is_spent):
+            self._end_attempt(attempt, ending, what, _FAILED)
+            self._fail(why)
+            return
+        self._end_attempt(attempt, ending, what)
+        if is_alone:
+            self._clear(HEDGE)
+            self._do(Retrying(attempt.number, why))
+            self.phase = Phase.SELECTING
+            if self._asked is None:  # else a hedge was asked for, and is the next attempt
+                self._ask(now)
+
+    def _count(self, attempt: Attempt, ending: Ending) -> None:
+        self._tries += ending.counts
+        self._misses += not ending.counts
+        self._excluded.append(attempt.node_id)
+
+    def _end_attempt(
+        self,
+        attempt: Attempt,
+        ending: Ending,
+        why: str,
+        final: common_pb2.JobState.ValueType = _UNSPECIFIED,
+    ) -> None:
+        """Ends a living attempt, and gives back the slot that it holds, if any."""
+        if ending.cancels:
+            self._do(CancelOnNode(attempt, why))
+        if attempt.stage is Stage.RESERVED:
+            self._do(Release(attempt, ending.cause, final))
+        elif attempt.stage is Stage.ACKED:
+            self._do(Complete(attempt, ending.outcome, why, final))
+        attempt.stage = Stage.ENDED
+        self._clear(*((kind, attempt.number) for kind in ("ack", "job", "grace")))
+
+    # ---- the end ----
+
+    def _deliver(self, attempt: Attempt, result: dispatcher_pb2.JobResult) -> None:
+        attempt.stage = Stage.DONE
+        self._end(_DONE, Deliver(attempt, result), "another node was faster")
+
+    def _fail(self, why: Problem) -> None:
+        cancelled = why.reason == common_pb2.ERROR_REASON_JOB_CANCELLED
+        self._end(_CANCELLED if cancelled else _FAILED, Fail(why), why.message)
+
+    def _end(self, state: common_pb2.JobState.ValueType, last: Deliver | Fail, why: str) -> None:
+        self.phase = Phase.OVER
+        self._end_state = state
+        for attempt in self._alive():
+            self._end_attempt(attempt, endings.NOT_WANTED, why, self._final())
+        self._clear(*sorted(self._timers))
+        self._do(last)
+
+    def _final(self) -> common_pb2.JobState.ValueType:
+        """What a lease operation says of the job: how it failed, if it did."""
+        over = self.phase is Phase.OVER and self._end_state != _DONE
+        return self._end_state if over else _UNSPECIFIED
+
+    # ---- small things ----
+
+    def _confirm_late(self, number: int, node_id: str) -> None:
+        """A report that nobody needs; unless the pool's answer is still to tell of its attempt."""
+        if number in self.attempts or self.phase not in (Phase.NEW, Phase.SELECTING):
+            self._do(Confirm(node_id, number))
+
+    def _alive(self) -> Iterator[Attempt]:
+        return (attempt for attempt in self.attempts.values() if attempt.is_alive)
+
+    def _live(self, number: int) -> Attempt | None:
+        attempt = self.attempts.get(number)
+        return attempt if attempt is not None and attempt.is_alive else None
+
+    def _set(self, key: TimerKey, at_ms: float) -> None:
+        self._timers.add(key)
+        self._do(SetTimer(key, at_ms))
+
+    def _clear(self, *keys: TimerKey) -> None:
+        for key in keys:
+            if key in self._timers:
+                self._timers.remove(key)
+                self._do(ClearTimer(key))
+
+    def _do(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def _out(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects

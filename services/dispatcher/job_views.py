@@ -1,0 +1,111 @@
+"""Jobs as operators see them, from the record that every instance shares."""
+
+from collections.abc import Mapping
+
+from lingua_scheduler.services.runtime.errors import JobNotFoundError
+from lingua_scheduler.services.runtime.redis_link import RedisLink
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+_PAGE = 100
+# Keys that one step of a scan looks at: about a millisecond of Redis.
+_KEYS_A_STEP = 2000
+# Steps before a page is given back, full or not.
+_STEPS_A_PAGE = 20
+
+_STATES = {
+    "reserved": common_pb2.JOB_STATE_DISPATCHED,
+    "acked": common_pb2.JOB_STATE_ACKED,
+    "retrying": common_pb2.JOB_STATE_RETRYING,
+    "done": common_pb2.JOB_STATE_DONE,
+    "failed": common_pb2.JOB_STATE_FAILED,
+    "cancelled": common_pb2.JOB_STATE_CANCELLED,
+}
+_RUNNING = frozenset(("reserved", "running"))
+
+
+class JobViews:
+    """Reads job records."""
+
+    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
+        self._link = link
+        self._prefix = f"{settings.redis_prefix}:job:"
+
+    async def get(self, job_id: str) -> dispatcher_pb2.Job:
+        """One job. Raises JobNotFoundError."""
+        flat = await self._link.command("HGETALL", self._prefix + job_id)
+        if not flat:
+            raise JobNotFoundError(f"there is no job {job_id!r}, or it was forgotten")
+        return job_of(job_id, _record(flat))
+
+    async def list(
+        self, request: dispatcher_pb2.ListJobsRequest
+    ) -> dispatcher_pb2.ListJobsResponse:
+        """A page of jobs."""
+        cursor, wanted = request.page_token or "0", request.page_size or _PAGE
+        jobs: list[dispatcher_pb2.Job] = []
+        for _ in range(_STEPS_A_PAGE):
+            answer = await self._link.command(
+                "SCAN", cursor, "MATCH", f"{self._prefix}*", "COUNT", _KEYS_A_STEP, "TYPE", "hash"
+            )
+            cursor = answer[0].decode()
+            for key in answer[1]:
+                job_id = key.decode().removeprefix(self._prefix)
+                flat = await self._link.command("HGETALL", key)
+                if flat:
+                    job = job_of(job_id, _record(flat))
+                    if _matches(job, request):
+                        jobs.append(job)
+            if cursor == "0" or len(jobs) >= wanted:
+                break
+        jobs.sort(key=lambda job: job.created_ms, reverse=True)
+        return dispatcher_pb2.ListJobsResponse(
+            jobs=jobs, next_page_token="" if cursor == "0" else cursor
+        )
+
+
+def job_of(job_id: str, record: Mapping[str, str]) -> dispatcher_pb2.Job:
+    """A job from its record, as lua/lib/job.lua writes it."""
+    attempts = [
+        _attempt(int(name.partition(":")[0]), record) for name in record if name.endswith(":node")
+    ]
+    attempts.sort(key=lambda attempt: attempt.attempt)
+    return dispatcher_pb2.Job(
+        job_id=job_id,
+        job_key=record.get("key", ""),
+        state=_STATES.get(record.get("state", ""), common_pb2.JOB_STATE_UNSPECIFIED),
+        tenant=record.get("tenant", ""),
+        session_id=record.get("session", ""),
+        utterance_index=int(record.get("utterance", 0)),
+        pair=common_pb2.LanguagePair(src=record.get("src", ""), tgt=record.get("tgt", "")),
+        home_instance=record.get("home", ""),
+        created_ms=int(record.get("created_ms", 0)),
+        updated_ms=int(record.get("updated_ms", 0)),
+        attempts=attempts,
+    )
+
+
+def _attempt(number: int, record: Mapping[str, str]) -> dispatcher_pb2.AttemptRecord:
+    state = record.get(f"{number}:state", "")
+    return dispatcher_pb2.AttemptRecord(
+        attempt=number,
+        node_id=record[f"{number}:node"],
+        reserved_ms=int(record.get(f"{number}:reserved_ms", 0)),
+        acked_ms=int(record.get(f"{number}:acked_ms", 0)),
+        ended_ms=int(record.get(f"{number}:ended_ms", 0)),
+        outcome="" if state in _RUNNING else state,
+        detail=record.get(f"{number}:why", ""),
+    )
+
+
+def _matches(job: dispatcher_pb2.Job, request: dispatcher_pb2.ListJobsRequest) -> bool:
+    return (
+        request.session_id in ("", job.session_id)
+        and request.state in (common_pb2.JOB_STATE_UNSPECIFIED, job.state)
+        and (not request.node_id or any(request.node_id == a.node_id for a in job.attempts))
+    )
+
+
+def _record(flat: list[bytes]) -> dict[str, str]:
+    words = [word.decode() for word in flat]
+    return dict(zip(words[::2], words[1::2], strict=True))

@@ -1,0 +1,22 @@
+"""Results that found no gateway, kept in Redis until the session's next one asks."""
+
+from lingua_scheduler.services.runtime.redis_link import RedisLink
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import dispatcher_pb2
+
+
+class KeptResults:
+    """Keeps and fetches results by job id."""
+
+    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
+        self._link = link
+        self._ttl_ms = settings.kept_result_ms
+
+    async def keep(self, job_id: str, result: dispatcher_pb2.JobResult) -> None:
+        """Keeps a result. Raises DependencyDownError."""
+        await self._link.call("keep_result", job_id, result.SerializeToString(), self._ttl_ms)
+
+    async def fetch(self, job_id: str) -> dispatcher_pb2.JobResult | None:
+        """The kept result, or None. It stays until its time is over: the answer may get lost."""
+        kept = await self._link.call("fetch_result", job_id)
+        return dispatcher_pb2.JobResult.FromString(kept) if kept else None

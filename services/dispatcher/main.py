@@ -1,0 +1,103 @@
+"""The dispatcher as a process."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
+from lingua_scheduler.services.dispatcher.job_views import JobViews
+from lingua_scheduler.services.dispatcher.jobs import Jobs
+from lingua_scheduler.services.dispatcher.kept_results import KeptResults
+from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
+from lingua_scheduler.services.dispatcher.pool_client import PoolClient
+from lingua_scheduler.services.dispatcher.relay_client import RelayClients
+from lingua_scheduler.services.dispatcher.relay_server import RelayServer
+from lingua_scheduler.services.dispatcher.routes import Routes
+from lingua_scheduler.services.dispatcher.service import DispatcherServicer
+from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
+from lingua_scheduler.services.runtime.service_process import Ground, run_service
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
+
+# Jobs of one direction that wait for room; beyond that a job fails at once.
+_MAX_WAITING = 10_000
+
+
+class DispatcherService:
+    """Puts the parts of the dispatcher together."""
+
+    grpc_name = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].full_name
+
+    def __init__(self, ground: Ground) -> None:
+        settings = ground.settings
+        metrics = DispatcherMetrics(ground.registry)
+        self._settings = settings
+        self._address = settings.dispatcher_advertise
+        self._pool = PoolClient.from_settings(settings)
+        self._pool.on_change.append(lambda up, _: metrics.pool_up.set(up))
+        kept = KeptResults(link=ground.link, settings=settings)
+        self._jobs = Jobs(
+            settings=settings,
+            pool=self._pool,
+            kept=kept,
+            metrics=metrics,
+            waiting=WaitingRoom(max_waiting=_MAX_WAITING),
+        )
+        self._nodes = NodeStreams(
+            settings=settings,
+            pool=self._pool,
+            metrics=metrics,
+            address=lambda: self._address,
+            on_room=self._jobs.on_room,
+            on_connected=self._jobs.on_connected,
+            fallback=self._jobs,
+        )
+        self._relays = RelayClients(
+            settings=settings, pool=self._pool, metrics=metrics, responsible=self._jobs
+        )
+        self._jobs.routes = Routes(
+            instance_id=settings.instance_id,
+            nodes=self._nodes,
+            relays=self._relays,
+            responsible=self._jobs,
+        )
+        self._gateways = GatewayStreams(jobs=self._jobs, kept=kept, metrics=metrics)
+        self._servicer = DispatcherServicer(
+            jobs=self._jobs,
+            nodes=self._nodes,
+            gateways=self._gateways,
+            relays=RelayServer(nodes=self._nodes),
+            views=JobViews(link=ground.link, settings=settings),
+            kept=kept,
+        )
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Adds the servicer to the server."""
+        dispatcher_pb2_grpc.add_DispatcherServicer_to_server(self._servicer, server)
+
+    async def open(self, address: str) -> None:
+        """Connects to the pool service."""
+        self._address = self._settings.dispatcher_advertise or address
+        await self._pool.open()
+
+    def work(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Heartbeats, and waiting jobs."""
+        return self._nodes.run(), self._jobs.run()
+
+    async def drain(self) -> None:
+        """No new job; what is under way ends here; then gateways and nodes go elsewhere."""
+        await self._gateways.drain()
+        await self._nodes.drain()
+
+    async def close(self) -> None:
+        """Lets go of the other services."""
+        await self._relays.close()
+        await self._jobs.close()
+        await self._pool.close()
+
+
+async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
+    """Runs the dispatcher until it is told to end; see `run_service`."""
+    await run_service(settings, "dispatcher", DispatcherService, ready)

@@ -1,0 +1,80 @@
+"""One node's stream, as this instance sees it."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lingua_scheduler.services.dispatcher.outbox import Outbox
+from lingua_scheduler.services.dispatcher.responsible import Responsible
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+
+# What may wait for a node that reads slowly. An assignment carries up to 2 MiB of audio; a node
+# that lets more than this pile up is as good as gone, and jobs go elsewhere.
+MAX_EVENTS = 1000
+MAX_BYTES = 32 * 1024 * 1024
+
+AttemptKey = tuple[str, int]
+
+
+def attempt_key(attempt: common_pb2.AttemptRef) -> AttemptKey:
+    """An attempt as a key of a dict."""
+    return attempt.job_id, attempt.attempt
+
+
+class Assignment(NamedTuple):
+    """An attempt that this node was given, and who answers for it."""
+
+    job: dispatcher_pb2.JobSpec
+    responsible: Responsible | None
+
+
+@dataclass(slots=True, eq=False)
+class NodeStream:
+    """The state of one connection of one node."""
+
+    hello: dispatcher_pb2.Hello
+    stream_id: str
+    heard_ms: float
+    outbox: Outbox[dispatcher_pb2.DispatcherEvent]
+    serves: frozenset[str]
+    assigned: dict[AttemptKey, Assignment]
+    epoch: int = 0
+    health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_READY
+    load: common_pb2.NodeLoad | None = None
+    running: tuple[common_pb2.AttemptRef, ...] = ()
+    beat_due: bool = False
+    said_bye: bool = False
+
+    @property
+    def node_id(self) -> str:
+        """The node."""
+        return self.hello.node_id
+
+    def send(self, event: dispatcher_pb2.DispatcherEvent) -> bool:
+        """Queues an event; False where too much waits already."""
+        return self.outbox.put(event, event.ByteSize())
+
+    def registration(self, *, instance_id: str, address: str) -> pool_pb2.RegisterNodeRequest:
+        """What the pool service is told of this connection."""
+        running = self.running if self.epoch else self.hello.running
+        return pool_pb2.RegisterNodeRequest(
+            node_id=self.node_id,
+            incarnation=self.hello.incarnation,
+            stream_id=self.stream_id,
+            capabilities=self.hello.capabilities,
+            max_concurrent_jobs=self.hello.max_concurrent_jobs,
+            health=self.health,
+            load=self.load or self.hello.load,
+            owner_instance=instance_id,
+            owner_address=address,
+            running=running,
+        )
+
+    def beat(self) -> pool_pb2.NodeBeat:
+        """What the next batch of heartbeats says of it."""
+        return pool_pb2.NodeBeat(
+            node_id=self.node_id,
+            epoch=self.epoch,
+            health=self.health,
+            load=self.load,
+            running=self.running,
+        )

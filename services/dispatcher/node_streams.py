@@ -1,0 +1,408 @@
+"""All nodes that are connected here: who comes, who goes, and what passes between.
+
+A node is in from the moment the pool service has registered it until its stream ends, falls
+silent, or a newer connection of the same node takes its place. What it was given stays with the
+responsible: a node that comes back in time, here or elsewhere, keeps its jobs.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.node_stream import (
+    MAX_BYTES,
+    MAX_EVENTS,
+    Assignment,
+    NodeStream,
+    attempt_key,
+)
+from lingua_scheduler.services.dispatcher.outbox import Outbox
+from lingua_scheduler.services.dispatcher.pool_client import PoolClient
+from lingua_scheduler.services.dispatcher.responsible import Report, Responsible
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.capabilities import Capabilities
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+
+_log = logging.getLogger(__name__)
+
+# A connection that says nothing at first is nobody's.
+_HELLO_WITHIN_S = 5.0
+# Nodes that one heartbeat call renews.
+_BEATS_A_CALL = 1000
+_SILENT_BEATS = 3
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Event = dispatcher_pb2.DispatcherEvent
+
+
+class NodeStreams:
+    """The Connect side of the dispatcher.
+
+    Args:
+        on_room: called with the names of pools that a node serves when a slot on it may be free.
+        on_connected: called when a node is in, with where it is and what it says it still has.
+        fallback: hears of attempts that nobody else answers for.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        pool: PoolClient,
+        metrics: DispatcherMetrics,
+        address: Callable[[], str],
+        on_room: Callable[[frozenset[str]], None],
+        on_connected: Callable[[pool_pb2.Placement, Iterable[common_pb2.AttemptRef]], None],
+        fallback: Responsible,
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._metrics = metrics
+        self._address = address
+        self._on_room = on_room
+        self._on_connected = on_connected
+        self._fallback = fallback
+        self._streams: dict[str, NodeStream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._draining = False
+        self._last_has_gone = asyncio.Event()
+
+    # ---- what the rest of the dispatcher asks for ----
+
+    def assign(
+        self,
+        node_id: str,
+        epoch: int,
+        assign: dispatcher_pb2.JobAssign,
+        responsible: Responsible,
+    ) -> str:
+        """Gives a node an attempt. Returns "" or why that is not possible."""
+        stream = self._streams.get(node_id)
+        if stream is None:
+            return "the node is not connected here"
+        if epoch and stream.epoch != epoch:
+            return "the node has connected anew"
+        if not stream.send(Event(job_assign=assign)):
+            self._metrics.backpressure.labels("node").inc()
+            return "the node does not read what it is sent"
+        key = attempt_key(assign.attempt)
+        stream.assigned[key] = Assignment(assign.job, responsible)
+        return ""
+
+    def cancel(self, node_id: str, cancel: dispatcher_pb2.JobCancel) -> None:
+        """Tells a node to stop an attempt, if it is here."""
+        stream = self._streams.get(node_id)
+        if stream is not None:
+            stream.assigned.pop(attempt_key(cancel.attempt), None)
+            stream.send(Event(job_cancel=cancel))
+
+    def confirm(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
+        """Tells a node that it may forget a result, if it is here."""
+        stream = self._streams.get(node_id)
+        if stream is not None:
+            stream.send(Event(result_received=dispatcher_pb2.ResultReceived(attempt=attempt)))
+
+    def abandon(self, responsible: Responsible) -> None:
+        """Whoever answered for these attempts is gone. The node goes on; a new home will ask."""
+        for stream in self._streams.values():
+            for key, assignment in stream.assigned.items():
+                if assignment.responsible is responsible:
+                    stream.assigned[key] = assignment._replace(responsible=None)
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    async def drain(self) -> None:
+        """Tells every node to connect elsewhere, and waits until they have gone."""
+        self._draining = True
+        reconnect = dispatcher_pb2.Reconnect(why="this dispatcher is draining")
+        for stream in self._streams.values():
+            stream.send(Event(reconnect=reconnect))
+        if self._streams:
+            await self._last_has_gone.wait()
+
+    # ---- a node's stream ----
+
+    async def connect(
+        self, messages: AsyncIterator[dispatcher_pb2.NodeMessage], context: Context
+    ) -> None:
+        """Serves one stream from Hello to its end."""
+        writer: asyncio.Task[None] | None = None
+        stream: NodeStream | None = None
+        try:
+            first = await asyncio.wait_for(anext(messages), _HELLO_WITHIN_S)
+            stream = await self._admit(first)
+            writer = asyncio.create_task(self._write(stream, context))
+            await self._read(stream, first, messages, writer)
+        except (StopAsyncIteration, TimeoutError):
+            problem = errors.InvalidMessageError("events[0].hello: must come first, and at once")
+            await self._refuse(context, problem)
+        except errors.LinguaError as error:
+            await self._refuse(context, error)
+        finally:
+            if stream is not None:
+                self._gone(stream)
+                stream.outbox.close()
+            if writer is not None:
+                writer.cancel()
+
+    @staticmethod
+    async def _refuse(context: Context, error: errors.LinguaError) -> None:
+        message = dispatcher_pb2.DispatcherMessage(events=[Event(error=errors.to_proto(error))])
+        await context.write(message)
+
+    async def _admit(self, first: dispatcher_pb2.NodeMessage) -> NodeStream:
+        if not first.events or first.events[0].WhichOneof("event") != "hello":
+            raise errors.InvalidMessageError(
+                "events[0].hello: must come first",
+                fields=[("events[0].hello", "must come first")],
+            )
+        if self._draining:
+            raise errors.DrainingError("this dispatcher is draining; connect elsewhere")
+        hello = first.events[0].hello
+        stream = NodeStream(
+            hello=hello,
+            stream_id=secrets.token_hex(8),
+            heard_ms=self._now(),
+            outbox=Outbox(max_events=MAX_EVENTS, max_bytes=MAX_BYTES),
+            serves=frozenset(),
+            assigned={},
+        )
+        registered = await self._pool.register_node(self._registration(stream))
+        stream.epoch = registered.epoch
+        stream.running = tuple(hello.running)
+        stream.serves = frozenset(Capabilities.of(hello.capabilities).pools())
+        self._take_over(stream)
+        placement = pool_pb2.Placement(
+            node_id=stream.node_id,
+            node_epoch=stream.epoch,
+            owner_instance=self._settings.instance_id,
+            owner_address=self._address(),
+        )
+        welcome = dispatcher_pb2.Welcome(
+            epoch=stream.epoch,
+            instance_id=self._settings.instance_id,
+            heartbeat_interval_ms=self._settings.node_heartbeat_ms,
+            max_message_bytes=self._settings.max_message_bytes,
+        )
+        stream.send(Event(welcome=welcome))
+        self._metrics.nodes.set(len(self._streams))
+        _log.info("node connected", extra={"node_id": stream.node_id})
+        self._on_connected(placement, [*hello.running, *hello.unconfirmed])
+        self._on_room(stream.serves)
+        return stream
+
+    def _take_over(self, stream: NodeStream) -> None:
+        """The new connection takes the old one's place, and what it still has of its attempts."""
+        old = self._streams.get(stream.node_id)
+        self._streams[stream.node_id] = stream
+        if old is None:
+            return
+        kept = {attempt_key(each) for each in (*stream.hello.running, *stream.hello.unconfirmed)}
+        for key, assignment in old.assigned.items():
+            if key in kept:
+                stream.assigned[key] = assignment
+            else:
+                self._tell_lost(stream.node_id, key, assignment)
+        old.assigned.clear()
+        error = errors.NodeEpochOldError("a newer connection of this node has taken over")
+        old.send(Event(error=errors.to_proto(error)))
+        old.outbox.close()
+
+    async def _write(self, stream: NodeStream, context: Context) -> None:
+        while events := await stream.outbox.take():
+            await context.write(dispatcher_pb2.DispatcherMessage(events=events))
+
+    async def _read(
+        self,
+        stream: NodeStream,
+        first: dispatcher_pb2.NodeMessage,
+        messages: AsyncIterator[dispatcher_pb2.NodeMessage],
+        writer: asyncio.Task[None],
+    ) -> None:
+        async def read() -> None:
+            for event in first.events[1:]:
+                self._take(stream, event)
+            async for message in messages:
+                stream.heard_ms = self._now()
+                for event in message.events:
+                    self._take(stream, event)
+                if stream.said_bye:
+                    return
+
+        reading = asyncio.create_task(read())
+        # The writer ends when the outbox was closed: replaced, or silent for too long.
+        await asyncio.wait((reading, writer), return_when=asyncio.FIRST_COMPLETED)
+        if reading.done():
+            await reading
+        reading.cancel()
+
+    def _take(self, stream: NodeStream, event: dispatcher_pb2.NodeEvent) -> None:
+        kind = event.WhichOneof("event")
+        match kind:
+            case "heartbeat":
+                self._take_beat(stream, event.heartbeat)
+            case "job_ack" | "job_reject" | "job_partial" | "job_result" | "job_failed":
+                self._take_report(stream, kind, getattr(event, kind))
+            case "audio_held":
+                self._take_held(stream, event.audio_held)
+            case "bye":
+                stream.said_bye = True
+            case _:
+                raise errors.InvalidMessageError(
+                    f"events: {kind or 'an empty event'} is not expected here",
+                    fields=[("events", "an unknown, empty or repeated first event")],
+                )
+
+    def _take_beat(self, stream: NodeStream, beat: dispatcher_pb2.Heartbeat) -> None:
+        stream.load = beat.load
+        stream.health = beat.health
+        stream.running = tuple(beat.running)
+        stream.beat_due = True
+        stream.send(Event(heartbeat_reply=dispatcher_pb2.HeartbeatReply(seq=beat.seq)))
+
+    def _take_report(self, stream: NodeStream, kind: str, report: Report) -> None:
+        key = attempt_key(report.attempt)
+        assignment = stream.assigned.get(key)
+        over = kind in ("job_reject", "job_result", "job_failed")
+        if over:
+            stream.assigned.pop(key, None)
+        # What nobody here answers for may still be a job of ours that is over; else it stays
+        # unconfirmed, and whoever takes the job up will ask for it.
+        responsible = assignment.responsible if assignment else None
+        (responsible or self._fallback).on_report(stream.node_id, report)
+        if over and self._streams.get(stream.node_id) is stream:
+            self._on_room(stream.serves)
+
+    def _take_held(self, stream: NodeStream, held: dispatcher_pb2.AudioHeld) -> None:
+        assignment = stream.assigned.get(attempt_key(held.attempt))
+        if assignment is None:
+            return  # not this node's to say
+        job = assignment.job
+        self._pool.persistently(
+            "bind_session",
+            pool_pb2.BindSessionRequest(
+                session_id=job.session_id,
+                pair=job.pair,
+                kind=pool_pb2.BINDING_KIND_TIMEOUT,
+                node_id=stream.node_id,
+                utterance_index=job.utterance_index,
+            ),
+            self._settings.binding_ttl_ms,
+        )
+
+    def _gone(self, stream: NodeStream) -> None:
+        """The stream has ended: out of selection at once, and everybody concerned is told."""
+        if self._streams.get(stream.node_id) is not stream:
+            return
+        del self._streams[stream.node_id]
+        self._metrics.nodes.set(len(self._streams))
+        if self._draining and not self._streams:
+            self._last_has_gone.set()
+        _log.info("node disconnected", extra={"node_id": stream.node_id})
+        for key, assignment in stream.assigned.items():
+            self._tell_lost(stream.node_id, key, assignment)
+        if stream.said_bye:
+            self._spawn(self._remove(stream))
+        else:
+            self._pool.persistently(
+                "set_node_health",
+                pool_pb2.SetNodeHealthRequest(
+                    node_id=stream.node_id,
+                    epoch=stream.epoch,
+                    health=common_pb2.NODE_HEALTH_OFFLINE,
+                ),
+                self._settings.heartbeat_stale_ms,
+            )
+
+    async def _remove(self, stream: NodeStream) -> None:
+        request = pool_pb2.RemoveNodeRequest(node_id=stream.node_id, epoch=stream.epoch)
+        try:
+            await self._pool.remove_node(request)
+        except errors.LinguaError as error:
+            _log.info("node was not removed: %s", error, extra={"node_id": stream.node_id})
+
+    @staticmethod
+    def _tell_lost(node_id: str, key: tuple[str, int], assignment: Assignment) -> None:
+        if assignment.responsible is not None:
+            attempt = common_pb2.AttemptRef(job_id=key[0], attempt=key[1])
+            assignment.responsible.on_lost(node_id, attempt)
+
+    # ---- heartbeats ----
+
+    async def run(self) -> None:
+        """Sends batches of heartbeats, and lets go of nodes that fell silent, until cancelled."""
+        interval = self._settings.heartbeat_batch_ms / 1000
+        while True:
+            await asyncio.sleep(interval)
+            self._let_go_of_silent()
+            due = [stream for stream in self._streams.values() if stream.beat_due]
+            for start in range(0, len(due), _BEATS_A_CALL):
+                await self._beat(due[start : start + _BEATS_A_CALL])
+
+    async def _beat(self, streams: list[NodeStream]) -> None:
+        for stream in streams:
+            stream.beat_due = False
+        request = pool_pb2.HeartbeatRequest(beats=[stream.beat() for stream in streams])
+        try:
+            answer = await self._pool.heartbeat(request)
+        except errors.LinguaError as error:
+            _log.warning("heartbeats were not taken: %s", error)
+            return
+        for problem in answer.problems:
+            concerned = self._streams.get(problem.node_id)
+            if concerned is not None:
+                self._solve(concerned, problem)
+
+    def _solve(self, stream: NodeStream, problem: pool_pb2.BeatProblem) -> None:
+        match problem.kind:
+            case pool_pb2.BeatProblem.KIND_REGISTER_AGAIN:
+                self._spawn(self._register_again(stream))
+            case pool_pb2.BeatProblem.KIND_EPOCH_OLD:
+                error = errors.NodeEpochOldError("a newer connection of this node has taken over")
+                stream.send(Event(error=errors.to_proto(error)))
+                stream.outbox.close()
+            case pool_pb2.BeatProblem.KIND_NOT_RENEWED:
+                for attempt in problem.attempts:
+                    why = "the job no longer wants this attempt"
+                    self.cancel(stream.node_id, dispatcher_pb2.JobCancel(attempt=attempt, why=why))
+
+    async def _register_again(self, stream: NodeStream) -> None:
+        try:
+            answer = await self._pool.register_node(self._registration(stream))
+        except errors.LinguaError as error:
+            _log.warning(
+                "node could not be registered again: %s", error, extra={"node_id": stream.node_id}
+            )
+            if isinstance(error, errors.NodeIdConflictError):
+                stream.send(Event(error=errors.to_proto(error)))
+                stream.outbox.close()
+            return
+        stream.epoch = answer.epoch
+        self._on_room(stream.serves)
+
+    def _let_go_of_silent(self) -> None:
+        limit = self._now() - _SILENT_BEATS * self._settings.node_heartbeat_ms
+        for stream in [each for each in self._streams.values() if each.heard_ms < limit]:
+            _log.warning("node fell silent", extra={"node_id": stream.node_id})
+            self._metrics.silent.inc()
+            self._gone(stream)
+            stream.outbox.close()
+
+    def _registration(self, stream: NodeStream) -> pool_pb2.RegisterNodeRequest:
+        return stream.registration(instance_id=self._settings.instance_id, address=self._address())
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time() * 1000

@@ -1,0 +1,150 @@
+"""What waits to be written to one stream: bounded, and sharing messages where it can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+# What one message takes in: under the 4 MiB of the smallest usual limit, with room for framing.
+MAX_TAKE_BYTES = 3 * 1024 * 1024
+
+Event = TypeVar("Event")
+
+
+class _Entry(NamedTuple, Generic[Event]):
+    event: Event
+    size: int
+    replaces: Hashable
+
+
+class Outbox(Generic[Event]):
+    """A queue of events with one consumer.
+
+    Promises:
+    - It never holds more than `max_events` events or `max_bytes` bytes.
+    - Events come out in the order in which they were put, each once, but for droppable ones, of
+      which the oldest give way when room is needed.
+    - An event that is not droppable, once taken in, is there until it is taken.
+
+    Args:
+        max_events: events that it holds.
+        max_bytes: bytes that it holds, by the sizes that `put` is told. A larger event than this
+            is never taken in.
+        max_take_bytes: bytes that one `take` gives, except where a single event is larger.
+    """
+
+    def __init__(
+        self, max_events: int, max_bytes: int, *, max_take_bytes: int = MAX_TAKE_BYTES
+    ) -> None:
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._max_take_bytes = max_take_bytes
+        # By number, oldest first; numbers only grow.
+        self._entries: OrderedDict[int, _Entry[Event]] = OrderedDict()
+        self._droppable: OrderedDict[int, int] = OrderedDict()
+        self._latest: dict[Hashable, int] = {}
+        self._bytes = 0
+        self._droppable_bytes = 0
+        self._next = 0
+        self._closed = False
+        self._taker: asyncio.Future[None] | None = None
+        self.dropped = 0
+        """Droppable events that were not delivered."""
+
+    def __len__(self) -> int:
+        """Events that wait."""
+        return len(self._entries)
+
+    @property
+    def bytes(self) -> int:
+        """Their sizes, summed."""
+        return self._bytes
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is taken in any more."""
+        return self._closed
+
+    def put(
+        self, event: Event, size: int, droppable: bool = False, *, replaces: Hashable = None
+    ) -> bool:
+        """Queues an event.
+
+        Args:
+            event: what to send; not to be changed after this.
+            size: its bytes.
+            droppable: it may be lost when room is needed, such as a partial result.
+            replaces: of a droppable event: one that waits with the same value is dropped first.
+
+        Returns:
+            False: there is no room even without the droppable ones, or it is closed. Nothing was
+            queued and nothing dropped.
+        """
+        firm_events = len(self._entries) - len(self._droppable)
+        firm_bytes = self._bytes - self._droppable_bytes
+        if self._closed or firm_events >= self._max_events or firm_bytes + size > self._max_bytes:
+            self.dropped += droppable
+            return False
+        if droppable and replaces is not None and replaces in self._latest:
+            self._drop(self._latest[replaces])
+        while len(self._entries) >= self._max_events or self._bytes + size > self._max_bytes:
+            self._drop(next(iter(self._droppable)))
+        self._next += 1
+        self._entries[self._next] = _Entry(event, size, replaces if droppable else None)
+        self._bytes += size
+        if droppable:
+            self._droppable[self._next] = size
+            self._droppable_bytes += size
+            if replaces is not None:
+                self._latest[replaces] = self._next
+        self._wake()
+        return True
+
+    async def take(self) -> list[Event]:
+        """Waits for events, and gives all that are ready and fit into one message.
+
+        At the end, when the outbox is closed and everything is taken, an empty list.
+
+        Raises:
+            RuntimeError: another consumer waits.
+        """
+        if self._taker is not None:
+            raise RuntimeError("an outbox has one consumer")
+        if not self._entries and not self._closed:
+            self._taker = asyncio.get_running_loop().create_future()
+            try:
+                await self._taker
+            finally:
+                self._taker = None
+        events: list[Event] = []
+        room = self._max_take_bytes
+        while self._entries:
+            number, entry = next(iter(self._entries.items()))
+            if events and entry.size > room:
+                break
+            room -= entry.size
+            self._remove(number)
+            events.append(entry.event)
+        return events
+
+    def close(self) -> None:
+        """Takes nothing in any more; what is there can still be taken."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._taker is not None and not self._taker.done():
+            self._taker.set_result(None)
+
+    def _drop(self, number: int) -> None:
+        self._remove(number)
+        self.dropped += 1
+
+    def _remove(self, number: int) -> None:
+        entry = self._entries.pop(number)
+        self._bytes -= entry.size
+        self._droppable_bytes -= self._droppable.pop(number, 0)
+        if entry.replaces is not None and self._latest.get(entry.replaces) == number:
+            del self._latest[entry.replaces]

@@ -1,0 +1,141 @@
+"""The dispatcher's way to the pool service: every operation it uses, typed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from lingua_scheduler.services.dispatcher.operate_stream import OperateStream, in_words
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.telemetry import current_traceparent
+from lingua_scheduler.v1 import pool_pb2
+
+# To be added to redis_timeout_ms: the pool service must be able to say that Redis is slow before
+# it is called slow itself. Two event loops under load take a few hundred ms at worst.
+MARGIN_MS = 600
+
+Response = TypeVar("Response", bound=Message)
+
+
+class PoolClient(OperateStream):
+    """The operations of the pool service; what holds for all of them is said at OperateStream."""
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> PoolClient:
+        """A client of LINGUA_POOL_ADDRESS, with the limits of the settings."""
+        return cls(
+            address=settings.pool_address,
+            timeout_ms=settings.redis_timeout_ms + MARGIN_MS,
+            max_message_bytes=settings.max_message_bytes,
+            options=channel_options(settings),
+        )
+
+    async def allocate(self, request: pool_pb2.AllocateRequest) -> pool_pb2.AllocateResponse:
+        """Chooses a node and reserves a slot. These raise LinguaError as pool.proto says."""
+        return await self._operate("allocate", request, pool_pb2.AllocateResponse)
+
+    async def commit(self, request: pool_pb2.CommitRequest) -> pool_pb2.CommitResponse:
+        """Makes a reservation a running lease."""
+        return await self._operate("commit", request, pool_pb2.CommitResponse)
+
+    async def release(self, request: pool_pb2.ReleaseRequest) -> pool_pb2.ReleaseResponse:
+        """Gives a reservation back."""
+        return await self._operate("release", request, pool_pb2.ReleaseResponse)
+
+    async def complete(self, request: pool_pb2.CompleteRequest) -> pool_pb2.CompleteResponse:
+        """Ends a running lease."""
+        return await self._operate("complete", request, pool_pb2.CompleteResponse)
+
+    async def heartbeat(self, request: pool_pb2.HeartbeatRequest) -> pool_pb2.HeartbeatResponse:
+        """Renews nodes and what they run; has a message to itself."""
+        return await self._operate("heartbeat", request, pool_pb2.HeartbeatResponse)
+
+    async def set_node_health(
+        self, request: pool_pb2.SetNodeHealthRequest
+    ) -> pool_pb2.SetNodeHealthResponse:
+        """Says how a node is."""
+        return await self._operate("set_node_health", request, pool_pb2.SetNodeHealthResponse)
+
+    async def bind_session(
+        self, request: pool_pb2.BindSessionRequest
+    ) -> pool_pb2.BindSessionResponse:
+        """Binds a turn to the node that keeps its audio."""
+        return await self._operate("bind_session", request, pool_pb2.BindSessionResponse)
+
+    async def clear_session(
+        self, request: pool_pb2.ClearSessionRequest
+    ) -> pool_pb2.ClearSessionResponse:
+        """Forgets the bindings of a session."""
+        return await self._operate("clear_session", request, pool_pb2.ClearSessionResponse)
+
+    async def register_node(
+        self, request: pool_pb2.RegisterNodeRequest
+    ) -> pool_pb2.RegisterNodeResponse:
+        """Makes a node known. With thousands of pools it may time out; a repeat goes on."""
+        return await self._unary("RegisterNode", request, pool_pb2.RegisterNodeResponse)
+
+    async def remove_node(self, request: pool_pb2.RemoveNodeRequest) -> pool_pb2.RemoveNodeResponse:
+        """Forgets a node."""
+        return await self._unary("RemoveNode", request, pool_pb2.RemoveNodeResponse)
+
+    async def get_node(self, request: pool_pb2.GetNodeRequest) -> pool_pb2.GetNodeResponse:
+        """A node and its leases."""
+        return await self._unary("GetNode", request, pool_pb2.GetNodeResponse)
+
+    def persist(
+        self, operation: str, request: Message, give_up_after_ms: float
+    ) -> asyncio.Future[Any]:
+        """Gets an operation of the stream done, whatever is down meanwhile. Never raises.
+
+        It is repeated in the background until it is answered, and not begun again after
+        `give_up_after_ms`. Of more than `MAX_REPEATS` the oldest is dropped.
+
+        Args:
+            operation: its field in pool.proto's Operation, such as "commit".
+            request: what that field holds.
+            give_up_after_ms: such as the time after which the lease is surely over.
+
+        Returns:
+            What will be the response, or None where there is none: refused for a reason that a
+            repeat would not change, given up, dropped, closed. To cancel it ends nothing.
+        """
+        if self._channel is not None:
+            return self._repeats.add(operation, request, give_up_after_ms)
+        closed = asyncio.get_running_loop().create_future()
+        closed.set_result(None)
+        return closed
+
+    def persistently(self, operation: str, request: Message, give_up_after_ms: float) -> None:
+        """As `persist`, for those who need no answer."""
+        self.persist(operation, request, give_up_after_ms)
+
+    async def _unary(self, name: str, request: Message, kind: type[Response]) -> Response:
+        if not self._accepts:
+            raise self._down(self._down_reason)
+        method: Callable[..., Awaitable[Response]] = getattr(self._stub, name)
+        traceparent = current_traceparent() if self._traced else ""
+        metadata = (("traceparent", traceparent),) if traceparent else None
+        wait = not self._up
+        try:
+            return await method(
+                request, timeout=self._timeout, wait_for_ready=wait, metadata=metadata
+            )
+        except grpc.RpcError as error:
+            said = errors.from_rpc_error(error)
+            raise (errors.from_proto(said) if said else self._down(in_words(error))) from error
+        except asyncio.CancelledError:
+            # A channel that is closed cancels its calls, though nobody has cancelled the caller.
+            task = asyncio.current_task()
+            if self._accepts or (task and task.cancelling()):
+                raise
+            raise self._down(self._down_reason) from None
+
+    async def _operate(self, operation: str, request: Message, kind: type[Response]) -> Response:
+        response: Response = await self._queue_up(operation, request)
+        return response

@@ -1,0 +1,147 @@
+"""The home's side of the relay: one stream to each dispatcher that owns nodes we use."""
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.node_stream import AttemptKey, attempt_key
+from lingua_scheduler.services.dispatcher.outbox import Outbox
+from lingua_scheduler.services.dispatcher.pool_client import PoolClient
+from lingua_scheduler.services.dispatcher.responsible import Responsible
+from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc, pool_pb2
+
+_log = logging.getLogger(__name__)
+
+# What may wait for another dispatcher that reads slowly; beyond that, orders fail.
+_MAX_EVENTS = 10_000
+_MAX_BYTES = 64 * 1024 * 1024
+
+
+class _Peer:
+    """One stream, from its first order to its end."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.outbox: Outbox[dispatcher_pb2.RelayOrder] = Outbox(
+            max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
+        )
+        # What was sent and is not over: lost with the stream.
+        self.under_way: dict[AttemptKey, pool_pb2.Placement] = {}
+        self.task: asyncio.Task[None] | None = None
+
+
+class RelayClients:
+    """Orders to nodes that are connected elsewhere, and what comes back.
+
+    An order that cannot be delivered, because the owner is gone or the node is no longer there, is
+    told to the responsible at once. A dispatcher that cannot be reached takes its node along: the
+    pool is told, so that no other job is sent there.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        pool: PoolClient,
+        metrics: DispatcherMetrics,
+        responsible: Responsible,
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._metrics = metrics
+        self._responsible = responsible
+        self._peers: dict[str, _Peer] = {}
+
+    def order(self, placement: pool_pb2.Placement, order: dispatcher_pb2.RelayOrder) -> None:
+        """Queues an order for the owner of the node."""
+        peer = self._peers.get(placement.owner_address)
+        if peer is None:
+            peer = _Peer(placement.owner_address)
+            self._peers[placement.owner_address] = peer
+            peer.task = asyncio.create_task(self._run(peer))
+        order.home_instance = self._settings.instance_id
+        order.node_id = placement.node_id
+        order.node_epoch = placement.node_epoch
+        fits = peer.outbox.put(order, order.ByteSize())
+        if order.HasField("assign"):
+            self._metrics.relayed.inc()
+            attempt = order.assign.attempt
+            if fits:
+                peer.under_way[attempt_key(attempt)] = placement
+            else:
+                self._metrics.backpressure.labels("relay").inc()
+                why = "too much waits for the node's dispatcher"
+                # Later: whoever asks is in the middle of something.
+                asyncio.get_running_loop().call_soon(
+                    self._responsible.on_not_sent, placement.node_id, attempt, why
+                )
+
+    async def close(self) -> None:
+        """Ends all streams."""
+        tasks = [peer.task for peer in self._peers.values() if peer.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, peer: _Peer) -> None:
+        writer: asyncio.Task[None] | None = None
+        try:
+            options = channel_options(self._settings)
+            async with grpc.aio.insecure_channel(peer.address, options=options) as channel:
+                stream = dispatcher_pb2_grpc.DispatcherStub(channel).Relay()
+                writer = asyncio.create_task(self._write(peer, stream))
+                async for message in stream:
+                    for report in message.reports:
+                        self._take(peer, report)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("relay to %s ended: %s", peer.address, error.details())
+        finally:
+            if writer is not None:
+                writer.cancel()
+            self._gone(peer)
+
+    @staticmethod
+    async def _write(peer: _Peer, stream: Any) -> None:
+        while orders := await peer.outbox.take():
+            await stream.write(dispatcher_pb2.RelayRequest(orders=orders))
+
+    def _take(self, peer: _Peer, report: dispatcher_pb2.RelayReport) -> None:
+        kind = report.WhichOneof("report")
+        key = attempt_key(report.attempt)
+        if kind in ("not_sent", "lost", "reject", "result", "failed"):
+            peer.under_way.pop(key, None)
+        if kind == "not_sent":
+            why = report.not_sent.message
+            self._responsible.on_not_sent(report.node_id, report.attempt, why)
+        elif kind == "lost":
+            self._responsible.on_lost(report.node_id, report.attempt)
+        elif kind in ("ack", "reject", "partial", "result", "failed"):
+            self._responsible.on_report(report.node_id, getattr(report, kind))
+
+    def _gone(self, peer: _Peer) -> None:
+        if self._peers.get(peer.address) is peer:
+            del self._peers[peer.address]
+        peer.outbox.close()
+        told = set()
+        for (job_id, number), placement in peer.under_way.items():
+            if placement.node_id not in told:
+                told.add(placement.node_id)
+                self._mark_offline(placement)
+            attempt = common_pb2.AttemptRef(job_id=job_id, attempt=number)
+            self._responsible.on_lost(placement.node_id, attempt)
+
+    def _mark_offline(self, placement: pool_pb2.Placement) -> None:
+        self._pool.persistently(
+            "set_node_health",
+            pool_pb2.SetNodeHealthRequest(
+                node_id=placement.node_id,
+                epoch=placement.node_epoch,
+                health=common_pb2.NODE_HEALTH_OFFLINE,
+            ),
+            self._settings.heartbeat_stale_ms,
+        )

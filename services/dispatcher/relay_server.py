@@ -1,0 +1,97 @@
+"""The owner's side of the relay: orders of other instances for nodes that are connected here."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
+from lingua_scheduler.services.dispatcher.outbox import Outbox
+from lingua_scheduler.services.dispatcher.responsible import Report
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+_MAX_EVENTS = 10_000
+_MAX_BYTES = 64 * 1024 * 1024
+
+_FIELDS: dict[type[Any], str] = {
+    dispatcher_pb2.JobAck: "ack",
+    dispatcher_pb2.JobReject: "reject",
+    dispatcher_pb2.JobPartial: "partial",
+    dispatcher_pb2.JobResult: "result",
+    dispatcher_pb2.JobFailed: "failed",
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class RelaySession:
+    """One home's stream. It answers for the attempts that the home has given to nodes here."""
+
+    def __init__(self) -> None:
+        self.outbox: Outbox[dispatcher_pb2.RelayReport] = Outbox(
+            max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
+        )
+
+    def on_report(self, node_id: str, report: Report) -> None:
+        """Passes on what a node says."""
+        passed = dispatcher_pb2.RelayReport(node_id=node_id, attempt=report.attempt)
+        getattr(passed, _FIELDS[type(report)]).CopyFrom(report)
+        self._put(passed, droppable=isinstance(report, dispatcher_pb2.JobPartial))
+
+    def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
+        """Passes on that the node is not here, or does not read."""
+        error = errors.to_proto(errors.NodeNotFoundError(why))
+        self._put(dispatcher_pb2.RelayReport(node_id=node_id, attempt=attempt, not_sent=error))
+
+    def on_lost(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
+        """Passes on that the node's connection is gone."""
+        lost = dispatcher_pb2.NodeLost()
+        self._put(dispatcher_pb2.RelayReport(node_id=node_id, attempt=attempt, lost=lost))
+
+    def _put(self, report: dispatcher_pb2.RelayReport, *, droppable: bool = False) -> None:
+        if not self.outbox.put(report, report.ByteSize(), droppable=droppable) and not droppable:
+            # A home that does not read is better off with a new stream: it then asks again.
+            self.outbox.close()
+
+
+class RelayServer:
+    """Serves Relay."""
+
+    def __init__(self, *, nodes: NodeStreams) -> None:
+        self._nodes = nodes
+
+    async def relay(
+        self, requests: AsyncIterator[dispatcher_pb2.RelayRequest], context: Context
+    ) -> None:
+        """Serves one home until its stream ends."""
+        session = RelaySession()
+
+        async def write() -> None:
+            while reports := await session.outbox.take():
+                await context.write(dispatcher_pb2.RelayResponse(reports=reports))
+
+        async def read() -> None:
+            async for request in requests:
+                for order in request.orders:
+                    self._follow(session, order)
+
+        tasks = [asyncio.create_task(write()), asyncio.create_task(read())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._nodes.abandon(session)
+            for task in tasks:
+                task.cancel()
+
+    def _follow(self, session: RelaySession, order: dispatcher_pb2.RelayOrder) -> None:
+        match order.WhichOneof("order"):
+            case "assign":
+                why = self._nodes.assign(order.node_id, order.node_epoch, order.assign, session)
+                if why:
+                    session.on_not_sent(order.node_id, order.assign.attempt, why)
+            case "cancel":
+                self._nodes.cancel(order.node_id, order.cancel)
+            case "result_received":
+                self._nodes.confirm(order.node_id, order.result_received.attempt)

@@ -1,0 +1,59 @@
+"""The way to a node: straight to its stream where it is connected here, else through its owner."""
+
+import asyncio
+
+from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
+from lingua_scheduler.services.dispatcher.relay_client import RelayClients
+from lingua_scheduler.services.dispatcher.responsible import Responsible
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+
+
+class Routes:
+    """Sends a home's orders to nodes, wherever they are connected.
+
+    Args:
+        responsible: hears what nodes say, and which orders did not get through.
+    """
+
+    def __init__(
+        self,
+        *,
+        instance_id: str,
+        nodes: NodeStreams,
+        relays: RelayClients,
+        responsible: Responsible,
+    ) -> None:
+        self._instance_id = instance_id
+        self._nodes = nodes
+        self._relays = relays
+        self._responsible = responsible
+
+    def assign(self, placement: pool_pb2.Placement, assign: dispatcher_pb2.JobAssign) -> None:
+        """Gives a node an attempt. Where that fails, the responsible hears of it, in time."""
+        if not self._is_here(placement):
+            self._relays.order(placement, dispatcher_pb2.RelayOrder(assign=assign))
+            return
+        why = self._nodes.assign(placement.node_id, placement.node_epoch, assign, self._responsible)
+        if why:
+            # Later: whoever asks is in the middle of something.
+            asyncio.get_running_loop().call_soon(
+                self._responsible.on_not_sent, placement.node_id, assign.attempt, why
+            )
+
+    def cancel(self, placement: pool_pb2.Placement, cancel: dispatcher_pb2.JobCancel) -> None:
+        """Tells a node to stop an attempt. Whether it hears that does not matter."""
+        if self._is_here(placement):
+            self._nodes.cancel(placement.node_id, cancel)
+        else:
+            self._relays.order(placement, dispatcher_pb2.RelayOrder(cancel=cancel))
+
+    def confirm(self, placement: pool_pb2.Placement, attempt: common_pb2.AttemptRef) -> None:
+        """Tells a node that it may forget a result."""
+        if self._is_here(placement):
+            self._nodes.confirm(placement.node_id, attempt)
+        else:
+            received = dispatcher_pb2.ResultReceived(attempt=attempt)
+            self._relays.order(placement, dispatcher_pb2.RelayOrder(result_received=received))
+
+    def _is_here(self, placement: pool_pb2.Placement) -> bool:
+        return placement.owner_instance in ("", self._instance_id)

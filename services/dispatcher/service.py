@@ -1,0 +1,139 @@
+"""The gRPC face of the dispatcher. What it does is in jobs and the streams around them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
+from lingua_scheduler.services.dispatcher.job_views import JobViews
+from lingua_scheduler.services.dispatcher.jobs import Jobs
+from lingua_scheduler.services.dispatcher.kept_results import KeptResults
+from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
+from lingua_scheduler.services.dispatcher.relay_server import RelayServer
+from lingua_scheduler.services.dispatcher.validate import check_id, check_job, check_list
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class _OneJob:
+    """Waits for the first word on one job."""
+
+    def __init__(self) -> None:
+        self.answered: asyncio.Future[dispatcher_pb2.JobEvent] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
+        """Takes what decides: a node has it, or nobody will. The result is left to be kept."""
+        decides = event.WhichOneof("event") in ("accepted", "delivered", "failed")
+        if decides and not self.answered.done():
+            self.answered.set_result(event)
+        return not event.HasField("delivered")
+
+
+class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
+    """Every RPC of Dispatcher."""
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        nodes: NodeStreams,
+        gateways: GatewayStreams,
+        relays: RelayServer,
+        views: JobViews,
+        kept: KeptResults,
+    ) -> None:
+        self._jobs = jobs
+        self._nodes = nodes
+        self._gateways = gateways
+        self._relays = relays
+        self._views = views
+        self._kept = kept
+
+    # grpc.aio takes coroutines that write as well as iterators; the generated stub knows only the
+    # latter.
+    async def Connect(  # type: ignore[override]  # noqa: N802 - the contract's name, as all below
+        self, request_iterator: AsyncIterator[dispatcher_pb2.NodeMessage], context: Context
+    ) -> None:
+        await self._nodes.connect(request_iterator, context)
+
+    async def Submit(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterator[dispatcher_pb2.SubmitRequest], context: Context
+    ) -> None:
+        await self._gateways.submit(request_iterator, context)
+
+    async def Relay(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterator[dispatcher_pb2.RelayRequest], context: Context
+    ) -> None:
+        await self._relays.relay(request_iterator, context)
+
+    async def Dispatch(  # noqa: N802
+        self, request: dispatcher_pb2.DispatchRequest, context: Context
+    ) -> dispatcher_pb2.DispatchResponse:
+        check_job(request.job, "job.")
+        caller = _OneJob()
+        job = self._jobs.submit(request.job, caller)
+        event = await caller.answered
+        if event.HasField("failed"):
+            raise errors.from_proto(event.failed)
+        if event.HasField("accepted"):
+            node_id, attempt = event.accepted.node_id, event.accepted.attempt
+        else:
+            node_id = event.delivered.node_id
+            attempt = event.delivered.result.attempt.attempt
+        return dispatcher_pb2.DispatchResponse(
+            job_id=job.job_id, node_id=node_id, attempt_id=attempt
+        )
+
+    async def GetJob(  # noqa: N802
+        self, request: dispatcher_pb2.GetJobRequest, context: Context
+    ) -> dispatcher_pb2.GetJobResponse:
+        check_id("job_id", request.job_id)
+        response = dispatcher_pb2.GetJobResponse(job=await self._job(request.job_id))
+        if request.with_result:
+            result = await self._kept.fetch(request.job_id)
+            if result is not None:
+                response.result.CopyFrom(result)
+        return response
+
+    async def _job(self, job_id: str) -> dispatcher_pb2.Job:
+        """The shared record, with what only the home knows."""
+        home = self._jobs.get(job_id)
+        try:
+            job = await self._views.get(job_id)
+        except errors.JobNotFoundError:
+            if home is None:
+                raise
+            job = dispatcher_pb2.Job(
+                job_id=job_id,
+                job_key=home.key,
+                tenant=home.spec.tenant,
+                session_id=home.spec.session_id,
+                utterance_index=home.spec.utterance_index,
+                pair=home.spec.pair,
+            )
+        if home is not None:
+            job.state = home.machine.state
+            job.reason = home.spec.reason
+            if home.last is not None and home.last.HasField("failed"):
+                job.error.CopyFrom(home.last.failed)
+        return job
+
+    async def ListJobs(  # noqa: N802
+        self, request: dispatcher_pb2.ListJobsRequest, context: Context
+    ) -> dispatcher_pb2.ListJobsResponse:
+        check_list(request)
+        return await self._views.list(request)
+
+    async def CancelJob(  # noqa: N802
+        self, request: dispatcher_pb2.CancelJobRequest, context: Context
+    ) -> dispatcher_pb2.CancelJobResponse:
+        check_id("job_id", request.job_id)
+        self._jobs.cancel(request.job_id, request.why)
+        job = await self._job(request.job_id)
+        return dispatcher_pb2.CancelJobResponse(state=job.state)

@@ -1,0 +1,60 @@
+"""Checks of what gateways, operators and nodes send."""
+
+from lingua_scheduler.services.runtime.checks import Check
+
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+_MAX_AUDIO_BYTES = 2 * 1024 * 1024
+_MAX_FEATURES = 32
+_MAX_FEATURE_CHARS = 256
+_TYPE = "abcdefghijklmnopqrstuvwxyz0123456789_"
+
+
+def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
+    """Checks a job. Raises InvalidMessageError, which names every bad field below `path`."""
+    check = Check(path)
+    check.id("tenant", spec.tenant, optional=True)
+    check.id("session_id", spec.session_id)
+    if len(spec.job_type) > 32 or not set(spec.job_type) <= set(_TYPE):
+        check.no("job_type", "must be at most 32 characters of a-z 0-9 _")
+    check.pair("pair", spec.pair)
+    check.at_most("features", spec.features, _MAX_FEATURES)
+    for name, value in list(spec.features.items())[:_MAX_FEATURES]:
+        check.text("features", name, _MAX_FEATURE_CHARS)
+        check.text(f"features[{name[:40]!r}]", value, _MAX_FEATURE_CHARS)
+    if not spec.audio:
+        check.no("audio", "must not be empty")
+    elif len(spec.audio) > _MAX_AUDIO_BYTES:
+        check.no("audio", f"has {len(spec.audio)} bytes; at most {_MAX_AUDIO_BYTES} are allowed")
+    _check_format(check, "audio_format", spec.audio_format)
+    check.one_of("reason", spec.reason, range(6), "a FinalizeReason")
+    check.stages("required_stages", spec.required_stages)
+    check.id("preferred_node_id", spec.preferred_node_id, optional=True)
+    if spec.strict and not spec.preferred_node_id:
+        check.no("strict", "needs preferred_node_id")
+    check.text("traceparent", spec.traceparent, 64)
+    check.done()
+
+
+def _check_format(check: Check, field: str, audio: common_pb2.AudioFormat) -> None:
+    check.one_of(f"{field}.encoding", audio.encoding, (1, 2), "PCM_S16LE or OPUS")
+    check.number(f"{field}.sample_rate_hz", audio.sample_rate_hz, 8000, 48000)
+    check.number(f"{field}.channels", audio.channels, 1, 2)
+
+
+def check_id(field: str, value: str) -> None:
+    """Checks an id that something is asked for by."""
+    check = Check()
+    check.id(field, value)
+    check.done()
+
+
+def check_list(request: dispatcher_pb2.ListJobsRequest) -> None:
+    """Checks a page of jobs."""
+    check = Check()
+    check.id("session_id", request.session_id, optional=True)
+    check.id("node_id", request.node_id, optional=True)
+    check.one_of("state", request.state, range(10), "a JobState")
+    check.number("page_size", request.page_size, 0, 1000)
+    check.cursor("page_token", request.page_token)
+    check.done()

@@ -1,0 +1,29 @@
+"""Channels from one service to another."""
+
+from lingua_scheduler.services.runtime.settings import Settings
+
+ChannelOptions = tuple[tuple[str, str | int], ...]
+
+_ROUND_ROBIN = '{"loadBalancingConfig": [{"round_robin": {}}]}'
+
+
+def channel_options(settings: Settings) -> ChannelOptions:
+    """What every channel has: size limits, pings that notice a dead peer, quick reconnects."""
+    return (
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_send_message_length", settings.max_message_bytes),
+        ("grpc.keepalive_time_ms", settings.keepalive_time_ms),
+        ("grpc.keepalive_timeout_ms", settings.keepalive_timeout_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # 0: a stream on which nothing is sent is pinged as long as it lives.
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.service_config", _ROUND_ROBIN),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 1000),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        # gRPC's own 30 s would keep a client from the replacement of an instance for as long.
+        ("grpc.dns_min_time_between_resolutions_ms", 1000),
+        # Clients of one process would share a connection, and its backoff.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.primary_user_agent", f"lingua/{settings.instance_id}"),
+    )
