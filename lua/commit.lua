@@ -1,13 +1,15 @@
 -- commit: the node has acknowledged the attempt; its reservation becomes a running lease.
 --
 -- Guarantees that of several attempts of a job one is committed, and that a reservation that was
--- over is taken up again only where the node has room.
+-- over is taken up again only where the node has room, and that the turn is bound to the node whose
+-- acknowledgement came first.
 --
 -- KEYS 1 prefix
 -- ARGV 1 node, 2 job, 3 attempt, 4 running_lease_ms, 5 job_record_ttl_ms
 -- Returns {'committed' | 'already' | 'committed_late' | 'no_room' | 'superseded', lease end}.
 -- @include lib/now
 -- @include lib/attempt
+-- @include lib/turn
 
 local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local lease_ms = tonumber(ARGV[4])
@@ -61,4 +63,8 @@ if not latest or tonumber(latest) < tonumber(attempt) then
   redis.call('HSET', key, 'attempt', attempt)
 end
 redis.call('PEXPIRE', key, tonumber(ARGV[5]))
+if latest and tonumber(latest) > tonumber(attempt) then
+  -- The binding went along with a hedge that has lost.
+  turn_follow(P, key, redis.call('HGET', key, latest .. ':node'), id)
+end
 return { outcome, ends }

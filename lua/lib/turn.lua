@@ -36,3 +36,17 @@ local function turn_write(key, kind, id, utterance, ttl_ms, now)
   end
   redis.call('PEXPIRE', key, ttl_ms)
 end
+
+-- Moves the binding that a job's utterance made from one node to another.
+local function turn_follow(P, job, from, to)
+  local of = redis.call('HMGET', job, 'session', 'src', 'tgt', 'utterance')
+  if not of[1] or of[1] == '' then return end
+  local key = turn_key(P, of[1], of[2], of[3])
+  local turn = redis.call('HMGET', key, 'turn', 'timeout_node_id', 'max_duration_node_id')
+  if turn[1] ~= of[4] then return end
+  for i, kind in ipairs({ 'timeout', 'max_duration' }) do
+    if turn[i + 1] == from then
+      redis.call('HSET', key, kind .. '_node_id', to)
+    end
+  end
+end

@@ -215,7 +215,7 @@ class PoolFields(BaseModel):
         le=1,
         allow_inf_nan=False,
     )
-    eject_failures: int = _whole(3, 1, 1000, "failures in a row that eject a node")
+    eject_failures: int = _whole(3, 1, 255, "failures in a row that eject a node")
     eject_ms: int = _whole(30_000, 1, _HOUR_MS, "ms of a first ejection; doubles each time")
     eject_max_ms: int = _whole(300_000, 1, 24 * _HOUR_MS, "ms of the longest ejection")
     reservation_ttl_ms: int = _whole(5000, 10, 600_000, "ms that a slot waits for its ACK")

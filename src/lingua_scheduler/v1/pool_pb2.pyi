@@ -175,7 +175,9 @@ class RegisterNodeRequest(_message.Message):
     another one, while the node is alive, is NODE_ID_CONFLICT.
     """
     stream_id: _builtins.str
-    """Names the connection. A repeat with the same value answers the same epoch."""
+    """Names the connection. A repeat with the same value answers the same epoch, unless the node has
+    been taken out of its pools meanwhile.
+    """
     max_concurrent_jobs: _builtins.int
     """1 to 1000."""
     health: _common_pb2.NodeHealth.ValueType
@@ -730,8 +732,9 @@ class ReserveResponse(_message.Message):
     LEASE_ENDS_MS_FIELD_NUMBER: _builtins.int
     EXISTING_FIELD_NUMBER: _builtins.int
     lease_ends_ms: _builtins.int
+    """0 where the job is over: nothing was reserved."""
     existing: _builtins.bool
-    """The attempt had its slot already."""
+    """The attempt had its slot already, or has ended."""
     @_builtins.property
     def placement(self) -> Global___Placement: ...
     def __init__(

@@ -1,2 +1,0 @@
-from lingua_scheduler.services.runtime.capabilities import *  # noqa: F403
-from lingua_scheduler.services.runtime.capabilities import Capabilities as Capabilities

@@ -1,0 +1,20 @@
+-- The tests' clock, in place of Redis' own. Tests move it; keys with a lifetime follow it.
+--
+-- P:test:now_ms, string: the time
+-- P:test:expires, sorted set: key -> when it goes. Whoever moves the clock takes it away then.
+local server_call = redis.call
+
+local function now_ms()
+  return tonumber(server_call('GET', KEYS[1] .. ':test:now_ms'))
+end
+
+local redis = {}
+function redis.call(command, key, ...)
+  if command == 'PEXPIRE' then
+    return server_call('ZADD', KEYS[1] .. ':test:expires', now_ms() + ..., key)
+  end
+  if command == 'DEL' then
+    server_call('ZREM', KEYS[1] .. ':test:expires', key, ...)
+  end
+  return server_call(command, key, ...)
+end

@@ -1,0 +1,763 @@
+"""What the scripts promise, in plain Python: the specification that test_model.py holds them to.
+
+Each method stands for one script. It is told what the script was asked and what it answered,
+checks that the answer is one that was allowed, and changes the model as Redis must have changed.
+Where chance decides, every outcome that chance may bring is allowed and no other. It is one file,
+though a long one, because a specification is read whole.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from lingua_scheduler.services.runtime.capabilities import Capabilities
+
+from . import scripts as lua
+from .scripts import Chosen, Held, Limits, Placed, Refused, Registered
+
+JOB_OVER = {"done", "failed", "cancelled"}
+COMPLETED = {"done", "failed", "timed_out", "cancelled"}
+MAX_SHARDS = 3
+
+
+class Broken(AssertionError):  # noqa: N818 - a verdict, not an error of the tests
+    """The scripts did what they must not."""
+
+
+def expect(got: object, *allowed: object) -> None:
+    """Fails unless `got` is one of the allowed values."""
+    if got not in allowed:
+        wanted = "\n    or ".join(map(str, allowed)) or "nothing at all"
+        raise Broken(f"answered {got}\n  wanted {wanted}")
+
+
+@dataclass
+class Node:
+    """A node that is known."""
+
+    incarnation: str
+    stream: str
+    epoch: int
+    declared: Capabilities
+    health: int
+    load: float
+    most: int
+    owner: str
+    address: str
+    beat: int
+    drained: bool = False
+    failures: int = 0
+    ejections: int = 0
+    ejected: int = 0
+    reserved: dict[str, int] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
+    pools: set[str] = field(default_factory=set)
+    # The digest of the capabilities whose pools it is in; '' while it is on its way.
+    in_place_for: str = ""
+
+    @property
+    def used(self) -> int:
+        """Slots that are taken."""
+        return len(self.reserved) + len(self.running)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more lease may be added."""
+        return self.used < self.most
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it must register again."""
+        return self.health in (lua.LEAVING, lua.OUT)
+
+
+@dataclass
+class Attempt:
+    """One try at a job."""
+
+    node: str
+    state: str
+    path: int | None = None
+
+
+@dataclass
+class Job:
+    """The record of a job."""
+
+    expires: int
+    state: str = ""
+    latest: int = 0
+    winner: int | None = None
+    home: str | None = None
+    turn: tuple[str, str, str] | None = None
+    utterance: int = 0
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more may happen to it."""
+        return self.state in JOB_OVER
+
+
+@dataclass
+class Turn:
+    """The binding of one direction of a session: at most one."""
+
+    utterance: int
+    expires: int
+    kind: str = ""
+    node: str = ""
+    until: int = 0
+
+
+@dataclass(frozen=True)
+class Want:
+    """What a job asks of its node."""
+
+    src: str = "zh"
+    tgt: str = "en"
+    text: bool = False
+    stages: int = 0
+    preferred: str = ""
+    strict: bool = False
+    instance: str = ""
+    session: str = ""
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def pools(self) -> list[str]:
+        """The pools that are drawn from, as if they were one."""
+        if self.text:
+            return [f"text:{self.src}:{self.tgt}", f"text:{self.src}:*"]
+        return [f"{self.src}:{self.tgt}"]
+
+
+@dataclass
+class Choice:
+    """What a choice may come to: a node by a path, or a refusal."""
+
+    binding: int = lua.NONE
+    binding_kind: int = 0
+    nodes: dict[str, int] = field(default_factory=dict)
+    refusals: list[Refused] = field(default_factory=list)
+
+    def check(self, reply: Chosen | Placed | Refused) -> None:
+        """Fails unless the reply is one of these."""
+        if isinstance(reply, Refused):
+            expect(reply, *self.refusals)
+            return
+        expect((reply.node, reply.path), *self.nodes.items())
+        expect((reply.binding, reply.binding_kind), (self.binding, self.binding_kind))
+
+
+class Model:
+    """All that the scripts know."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.now = lua.START_MS
+        self.nodes: dict[str, Node] = {}
+        self.jobs: dict[str, Job] = {}
+        self.turns: dict[tuple[str, str, str], Turn] = {}
+        self.session_epochs: dict[str, int] = {}
+        # Who shares a shard is left to chance, so it is taken from Redis after every step.
+        self.shards: Mapping[str, Sequence[set[str]]] = {}
+
+    # Time.
+
+    def advance(self, ms: int) -> None:
+        """Time passes: leases, records and turns end."""
+        self.now += ms
+        for node in self.nodes.values():
+            node.reserved = {
+                lease: ends for lease, ends in node.reserved.items() if ends > self.now
+            }
+            node.running = {lease: ends for lease, ends in node.running.items() if ends > self.now}
+        self.jobs = {name: job for name, job in self.jobs.items() if job.expires > self.now}
+        self.turns = {key: turn for key, turn in self.turns.items() if turn.expires > self.now}
+
+    # Nodes.
+
+    def register(
+        self,
+        name: str,
+        declared: Capabilities,
+        *,
+        incarnation: str,
+        stream: str,
+        most: int,
+        owner: str,
+        load: float,
+        running: Sequence[str],
+        reply: Registered | Refused,
+    ) -> None:
+        """A live node is replaced only by its own process; each connection has a larger epoch."""
+        node = self.nodes.get(name)
+        if node and node.incarnation != incarnation and self._speaks(node):
+            expect(reply, Refused("NODE_ID_CONFLICT", {node.owner: 1}))
+            return
+        if node is None:
+            node = Node(incarnation, "", 0, declared, lua.READY, load, most, owner, "", self.now)
+            self.nodes[name] = node
+        if node.stream != stream or node.is_out:
+            node.epoch = max(self.now * 1000, node.epoch + 1)
+        in_place = node.in_place_for == declared.digest() and not node.is_out
+        expect(reply, Registered(node.epoch, in_place))
+        if not in_place:
+            node.in_place_for = ""
+        node.incarnation, node.stream, node.declared = incarnation, stream, declared
+        node.health, node.load, node.most, node.beat = lua.READY, load, most, self.now
+        node.owner, node.address = owner, f"{owner}:1"
+        node.running = {lease: ends for lease, ends in node.running.items() if lease in running}
+        self._renew(name, node, running)
+
+    def _speaks(self, node: Node) -> bool:
+        return node.health < lua.OFFLINE and node.beat > self.now - self.limits.stale_ms
+
+    def move(
+        self,
+        name: str,
+        epoch: int,
+        join: Sequence[str],
+        leave: Sequence[str],
+        digest: str,
+        *,
+        reply: str,
+    ) -> None:
+        """Only the current connection moves a node, and only while it is not on its way out."""
+        node = self.nodes.get(name)
+        if node is None or (node.epoch == epoch and node.is_out):
+            expect(reply, "NODE_NOT_FOUND")
+            return
+        if node.epoch != epoch:
+            expect(reply, "NODE_EPOCH_OLD")
+            return
+        for pool in join:
+            members = sum(pool in other.pools for other in self.nodes.values())
+            if pool not in node.pools and members >= self.limits.pool_size * self.limits.max_pools:
+                expect(reply, "POOL_FULL")
+                return
+            node.pools.add(pool)
+        expect(reply, "ok")
+        node.pools -= set(leave)
+        if digest:
+            node.in_place_for = digest
+
+    def heartbeat(self, beats: Iterable[tuple[Any, ...]], *, reply: list[tuple[str, ...]]) -> None:
+        """Renews nodes and what they run; touches no pool."""
+        problems: list[tuple[str, ...]] = []
+        for name, epoch, health, load, running in beats:
+            node = self.nodes.get(name)
+            if node is None:
+                problems.append((name, "register_again"))
+            elif node.epoch != epoch:
+                problems.append((name, "epoch_old"))
+            elif node.is_out:
+                problems.append((name, "register_again"))
+            else:
+                node.beat, node.load, node.health = self.now, load, health or node.health
+                if refused := self._renew(name, node, running):
+                    problems.append((name, "not_renewed", *refused))
+        expect(reply, problems)
+
+    def _renew(self, name: str, node: Node, running: Sequence[str]) -> list[str]:
+        refused = []
+        ends = self.now + self.limits.running_lease_ms
+        for lease in running:
+            if lease in node.running:
+                if node.running[lease] < self.now + self.limits.running_lease_ms / 2:
+                    node.running[lease] = ends
+            elif lease not in node.reserved:
+                job, attempt = self._lease_of(lease)
+                known = job and job.attempts.get(attempt)
+                if self._lost(name, job, attempt) and node.has_room:
+                    node.running[lease] = ends
+                elif not known or known.state != "reserved" or known.node != name:
+                    refused.append(lease)
+        return refused
+
+    def _lost(self, name: str, job: Job | None, attempt: int) -> bool:
+        """Whether the lease should be there: nothing says that the attempt is no longer wanted."""
+        if job is None:
+            return True
+        known = job.attempts.get(attempt)
+        if job.over or known is None or known.state != "running" or known.node != name:
+            return False
+        return not (job.winner and job.winner != attempt and self._alive(job, job.winner))
+
+    def _lease_of(self, lease: str) -> tuple[Job | None, int]:
+        job, _, attempt = lease.rpartition(":")
+        return self.jobs.get(job), int(attempt)
+
+    def set_health(
+        self, name: str, health: int, epoch: int, by_operator: bool, *, reply: str
+    ) -> None:
+        """An operator's wish stands beside what the node says; a node on its way out stays so."""
+        node = self.nodes.get(name)
+        if node is None:
+            expect(reply, "NODE_NOT_FOUND")
+        elif epoch not in (0, node.epoch):
+            expect(reply, "NODE_EPOCH_OLD")
+        else:
+            expect(reply, "ok")
+            if by_operator:
+                node.drained = health != lua.READY
+            elif not node.is_out:
+                node.health = health
+
+    def remove(
+        self,
+        name: str,
+        epoch: int,
+        forget: bool,
+        step: int,
+        silent_ms: int,
+        *,
+        reply: tuple[str, int, int, int],
+        pools: set[str],
+    ) -> None:
+        """One step out. Which pools it leaves is left to chance: `pools` are those it is in now."""
+        node = self.nodes.get(name)
+        if node is None:
+            expect(reply, ("ok", 0, 0, 0))
+        elif epoch not in (0, node.epoch):
+            expect(reply, ("NODE_EPOCH_OLD", 0, 0, 0))
+        elif silent_ms and node.beat > self.now - silent_ms:
+            expect(reply, ("alive", 0, 0, 0))
+        else:
+            left = min(step, len(node.pools))
+            remain = len(node.pools) - left
+            expect(reply, ("ok", 1, left, remain))
+            if not pools <= node.pools or len(pools) != remain:
+                raise Broken(f"{name} was in {node.pools}, left {left} and is in {pools}")
+            node.pools = set(pools)
+            node.health = lua.LEAVING if remain else lua.OUT
+            if forget and not remain:
+                del self.nodes[name]
+
+    def sweep(self, *, reply: lua.Swept) -> None:
+        """Names whose time is over."""
+        limits, expel, forget = self.limits, set(), set()
+        for name, node in self.nodes.items():
+            silent = self.now - node.beat
+            if node.health == lua.OUT:
+                if silent > limits.forget_ms:
+                    forget.add(name)
+            elif (
+                node.health == lua.LEAVING
+                or silent > limits.stale_ms
+                or (node.health == lua.OFFLINE and silent > limits.reconnect_grace_ms)
+            ):
+                expel.add(name)
+        expect(reply, lua.Swept("0", expel, forget))
+
+    # Choice.
+
+    def select(self, want: Want, *, reply: Chosen | Refused) -> None:
+        """Chooses as allocate would."""
+        self._choose(want, may_wait=False).check(reply)
+        if isinstance(reply, Chosen):
+            node = self.nodes[reply.node]
+            expect((reply.epoch, reply.owner, reply.address), self._contact(node))
+
+    def _choose(self, want: Want, *, may_wait: bool) -> Choice:
+        choice = Choice()
+        if self._by_binding(want, choice, may_wait) or self._by_preference(want, choice):
+            return choice
+        shards = [shard for pool in want.pools for shard in self.shards.get(pool, ())]
+        path = lua.BY_POOL
+        if not shards:
+            path = lua.BY_FALLBACK
+            shards = [{name for name, node in self.nodes.items() if _capable(node, want)}]
+        barren = []
+        for shard in shards:
+            tally: Counter[str] = Counter(drawn=len(shard))
+            ranks = {}
+            for name in shard:
+                if why := self._unfit(name, want):
+                    tally[why] += 1
+                else:
+                    ranks[name] = self._rank(self.nodes[name], want)
+            if ranks:
+                best = min(ranks.values())
+                choice.nodes |= {name: path for name, rank in ranks.items() if rank == best}
+            else:
+                barren.append(tally)
+        choice.refusals = [_refusal(drawn) for drawn in _draws(barren)]
+        return choice
+
+    def _by_binding(self, want: Want, choice: Choice, may_wait: bool) -> bool:
+        turn = self.turns.get((want.session, want.src, want.tgt)) if want.session else None
+        if turn is None or not turn.kind or turn.until <= self.now:
+            return False
+        choice.binding_kind = 1 if turn.kind == "timeout" else 2
+        node = self.nodes.get(turn.node)
+        if turn.node in want.exclude or (want.strict and want.preferred != turn.node):
+            choice.binding = lua.EXCLUDED
+        elif node is None or not self._in_pools(node, want) or self._unable(node, want):
+            choice.binding = lua.UNAVAILABLE
+        elif node.has_room:
+            choice.binding = lua.HIT
+            path = lua.BY_TIMEOUT if turn.kind == "timeout" else lua.BY_MAX_DURATION
+            choice.nodes = {turn.node: path}
+            return True
+        else:
+            choice.binding = lua.FULL
+            if may_wait:
+                choice.refusals = [Refused("BOUND_NODE_FULL", {})]
+                return True
+        return False
+
+    def _by_preference(self, want: Want, choice: Choice) -> bool:
+        if not want.preferred:
+            return False
+        node = self.nodes.get(want.preferred)
+        if node is None or not self._in_pools(node, want):
+            choice.refusals = [Refused("PREFERRED_NODE_NOT_CAPABLE", {})]
+            return True
+        if want.preferred in want.exclude:
+            why = "excluded"
+        elif self._unable(node, want):
+            why = "unavailable"
+        elif not node.has_room:
+            why = "full"
+        else:
+            choice.nodes = {want.preferred: lua.BY_PREFERRED}
+            return True
+        if want.strict:
+            choice.refusals = [Refused("ALL_CANDIDATES_FULL_OR_FAILED", {why: 1, "drawn": 1})]
+        return want.strict
+
+    def _in_pools(self, node: Node, want: Want) -> bool:
+        return not node.pools.isdisjoint(want.pools)
+
+    def _unable(self, node: Node, want: Want) -> str:
+        """Why nobody may choose the node, not even by name."""
+        if node.health != lua.READY or node.drained:
+            return "not_ready"
+        if node.beat <= self.now - self.limits.stale_ms:
+            return "stale"
+        if want.stages & ~node.declared.stages:
+            return "stage"
+        return ""
+
+    def _unfit(self, name: str, want: Want) -> str:
+        """Why the draw does not take the node."""
+        node = self.nodes[name]
+        if name in want.exclude:
+            return "excluded"
+        if why := self._unable(node, want):
+            return why
+        if node.load > self.limits.load_threshold:
+            return "overloaded"
+        if node.ejected > self.now:
+            return "ejected"
+        return "" if node.has_room else "full"
+
+    def _rank(self, node: Node, want: Want) -> tuple[float, int, bool]:
+        missed = (self.now - node.beat) // (self.limits.stale_ms // 3)
+        return node.used / node.most, missed, node.owner != want.instance
+
+    # Leases.
+
+    def allocate(
+        self,
+        name: str,
+        asked: int,
+        want: Want,
+        *,
+        utterance: int,
+        reason: int,
+        may_wait: bool,
+        session_epoch: int,
+        home: str,
+        reply: Placed | Refused,
+    ) -> None:
+        """One live attempt a job unless a later one is asked for; use the binding, then move it."""
+        job = self.jobs.get(name)
+        if job:
+            number = self._under_way(job, asked)
+            if number:
+                if not job.over:
+                    job.home = home
+                expect(reply, self._existing(name, job, number))
+                return
+        epoch = self.session_epochs.get(want.session, 0) if session_epoch else 0
+        if epoch > session_epoch:
+            expect(reply, Refused("SESSION_TAKEN_OVER", {}))
+            return
+        self._choose(want, may_wait=may_wait).check(reply)
+        if isinstance(reply, Refused):
+            return
+        attempt = max(asked, job.latest + 1) if job else asked
+        ends = self.now + self.limits.reservation_ttl_ms
+        node = self.nodes[reply.node]
+        told = (reply.existing, reply.attempt, reply.state, reply.ends)
+        expect(told, (False, attempt, "reserved", ends))
+        expect((reply.epoch, reply.owner, reply.address), self._contact(node))
+        job = self._reserve(name, attempt, reply.node, reply.path)
+        job.home = home
+        job.turn = (want.session, want.src, want.tgt) if want.session else None
+        job.utterance = utterance
+        self._turn_moves(want, utterance, reason, reply.node)
+
+    def _under_way(self, job: Job, asked: int) -> int:
+        """The attempt that answers for the job, or 0 where another one is due."""
+        if job.over:
+            return job.winner or job.latest
+        for number in (job.winner or job.latest, job.latest, asked):
+            if held := self._alive(job, number):
+                hedges = held == "reserved" and asked > number
+                if not hedges:
+                    return number
+        return 0
+
+    def _alive(self, job: Job, number: int) -> str:
+        """Whether the attempt holds a slot, and which kind."""
+        attempt = job.attempts.get(number)
+        node = self.nodes.get(attempt.node) if attempt else None
+        if not attempt or not node:
+            return ""
+        name = next(name for name, other in self.jobs.items() if other is job)
+        leases = {"reserved": node.reserved, "running": node.running}.get(attempt.state, {})
+        return attempt.state if f"{name}:{number}" in leases else ""
+
+    def _existing(self, name: str, job: Job, number: int) -> Placed:
+        attempt = job.attempts[number]
+        node, lease = self.nodes.get(attempt.node), f"{name}:{number}"
+        state, ends = job.state, 0
+        if node and not job.over:
+            state = {"reserved": "reserved", "running": "acked"}[attempt.state]
+            ends = (node.reserved if state == "reserved" else node.running)[lease]
+        contact = self._contact(node) if node else (0, "", "")
+        return Placed(
+            True, number, state, ends, attempt.node, *contact, attempt.path or 0, lua.NONE, 0
+        )
+
+    def _contact(self, node: Node) -> tuple[int, str, str]:
+        return node.epoch, node.owner, node.address
+
+    def _reserve(self, name: str, attempt: int, node: str, path: int) -> Job:
+        job = self.jobs.setdefault(name, Job(0))
+        job.state, job.latest = "reserved", attempt
+        job.expires = self.now + self.limits.record_ttl_ms
+        job.attempts[attempt] = Attempt(node, "reserved", path)
+        ends = self.now + self.limits.reservation_ttl_ms
+        self.nodes[node].reserved[f"{name}:{attempt}"] = ends
+        return job
+
+    def _turn_moves(self, want: Want, utterance: int, reason: int, node: str) -> None:
+        if not want.session or reason == lua.UNSPECIFIED:
+            return
+        turn = self.turns.get((want.session, want.src, want.tgt))
+        if turn and utterance < turn.utterance:
+            return
+        kind = ""
+        if reason in (lua.MAX_DURATION, lua.MAX_LENGTH):
+            kind = "max_duration"
+        elif reason == lua.TIMEOUT and self.limits.timeout_binds:
+            kind = "timeout"
+        self._bind((want.session, want.src, want.tgt), utterance, kind, node)
+
+    def _bind(self, key: tuple[str, str, str], utterance: int, kind: str, node: str) -> None:
+        until = self.now + self.limits.binding_ttl_ms
+        self.turns[key] = Turn(utterance, until)
+        if kind:
+            self.turns[key] = Turn(utterance, until, kind, node, until)
+
+    def reserve(self, name: str, job_name: str, number: int, *, reply: Held | Refused) -> None:
+        """A slot on the named node, unless the attempt has one or its time is over."""
+        job = self.jobs.get(job_name)
+        if job:
+            attempt = job.attempts.get(number)
+            held = self._alive(job, number)
+            over = attempt and attempt.state in COMPLETED | {"released"}
+            if held or job.over or over or number < job.latest:
+                at = attempt.node if attempt else name
+                node = self.nodes.get(at)
+                ends = 0
+                if held and node:
+                    ends = getattr(node, held)[f"{job_name}:{number}"]
+                contact = self._contact(node) if node else (0, "", "")
+                expect(reply, Held(True, ends, at, *contact))
+                return
+        node = self.nodes.get(name)
+        if node is None:
+            expect(reply, Refused("NODE_NOT_FOUND", {}))
+        elif self._unable(node, Want()):
+            expect(reply, Refused("ALL_CANDIDATES_FULL_OR_FAILED", {"unavailable": 1}))
+        elif not node.has_room:
+            expect(reply, Refused("ALL_CANDIDATES_FULL_OR_FAILED", {"full": 1}))
+        else:
+            ends = self.now + self.limits.reservation_ttl_ms
+            expect(reply, Held(False, ends, name, *self._contact(node)))
+            self._reserve(job_name, number, name, lua.BY_NAME)
+
+    def commit(self, name: str, job_name: str, number: int, *, reply: tuple[str, int]) -> None:
+        """One attempt of a job is committed; what was over comes back only into free room."""
+        job = self.jobs.get(job_name)
+        attempt = job.attempts.get(number) if job else None
+        node = self.nodes.get(name)
+        lease = f"{job_name}:{number}"
+        if job and self._superseded(job, number, name):
+            already = job.over and job.winner == number and attempt and attempt.node == name
+            expect(reply, ("already" if already else "superseded", 0))
+        elif node is None:
+            expect(reply, ("no_room", 0))
+        elif lease in node.running:
+            expect(reply, ("already", node.running[lease]))
+        elif lease not in node.reserved and not node.has_room:
+            expect(reply, ("no_room", 0))
+        else:
+            ends = self.now + self.limits.running_lease_ms
+            expect(reply, ("committed" if lease in node.reserved else "committed_late", ends))
+            node.reserved.pop(lease, None)
+            node.running[lease] = ends
+            job = self.jobs.setdefault(job_name, Job(0))
+            job.state, job.winner = "acked", number
+            if job.latest > number:
+                self._turn_follows(job, job.attempts[job.latest].node, name)
+            job.latest = max(job.latest, number)
+            path = attempt.path if attempt else None
+            job.attempts[number] = Attempt(name, "running", path)
+            job.expires = self.now + self.limits.record_ttl_ms
+
+    def _turn_follows(self, job: Job, loser: str, winner: str) -> None:
+        """The binding that went along with a hedge belongs to the node that was faster."""
+        turn = self.turns.get(job.turn) if job.turn else None
+        if turn and turn.kind and turn.utterance == job.utterance and turn.node == loser:
+            turn.node = winner
+
+    def _superseded(self, job: Job, number: int, name: str) -> bool:
+        attempt = job.attempts.get(number)
+        if (attempt and attempt.node != name) or job.over:
+            return True
+        if job.winner and job.winner != number and self._alive(job, job.winner):
+            return True
+        if attempt and attempt.state in COMPLETED:
+            return True
+        given_up = attempt is not None and attempt.state == "released"
+        return given_up and job.latest != number and bool(self._alive(job, job.latest))
+
+    def release(
+        self, name: str, job_name: str, number: int, fault: bool, final: str, *, reply: str
+    ) -> None:
+        """Frees what is reserved and not committed; a fault counts once."""
+        job, node, lease = self.jobs.get(job_name), self.nodes.get(name), f"{job_name}:{number}"
+        if node and lease in node.running:
+            expect(reply, "running")
+            return
+        freed = bool(node and node.reserved.pop(lease, None))
+        expect(reply, "released" if freed else "nothing")
+        if job is None:
+            return
+        attempt = job.attempts.get(number)
+        first_time = attempt is not None and attempt.state == "reserved" and attempt.node == name
+        if attempt and first_time:
+            attempt.state = "released"
+            if node and fault:
+                self._failed(node)
+        if not job.over:
+            if final:
+                job.state = final
+            elif first_time and job.state == "reserved" and job.latest == number:
+                job.state = "retrying"
+
+    def complete(
+        self,
+        name: str,
+        job_name: str,
+        number: int,
+        outcome: str,
+        final: str,
+        *,
+        reply: tuple[str, str],
+    ) -> None:
+        """Frees the slot; the first end of an attempt counts, and one attempt finishes a job."""
+        job, node, lease = self.jobs.get(job_name), self.nodes.get(name), f"{job_name}:{number}"
+        attempt = job.attempts.get(number) if job else None
+        elsewhere = attempt is not None and attempt.node != name
+        ended = attempt is not None and attempt.state in COMPLETED
+        if node:
+            node.reserved.pop(lease, None)
+            node.running.pop(lease, None)
+            if not ended and not elsewhere:
+                self._counts(node, outcome)
+        if job and elsewhere:
+            expect(reply, ("superseded", job.state))
+            return
+        if job and ended:
+            lost = job.state == "done" and job.winner != number
+            expect(reply, ("superseded" if lost else "already", job.state))
+            return
+        if job is None:
+            job = self.jobs[job_name] = Job(0)
+        job.attempts[number] = Attempt(name, outcome, attempt.path if attempt else None)
+        job.expires = self.now + self.limits.record_ttl_ms
+        if job.over:
+            expect(reply, ("superseded", job.state))
+            return
+        if outcome == "done":
+            job.state, job.winner = "done", number
+        elif final:
+            job.state = final
+        elif job.winner in (None, number):
+            job.state = "retrying"
+        if job.winner == number and outcome != "done":
+            job.winner = None
+        job.latest = max(job.latest, number)
+        expect(reply, ("completed", job.state))
+
+    def _counts(self, node: Node, outcome: str) -> None:
+        if outcome == "done":
+            node.failures = node.ejections = node.ejected = 0
+        elif outcome != "cancelled":
+            self._failed(node)
+
+    def _failed(self, node: Node) -> None:
+        limits = self.limits
+        node.failures += 1
+        if node.failures >= limits.eject_failures and node.ejected <= self.now:
+            node.ejected = self.now + min(limits.eject_ms * 2**node.ejections, limits.eject_max_ms)
+            node.ejections += 1
+
+    # Turns.
+
+    def bind(
+        self, key: tuple[str, str, str], kind: str, name: str, utterance: int, *, reply: bool
+    ) -> None:
+        """The node keeps audio; ignored once a later utterance was placed."""
+        turn, node = self.turns.get(key), self.nodes.get(name)
+        late = turn is not None and utterance < turn.utterance
+        bound = node is not None and not node.is_out and not late
+        expect(reply, bound)
+        if bound:
+            self._bind(key, utterance, kind, name)
+
+    def clear(self, keys: Iterable[tuple[str, str, str]], *, reply: int) -> None:
+        """Bindings go, the place of the turn stays."""
+        cleared = 0
+        for key in keys:
+            if turn := self.turns.get(key):
+                cleared += bool(turn.kind and turn.until > self.now)
+                turn.kind, turn.node, turn.until = "", "", 0
+        expect(reply, cleared)
+
+
+def _capable(node: Node, want: Want) -> bool:
+    return not node.declared.pools().isdisjoint(want.pools)
+
+
+def _draws(barren: Sequence[Counter[str]]) -> Iterator[Counter[str]]:
+    """What a draw may have counted that saw nothing but barren shards."""
+    for seen in range(1, MAX_SHARDS + 1):
+        for shards in combinations(barren, seen):
+            yield sum(shards, Counter())
+
+
+def _refusal(tally: Counter[str]) -> Refused:
+    unable = tally["drawn"] == tally["stage"]
+    reason = "NO_CAPABLE_NODE" if unable else "ALL_CANDIDATES_FULL_OR_FAILED"
+    return Refused(reason, {why: times for why, times in tally.items() if times})

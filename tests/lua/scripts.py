@@ -1,0 +1,547 @@
+"""A synchronous driver for the scripts: one method a script, on a clock that tests move."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import redis
+
+from lingua_scheduler.services.pool_service.live import LiveNode
+from lingua_scheduler.services.runtime.capabilities import Capabilities
+from lingua_scheduler.services.runtime.lua_scripts import load_scripts, packaged_root
+
+CLOCK = Path(__file__).with_name("clock")
+START_MS = 1_800_000_000_000
+
+READY, DEGRADED, DRAINING, OFFLINE, LEAVING, OUT = range(1, 7)
+UNSPECIFIED, IS_FINAL, TIMEOUT, MAX_DURATION, MAX_LENGTH, SESSION_CLOSE = range(6)
+BY_PREFERRED, BY_TIMEOUT, BY_MAX_DURATION, BY_POOL, BY_FALLBACK, BY_NAME = range(1, 7)
+NONE, HIT, UNAVAILABLE, FULL, EXCLUDED = range(1, 6)
+ASR, SEMANTIC, NMT, TTS, TONE = (1 << bit for bit in range(5))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The settings that scripts take as arguments, with the defaults of the services."""
+
+    sample_k: int = 20
+    pool_size: int = 100
+    max_pools: int = 1000
+    stale_ms: int = 15_000
+    load_threshold: float = 0.9
+    reservation_ttl_ms: int = 5_000
+    running_lease_ms: int = 60_000
+    binding_ttl_ms: int = 300_000
+    timeout_binds: bool = False
+    record_ttl_ms: int = 600_000
+    eject_failures: int = 3
+    eject_ms: int = 30_000
+    eject_max_ms: int = 300_000
+    reconnect_grace_ms: int = 5_000
+    forget_ms: int = 3_600_000
+
+
+class Registered(NamedTuple):
+    """A node is known."""
+
+    epoch: int
+    in_place: bool
+
+
+class Chosen(NamedTuple):
+    """A node was chosen, and nothing reserved."""
+
+    node: str
+    epoch: int
+    owner: str
+    address: str
+    path: int
+    binding: int
+    binding_kind: int
+
+
+class Placed(NamedTuple):
+    """An attempt has a node."""
+
+    existing: bool
+    attempt: int
+    state: str
+    ends: int
+    node: str
+    epoch: int
+    owner: str
+    address: str
+    path: int
+    binding: int
+    binding_kind: int
+
+
+class Held(NamedTuple):
+    """An attempt has a slot on the node that was named."""
+
+    existing: bool
+    ends: int
+    node: str
+    epoch: int
+    owner: str
+    address: str
+
+
+class Refused(NamedTuple):
+    """A script refused, and counted why."""
+
+    reason: str
+    tally: Mapping[str, int]
+
+
+class Swept(NamedTuple):
+    """Whose time is over."""
+
+    cursor: str
+    expel: set[str]
+    forget: set[str]
+
+
+def able(
+    asr: Iterable[str] = ("zh", "en"),
+    semantic: Iterable[str] | None = None,
+    tts: Iterable[str] = ("zh", "en"),
+    nmt: Iterable[str] = (),
+    stages: int = ASR | SEMANTIC | NMT | TTS,
+) -> Capabilities:
+    """What a node declares; without `semantic`, it repairs what it recognises."""
+    asr = tuple(sorted(asr))
+    repaired = asr if semantic is None else tuple(sorted(semantic))
+    return Capabilities(asr, repaired, tuple(sorted(tts)), tuple(sorted(nmt)), stages)
+
+
+class Scripts:
+    """The scripts on one prefix. `sources` stands in for the real ones."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        prefix: str,
+        *,
+        limits: Limits | None = None,
+        sources: Mapping[str, str] | None = None,
+    ) -> None:
+        self.client = client
+        self.prefix = prefix
+        self.limits = limits or Limits()
+        self._sources = sources or clocked_scripts()
+        self._shas = {
+            name: hashlib.sha1(source.encode()).hexdigest()
+            for name, source in self._sources.items()
+        }
+        client.set(f"{prefix}:test:now_ms", START_MS)
+        self.now = START_MS
+        self._seed = 0
+
+    def with_limits(self, **changes: Any) -> Self:
+        """The same driver, with other settings from now on."""
+        self.limits = replace(self.limits, **changes)
+        return self
+
+    def call(self, name: str, *args: str | int | float) -> Any:
+        """A script's raw reply."""
+        try:
+            return self.client.evalsha(self._shas[name], 1, self.prefix, *args)
+        except redis.exceptions.NoScriptError:
+            self.client.script_load(self._sources[name])
+            return self.client.evalsha(self._shas[name], 1, self.prefix, *args)
+
+    def sha(self, name: str) -> str:
+        """The digest of a script, loaded, for those who call it themselves."""
+        return str(self.client.script_load(self._sources[name]))
+
+    def key(self, *parts: str | int) -> str:
+        """A key under the prefix."""
+        return ":".join([self.prefix, *map(str, parts)])
+
+    # The clock.
+
+    def advance(self, ms: int) -> None:
+        """Moves the clock, and takes away what has expired."""
+        self.now += ms
+        self.client.set(self.key("test", "now_ms"), self.now)
+        expires = self.key("test", "expires")
+        if gone := self.client.zrangebyscore(expires, "-inf", self.now):
+            self.client.delete(*gone)
+            self.client.zrem(expires, *gone)
+
+    # Nodes.
+
+    def register(
+        self,
+        node: str,
+        capabilities: Capabilities | None = None,
+        *,
+        incarnation: str = "i1",
+        stream: str = "s1",
+        health: int = READY,
+        load: float = 0.0,
+        most: int = 2,
+        owner: str = "d1",
+        address: str = "d1:1",
+        running: Sequence[str] = (),
+    ) -> Registered | Refused:
+        """Makes a node known; its pools are another step (`join`)."""
+        capabilities = capabilities or able()
+        reply = self.call(
+            "register_node",
+            node,
+            incarnation,
+            stream,
+            health,
+            load,
+            most,
+            capabilities.stages,
+            owner,
+            address,
+            *map(
+                _json,
+                (
+                    capabilities.asr_langs,
+                    capabilities.semantic_langs,
+                    capabilities.tts_langs,
+                    capabilities.nmt_pairs,
+                ),
+            ),
+            capabilities.digest(),
+            self.limits.stale_ms,
+            self.limits.running_lease_ms,
+            *running,
+        )
+        if reply[0] != b"ok":
+            return Refused(reply[0].decode(), {reply[1].decode(): 1})
+        return Registered(reply[1], bool(reply[2]))
+
+    def move(
+        self,
+        node: str,
+        epoch: int,
+        *,
+        join: Sequence[str] = (),
+        leave: Sequence[str] = (),
+        digest: str = "",
+    ) -> str:
+        """One step between pools. A digest makes it the last one."""
+        limits = self.limits
+        return str(
+            self.call(
+                "move_pools",
+                node,
+                epoch,
+                limits.pool_size,
+                limits.max_pools,
+                digest,
+                len(join),
+                *join,
+                *leave,
+            )[0].decode()
+        )
+
+    def join(
+        self,
+        node: str,
+        capabilities: Capabilities | None = None,
+        *,
+        step: int = 200,
+        **options: Any,
+    ) -> int:
+        """Registers a node and takes it to its pools, as the pool service does. Returns the epoch.
+
+        `step` is how many pools one script call moves.
+        """
+        capabilities = capabilities or able()
+        reply = self.register(node, capabilities, **options)
+        assert isinstance(reply, Registered), reply
+        if not reply.in_place:
+            for joins, leaves, digest in steps(self.pools_of(node), capabilities, step):
+                moved = self.move(node, reply.epoch, join=joins, leave=leaves, digest=digest)
+                assert moved == "ok", moved
+        return reply.epoch
+
+    def beat(
+        self, *beats: tuple[str, int] | tuple[str, int, Sequence[str]], load: float = 0.0
+    ) -> list[tuple[str, ...]]:
+        """A batch of heartbeats: (node, epoch) or (node, epoch, leases). Returns the problems."""
+        return self.beats([(*beat[:2], 0, load, (beat[2:] or ((),))[0]) for beat in beats])
+
+    def beats(self, beats: Sequence[tuple[Any, ...]]) -> list[tuple[str, ...]]:
+        """The same with every field: (node, epoch, health, load, leases)."""
+        args: list[Any] = [self.limits.running_lease_ms]
+        for node, epoch, health, load, running in beats:
+            args += [node, epoch, health, load, len(running), *running]
+        return [tuple(map(bytes.decode, problem)) for problem in self.call("heartbeat", *args)]
+
+    def set_health(
+        self, node: str, health: int, *, epoch: int = 0, by_operator: bool = False
+    ) -> str:
+        """Health, as a node, its dispatcher or an operator sees it."""
+        reply = self.call("set_node_health", node, epoch, health, int(by_operator))
+        return str(reply[0].decode())
+
+    def remove_step(
+        self, node: str, *, epoch: int = 0, forget: bool = True, step: int = 200, silent_ms: int = 0
+    ) -> tuple[str, int, int, int]:
+        """One step out: (word, existed, pools left, pools that remain)."""
+        size = self.limits.pool_size
+        reply = self.call("remove_node", node, epoch, int(forget), step, size, silent_ms)
+        word, existed, left, remain = [*reply, 0, 0, 0][:4]
+        return word.decode(), existed, left, remain
+
+    def remove(self, node: str, **options: Any) -> str:
+        """All steps out. Returns the last step's word."""
+        while True:
+            word, _, _, remain = self.remove_step(node, **options)
+            if word != "ok" or remain == 0:
+                return word
+
+    def sweep(self, cursor: str = "0", count: int = 1000) -> Swept:
+        """Whose time is over."""
+        limits = self.limits
+        cursor, expel, forget = self.call(
+            "sweep", cursor, count, limits.stale_ms, limits.reconnect_grace_ms, limits.forget_ms
+        )
+        names = [set(map(bytes.decode, ids)) for ids in (expel, forget)]
+        return Swept(_text(cursor), names[0], names[1])
+
+    # Choice and leases.
+
+    def want(
+        self,
+        *,
+        src: str = "zh",
+        tgt: str = "en",
+        text: bool = False,
+        stages: int = 0,
+        preferred: str = "",
+        strict: bool = False,
+        instance: str = "",
+        session: str = "",
+        exclude: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> list[Any]:
+        """The arguments of lib/want.lua."""
+        if seed is None:
+            self._seed += 1
+            seed = int.from_bytes(hashlib.sha1(b"%d" % self._seed).digest()[:4], "big") >> 1
+        limits = self.limits
+        return [
+            seed,
+            src,
+            tgt,
+            int(not text),
+            stages,
+            preferred,
+            int(strict),
+            instance,
+            session,
+            limits.sample_k,
+            limits.pool_size,
+            limits.stale_ms,
+            limits.load_threshold,
+            len(exclude),
+            *exclude,
+        ]
+
+    def select(self, **criteria: Any) -> Chosen | Refused:
+        """Chooses, and changes nothing. The criteria are those of `want`."""
+        reply = self.call("select_node", *self.want(**criteria))
+        return _refused(reply) or Chosen(*map(_decoded, reply[1:]))
+
+    def allocate(
+        self,
+        job: str,
+        attempt: int = 1,
+        *,
+        utterance: int = 0,
+        reason: int = UNSPECIFIED,
+        may_wait: bool = False,
+        session_epoch: int = 0,
+        home: str = "d1",
+        tenant: str = "t1",
+        **criteria: Any,
+    ) -> Placed | Refused:
+        """Chooses and reserves. Further criteria are those of `want`."""
+        limits = self.limits
+        reply = self.call(
+            "allocate",
+            *self.want(**criteria),
+            job,
+            attempt,
+            f"key-of-{job}",
+            tenant,
+            home,
+            utterance,
+            session_epoch,
+            reason,
+            int(may_wait),
+            limits.reservation_ttl_ms,
+            limits.binding_ttl_ms,
+            int(limits.timeout_binds),
+            limits.record_ttl_ms,
+        )
+        if refused := _refused(reply):
+            return refused
+        existing, *rest = map(_decoded, reply[1:])
+        return Placed(bool(existing), *rest)
+
+    def place(self, job: str, attempt: int = 1, **options: Any) -> Placed:
+        """An allocation that must succeed."""
+        placed = self.allocate(job, attempt, **options)
+        assert isinstance(placed, Placed), placed
+        return placed
+
+    def reserve(self, node: str, job: str, attempt: int = 1) -> Held | Refused:
+        """A slot on the node that is named."""
+        limits = self.limits
+        times = (limits.stale_ms, limits.reservation_ttl_ms, limits.record_ttl_ms)
+        reply = self.call("reserve", node, job, attempt, *times)
+        if refused := _refused(reply):
+            return refused
+        existing, *rest = map(_decoded, reply[1:])
+        return Held(bool(existing), *rest)
+
+    def commit(self, node: str, job: str, attempt: int = 1) -> tuple[str, int]:
+        """The node has acknowledged."""
+        limits = self.limits
+        times = (limits.running_lease_ms, limits.record_ttl_ms)
+        outcome, ends = self.call("commit", node, job, attempt, *times)
+        return outcome.decode(), ends
+
+    def release(
+        self, node: str, job: str, attempt: int = 1, *, fault: bool = False, final: str = ""
+    ) -> str:
+        """Gives an uncommitted slot back."""
+        reply = self.call("release", node, job, attempt, "why", int(fault), final, *self._ejection)
+        return str(reply[0].decode())
+
+    def complete(
+        self, node: str, job: str, attempt: int = 1, outcome: str = "done", *, final: str = ""
+    ) -> tuple[str, str]:
+        """The attempt has ended."""
+        args = (node, job, attempt, outcome, "why", final)
+        reply = self.call("complete", *args, *self._ejection, self.limits.record_ttl_ms)
+        return reply[0].decode(), reply[1].decode()
+
+    @property
+    def _ejection(self) -> tuple[int, int, int]:
+        limits = self.limits
+        return limits.eject_failures, limits.eject_ms, limits.eject_max_ms
+
+    # Turns.
+
+    def bind(
+        self,
+        session: str,
+        node: str,
+        *,
+        utterance: int,
+        kind: str = "timeout",
+        src: str = "zh",
+        tgt: str = "en",
+    ) -> bool:
+        """The node keeps audio of the session."""
+        ttl = self.limits.binding_ttl_ms
+        return bool(self.call("bind_session", session, src, tgt, kind, node, utterance, ttl))
+
+    def clear(self, session: str, *pairs: tuple[str, str]) -> int:
+        """Forgets bindings; without pairs, those of zh:en."""
+        languages = [code for pair in pairs or [("zh", "en")] for code in pair]
+        return int(self.call("clear_session", session, *languages))
+
+    # What is in Redis.
+
+    def live(self, node: str) -> LiveNode | None:
+        """The moving part of a node."""
+        packed = self.client.hget(self.key("nodes", "live"), node)
+        return LiveNode.unpack(packed) if packed else None
+
+    def known(self, node: str) -> LiveNode:
+        """The moving part of a node that must be there."""
+        live = self.live(node)
+        assert live is not None, f"{node} is not known"
+        return live
+
+    def pools_of(self, node: str) -> dict[str, int]:
+        """The pools that a node is in, and its shard in each."""
+        found = self.client.hgetall(self.key("node", node, "pools"))
+        return {name.decode(): int(shard) for name, shard in found.items()}
+
+    def shard(self, pool: str, shard: int = 0) -> set[str]:
+        """The nodes of one shard."""
+        return set(map(bytes.decode, self.client.smembers(self.key("pool", pool, shard, "nodes"))))
+
+    def leases(self, node: str) -> dict[str, int]:
+        """The living leases of a node, of both kinds."""
+        return self.reserved(node) | self.running(node)
+
+    def reserved(self, node: str) -> dict[str, int]:
+        """The living reservations of a node."""
+        return self._living(self.key("node", node, "reserved"))
+
+    def running(self, node: str) -> dict[str, int]:
+        """The living leases of what a node has acknowledged."""
+        return self._living(self.key("node", node, "running"))
+
+    def _living(self, key: str) -> dict[str, int]:
+        found = self.client.zrange(key, 0, -1, withscores=True)
+        return {lease.decode(): int(ends) for lease, ends in found if ends > self.now}
+
+    def job(self, job: str) -> dict[str, str]:
+        """The record of a job."""
+        return _strings(self.client.hgetall(self.key("job", job)))
+
+    def turn(self, session: str, src: str = "zh", tgt: str = "en") -> dict[str, str]:
+        """The bindings of one direction of a session."""
+        return _strings(self.client.hgetall(self.key("session", session, src, tgt)))
+
+
+def clocked_scripts() -> dict[str, str]:
+    """The real scripts on the tests' clock."""
+    return load_scripts([CLOCK, packaged_root()])
+
+
+def steps(
+    has: Iterable[str], capabilities: Capabilities, size: int
+) -> list[tuple[list[str], list[str], str]]:
+    """The way from the pools that a node has to those it belongs in: (join, leave, digest)."""
+    wanted = capabilities.pools()
+    has = set(has)
+    way = [(True, name) for name in sorted(wanted - has)]
+    way += [(False, name) for name in sorted(has - wanted)]
+    cut = [way[at : at + size] for at in range(0, len(way) + 1, size)]
+    digests = [""] * (len(cut) - 1) + [capabilities.digest()]
+    return [
+        ([name for joins, name in part if joins], [name for joins, name in part if not joins], last)
+        for part, last in zip(cut, digests, strict=True)
+    ]
+
+
+def _refused(reply: list[Any]) -> Refused | None:
+    if reply[0] == b"ok":
+        return None
+    tally = {reply[at].decode(): int(reply[at + 1]) for at in range(1, len(reply), 2)}
+    return Refused(reply[0].decode(), tally)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _decoded(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _strings(found: dict[bytes, bytes]) -> dict[str, str]:
+    return {field.decode(): value.decode() for field, value in found.items()}
+
+
+def _json(codes: tuple[str, ...]) -> str:
+    return json.dumps(codes, separators=(",", ":"))

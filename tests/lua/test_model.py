@@ -1,0 +1,160 @@
+"""All scripts together, in random order, against the model; and that the model test can fail.
+
+A failure prints the seed and the shortest walk that was found to fail. Longer runs:
+    LINGUA_MODEL_EXAMPLES=5000 LINGUA_MODEL_STEPS=100 pytest tests/lua/test_model.py
+and LINGUA_MODEL_SEED=123 starts at another seed.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+import redis
+
+from .chance import Chance
+from .model import Broken
+from .scripts import clocked_scripts
+from .walk import LIMITS, Step, Walk
+
+EXAMPLES = int(os.environ.get("LINGUA_MODEL_EXAMPLES", "140"))
+STEPS = int(os.environ.get("LINGUA_MODEL_STEPS", "80"))
+SEED = int(os.environ.get("LINGUA_MODEL_SEED", "1"))
+# Test cases that the walks are divided among, so that they spread over workers.
+SHARES = 4
+
+# Faults, each put into the scripts in memory: what it is, and the lines with what they become.
+FAULTS: dict[str, dict[str, str]] = {
+    "a draw takes full nodes": {
+        "if not why and used >= max then": "if false then",
+        "if node.used < node.max then return id, node end": "if id then return id, node end",
+    },
+    "a named node is taken though it is full": {"if node.used >= node.max then": "if false then"},
+    "ended leases stay": {"redis.call('ZREMRANGEBYSCORE', reserved, '-inf', now)": ""},
+    "a late commit needs no room": {"elseif node.used < node.max then": "elseif true then"},
+    "the cache is not written": {"slots_settle(P, id, node, now)\n  live_put(P, id, node)": ""},
+    "a release frees nothing": {"redis.call('ZREM', reserved_key(P, id), member)\n": "\n"},
+    "bindings are not cleared": {"redis.call('DEL', key)\n": "\n"},
+    "an earlier utterance moves the binding": {"utterance >= last_turn": "true"},
+    "bindings have no end": {"redis.call('PEXPIRE', key, ttl_ms)\nend": "end"},
+    "shards are not filled up": {"if shard ~= last then": "if false then"},
+    "an old connection moves pools": {"if node.epoch ~= tonumber(ARGV[2]) then": "if false then"},
+    "drained nodes are chosen": {" or drained == 1": ""},
+    "silent nodes are chosen": {"if beat <= now - want.stale_ms then": "if false then"},
+    "ejected nodes are chosen": {"if ejected > now then": "if false then"},
+    "load does not count": {"load < best_load": "load > best_load"},
+    "an allocation is not repeatable": {"or attempt <= number)": "or false)"},
+    "two attempts win": {"and attempt_alive(P, job, winner, now) then": "and false then"},
+    "an end counts twice": {"if not ended and (not at or at == id) then": "if true then"},
+    "beats revive what has ended": {"if not state then return": "if true then return"},
+    "a live node is replaced": {"and known[1] ~= incarnation": "and false"},
+}
+
+
+class Runner:
+    """Makes walks, and cuts down those that fail."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        prefix: str,
+        sources: Mapping[str, str],
+        *,
+        timeout_binds: bool = False,
+    ) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._sources = sources
+        self._limits = replace(LIMITS, timeout_binds=timeout_binds)
+        self._walks = 0
+
+    def run(self, seed: int, steps: int) -> None:
+        """One random walk. Raises with the shortest failing walk that was found."""
+        walk = self._walk()
+        chance = Chance(seed)
+        try:
+            for _ in range(steps):
+                walk.take(chance.step(walk))
+            walk.end()
+        except (Broken, redis.ResponseError, KeyError) as error:
+            shortest, last = self._shrunk(walk.taken, error)
+            shown = "\n".join(f"    {step}," for step in shortest)
+            raise Broken(f"seed {seed}, {len(shortest)} steps:\n{shown}\n  {last}") from None
+
+    def catches(self, walks: int, steps: int) -> bool:
+        """Whether one of so many walks fails; it is not cut down."""
+        for seed in range(walks):
+            walk, chance = self._walk(), Chance(seed)
+            try:
+                for _ in range(steps):
+                    walk.take(chance.step(walk))
+                walk.end()
+            except (Broken, redis.ResponseError, KeyError):
+                return True
+        return False
+
+    def fails(self, steps: Sequence[Step]) -> Exception | None:
+        """What goes wrong when these steps are taken, if anything does."""
+        walk = self._walk()
+        try:
+            for step in steps:
+                walk.take(step)
+            walk.end()
+        except (Broken, redis.ResponseError, KeyError) as error:
+            return error
+        return None
+
+    def _walk(self) -> Walk:
+        self._walks += 1
+        return Walk(
+            self._client,
+            f"{self._prefix}:{self._walks}",
+            sources=self._sources,
+            limits=self._limits,
+        )
+
+    def _shrunk(self, steps: list[Step], error: Exception) -> tuple[list[Step], Exception]:
+        """Leaves out steps, many at once and then one by one, as long as it still fails."""
+        size = len(steps) // 2
+        while size:
+            at = 0
+            while at < len(steps):
+                fewer = steps[:at] + steps[at + size :]
+                if found := self.fails(fewer):
+                    steps, error = fewer, found
+                else:
+                    at += size
+            size //= 2
+        return steps, error
+
+
+@pytest.mark.timeout(max(120, EXAMPLES * STEPS // 50))
+@pytest.mark.parametrize("share", range(SHARES))
+def test_whatever_clients_do_and_wherever_they_die_the_scripts_do_what_the_model_says(
+    client: redis.Redis, prefix: str, share: int
+) -> None:
+    sources = clocked_scripts()
+    for timeout_binds in (False, True):
+        runner = Runner(client, prefix, sources, timeout_binds=timeout_binds)
+        for seed in range(SEED + share, SEED + EXAMPLES, SHARES):
+            if seed % 5 == 0 or not timeout_binds:
+                runner.run(seed, STEPS)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_model_notices_when(client: redis.Redis, prefix: str, fault: str) -> None:
+    assert Runner(client, prefix, _with_fault(fault)).catches(walks=100, steps=100)
+
+
+def test_a_failing_walk_is_cut_down_to_the_steps_it_needs(client: redis.Redis, prefix: str) -> None:
+    runner = Runner(client, prefix, _with_fault("shards are not filled up"))
+    with pytest.raises(Broken, match=r"seed 0, (\d|1\d) steps:\n    Step\(\"register\""):
+        runner.run(0, 100)
+
+
+def _with_fault(fault: str) -> dict[str, str]:
+    sources = clocked_scripts()
+    for line, instead in FAULTS[fault].items():
+        assert any(line in source for source in sources.values()), f"no script has {line!r}"
+        sources = {name: source.replace(line, instead) for name, source in sources.items()}
+    return sources
