@@ -29,12 +29,15 @@ local function slots_settle(P, id, node, now)
     node.next_end = math.min(earliest_end(reserved), earliest_end(running))
   end
   node.used = redis.call('ZCARD', reserved) + redis.call('ZCARD', running)
+  if node.used == 0 then
+    node.next_end = math.huge
+  end
 end
 
 -- Adds a lease to a settled node that has room. The caller writes the node's record.
 local function slots_take(key, node, member, ends)
   node.used = node.used + redis.call('ZADD', key, ends, member)
-  if ends < node.next_end then
+  if node.used == 1 or ends < node.next_end then
     node.next_end = ends
   end
 end
