@@ -247,7 +247,9 @@ class Hello(_message.Message):
         """
 
     @_builtins.property
-    def unconfirmed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]: ...
+    def unconfirmed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
+        """At most 1000."""
+
     def __init__(
         self,
         *,
@@ -406,7 +408,7 @@ class Texts(_message.Message):
     REPAIRED_FIELD_NUMBER: _builtins.int
     TRANSLATED_FIELD_NUMBER: _builtins.int
     source: _builtins.str
-    """As recognised, as repaired, as translated."""
+    """As recognised, as repaired, as translated. At most 64 KiB each."""
     repaired: _builtins.str
     translated: _builtins.str
     def __init__(
@@ -547,7 +549,10 @@ Global___JobFailed: _TypeAlias = JobFailed  # noqa: Y015
 
 @_typing.final
 class AudioHeld(_message.Message):
-    """Said at once when a node decides to keep audio for what comes next, before the result HELD."""
+    """Said at once when a node decides to keep audio for what comes next, before the result: HELD, or
+    TRANSLATED where only the tail is kept. Said again it changes nothing, and it is ignored when a
+    later utterance of the session has been placed.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -729,7 +734,7 @@ class JobAssign(_message.Message):
     TIME_LEFT_MS_FIELD_NUMBER: _builtins.int
     ACK_WITHIN_MS_FIELD_NUMBER: _builtins.int
     time_left_ms: _builtins.int
-    """How long the node may take from receipt; after that its result is dropped."""
+    """How long the node may take from receipt; after that its result is dropped. 0: no limit."""
     ack_within_ms: _builtins.int
     """Acknowledge within this time."""
     @_builtins.property

@@ -1,0 +1,69 @@
+"""What the protocol asks its shell to do, and how a stream can end."""
+
+from dataclasses import dataclass
+
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Run the handler. `run` names this execution; an attempt can have more than one."""
+
+    run: int
+    assign: dispatcher_pb2.JobAssign
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nobody wants what this execution would give."""
+
+    run: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The stream broke, or was given up because it is dead."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The dispatcher asked the node to connect elsewhere, after so many more seconds."""
+
+    after: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The dispatcher said why the stream cannot go on."""
+
+    error: common_pb2.Error
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The node said goodbye."""
+
+
+Ending = Lost | Moved | Refused | Left
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """End the stream. Gracefully: what is ready is still sent."""
+
+    ending: Ending
+    graceful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Something that the node's owner should know."""
+
+    text: str
+
+
+Effect = Start | Stop | Close | Warn

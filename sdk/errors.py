@@ -1,0 +1,57 @@
+"""Every exception that the SDK raises on purpose."""
+
+import re
+
+_CAUSE = re.compile(r"[A-Z0-9_]{1,64}")
+
+
+class SdkError(Exception):
+    """The root of them all, but for ValueError and TypeError on wrong arguments."""
+
+
+class NodeRefusedError(SdkError):
+    """A dispatcher will not have this node, and trying again would not help.
+
+    Args:
+        reason: as in the contract's ErrorReason without its prefix, such as UNAUTHENTICATED.
+        message: what the dispatcher said.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+
+class HeldTooLargeError(SdkError):
+    """One turn's audio is more than HeldAudio may keep."""
+
+
+class JobError(SdkError):
+    """Raised by a handler: this job failed, and here is why.
+
+    Args:
+        cause: a name for tools such as MODEL_LOAD_FAILED, 1 to 64 characters of A-Z 0-9 _.
+        detail: for people; 200 characters of it are kept.
+        worth_retry: False if no other node would do better, such as for broken audio; the job
+            then fails without a retry.
+    """
+
+    def __init__(self, cause: str, detail: str = "", *, worth_retry: bool = True) -> None:
+        if not _CAUSE.fullmatch(cause):
+            raise ValueError(f"cause: {cause!r} must be 1 to 64 characters of A-Z 0-9 _")
+        super().__init__(cause, detail)
+        self.cause = cause
+        self.detail = detail
+        self.worth_retry = worth_retry
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.detail}" if self.detail else self.cause
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions are copied by their positional arguments; it has to come back from a process.
+        return _job_error, (self.cause, self.detail, self.worth_retry)
+
+
+def _job_error(cause: str, detail: str, worth_retry: bool) -> JobError:
+    return JobError(cause, detail, worth_retry=worth_retry)

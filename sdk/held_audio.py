@@ -1,0 +1,186 @@
+"""Audio that a node keeps from one job of a turn to the next.
+
+A turn belongs to one session and one direction: what b answers in the middle of a's turn is a
+turn of its own. A repeated attempt at an utterance replaces what the first one kept.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lingua_scheduler.sdk.audio import AudioFormat
+from lingua_scheduler.sdk.errors import HeldTooLargeError
+from lingua_scheduler.sdk.job import Job
+
+# As long as the scheduler sends the session's next job to the node that holds its audio.
+KEEP_SECONDS = 300.0
+# About half an hour of 16 kHz PCM, over all sessions.
+MAX_BYTES = 64 * 1024 * 1024
+# About four minutes of 16 kHz PCM: a sentence that is longer is none.
+MAX_TURN_BYTES = 8 * 1024 * 1024
+
+_Key = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Kept:
+    audio_format: AudioFormat
+    parts: dict[int, bytes] = field(default_factory=dict)
+    until: float = 0.0
+
+    def size(self) -> int:
+        return sum(len(part) for part in self.parts.values())
+
+
+class Turn:
+    """A job's audio together with what was kept before it.
+
+    Attributes:
+        audio: all of it, in the order of the utterances.
+        joined: the indexes of the earlier utterances in it, for Translated(joined=...).
+    """
+
+    def __init__(self, held: "HeldAudio", job: Job, audio: bytes, joined: tuple[int, ...]) -> None:
+        self.audio = audio
+        self.joined = joined
+        self.kept = False
+        self._held = held
+        self._job = job
+
+    def keep(self) -> None:
+        """Keeps it all for the next job. Raises HeldTooLargeError."""
+        self._held.keep(self._job)
+        self.kept = True
+
+
+class HeldAudio:
+    """Keeps and joins audio, within limits. Threads may share one; processes may not.
+
+        held = HeldAudio()
+
+        @node.handler
+        async def translate(job):
+            with held.turn(job) as turn:
+                text, finished = recognise(turn.audio)
+                if finished:
+                    yield Translated(source=text, joined=turn.joined)
+                else:
+                    turn.keep()
+                    yield Held()
+
+    Args:
+        keep_seconds: audio that nobody asked for in this time is forgotten.
+        max_bytes: over all turns; the turn that waits longest is forgotten first.
+        max_turn_bytes: of one turn.
+        clock: seconds that only go up.
+    """
+
+    def __init__(
+        self,
+        *,
+        keep_seconds: float = KEEP_SECONDS,
+        max_bytes: int = MAX_BYTES,
+        max_turn_bytes: int = MAX_TURN_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if keep_seconds <= 0:
+            raise ValueError(f"keep_seconds: {keep_seconds} must be over 0")
+        if not 0 < max_turn_bytes <= max_bytes:
+            raise ValueError(
+                f"max_turn_bytes: {max_turn_bytes} must be from 1 to max_bytes ({max_bytes})"
+            )
+        self._keep_seconds = keep_seconds
+        self._max_bytes = max_bytes
+        self._max_turn_bytes = max_turn_bytes
+        self._clock = clock
+        self._lock = threading.Lock()
+        # The one that was touched last is last.
+        self._turns: dict[_Key, _Kept] = {}
+        self._bytes = 0
+        # Turns that were forgotten for want of time or room, for the owner's metrics.
+        self.forgotten = 0
+
+    @contextmanager
+    def turn(self, job: Job) -> Iterator[Turn]:
+        """The job's turn. It is forgotten at the end of the block unless `keep` was called.
+
+        A block that is left by an exception changes nothing, so a repeated job finds it all.
+        """
+        turn = self.join(job)
+        yield turn
+        if not turn.kept:
+            self.forget(job)
+
+    def join(self, job: Job) -> Turn:
+        """What was kept, and the job's own audio after it. Nothing is forgotten.
+
+        Kept audio of another format cannot be joined, and is left out.
+        """
+        with self._lock:
+            self._expire()
+            kept = self._turns.get(_key(job))
+            parts = {}
+            if kept is not None and kept.audio_format == job.audio_format:
+                parts = {at: part for at, part in kept.parts.items() if at != job.utterance_index}
+        ordered = [parts[at] for at in sorted(parts)]
+        return Turn(self, job, b"".join([*ordered, job.audio]), tuple(sorted(parts)))
+
+    def keep(self, job: Job) -> None:
+        """Adds the job's audio to its turn.
+
+        Raises:
+            HeldTooLargeError: the turn would be over `max_turn_bytes`; nothing has changed.
+        """
+        with self._lock:
+            self._expire()
+            key = _key(job)
+            kept = self._turns.get(key)
+            if kept is None or kept.audio_format != job.audio_format:
+                kept = _Kept(job.audio_format)
+            size = kept.size() - len(kept.parts.get(job.utterance_index, b"")) + len(job.audio)
+            if size > self._max_turn_bytes:
+                raise HeldTooLargeError(
+                    f"the turn of {job.session_id} would have {size} bytes;"
+                    f" at most {self._max_turn_bytes} are kept"
+                )
+            self._remove(key)
+            kept.parts[job.utterance_index] = bytes(job.audio)
+            kept.until = self._clock() + self._keep_seconds
+            self._turns[key] = kept
+            self._bytes += size
+            while self._bytes > self._max_bytes:
+                self._remove(next(iter(self._turns)))
+                self.forgotten += 1
+
+    def forget(self, job: Job) -> None:
+        """Drops what was kept for the job's turn."""
+        with self._lock:
+            self._remove(_key(job))
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._turns:
+            oldest = next(iter(self._turns))
+            if self._turns[oldest].until > now:
+                return
+            self._remove(oldest)
+            self.forgotten += 1
+
+    def _remove(self, key: _Key) -> None:
+        kept = self._turns.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept.size()
+
+
+def _key(job: Job) -> _Key:
+    return job.session_id, job.pair.src.lower(), job.pair.tgt.lower()

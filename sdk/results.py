@@ -1,0 +1,82 @@
+"""What a handler yields or returns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lingua_scheduler.sdk.audio import AudioFormat
+from lingua_scheduler.sdk.job import Stage
+
+# As in the contract; a message is 4 MiB, and the texts need room as well.
+MAX_SPEECH_BYTES = 3 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """What is known so far. Each replaces the one before."""
+
+    source: str = ""
+    repaired: str = ""
+    translated: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long a stage took, both in milliseconds; the start counts from receipt of the job."""
+
+    stage: Stage
+    started_ms: int
+    took_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translated:
+    """The result.
+
+    Args:
+        source: as recognised.
+        repaired: as repaired.
+        translated: as translated.
+        speech: audio of the translation, at most 3 MiB; empty where none was asked for.
+        speech_format: what `speech` is.
+        joined: indexes of earlier utterances whose held audio is part of this.
+        timings: of the stages, for traces.
+
+    Raises:
+        ValueError: names the argument and what is allowed.
+    """
+
+    source: str = ""
+    repaired: str = ""
+    translated: str = ""
+    speech: bytes = b""
+    speech_format: AudioFormat | None = None
+    joined: Sequence[int] = ()
+    timings: Sequence[Timing] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.speech) > MAX_SPEECH_BYTES:
+            raise ValueError(
+                f"speech: {len(self.speech)} bytes; at most {MAX_SPEECH_BYTES} are allowed"
+            )
+        if self.speech and self.speech_format is None:
+            raise ValueError("speech_format: must say what speech is, such as job.audio_format")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The sentence is unfinished: the node keeps the audio for the session's next job.
+
+    The dispatcher is told at once, and sends the next job in this direction here.
+    """
+
+    timings: Sequence[Timing] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSpeech:
+    """Nobody speaks in the audio."""
+
+    timings: Sequence[Timing] = ()
+
+
+Result = Translated | Held | NoSpeech

@@ -1,0 +1,123 @@
+"""Audio that a node keeps from one job of a turn to the next."""
+
+import pytest
+
+from lingua_scheduler.sdk import AudioFormat, HeldAudio, HeldTooLargeError, Job, Pair
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def job(
+    index: int,
+    audio: bytes,
+    *,
+    session: str = "s",
+    pair: tuple[str, str] = ("en", "zh"),
+    rate: int = 16_000,
+) -> Job:
+    return Job(
+        job_id=f"{session}-{index}",
+        session_id=session,
+        utterance_index=index,
+        pair=Pair(*pair),
+        audio=audio,
+        audio_format=AudioFormat(sample_rate_hz=rate),
+    )
+
+
+def test_kept_audio_comes_before_the_next_jobs_own_in_the_order_of_utterances() -> None:
+    held = HeldAudio()
+    held.keep(job(2, b"bb"))
+    held.keep(job(1, b"aa"))
+    turn = held.join(job(3, b"cc"))
+    assert (turn.audio, turn.joined) == (b"aabbcc", (1, 2))
+
+
+def test_a_turn_belongs_to_one_session_and_one_direction() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+    assert held.join(job(2, b"x", session="other")).joined == ()
+    assert held.join(job(2, b"x", pair=("zh", "en"))).joined == ()
+    assert held.join(job(2, b"x", pair=("EN", "ZH"))).joined == (1,)
+
+
+def test_a_turn_is_forgotten_at_its_end_unless_it_is_kept() -> None:
+    held = HeldAudio()
+    with held.turn(job(1, b"aa")) as turn:
+        turn.keep()
+    assert held.size == 2
+    with held.turn(job(2, b"bb")) as turn:
+        assert turn.audio == b"aabb"
+    assert (len(held), held.size) == (0, 0)
+
+
+def test_a_handler_that_fails_leaves_the_turn_as_it_was() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+
+    def fail() -> None:
+        with held.turn(job(2, b"bb")):
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert held.join(job(2, b"bb")).audio == b"aabb"
+
+
+def test_a_repeated_attempt_replaces_what_the_first_one_kept() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+    held.keep(job(1, b"aaaa"))
+    assert held.size == 4
+    assert held.join(job(1, b"aaaa")).audio == b"aaaa"
+
+
+def test_audio_of_another_format_is_not_joined() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+    assert held.join(job(2, b"bb", rate=8000)).audio == b"bb"
+
+
+def test_audio_that_nobody_asks_for_is_forgotten_in_time() -> None:
+    clock = Clock()
+    held = HeldAudio(keep_seconds=10, clock=clock)
+    held.keep(job(1, b"aa"))
+    clock.now = 9.0
+    held.keep(job(2, b"bb"))
+    clock.now = 18.0
+    assert held.join(job(3, b"")).joined == (1, 2)
+    clock.now = 19.0
+    assert held.join(job(3, b"")).joined == ()
+    assert (held.size, held.forgotten) == (0, 1)
+
+
+def test_the_turn_that_waits_longest_makes_room() -> None:
+    held = HeldAudio(max_bytes=10, max_turn_bytes=6)
+    for session in "abc":
+        held.keep(job(1, b"1234", session=session))
+    assert held.size == 8
+    assert held.join(job(2, b"", session="a")).joined == ()
+    assert held.join(job(2, b"", session="c")).joined == (1,)
+    assert held.forgotten == 1
+
+
+def test_a_turn_that_is_too_large_is_refused_and_nothing_changes() -> None:
+    held = HeldAudio(max_bytes=10, max_turn_bytes=6)
+    held.keep(job(1, b"1234"))
+    with pytest.raises(HeldTooLargeError, match="would have 8 bytes; at most 6"):
+        held.keep(job(2, b"5678"))
+    assert held.join(job(3, b"")).audio == b"1234"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"keep_seconds": 0}, {"max_turn_bytes": 0}, {"max_bytes": 5, "max_turn_bytes": 6}]
+)
+def test_limits_have_to_make_sense(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=f"^{list(wrong)[-1]}: "):
+        HeldAudio(**wrong)
