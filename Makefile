@@ -24,7 +24,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 run: $(READY)  ## the scheduler, a Redis and sample nodes; RUN_SECONDS=30 ends by itself
-	@$(BIN)/python examples/pool_tour.py
+	@$(BIN)/python examples/conversation.py
 
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest $(TESTS) -n $(WORKERS)

@@ -76,7 +76,8 @@ if found.error then
 end
 
 local fields = { 'key', ARGV[at + 2], 'tenant', ARGV[at + 3], 'home', ARGV[at + 4],
-  'session', want.session or '', 'utterance', utterance, 'src', want.src, 'tgt', want.tgt }
+  'session', want.session or '', 'utterance', utterance, 'src', want.src, 'tgt', want.tgt,
+  'reason', reason }
 if not known[4] then
   fields[#fields + 1] = 'created_ms'
   fields[#fields + 1] = now

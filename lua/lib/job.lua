@@ -4,7 +4,7 @@
 --   state       reserved, acked, retrying, done, failed or cancelled
 --   attempt     number of the latest attempt
 --   winner      number of the attempt that was committed first; absent where there is none
---   key, tenant, session, utterance, src, tgt, home, created_ms, updated_ms
+--   key, tenant, session, utterance, src, tgt, reason (FinalizeReason), home, created_ms, updated_ms
 --   <n>:node, <n>:state (reserved, running, released, done, failed, timed_out, cancelled),
 --   <n>:path, <n>:reserved_ms, <n>:acked_ms, <n>:ended_ms, <n>:why    one set an attempt
 

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 # the stream ends, and what it had not taken is kept for the next one.
 _MAX_EVENTS = 20_000
 _MAX_BYTES = 128 * 1024 * 1024
+# What a stream that is to end has to write the rest; a gateway that does not read never would.
+_FLUSH_S = 1.0
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -34,14 +36,21 @@ class GatewayStream:
         self.outbox: Outbox[dispatcher_pb2.JobEvent] = Outbox(
             max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
         )
+        # Set: the stream ends, whatever is left to write.
+        self.cut = asyncio.Event()
 
     def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
         """Queues an event for the gateway; False where it is gone or does not read."""
         fits = self.outbox.put(event, event.ByteSize(), droppable=droppable)
-        if not fits and not droppable:
+        if not fits and not droppable and not self.outbox.closed:
             self._metrics.backpressure.labels("gateway").inc()
-            self.outbox.close()
+            self.end()
         return fits
+
+    def end(self) -> None:
+        """Ends the stream after what is queued, and soon in any case."""
+        self.outbox.close()
+        asyncio.get_running_loop().call_later(_FLUSH_S, self.cut.set)
 
 
 class GatewayStreams:
@@ -70,7 +79,10 @@ class GatewayStreams:
                 for submission in request.submissions:
                     await self._take(gateway, submission)
 
-        tasks = [asyncio.create_task(write()), asyncio.create_task(read())]
+        async def cut() -> None:
+            await gateway.cut.wait()
+
+        tasks = [asyncio.create_task(work) for work in (write(), read(), cut())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -93,8 +105,7 @@ class GatewayStreams:
 
     def _take_job(self, gateway: GatewayStream, spec: dispatcher_pb2.JobSpec) -> None:
         try:
-            if self._draining:
-                raise errors.DrainingError("this dispatcher is draining; submit elsewhere")
+            self.check_open()
             check_job(spec)
         except errors.LinguaError as error:
             self._refuse(gateway, job_id(job_key(spec)), spec, error)
@@ -129,9 +140,14 @@ class GatewayStreams:
             )
         )
 
+    def check_open(self) -> None:
+        """Raises DrainingError where no new job is taken."""
+        if self._draining:
+            raise errors.DrainingError("this dispatcher is draining; submit elsewhere")
+
     async def drain(self) -> None:
         """Takes no new job, waits until those under way are over, then ends the streams."""
         self._draining = True
         await self._jobs.idle.wait()
         for gateway in self._open:
-            gateway.outbox.close()
+            gateway.end()

@@ -70,6 +70,11 @@ def job_of(job_id: str, record: Mapping[str, str]) -> dispatcher_pb2.Job:
         _attempt(int(name.partition(":")[0]), record) for name in record if name.endswith(":node")
     ]
     attempts.sort(key=lambda attempt: attempt.attempt)
+    error = None
+    if record.get("state") == "failed" and attempts:
+        # Why it failed is why its last attempt did.
+        reason = common_pb2.ERROR_REASON_JOB_FAILED
+        error = common_pb2.Error(reason=reason, message=attempts[-1].detail)
     return dispatcher_pb2.Job(
         job_id=job_id,
         job_key=record.get("key", ""),
@@ -78,10 +83,12 @@ def job_of(job_id: str, record: Mapping[str, str]) -> dispatcher_pb2.Job:
         session_id=record.get("session", ""),
         utterance_index=int(record.get("utterance", 0)),
         pair=common_pb2.LanguagePair(src=record.get("src", ""), tgt=record.get("tgt", "")),
+        reason=common_pb2.FinalizeReason.ValueType(int(record.get("reason", 0))),
         home_instance=record.get("home", ""),
         created_ms=int(record.get("created_ms", 0)),
         updated_ms=int(record.get("updated_ms", 0)),
         attempts=attempts,
+        error=error,
     )
 
 

@@ -7,9 +7,9 @@ machine, and the effects that come out are carried out at once. What an effect a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from lingua_scheduler.services.dispatcher import job_effects as effects
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
@@ -36,6 +36,8 @@ _TAKEN_WITHIN_MS = 5_000.0
 # How often a lost node's new place is asked for, and waiting jobs are tried without a sign.
 _LOCATE_EVERY_S = 0.2
 _POLL_EVERY_S = 0.1
+# At the end of the process: for results that still go to Redis.
+_KEEP_WITHIN_S = 2.0
 
 
 class Gateway(Protocol):
@@ -87,6 +89,7 @@ class Jobs:
         """Set while no job is under way."""
         self.idle.set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._keeping: set[asyncio.Task[None]] = set()
         self._timers = Timers(on_due=self._on_due, clock=self._now)
         self.routes: Routes  # set by whoever puts the dispatcher together
         self._rules = JobRules(
@@ -166,8 +169,10 @@ class Jobs:
         return self._jobs.get(wanted)
 
     async def close(self) -> None:
-        """Drops everything that is under way."""
+        """Drops everything that is under way, but for results that are just being kept."""
         self._timers.close()
+        if self._keeping:
+            await asyncio.wait(self._keeping, timeout=_KEEP_WITHIN_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -190,13 +195,11 @@ class Jobs:
                 self._feed(job, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
                 self._metrics.rejects.inc()
-                cause = dispatcher_pb2.JobReject.Cause.Name(report.cause).removeprefix("CAUSE_")
-                why = f"{cause}: {report.detail}" if report.detail else cause
-                self._feed(job, machine.on_rejected(now, number, why))
+                self._feed(job, machine.on_rejected(now, number, _why_rejected(report)))
             case dispatcher_pb2.JobPartial():
                 self._feed(job, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():
-                if job.taken or job.machine.phase is not Phase.OVER:
+                if not _waits_to_be_taken(job, number):
                     self._feed(job, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
                 self._feed(job, machine.on_failed(now, report, node_id))
@@ -222,7 +225,7 @@ class Jobs:
         """A node is connected here: what it still has of our jobs goes on."""
         for attempt in has:
             job = self._jobs.get(attempt.job_id)
-            if job is not None:
+            if job is not None and _is_on(job, attempt.attempt, placement.node_id):
                 now = self._now()
                 self._feed(job, job.machine.on_node_back(now, attempt.attempt, placement))
 
@@ -436,7 +439,9 @@ class Jobs:
         self._metrics.finished("done")
         self._metrics.job_seconds.observe((now - job.submitted_ms) / 1000)
         delivered = dispatcher_pb2.JobDelivered(
-            result=effect.result, node_id=effect.attempt.node_id
+            result=effect.result,
+            node_id=effect.attempt.node_id,
+            attempts=len(job.machine.attempts),
         )
         self._over(job, dispatcher_pb2.JobEvent(delivered=delivered))
 
@@ -459,7 +464,9 @@ class Jobs:
         """No gateway has taken the result: it goes to Redis for the session's next one."""
         if job.last is not None and job.last.HasField("delivered"):
             self._metrics.kept.inc()
-            self._spawn(self._keep_result(job, job.last.delivered.result))
+            keeping = self._spawn(self._keep_result(job, job.last.delivered.result))
+            self._keeping.add(keeping)
+            keeping.add_done_callback(self._keeping.discard)
 
     async def _keep_result(self, job: Job, result: dispatcher_pb2.JobResult) -> None:
         try:
@@ -511,10 +518,11 @@ class Jobs:
         if sent is not None:
             self._metrics.ack_seconds.observe((now - sent) / 1000)
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     @staticmethod
     def _now() -> float:
@@ -528,6 +536,21 @@ def _ref(job: Job, number: int) -> common_pb2.AttemptRef:
 def _is_on(job: Job, number: int, node_id: str) -> bool:
     attempt = job.machine.attempts.get(number)
     return attempt is not None and attempt.node_id == node_id
+
+
+def _waits_to_be_taken(job: Job, number: int) -> bool:
+    """Whether this is the attempt whose result is delivered, to be confirmed when it is taken."""
+    if job.taken or job.last is None or not job.last.HasField("delivered"):
+        return False
+    return job.last.delivered.result.attempt.attempt == number
+
+
+def _why_rejected(reject: dispatcher_pb2.JobReject) -> str:
+    causes = dispatcher_pb2.JobReject.Cause
+    # A newer node may have causes that this dispatcher does not know.
+    known = reject.cause in causes.values()
+    cause = causes.Name(reject.cause).removeprefix("CAUSE_") if known else str(reject.cause)
+    return f"{cause}: {reject.detail}" if reject.detail else cause
 
 
 def _error(problem: Problem) -> common_pb2.Error:

@@ -7,6 +7,7 @@ import grpc
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
+from lingua_scheduler.services.dispatcher.instances import Instances
 from lingua_scheduler.services.dispatcher.job_views import JobViews
 from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
@@ -63,14 +64,18 @@ class DispatcherService:
             relays=self._relays,
             responsible=self._jobs,
         )
+        self._instances = Instances(link=ground.link, settings=settings)
         self._gateways = GatewayStreams(jobs=self._jobs, kept=kept, metrics=metrics)
+        self._relay_server = RelayServer(nodes=self._nodes)
         self._servicer = DispatcherServicer(
             jobs=self._jobs,
             nodes=self._nodes,
             gateways=self._gateways,
-            relays=RelayServer(nodes=self._nodes),
+            relays=self._relay_server,
             views=JobViews(link=ground.link, settings=settings),
             kept=kept,
+            instances=self._instances,
+            settings=settings,
         )
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -78,21 +83,24 @@ class DispatcherService:
         dispatcher_pb2_grpc.add_DispatcherServicer_to_server(self._servicer, server)
 
     async def open(self, address: str) -> None:
-        """Connects to the pool service."""
+        """Connects to the pool service, and says where this instance is."""
         self._address = self._settings.dispatcher_advertise or address
+        await self._instances.announce(self._address)
         await self._pool.open()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Heartbeats, and waiting jobs."""
-        return self._nodes.run(), self._jobs.run()
+        """Heartbeats, waiting jobs, and the sign that this instance lives."""
+        return self._nodes.run(), self._jobs.run(), self._instances.run(self._address)
 
     async def drain(self) -> None:
         """No new job; what is under way ends here; then gateways and nodes go elsewhere."""
         await self._gateways.drain()
         await self._nodes.drain()
+        self._relay_server.drain()
 
     async def close(self) -> None:
         """Lets go of the other services."""
+        await self._instances.leave()
         await self._relays.close()
         await self._jobs.close()
         await self._pool.close()

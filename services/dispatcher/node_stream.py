@@ -1,6 +1,7 @@
 """One node's stream, as this instance sees it."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lingua_scheduler.services.dispatcher.outbox import Outbox
@@ -11,6 +12,8 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 # that lets more than this pile up is as good as gone, and jobs go elsewhere.
 MAX_EVENTS = 1000
 MAX_BYTES = 32 * 1024 * 1024
+# What a stream that is to end has to write the rest; a node that does not read never would.
+_FLUSH_S = 1.0
 
 AttemptKey = tuple[str, int]
 
@@ -43,6 +46,8 @@ class NodeStream:
     running: tuple[common_pb2.AttemptRef, ...] = ()
     beat_due: bool = False
     said_bye: bool = False
+    cut: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: the stream ends, whatever is left to write."""
 
     @property
     def node_id(self) -> str:
@@ -52,6 +57,11 @@ class NodeStream:
     def send(self, event: dispatcher_pb2.DispatcherEvent) -> bool:
         """Queues an event; False where too much waits already."""
         return self.outbox.put(event, event.ByteSize())
+
+    def end(self) -> None:
+        """Ends the stream after what is queued, and soon in any case."""
+        self.outbox.close()
+        asyncio.get_running_loop().call_later(_FLUSH_S, self.cut.set)
 
     def registration(self, *, instance_id: str, address: str) -> pool_pb2.RegisterNodeRequest:
         """What the pool service is told of this connection."""

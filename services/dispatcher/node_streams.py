@@ -26,6 +26,7 @@ from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report, Responsible
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.capabilities import Capabilities
+from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -88,8 +89,7 @@ class NodeStreams:
             return "the node is not connected here"
         if epoch and stream.epoch != epoch:
             return "the node has connected anew"
-        if not stream.send(Event(job_assign=assign)):
-            self._metrics.backpressure.labels("node").inc()
+        if not self._send(stream, Event(job_assign=assign)):
             return "the node does not read what it is sent"
         key = attempt_key(assign.attempt)
         stream.assigned[key] = Assignment(assign.job, responsible)
@@ -100,13 +100,14 @@ class NodeStreams:
         stream = self._streams.get(node_id)
         if stream is not None:
             stream.assigned.pop(attempt_key(cancel.attempt), None)
-            stream.send(Event(job_cancel=cancel))
+            self._send(stream, Event(job_cancel=cancel))
 
     def confirm(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         """Tells a node that it may forget a result, if it is here."""
         stream = self._streams.get(node_id)
         if stream is not None:
-            stream.send(Event(result_received=dispatcher_pb2.ResultReceived(attempt=attempt)))
+            received = dispatcher_pb2.ResultReceived(attempt=attempt)
+            self._send(stream, Event(result_received=received))
 
     def abandon(self, responsible: Responsible) -> None:
         """Whoever answered for these attempts is gone. The node goes on; a new home will ask."""
@@ -123,9 +124,21 @@ class NodeStreams:
         self._draining = True
         reconnect = dispatcher_pb2.Reconnect(why="this dispatcher is draining")
         for stream in self._streams.values():
-            stream.send(Event(reconnect=reconnect))
+            self._send(stream, Event(reconnect=reconnect))
         if self._streams:
             await self._last_has_gone.wait()
+
+    def _send(self, stream: NodeStream, event: Event) -> bool:
+        """Queues an event. A node for which too much waits already is let go: it may come anew."""
+        if stream.send(event):
+            return True
+        if not stream.outbox.closed:
+            self._metrics.backpressure.labels("node").inc()
+            _log.warning("node does not read what it is sent", extra={"node_id": stream.node_id})
+            stream.end()
+            # Later: whoever asks is in the middle of something.
+            asyncio.get_running_loop().call_soon(self._gone, stream)
+        return False
 
     # ---- a node's stream ----
 
@@ -213,7 +226,7 @@ class NodeStreams:
         old.assigned.clear()
         error = errors.NodeEpochOldError("a newer connection of this node has taken over")
         old.send(Event(error=errors.to_proto(error)))
-        old.outbox.close()
+        old.end()
 
     async def _write(self, stream: NodeStream, context: Context) -> None:
         while events := await stream.outbox.take():
@@ -237,11 +250,15 @@ class NodeStreams:
                     return
 
         reading = asyncio.create_task(read())
-        # The writer ends when the outbox was closed: replaced, or silent for too long.
-        await asyncio.wait((reading, writer), return_when=asyncio.FIRST_COMPLETED)
-        if reading.done():
-            await reading
-        reading.cancel()
+        cut = asyncio.create_task(stream.cut.wait())
+        try:
+            # The writer ends when the outbox was closed: replaced, or silent for too long.
+            await asyncio.wait((reading, writer, cut), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                await reading
+        finally:
+            reading.cancel()
+            cut.cancel()
 
     def _take(self, stream: NodeStream, event: dispatcher_pb2.NodeEvent) -> None:
         kind = event.WhichOneof("event")
@@ -261,11 +278,13 @@ class NodeStreams:
                 )
 
     def _take_beat(self, stream: NodeStream, beat: dispatcher_pb2.Heartbeat) -> None:
+        # One bad beat would have the whole batch refused, and with it those of all other nodes.
+        _check_beat(beat)
         stream.load = beat.load
         stream.health = beat.health
         stream.running = tuple(beat.running)
         stream.beat_due = True
-        stream.send(Event(heartbeat_reply=dispatcher_pb2.HeartbeatReply(seq=beat.seq)))
+        self._send(stream, Event(heartbeat_reply=dispatcher_pb2.HeartbeatReply(seq=beat.seq)))
 
     def _take_report(self, stream: NodeStream, kind: str, report: Report) -> None:
         key = attempt_key(report.attempt)
@@ -367,7 +386,7 @@ class NodeStreams:
             case pool_pb2.BeatProblem.KIND_EPOCH_OLD:
                 error = errors.NodeEpochOldError("a newer connection of this node has taken over")
                 stream.send(Event(error=errors.to_proto(error)))
-                stream.outbox.close()
+                stream.end()
             case pool_pb2.BeatProblem.KIND_NOT_RENEWED:
                 for attempt in problem.attempts:
                     why = "the job no longer wants this attempt"
@@ -382,7 +401,7 @@ class NodeStreams:
             )
             if isinstance(error, errors.NodeIdConflictError):
                 stream.send(Event(error=errors.to_proto(error)))
-                stream.outbox.close()
+                stream.end()
             return
         stream.epoch = answer.epoch
         self._on_room(stream.serves)
@@ -393,7 +412,7 @@ class NodeStreams:
             _log.warning("node fell silent", extra={"node_id": stream.node_id})
             self._metrics.silent.inc()
             self._gone(stream)
-            stream.outbox.close()
+            stream.end()
 
     def _registration(self, stream: NodeStream) -> pool_pb2.RegisterNodeRequest:
         return stream.registration(instance_id=self._settings.instance_id, address=self._address())
@@ -406,3 +425,11 @@ class NodeStreams:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time() * 1000
+
+
+def _check_beat(beat: dispatcher_pb2.Heartbeat) -> None:
+    check = Check("heartbeat.")
+    check.one_of("health", beat.health, range(4), "READY, DEGRADED or DRAINING")
+    check.load("load", beat.load)
+    check.attempts("running", beat.running)
+    check.done()

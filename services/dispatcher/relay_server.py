@@ -61,12 +61,17 @@ class RelayServer:
 
     def __init__(self, *, nodes: NodeStreams) -> None:
         self._nodes = nodes
+        self._open: set[RelaySession] = set()
+        self._draining = False
 
     async def relay(
         self, requests: AsyncIterator[dispatcher_pb2.RelayRequest], context: Context
     ) -> None:
         """Serves one home until its stream ends."""
         session = RelaySession()
+        self._open.add(session)
+        if self._draining:
+            session.outbox.close()
 
         async def write() -> None:
             while reports := await session.outbox.take():
@@ -81,9 +86,16 @@ class RelayServer:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._open.discard(session)
             self._nodes.abandon(session)
             for task in tasks:
                 task.cancel()
+
+    def drain(self) -> None:
+        """The nodes have gone: ends the streams, which homes would keep open for ever."""
+        self._draining = True
+        for session in self._open:
+            session.outbox.close()
 
     def _follow(self, session: RelaySession, order: dispatcher_pb2.RelayOrder) -> None:
         match order.WhichOneof("order"):

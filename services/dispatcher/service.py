@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
+from lingua_scheduler.services.dispatcher.instances import Instances
 from lingua_scheduler.services.dispatcher.job_views import JobViews
 from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
@@ -14,7 +15,17 @@ from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
 from lingua_scheduler.services.dispatcher.relay_server import RelayServer
 from lingua_scheduler.services.dispatcher.validate import check_id, check_job, check_list
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
+from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+
+# A call to another instance on an operator's behalf.
+_FORWARD_WITHIN_S = 2.0
+_OVER = (
+    common_pb2.JOB_STATE_DONE,
+    common_pb2.JOB_STATE_FAILED,
+    common_pb2.JOB_STATE_CANCELLED,
+)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -47,6 +58,8 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         relays: RelayServer,
         views: JobViews,
         kept: KeptResults,
+        instances: Instances,
+        settings: Settings,
     ) -> None:
         self._jobs = jobs
         self._nodes = nodes
@@ -54,6 +67,8 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self._relays = relays
         self._views = views
         self._kept = kept
+        self._instances = instances
+        self._settings = settings
 
     # grpc.aio takes coroutines that write as well as iterators; the generated stub knows only the
     # latter.
@@ -75,6 +90,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def Dispatch(  # noqa: N802
         self, request: dispatcher_pb2.DispatchRequest, context: Context
     ) -> dispatcher_pb2.DispatchResponse:
+        self._gateways.check_open()
         check_job(request.job, "job.")
         caller = _OneJob()
         job = self._jobs.submit(request.job, caller)
@@ -120,8 +136,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         if home is not None:
             job.state = home.machine.state
             job.reason = home.spec.reason
-            if home.last is not None and home.last.HasField("failed"):
-                job.error.CopyFrom(home.last.failed)
+            _add_last(job, home.last)
         return job
 
     async def ListJobs(  # noqa: N802
@@ -134,6 +149,39 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self, request: dispatcher_pb2.CancelJobRequest, context: Context
     ) -> dispatcher_pb2.CancelJobResponse:
         check_id("job_id", request.job_id)
-        self._jobs.cancel(request.job_id, request.why)
+        if not self._jobs.cancel(request.job_id, request.why):
+            job = await self._job(request.job_id)
+            home = await self._instances.address_of(job.home_instance)
+            if home and job.state not in _OVER:
+                return await self._cancel_at(home, request)
         job = await self._job(request.job_id)
         return dispatcher_pb2.CancelJobResponse(state=job.state)
+
+    async def _cancel_at(
+        self, address: str, request: dispatcher_pb2.CancelJobRequest
+    ) -> dispatcher_pb2.CancelJobResponse:
+        """Only a job's home can stop it."""
+        options = channel_options(self._settings)
+        async with grpc.aio.insecure_channel(address, options=options) as channel:
+            stub: Any = dispatcher_pb2_grpc.DispatcherStub(channel)
+            try:
+                response = await stub.CancelJob(request, timeout=_FORWARD_WITHIN_S)
+            except grpc.aio.AioRpcError as error:
+                raise errors.DependencyDownError(
+                    f"the job's home at {address} cannot be reached: {error.details()}"
+                ) from error
+            assert isinstance(response, dispatcher_pb2.CancelJobResponse)
+            return response
+
+
+def _add_last(job: dispatcher_pb2.Job, last: dispatcher_pb2.JobEvent | None) -> None:
+    """What the home remembers of the end: the error, or the timings of the node's stages."""
+    if last is None:
+        return
+    if last.HasField("failed"):
+        job.error.CopyFrom(last.failed)
+    elif last.HasField("delivered"):
+        result = last.delivered.result
+        for attempt in job.attempts:
+            if attempt.attempt == result.attempt.attempt:
+                attempt.timings.extend(result.timings)

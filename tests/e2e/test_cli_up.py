@@ -22,7 +22,7 @@ from lingua_scheduler.cli.up import LocalScheduler, PartFailedError
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
 LINGUA = [sys.executable, "-m", "lingua_scheduler.cli"]
-TOUR = Path(__file__).parents[2] / "examples" / "pool_tour.py"
+CONVERSATION = Path(__file__).parents[2] / "examples" / "conversation.py"
 # A start takes two to three seconds; machines that run many tests at once are slower.
 WITHIN_S = 60.0
 
@@ -30,7 +30,11 @@ WITHIN_S = 60.0
 def environment(**settings: str) -> dict[str, str]:
     """That of the tests, without their settings, on free ports."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LINGUA_")}
-    free = {"LINGUA_POOL_LISTEN": "127.0.0.1:0", "LINGUA_POOL_METRICS_LISTEN": "127.0.0.1:0"}
+    free = {
+        f"LINGUA_{service}_{what}": "127.0.0.1:0"
+        for service in ("POOL", "DISPATCHER")
+        for what in ("LISTEN", "METRICS_LISTEN")
+    }
     return {**kept, **free, **settings}
 
 
@@ -189,7 +193,7 @@ def test_ctrl_c_while_it_waits_for_redis_ends_it_too(up: Start) -> None:
         port = silent.getsockname()[1]
         running = up(LINGUA_REDIS_URL=f"redis://:hush@127.0.0.1:{port}/0")
         deadline = time.monotonic() + WITHIN_S
-        while "waiting for Redis" not in running.log:
+        while "waiting: Redis" not in running.log:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         running.process.send_signal(signal.SIGTERM)
@@ -199,9 +203,11 @@ def test_ctrl_c_while_it_waits_for_redis_ends_it_too(up: Start) -> None:
 
 def test_every_instance_answers_at_an_address_of_its_own(up: Start) -> None:
     told = up("--instances", "2").ready()
-    first, second = told["services"]
-    assert [first["name"], second["name"]] == ["pool-1", "pool-2"]
-    assert len({first["address"], second["address"], first["metrics"], second["metrics"]}) == 4
+    names = [each["name"] for each in told["services"]]
+    assert names == ["pool-1", "pool-2", "dispatcher-1", "dispatcher-2"]
+    addresses = {each[what] for each in told["services"] for what in ("address", "metrics")}
+    assert len(addresses) == 8
+    first, second = told["services"][:2]
     register(first["address"], "n1")
     shown = lingua("nodes", "list", "--json", "--pool", second["address"])
     assert [node["node_id"] for node in json.loads(shown.stdout)["nodes"]] == ["n1"]
@@ -312,10 +318,10 @@ def test_without_a_service_a_client_command_is_exit_code_3() -> None:
 def test_data_in_a_folder_outlives_the_run(tmp_path: Path) -> None:
     environ = environment(LINGUA_REDIS_DIR=str(tmp_path / "data"))
     with LocalScheduler(environ=environ) as scheduler:
-        register(scheduler.pool_address, "n1")
+        register(scheduler.address("pool"), "n1")
         assert str(tmp_path) in scheduler.redis_words
     with LocalScheduler(environ=environ) as scheduler:
-        shown = lingua("nodes", "show", "n1", "--json", "--pool", scheduler.pool_address)
+        shown = lingua("nodes", "show", "n1", "--json", "--pool", scheduler.address("pool"))
     assert json.loads(shown.stdout)["node"]["node_id"] == "n1"
 
 
@@ -334,12 +340,13 @@ def test_instances_with_one_given_name_do_not_share_it() -> None:
     ):
         pass
     names = {json.loads(line)["instance"] for line in logged}
-    assert names == {"box-pool-1", "box-pool-2"}
+    expected = {f"box-{service}-{n}" for service in ("pool", "dispatcher") for n in (1, 2)}
+    assert names == expected
 
 
-def test_the_tour_places_every_utterance_where_it_should() -> None:
+def test_the_conversation_of_make_run_is_delivered_whole() -> None:
     ended = subprocess.run(
-        [sys.executable, str(TOUR)],
+        [sys.executable, str(CONVERSATION)],
         env=environment(RUN_SECONDS="0"),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -347,7 +354,5 @@ def test_the_tour_places_every_utterance_where_it_should() -> None:
         timeout=WITHIN_S,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "do not exist yet" in ended.stdout.split("\n\n")[0]
-    assert ", 0 not as expected" in ended.stdout
-    assert "MAX_DURATION_BINDING" in ended.stdout
-    assert "TIMEOUT_BINDING" in ended.stdout
+    assert "are played by this script" in ended.stdout
+    assert "Done: 0 not as expected" in ended.stdout

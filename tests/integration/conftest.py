@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.integration.dispatcher_process import DispatcherProcess, Scene, scene
 from tests.integration.pool_process import Pool, PoolProcess, connected
 
 
@@ -25,3 +26,49 @@ async def pool(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Pool]
     async with connected(pool_process, redis_url) as client:
         client.forget_all()
         yield client
+
+
+@pytest.fixture(scope="module")
+def patient_process(pool_process: PoolProcess, redis_url: str) -> Iterator[DispatcherProcess]:
+    """A dispatcher that waits so long for everything that no test sees the end of it."""
+    with DispatcherProcess(
+        pool=pool_process,
+        redis_url=redis_url,
+        ack_timeout_ms=60_000,
+        reservation_ttl_ms=90_000,
+        queue_wait_ms=60_000,
+        node_reconnect_grace_ms=60_000,
+    ) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def hasty_process(pool_process: PoolProcess, redis_url: str) -> Iterator[DispatcherProcess]:
+    """A dispatcher that soon gives up, though not sooner than a busy machine answers."""
+    with DispatcherProcess(
+        pool=pool_process,
+        redis_url=redis_url,
+        ack_timeout_ms=1000,
+        job_timeout_ms=1000,
+        queue_wait_ms=500,
+        node_reconnect_grace_ms=500,
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+async def patient(
+    patient_process: DispatcherProcess, pool_process: PoolProcess
+) -> AsyncIterator[Scene]:
+    """A corner of the patient dispatcher."""
+    async with scene(patient_process, pool_process) as made:
+        yield made
+
+
+@pytest.fixture
+async def hasty(
+    hasty_process: DispatcherProcess, pool_process: PoolProcess
+) -> AsyncIterator[Scene]:
+    """A corner of the hasty dispatcher."""
+    async with scene(hasty_process, pool_process) as made:
+        yield made

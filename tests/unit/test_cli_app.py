@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from lingua_scheduler.cli import explain
 from lingua_scheduler.cli.app import COMMANDS, app
-from lingua_scheduler.cli.output import ago, span
+from lingua_scheduler.cli.output import ago, duration, one_line, span
 from lingua_scheduler.services.runtime.errors import NoCapableNodeError, SettingsError
 from lingua_scheduler.services.runtime.redis_server import EmbeddedRedisError
 
@@ -161,3 +161,22 @@ def test_a_span_is_in_its_largest_unit(length_ms: int, shown: str) -> None:
 
 def test_a_node_that_was_never_heard_is_not_heard_since_1970() -> None:
     assert ago(0) == "never"
+
+
+@pytest.mark.parametrize(
+    ("length_ms", "shown"),
+    [
+        (-5, "0ms"),
+        (999, "999ms"),
+        (1234, "1.23s"),
+        (12_345, "12.3s"),
+        (119_000, "119.0s"),
+        (120_000, "2m"),
+    ],
+)
+def test_a_duration_has_three_digits_or_so(length_ms: int, shown: str) -> None:
+    assert duration(length_ms) == shown
+
+
+def test_what_others_wrote_is_one_line_and_cannot_steer_the_terminal() -> None:
+    assert one_line("out of\nmemory\x1b[2J at 你好") == "out of memory?[2J at 你好"

@@ -18,9 +18,13 @@ from lingua_scheduler.cli import nodes_command
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.cli.options import Options
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.v1 import common_pb2, pool_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
-SERVICE = pool_pb2.DESCRIPTOR.services_by_name["PoolService"]
+SERVICES = (
+    pool_pb2.DESCRIPTOR.services_by_name["PoolService"],
+    dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"],
+)
+METHODS = {method.name: method for service in SERVICES for method in service.methods}
 
 
 class Answer(NamedTuple):
@@ -34,21 +38,24 @@ class Answer(NamedTuple):
 
 
 def run(
-    args: str, *answers: Answer, typed: str = "", env: dict[str, str] | None = None
+    args: str | Sequence[str], *answers: Answer, typed: str = "", env: dict[str, str] | None = None
 ) -> tuple[Result, list[Any]]:
     """Runs a command against a service that gives these answers; also the requests it got."""
-    channel = grpc_testing.channel([SERVICE], grpc_testing.strict_real_time())
-    options = Options(pool="pool.test:7710", connect=lambda _address: channel)
+    channel = grpc_testing.channel(SERVICES, grpc_testing.strict_real_time())
+    addresses = {"pool": "pool.test:7710", "dispatcher": "dispatcher.test:7720"}
+    options = Options(addresses=addresses, connect=lambda _address: channel)
     results: queue.SimpleQueue[Result] = queue.SimpleQueue()
 
+    words = args.split() if isinstance(args, str) else args
+
     def invoke() -> None:
-        results.put(CliRunner(env=env).invoke(app, args.split(), input=typed, obj=options))
+        results.put(CliRunner(env=env).invoke(app, words, input=typed, obj=options))
 
     # A daemon, so that a call that nobody answers fails one test and holds up no other.
     threading.Thread(target=invoke, daemon=True).start()
     requests = []
     for answer in answers:
-        _, request, call = channel.take_unary_unary(SERVICE.methods_by_name[answer.method])
+        _, request, call = channel.take_unary_unary(METHODS[answer.method])
         # The channel passes messages by reference, and the client may change its own.
         requests.append(copy.deepcopy(request))
         call.send_initial_metadata(())

@@ -14,9 +14,11 @@ from lingua_scheduler.cli.options import client_options
 # What the help says of each command, here so that the help loads none of them.
 COMMANDS = {
     "config": "Show every setting, its value, and where it comes from.",
+    "jobs": "List, show and cancel jobs.",
     "nodes": "List, show, drain and remove nodes.",
     "pools": "Show how many nodes and free slots each direction has.",
     "serve": "Run one service in the foreground.",
+    "sim-nodes": "Run simulated nodes, over real streams, in one process.",
     "up": "Run everything on this machine: a Redis and all services.",
 }
 
@@ -41,8 +43,9 @@ class App(click.Group):
         """Loads a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"lingua_scheduler.cli.{cmd_name}_command")
-        command = getattr(module, cmd_name)
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"lingua_scheduler.cli.{name}_command")
+        command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
 
@@ -85,7 +88,7 @@ class App(click.Group):
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@client_options
+@client_options("pool", "dispatcher")
 @click.version_option(package_name="lingua-scheduler", message="%(package)s %(version)s")
 @click.pass_context
 def app(context: click.Context) -> None:

@@ -7,7 +7,7 @@ import click
 from lingua_scheduler.cli.node_view import node_list, node_page
 from lingua_scheduler.cli.options import Options, client_options, pass_options
 from lingua_scheduler.cli.output import plain, print_json
-from lingua_scheduler.cli.pool_client import pool_client
+from lingua_scheduler.cli.pool_client import PoolClient
 from lingua_scheduler.v1 import common_pb2
 
 _HEALTHS = {
@@ -46,12 +46,12 @@ def nodes() -> None:
     callback=_pair,
     help="Only nodes that serve this direction, such as zh:en.",
 )
-@client_options
+@client_options("pool")
 @pass_options
 def list_nodes(options: Options, health: str | None, pair: common_pb2.LanguagePair | None) -> None:
     """List nodes with their health, slots and load."""
     wanted = _HEALTHS[health] if health else common_pb2.NODE_HEALTH_UNSPECIFIED
-    with pool_client(options) as client:
+    with PoolClient.opened(options) as client:
         response = client.list_nodes(wanted, pair)
     if options.json:
         # The pages are one by now.
@@ -64,11 +64,11 @@ def list_nodes(options: Options, health: str | None, pair: common_pb2.LanguagePa
 
 @nodes.command()
 @click.argument("node_id", metavar="ID")
-@client_options
+@client_options("pool")
 @pass_options
 def show(options: Options, node_id: str) -> None:
     """Show all that is known of a node, and what runs on it."""
-    with pool_client(options) as client:
+    with PoolClient.opened(options) as client:
         response = client.get_node(node_id)
     if options.json:
         print_json(plain(response))
@@ -78,11 +78,11 @@ def show(options: Options, node_id: str) -> None:
 
 @nodes.command()
 @click.argument("node_id", metavar="ID")
-@client_options
+@client_options("pool")
 @pass_options
 def drain(options: Options, node_id: str) -> None:
     """Give a node no new jobs until 'lingua nodes ready' says otherwise."""
-    with pool_client(options) as client:
+    with PoolClient.opened(options) as client:
         response = client.set_node_health(node_id, common_pb2.NODE_HEALTH_DRAINING)
     if options.json:
         print_json(plain(response))
@@ -94,11 +94,11 @@ def drain(options: Options, node_id: str) -> None:
 
 @nodes.command()
 @click.argument("node_id", metavar="ID")
-@client_options
+@client_options("pool")
 @pass_options
 def ready(options: Options, node_id: str) -> None:
     """Let a node that was drained take jobs again."""
-    with pool_client(options) as client:
+    with PoolClient.opened(options) as client:
         response = client.set_node_health(node_id, common_pb2.NODE_HEALTH_READY)
     if options.json:
         print_json(plain(response))
@@ -113,7 +113,7 @@ def ready(options: Options, node_id: str) -> None:
 @nodes.command()
 @click.argument("node_id", metavar="ID")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@client_options
+@client_options("pool")
 @pass_options
 def remove(options: Options, node_id: str, yes: bool) -> None:
     """Forget a node and take it out of all pools.
@@ -124,7 +124,7 @@ def remove(options: Options, node_id: str, yes: bool) -> None:
         if not _can_ask():
             raise click.UsageError("there is no terminal to ask on: add --yes to remove the node")
         click.confirm(f"Remove {node_id}?", abort=True, err=True)
-    with pool_client(options) as client:
+    with PoolClient.opened(options) as client:
         response = client.remove_node(node_id)
     if options.json:
         print_json(plain(response))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 5.0
 
+# What the help calls the services that commands talk to.
+_SERVICES = {"pool": "the pool service", "dispatcher": "the dispatcher"}
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -20,10 +23,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Options:
     """What the shared options said.
 
-    `connect` opens a channel to an address; None for the real way.
+    `addresses` are those that were given, by service. `connect` opens a channel to an address;
+    None for the real way.
     """
 
-    pool: str = ""
+    addresses: dict[str, str] = field(default_factory=dict)
     timeout_s: float = DEFAULT_TIMEOUT_S
     json: bool = False
     connect: Callable[[str], grpc.Channel] | None = None
@@ -41,7 +45,8 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
         port = 0
     if port == 0:
         raise click.BadParameter(f"{value!r} must be host:port, [IPv6]:port or dns:///host:port")
-    context.ensure_object(Options).pool = value
+    assert parameter.name is not None
+    context.ensure_object(Options).addresses[parameter.name] = value
 
 
 def _timeout(context: click.Context, parameter: click.Parameter, value: float | None) -> None:
@@ -66,15 +71,17 @@ def json_option(command: Command) -> Command:
     )(command)
 
 
-def client_options(command: Command) -> Command:
-    """Adds `--pool`, `--timeout` and `--json`."""
-    pool = click.option(
-        "--pool",
-        metavar="ADDRESS",
-        expose_value=False,
-        callback=_address,
-        help="Where the pool service is (default: LINGUA_POOL_ADDRESS).",
-    )
+def seconds_option(command: Command) -> Command:
+    """Adds `--seconds`, for commands that run until they are told to end."""
+    return click.option(
+        "--seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        help="End by itself after so long (default: on Ctrl-C).",
+    )(command)
+
+
+def client_options(*services: str) -> Callable[[Command], Command]:
+    """Adds the address of each service, such as `--pool`, and `--timeout` and `--json`."""
     timeout = click.option(
         "--timeout",
         metavar="SECONDS",
@@ -83,7 +90,25 @@ def client_options(command: Command) -> Command:
         callback=_timeout,
         help=f"How long a call may take (default: {DEFAULT_TIMEOUT_S:g}).",
     )
-    return pool(timeout(json_option(command)))
+
+    def add(command: Command) -> Command:
+        command = timeout(json_option(command))
+        # The last one that is added is the first in the help.
+        for service in reversed(services):
+            command = _address_option(service)(command)
+        return command
+
+    return add
+
+
+def _address_option(service: str) -> Callable[[Command], Command]:
+    return click.option(
+        f"--{service}",
+        metavar="ADDRESS",
+        expose_value=False,
+        callback=_address,
+        help=f"Where {_SERVICES[service]} is (default: LINGUA_{service.upper()}_ADDRESS).",
+    )
 
 
 pass_options = click.make_pass_decorator(Options, ensure=True)

@@ -1,5 +1,6 @@
 """What commands print: aligned columns for people and pipes, JSON for tools."""
 
+import base64
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -32,8 +34,8 @@ def print_json(document: dict[str, Any]) -> None:
 def plain(message: Message) -> dict[str, Any]:
     """A message as JSON values, under the contract's own field names.
 
-    Enums are names without their prefix (`READY`), numbers are numbers, and every field is there
-    but for messages that are not set.
+    Enums are names without their prefix (`READY`), numbers are numbers, bytes are in base64, and
+    every field is there but for messages that are not set.
     """
     return {
         field.name: _field(field, getattr(message, field.name))
@@ -43,6 +45,9 @@ def plain(message: Message) -> dict[str, Any]:
 
 
 def _field(field: Any, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        to = field.message_type.fields_by_name["value"]
+        return {str(key): _single(to, each) for key, each in value.items()}
     if field.is_repeated:
         return [_single(field, each) for each in value]
     return _single(field, value)
@@ -53,7 +58,7 @@ def _single(field: Any, value: Any) -> Any:
         return plain(value)
     if field.enum_type is not None:
         return enum_name(field.enum_type, value)
-    return value
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def enum_name(enum: EnumDescriptor, number: int) -> str:
@@ -108,3 +113,26 @@ def span(length_ms: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+def duration(length_ms: int) -> str:
+    """A length of time with three digits, for what was measured; 0ms for what is negative."""
+    if length_ms < 1000:
+        return f"{max(0, length_ms)}ms"
+    if length_ms < 10_000:
+        return f"{length_ms / 1000:.2f}s"
+    return f"{length_ms / 1000:.1f}s" if length_ms < 120_000 else span(length_ms)
+
+
+def moment(time_ms: int) -> str:
+    """A time for people, in UTC."""
+    if time_ms == 0:
+        return "-"
+    when = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return f"{when.replace(tzinfo=None).isoformat(sep=' ', timespec='milliseconds')} UTC"
+
+
+def one_line(text: str) -> str:
+    """What somebody else wrote, as one line that cannot steer the terminal."""
+    line = " ".join(text.split())
+    return "".join(char if char.isprintable() else "?" for char in line)

@@ -6,7 +6,7 @@ import click
 
 from lingua_scheduler.cli.options import Options, client_options, pass_options
 from lingua_scheduler.cli.output import columns, plain, print_json, terminal_width
-from lingua_scheduler.cli.pool_client import pool_client
+from lingua_scheduler.cli.pool_client import PoolClient
 from lingua_scheduler.v1 import pool_pb2
 
 _NONE = "-"
@@ -17,7 +17,7 @@ _NONE = "-"
 @click.option("--tgt", metavar="LANG", default="", help="Only into this language.")
 @click.option("--text", is_flag=True, help="The pools of text jobs instead of speech jobs.")
 @click.option("--list", "as_list", is_flag=True, help="One direction a line, whatever fits.")
-@client_options
+@client_options("pool")
 @pass_options
 def pools(options: Options, src: str, tgt: str, text: bool, as_list: bool) -> None:
     """Show how many nodes and free slots each direction has.
@@ -25,7 +25,7 @@ def pools(options: Options, src: str, tgt: str, text: bool, as_list: bool) -> No
     A matrix from the spoken to the wanted language, or a list where that would be too wide. In text
     pools, * stands for any language.
     """
-    with pool_client(options) as client:
+    with PoolClient.opened(options) as client:
         response = client.list_pools(src, tgt, text)
     if options.json:
         print_json(plain(response))

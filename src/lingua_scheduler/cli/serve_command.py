@@ -1,6 +1,5 @@
 """`lingua serve`: one service in the foreground."""
 
-import asyncio
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from lingua_scheduler.cli import event_loop
 from lingua_scheduler.cli.options import json_option
 from lingua_scheduler.services.runtime.settings import Settings, load_settings
 
@@ -69,16 +69,7 @@ def _run(service: str, serve: Serve, *, announce: bool, until_eof: bool) -> None
 
     if until_eof:
         threading.Thread(target=_end_with_stdin, name="until-eof", daemon=True).start()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run())
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    event_loop.run(run())
 
 
 def _end_with_stdin() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from lingua_scheduler.cli.failures import FAILED, Failure
-from lingua_scheduler.cli.options import Options, json_option, pass_options
+from lingua_scheduler.cli.options import Options, json_option, pass_options, seconds_option
 from lingua_scheduler.cli.output import print_json
 from lingua_scheduler.cli.up import (
     SERVICES,
@@ -30,11 +30,7 @@ from lingua_scheduler.services.runtime.settings import Settings, masked_url, var
     show_default=True,
     help="How many processes of each service.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="End by itself after so long (default: on Ctrl-C).",
-)
+@seconds_option
 @json_option
 @pass_options
 def up(options: Options, instances: int, seconds: float | None) -> None:

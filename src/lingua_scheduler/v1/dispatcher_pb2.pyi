@@ -1055,16 +1055,16 @@ class JobDelivered(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    attempts: _builtins.int
+    """How many it took."""
     @_builtins.property
     def result(self) -> Global___JobResult: ...
-    @_builtins.property
-    def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttemptRecord]: ...
     def __init__(
         self,
         *,
         result: Global___JobResult | None = ...,
         node_id: _builtins.str = ...,
-        attempts: _abc.Iterable[Global___AttemptRecord] | None = ...,
+        attempts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -1128,7 +1128,6 @@ class AttemptRecord(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
     RESERVED_MS_FIELD_NUMBER: _builtins.int
-    SENT_MS_FIELD_NUMBER: _builtins.int
     ACKED_MS_FIELD_NUMBER: _builtins.int
     ENDED_MS_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
@@ -1138,21 +1137,21 @@ class AttemptRecord(_message.Message):
     node_id: _builtins.str
     reserved_ms: _builtins.int
     """Times; 0: it did not come to that."""
-    sent_ms: _builtins.int
     acked_ms: _builtins.int
     ended_ms: _builtins.int
     outcome: _builtins.str
     """How it ended: done, failed, released, cancelled, timed_out; empty while it runs."""
     detail: _builtins.str
     @_builtins.property
-    def timings(self) -> _containers.RepeatedCompositeFieldContainer[Global___StageTiming]: ...
+    def timings(self) -> _containers.RepeatedCompositeFieldContainer[Global___StageTiming]:
+        """As the node told them; only the job's home knows them, and only for a while."""
+
     def __init__(
         self,
         *,
         attempt: _builtins.int = ...,
         node_id: _builtins.str = ...,
         reserved_ms: _builtins.int = ...,
-        sent_ms: _builtins.int = ...,
         acked_ms: _builtins.int = ...,
         ended_ms: _builtins.int = ...,
         outcome: _builtins.str = ...,
@@ -1161,7 +1160,7 @@ class AttemptRecord(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked_ms", b"acked_ms", "attempt", b"attempt", "detail", b"detail", "ended_ms", b"ended_ms", "node_id", b"node_id", "outcome", b"outcome", "reserved_ms", b"reserved_ms", "sent_ms", b"sent_ms", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acked_ms", b"acked_ms", "attempt", b"attempt", "detail", b"detail", "ended_ms", b"ended_ms", "node_id", b"node_id", "outcome", b"outcome", "reserved_ms", b"reserved_ms", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

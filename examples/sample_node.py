@@ -1,0 +1,102 @@
+"""A node that measures what it hears: how long, how loud, how high.
+
+    python examples/sample_node.py --id amber --langs zh,en --dispatcher 127.0.0.1:7720
+
+It translates nothing, but it treats audio as a real node does: what is unfinished (cut by its
+duration, or still loud where a pause was taken for the end) is held, and joined to the next job of
+the same turn. So a sentence that was cut comes out whole, if its parts come to the same node.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import threading
+from array import array
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+from lingua_scheduler.sdk import Held, HeldAudio, Job, Node, NoSpeech, Partial, Reason, Translated
+
+# Louder than this is speech, of 32767.
+LOUD = 500
+# A sentence that is over ends with as much silence.
+SILENT_END_S = 0.1
+
+
+def samples_of(audio: bytes) -> "array[int]":
+    """16-bit samples of mono PCM."""
+    return array("h", audio[: len(audio) // 2 * 2])
+
+
+def describe(samples: "array[int]", rate: int) -> str:
+    """Such as `2.0 s at 220 Hz, peak 12000`."""
+    crossings = sum(a < 0 <= b for a, b in pairwise(samples))
+    loud = sum(abs(each) > LOUD for each in samples) / rate
+    pitch = crossings / loud if loud else 0
+    return f"{len(samples) / rate:.1f} s at {pitch:.0f} Hz, peak {max(map(abs, samples))}"
+
+
+def is_unfinished(job: Job, samples: "array[int]") -> bool:
+    """Whether more of the same sentence must follow."""
+    if job.reason in (Reason.MAX_DURATION, Reason.MAX_LENGTH):
+        return True
+    tail = samples[-int(job.audio_format.sample_rate_hz * SILENT_END_S) :]
+    return job.reason is Reason.TIMEOUT and any(abs(each) > LOUD for each in tail)
+
+
+def sample_node(node_id: str, langs: list[str], slots: int) -> Node:
+    """The node; `run` connects it."""
+    node = Node(
+        node_id=node_id, asr=langs, semantic=langs, tts=langs, slots=slots, software="sample node"
+    )
+    held = HeldAudio()
+
+    @node.handler
+    async def translate(job: Job) -> AsyncIterator[Partial | Held | NoSpeech | Translated]:
+        with held.turn(job) as turn:
+            samples = samples_of(turn.audio)
+            if not samples or max(map(abs, samples)) <= LOUD:
+                yield NoSpeech()
+                return
+            heard = describe(samples, job.audio_format.sample_rate_hz)
+            yield Partial(source=heard)
+            if is_unfinished(job, samples):
+                turn.keep()
+                yield Held()
+                return
+            yield Translated(
+                source=heard,
+                repaired=heard,
+                translated=f"[{job.pair.tgt}] {heard}",
+                speech=turn.audio if job.require_tts else b"",
+                speech_format=job.audio_format,
+                joined=turn.joined,
+            )
+
+    return node
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> None:
+    """Runs one node until it is told to end."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--id", required=True)
+    parser.add_argument("--langs", default="en,zh", help="what it hears and speaks")
+    parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--dispatcher", default="127.0.0.1:7720", help="ADDRESS[,ADDRESS...]")
+    parser.add_argument("--until-eof", action="store_true", help="end when stdin ends")
+    chosen = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    if chosen.until_eof:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    sample_node(chosen.id, chosen.langs.split(","), chosen.slots).run(chosen.dispatcher)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Which dispatchers run, and where: so that an operator may ask any of them."""
+
+import asyncio
+import logging
+
+from lingua_scheduler.services.runtime.errors import LinguaError
+from lingua_scheduler.services.runtime.redis_link import RedisLink
+from lingua_scheduler.services.runtime.settings import Settings
+
+# Said again three times before it is forgotten.
+_EVERY_S = 5.0
+_FORGOTTEN_AFTER_MS = 15_000
+
+_log = logging.getLogger(__name__)
+
+
+class Instances:
+    """Announces this instance, and finds others."""
+
+    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
+        self._link = link
+        self._instance_id = settings.instance_id
+        self._prefix = f"{settings.redis_prefix}:instance:"
+
+    async def announce(self, address: str) -> None:
+        """Says where this instance is. Raises DependencyDownError."""
+        ttl = _FORGOTTEN_AFTER_MS
+        await self._link.call("announce_instance", self._instance_id, address, ttl)
+
+    async def run(self, address: str) -> None:
+        """Says it again and again until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            try:
+                await self.announce(address)
+            except LinguaError as error:
+                _log.warning("this instance could not be announced: %s", error)
+
+    async def leave(self) -> None:
+        """This instance ends."""
+        try:
+            await self._link.call("announce_instance", self._instance_id, "", 0)
+        except LinguaError as error:
+            _log.info("this instance could not be taken off the list: %s", error)
+
+    async def address_of(self, instance_id: str) -> str:
+        """Where an instance is, or "" where it does not run."""
+        if not instance_id or instance_id == self._instance_id:
+            return ""
+        found = await self._link.command("GET", self._prefix + instance_id)
+        return found.decode() if found else ""

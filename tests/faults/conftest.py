@@ -1,0 +1,24 @@
+"""What tests of faults may ask for."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.cluster import SHORT
+from tests.faults.fleet import use_first_address
+from tests.integration.pool_process import PoolProcess
+
+
+@pytest.fixture(scope="module")
+def pool_process(redis_url: str) -> Iterator[PoolProcess]:
+    """A pool service with short leases, which the tests of a file share."""
+    prefix = f"test:{uuid.uuid4().hex[:8]}"
+    with PoolProcess(url=redis_url, prefix=prefix, **SHORT) as process:
+        yield process
+
+
+@pytest.fixture
+def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes try their dispatchers in the order in which these are given."""
+    use_first_address(monkeypatch)
