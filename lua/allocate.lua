@@ -30,9 +30,8 @@ local timeout_binds = ARGV[at + 11] == '1'
 
 local function placed(existing, number, state, ends, id, path, binding, kind, node)
   node = node or live_get(P, id)
-  local address = redis.call('HGET', P .. ':node:' .. id, 'owner_address') or ''
   return { 'ok', existing, number, state, ends, id, node and node.epoch or 0,
-    node and node.owner or '', address, path, binding, kind }
+    node and node.owner or '', node and node.address or '', path, binding, kind }
 end
 
 local key = job_key(P, job)
@@ -58,7 +57,7 @@ if state and latest then
   attempt = math.max(attempt, latest + 1)
 end
 
-local bound, bound_path, turn, last_turn
+local bound, bound_path, turn, last_turn, written
 if want.session then
   if session_epoch > 0 then
     local epoch = tonumber(redis.call('HGET', P .. ':session:' .. want.session, 'epoch'))
@@ -67,7 +66,7 @@ if want.session then
     end
   end
   turn = turn_key(P, want.session, want.src, want.tgt)
-  bound, bound_path, last_turn = turn_read(turn, now)
+  bound, bound_path, last_turn, written = turn_read(turn, now)
 end
 
 local found = choose(P, want, now, bound, bound_path, may_wait)
@@ -93,7 +92,7 @@ if turn and reason > 0 and utterance >= last_turn then
   elseif reason == TIMEOUT and timeout_binds then
     kind = 'timeout'
   end
-  turn_write(turn, kind, found.id, utterance, binding_ttl, now)
+  turn_write(turn, written, kind, found.id, utterance, binding_ttl, now)
 end
 return placed(0, attempt, 'reserved', ends, found.id, found.path, found.binding,
   found.binding_kind, found.node)

@@ -12,10 +12,10 @@ local P = KEYS[1]
 local now = now_ms()
 local key = turn_key(P, ARGV[1], ARGV[2], ARGV[3])
 local utterance = tonumber(ARGV[6])
-local _, _, latest = turn_read(key, now)
+local _, _, latest, written = turn_read(key, now)
 local node = live_get(P, ARGV[5])
 if utterance < latest or not node or node.health >= LEAVING then
   return 0
 end
-turn_write(key, ARGV[4], ARGV[5], utterance, tonumber(ARGV[7]), now)
+turn_write(key, written, ARGV[4], ARGV[5], utterance, tonumber(ARGV[7]), now)
 return 1

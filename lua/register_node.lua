@@ -36,7 +36,7 @@ if node.epoch == 0 or known[2] ~= stream or was_out then
   node.epoch = math.max(now * 1000, node.epoch + 1)
 end
 node.health, node.load, node.max = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-node.stages, node.owner, node.beat = tonumber(ARGV[7]), ARGV[8], now
+node.stages, node.owner, node.address, node.beat = tonumber(ARGV[7]), ARGV[8], ARGV[9], now
 
 local still_runs, members = {}, {}
 for i = 17, #ARGV do
@@ -56,7 +56,7 @@ local in_place = known[3] == ARGV[14] and not was_out
 if not in_place then
   redis.call('HDEL', key, 'pools_hash')
 end
-redis.call('HSET', key, 'incarnation', incarnation, 'stream_id', stream, 'owner_address', ARGV[9],
+redis.call('HSET', key, 'incarnation', incarnation, 'stream_id', stream,
   'asr_langs', ARGV[10], 'semantic_langs', ARGV[11], 'tts_langs', ARGV[12], 'nmt_pairs', ARGV[13])
 redis.call('SADD', P .. ':nodes:all', id)
 return { 'ok', node.epoch, in_place and 1 or 0 }

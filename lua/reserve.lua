@@ -15,8 +15,8 @@ local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
 
 local function answer(existing, ends, at, node)
-  local address = redis.call('HGET', P .. ':node:' .. at, 'owner_address') or ''
-  return { 'ok', existing, ends, at, node and node.epoch or 0, node and node.owner or '', address }
+  return { 'ok', existing, ends, at, node and node.epoch or 0, node and node.owner or '',
+    node and node.address or '' }
 end
 
 local held_by, held_until = attempt_alive(P, job, attempt, now)

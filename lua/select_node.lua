@@ -19,6 +19,5 @@ local found = choose(P, want, now, bound, bound_path, false)
 if found.error then
   return refusal(found)
 end
-local address = redis.call('HGET', P .. ':node:' .. found.id, 'owner_address') or ''
-return { 'ok', found.id, found.node.epoch, found.node.owner, address, found.path, found.binding,
+return { 'ok', found.id, found.node.epoch, found.node.owner, found.node.address, found.path, found.binding,
   found.binding_kind }

@@ -9,6 +9,10 @@
 -- proportion to its size, and within it all are alike.
 local MAX_SHARDS = 3
 
+-- Nodes that are looked at first. Where one of them is idle, no other could be better, and the rest
+-- of the draw is spared.
+local FEW = 4
+
 -- Why a node may not be chosen, or nil. `relaxed`: only what makes it unable, not unwise.
 local function unfit(want, now, beat, load, ejected, health, drained, stages, relaxed)
   if health ~= READY or drained == 1 then return 'not_ready' end
@@ -27,8 +31,9 @@ end
 
 -- The best of the candidates that is fit and has room: least effective load, then fewest missed
 -- beats, then a node of the asking instance, then chance. Returns id and settled record, or nil.
+-- idle_only: nothing but a node that no other could beat.
 local best_of
-function best_of(P, want, now, ids, packed, tally)
+function best_of(P, want, now, ids, packed, tally, idle_only)
   local best, best_load, best_missed, best_local, ties
   local beat_ms = want.stale_ms / 3
   for i = 1, #ids do
@@ -57,7 +62,7 @@ function best_of(P, want, now, ids, packed, tally)
     else
       tally.drawn = (tally.drawn or 0) + 1
       local load, missed = used / max, math.floor((now - beat) / beat_ms)
-      local is_local = want.instance ~= '' and string.sub(record, LIVE_FIXED + 1) == want.instance
+      local is_local = want.instance ~= '' and live_owner(record) == want.instance
       local better
       if not best or load ~= best_load then
         better = not best or load < best_load
@@ -76,13 +81,24 @@ function best_of(P, want, now, ids, packed, tally)
     end
   end
   if not best then return nil end
+  if idle_only and (best_load > 0 or best_missed > 0 or (want.instance ~= '' and not best_local)) then
+    return nil
+  end
   local id, node = ids[best], live_unpack(packed[best])
   slots_settle(P, id, node, now)
   if node.used < node.max then return id, node end
   -- The cache was wrong. It is put right, and the next best is taken.
   live_put(P, id, node)
   packed[best] = live_pack(node)
-  return best_of(P, want, now, ids, packed, tally)
+  return best_of(P, want, now, ids, packed, tally, idle_only)
+end
+
+-- Draws so many nodes of a shard, and takes the best. Returns id and settled record, or nil.
+local function draw_from_shard(P, want, now, key, k, tally, idle_only)
+  local ids = redis.call('SRANDMEMBER', key, k)
+  if #ids == 0 then return nil end
+  local packed = redis.call('HMGET', P .. ':nodes:live', unpack(ids))
+  return best_of(P, want, now, ids, packed, tally, idle_only)
 end
 
 -- Draws from the pools that `want` names, as if they were one. Returns id and record, or nil; and
@@ -95,7 +111,7 @@ local function draw_from_pools(P, want, now, tally)
     total = total + sizes[i]
   end
   local seen, rounds = {}, total > 0 and MAX_SHARDS or 0
-  for _ = 1, rounds do
+  for round = 1, rounds do
     local at, pool = math.random(0, total - 1), 1
     while at >= sizes[pool] do
       at = at - sizes[pool]
@@ -104,12 +120,14 @@ local function draw_from_pools(P, want, now, tally)
     local key = shard_key(P, want.pools[pool], math.floor(at / want.size))
     if not seen[key] then
       seen[key] = true
-      local ids = redis.call('SRANDMEMBER', key, want.sample_k)
-      if #ids > 0 then
-        local packed = redis.call('HMGET', P .. ':nodes:live', unpack(ids))
-        local id, node = best_of(P, want, now, ids, packed, tally)
-        if id then return id, node, total end
+      local id, node
+      if round == 1 and want.sample_k > FEW then
+        id, node = draw_from_shard(P, want, now, key, FEW, {}, true)
       end
+      if not id then
+        id, node = draw_from_shard(P, want, now, key, want.sample_k, tally)
+      end
+      if id then return id, node, total end
     end
   end
   return nil, nil, total

@@ -15,21 +15,29 @@
 --   failures   failures since the last success, at most 255
 --   ejections  ejections since the last success, at most 255
 --   owner      id of the dispatcher instance that holds its stream
-local LIVE_FORMAT = '<dddddHHBBBBB'
-local LIVE_FIXED = 49 -- bytes of the above; the owner is the rest
+--   address    where other dispatchers reach that instance
+local LIVE_FORMAT = '<dddddHHBBBBBB'
+local LIVE_FIXED = 50 -- bytes of the above, the last one the length of the owner; then owner, address
 
+local function live_owner(packed)
+  return string.sub(packed, LIVE_FIXED + 1, LIVE_FIXED + string.byte(packed, LIVE_FIXED))
+end
+
+-- The record as a table, by the names above.
 local function live_unpack(packed)
-  local node = {}
+  local node, length = {}, nil
   node.beat, node.epoch, node.next_end, node.load, node.ejected, node.used, node.max, node.health,
-    node.drained, node.stages, node.failures, node.ejections = struct.unpack(LIVE_FORMAT, packed)
-  node.owner = string.sub(packed, LIVE_FIXED + 1)
+    node.drained, node.stages, node.failures, node.ejections, length =
+    struct.unpack(LIVE_FORMAT, packed)
+  node.owner = live_owner(packed)
+  node.address = string.sub(packed, LIVE_FIXED + length + 1)
   return node
 end
 
 local function live_pack(node)
   return struct.pack(LIVE_FORMAT, node.beat, node.epoch, node.next_end, node.load, node.ejected,
-    node.used, node.max, node.health, node.drained, node.stages, node.failures, node.ejections)
-    .. node.owner
+    node.used, node.max, node.health, node.drained, node.stages, node.failures, node.ejections,
+    #node.owner) .. node.owner .. node.address
 end
 
 -- The record of a node, or nil where the node is not known.

@@ -10,24 +10,27 @@ local function turn_key(P, session, src, tgt)
   return P .. ':session:' .. session .. ':' .. src .. ':' .. tgt
 end
 
--- The bound node and the path that leads to it (timeout first), or nil; and the latest utterance.
+-- The bound node and the path that leads to it (timeout first), or nil; the latest utterance; and
+-- whether there is anything to clear.
 local function turn_read(key, now)
   local turn = redis.call('HMGET', key, 'timeout_node_id', 'timeout_until_ms',
     'max_duration_node_id', 'max_duration_until_ms', 'turn')
-  local latest = tonumber(turn[5]) or -1
+  local latest, written = tonumber(turn[5]) or -1, turn[1] or turn[3]
   if turn[1] and tonumber(turn[2]) > now then
-    return turn[1], BY_TIMEOUT_BINDING, latest
+    return turn[1], BY_TIMEOUT_BINDING, latest, written
   end
   if turn[3] and tonumber(turn[4]) > now then
-    return turn[3], BY_MAX_DURATION_BINDING, latest
+    return turn[3], BY_MAX_DURATION_BINDING, latest, written
   end
-  return nil, nil, latest
+  return nil, nil, latest, written
 end
 
 -- Replaces the bindings by one of the given kind ('timeout' or 'max_duration'; nil: by none), and
--- remembers the utterance.
-local function turn_write(key, kind, id, utterance, ttl_ms, now)
-  redis.call('DEL', key)
+-- remembers the utterance. written: as turn_read said.
+local function turn_write(key, written, kind, id, utterance, ttl_ms, now)
+  if written then
+    redis.call('DEL', key)
+  end
   if kind then
     redis.call('HSET', key, 'turn', utterance, kind .. '_node_id', id,
       kind .. '_until_ms', now + ttl_ms)

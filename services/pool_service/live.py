@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lingua_scheduler.services.pool_service.codes import LEAVING
 from lingua_scheduler.v1 import common_pb2
 
-_FIXED = struct.Struct("<dddddHHBBBBB")
+_FIXED = struct.Struct("<dddddHHBBBBBB")
 
 
 class LiveNode(NamedTuple):
@@ -24,13 +24,15 @@ class LiveNode(NamedTuple):
     stages: int
     failures: int
     owner_instance: str
+    owner_address: str
 
     @classmethod
     def unpack(cls, packed: bytes) -> "LiveNode":
         """Reads a record."""
-        beat, epoch, next_end, load, ejected, used, most, health, drained, stages, failures, _ = (
-            _FIXED.unpack_from(packed)
-        )
+        fields = _FIXED.unpack_from(packed)
+        beat, epoch, next_end, load, ejected, used, most = fields[:7]
+        health, drained, stages, failures, _, length = fields[7:]
+        owner_end = _FIXED.size + length
         return cls(
             beat_ms=int(beat),
             epoch=int(epoch),
@@ -43,7 +45,8 @@ class LiveNode(NamedTuple):
             drained=bool(drained),
             stages=stages,
             failures=failures,
-            owner_instance=packed[_FIXED.size :].decode(),
+            owner_instance=packed[_FIXED.size : owner_end].decode(),
+            owner_address=packed[owner_end:].decode(),
         )
 
     def effective_health(self, now_ms: int, stale_ms: int) -> common_pb2.NodeHealth.ValueType:

@@ -205,10 +205,8 @@ class Views:
 
     async def _shown(self, node_id: str, live: LiveNode, now: int) -> pool_pb2.Node:
         key = f"{self._prefix}:node:{node_id}"
-        (reserved, running), address, pools = await asyncio.gather(
-            self._leases(node_id, now),
-            self._link.command("HGET", key, "owner_address"),
-            self._link.command("HLEN", f"{key}:pools"),
+        (reserved, running), pools = await asyncio.gather(
+            self._leases(node_id, now), self._link.command("HLEN", f"{key}:pools")
         )
         return pool_pb2.Node(
             node_id=node_id,
@@ -219,7 +217,7 @@ class Views:
             load=live.load,
             last_heartbeat_ms=live.beat_ms,
             owner_instance=live.owner_instance,
-            owner_address=(address or b"").decode(),
+            owner_address=live.owner_address,
             epoch=live.epoch,
             failures_in_row=live.failures,
             ejected_until_ms=live.ejected_until_ms if live.ejected_until_ms > now else 0,

@@ -108,6 +108,10 @@ async def fleet(own_redis: EmbeddedRedis, prefix: str) -> AsyncIterator[Fleet]:
         await link.close()
 
 
+# The second where none of the first few nodes that were looked at was idle.
+ALLOCATION_COMMANDS = {12, 14}
+
+
 def names(count: int) -> list[str]:
     return [f"n{i}" for i in range(count)]
 
@@ -132,8 +136,7 @@ async def test_an_allocation_costs_the_same_among_100_and_among_5000_nodes(
     await fleet.register(everyone[100:])
     many = await allocation_costs(fleet, "many")
     assert await fleet.link.command("HGET", f"{prefix}:pools", "zh:en") == b"5000"
-    assert few == many
-    assert len(few) == 1
+    assert few | many <= ALLOCATION_COMMANDS
 
 
 async def test_an_allocation_costs_the_same_for_nodes_of_1_and_of_2000_pairs(fleet: Fleet) -> None:
@@ -143,7 +146,7 @@ async def test_an_allocation_costs_the_same_for_nodes_of_1_and_of_2000_pairs(fle
         names(20), stream_id="s2", asr=("zh", *languages("a", 39)), tts=("en", *languages("b", 49))
     )
     wide = await allocation_costs(fleet, "wide")
-    assert narrow == wide
+    assert narrow | wide <= ALLOCATION_COMMANDS
 
 
 async def test_a_refusal_costs_no_more_among_5000_full_nodes_than_three_shards_of_them(
@@ -163,8 +166,8 @@ async def test_a_refusal_costs_no_more_among_5000_full_nodes_than_three_shards_o
             await fleet.operations.allocate(allocation(job_id))
 
     costs = [commands for _, commands in await fleet.costs(*(refused(f"j{n}") for n in range(10)))]
-    # Three draws of two commands each, and the reading of the job and the pools.
-    assert max(costs) <= 10
+    # A first look and three draws, of two commands each; the reading of the job and the pools.
+    assert max(costs) <= 12
 
 
 async def test_a_heartbeat_costs_the_same_with_1_and_with_6000_pairs(fleet: Fleet) -> None:

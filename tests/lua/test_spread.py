@@ -1,7 +1,7 @@
 """The choice is fair: no node gets more work because of where it sits.
 
-Callers' seeds come from a seeded generator and samples cover whole shards, so the outcome does not
-change between runs. A fair choice fails such a test once in 10,000 changes of the draw's code.
+Chance is the callers' seeds and Redis' own, so the counts differ from run to run. A fair choice
+fails such a test once in ten million runs; an unfair one fails every time.
 """
 
 import random
@@ -14,7 +14,7 @@ from scipy import stats
 
 from .scripts import Chosen, Limits, Scripts, able, clocked_scripts
 
-ALPHA = 1e-4
+ALPHA = 1e-7
 
 
 def assert_uniform(counts: Counter[str], nodes: int) -> None:
@@ -65,12 +65,9 @@ def test_a_draw_that_takes_each_shard_as_often_is_noticed(client: redis.Redis, p
 
 
 def test_a_sample_of_a_shard_is_drawn_alike(scripts: Scripts) -> None:
-    # The sample is Redis' own chance: this one differs from run to run.
     scripts.with_limits(sample_k=5, pool_size=20)
     grow(scripts, 50)
-    counts = draws(scripts, 2_500)
-    assert stats.chisquare([*counts.values()]).pvalue > 1e-7
-    assert len(counts) == 50
+    assert_uniform(draws(scripts, 2_500), 50)
 
 
 def test_every_node_of_two_text_pools_is_drawn_alike(scripts: Scripts) -> None:
@@ -115,15 +112,15 @@ def test_the_jobs_of_one_session_do_not_stick_to_a_node(scripts: Scripts) -> Non
 
 
 def test_loaded_nodes_are_chosen_less_and_only_when_no_other_was_drawn(scripts: Scripts) -> None:
-    scripts.with_limits(sample_k=5, pool_size=20)
+    scripts.with_limits(sample_k=3, pool_size=20)
     grow(scripts, 20, most=4)
     loaded = {f"n{number}" for number in range(10)}
     for node in loaded:
         scripts.reserve(node, f"busy-{node}")
     counts = draws(scripts, 4_000)
     share = sum(counts[node] for node in loaded) / 4_000
-    # All five of a sample are loaded with chance C(10, 5) / C(20, 5) = 0.016.
-    assert 0.005 < share < 0.035
+    # All three of a sample are loaded with chance C(10, 3) / C(20, 3) = 0.105.
+    assert 0.07 < share < 0.14
 
 
 def test_work_evens_out_when_jobs_stay(scripts: Scripts) -> None:
@@ -136,8 +133,9 @@ def test_work_evens_out_when_jobs_stay(scripts: Scripts) -> None:
 def test_without_seeds_of_its_own_the_server_would_repeat_itself_but_seeds_differ(
     scripts: Scripts,
 ) -> None:
-    grow(scripts, 10)
+    scripts.with_limits(sample_k=4)
+    grow(scripts, 4)
     same = {scripts.select(seed=7) for _ in range(20)}
     assert len(same) == 1
     assert all(isinstance(choice, Chosen) for choice in same)
-    assert len({scripts.select() for _ in range(100)}) == 10
+    assert len({scripts.select() for _ in range(100)}) == 4

@@ -411,11 +411,12 @@ class Walk:
         return wanted
 
 
-_LIVE = struct.Struct("<dddddHHBBBBB")
+_LIVE = struct.Struct("<dddddHHBBBBBB")
 
 
 def _unpacked(packed: bytes) -> tuple[Any, ...]:
-    return (*_LIVE.unpack_from(packed), packed[_LIVE.size :].decode())
+    *fields, length = _LIVE.unpack_from(packed)
+    return (*fields, packed[_LIVE.size : _LIVE.size + length].decode())
 
 
 def _raw_pairs(flat: Sequence[bytes]) -> list[tuple[str, bytes]]:
