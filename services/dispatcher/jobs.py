@@ -36,6 +36,8 @@ _TAKEN_WITHIN_MS = 5_000.0
 # How often a lost node's new place is asked for, and waiting jobs are tried without a sign.
 _LOCATE_EVERY_S = 0.2
 _POLL_EVERY_S = 0.1
+# Waiting jobs with reasons of their own that one sign of room is offered to, before it is lost.
+_MAX_ASIDE = 8
 # At the end of the process: for results that still go to Redis.
 _KEEP_WITHIN_S = 2.0
 
@@ -60,10 +62,25 @@ class Job:
     deadline_ms: float | None
     gateway: Gateway | None
     sent_ms: dict[int, float] = field(default_factory=dict)
+    # Attempts that did not get to their nodes, by number, and those nodes.
+    not_sent: dict[int, str] = field(default_factory=dict)
     last: dispatcher_pb2.JobEvent | None = None
     taken: bool = False
     is_behind: bool = False
     has_waited: bool = False
+    # The last refusal says nothing of others that wait in the same queue.
+    is_particular: bool = False
+
+
+@dataclass(slots=True)
+class _Round:
+    """Those that wait in a queue ask one by one, until one of them is told that all are full."""
+
+    asks: str = ""
+    # Refused for reasons of their own, such as the one node that they want: the next may have luck.
+    aside: list[str] = field(default_factory=list)
+    # A slot may have become free after the question that is under way.
+    again: bool = False
 
 
 class Jobs:
@@ -90,6 +107,10 @@ class Jobs:
         self.idle.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeping: set[asyncio.Task[None]] = set()
+        # By queue: at most one of those that wait asks at a time, so that none is overtaken.
+        self._rounds: dict[str, _Round] = {}
+        # Queues whose first ones wait for reasons of their own: there may be room for others.
+        self._choosy: set[str] = set()
         self._timers = Timers(on_due=self._on_due, clock=self._now)
         self.routes: Routes  # set by whoever puts the dispatcher together
         self._rules = JobRules(
@@ -129,6 +150,8 @@ class Jobs:
         self._metrics.jobs.set(len(self._jobs))
         job.is_behind = self._waiting.must_wait(job.queue)
         self._feed(job, job.machine.start(now))
+        if job.queue in self._choosy:
+            self._call_next([job.queue])
         return job
 
     def attach(self, wanted: str, gateway: Gateway) -> bool:
@@ -203,14 +226,12 @@ class Jobs:
                     self._feed(job, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
                 self._feed(job, machine.on_failed(now, report, node_id))
-        if not isinstance(report, dispatcher_pb2.JobAck | dispatcher_pb2.JobPartial):
-            # A slot is free again. Of nodes that are connected elsewhere nobody else tells us.
-            self._call_next([job.queue])
 
     def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
         """An assignment did not get to its node."""
         job = self._jobs.get(attempt.job_id)
         if job is not None and _is_on(job, attempt.attempt, node_id):
+            job.not_sent[attempt.attempt] = node_id
             self._feed(job, job.machine.on_send_failed(self._now(), attempt.attempt, why))
 
     def on_lost(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
@@ -234,23 +255,50 @@ class Jobs:
         self._call_next([name for name in self._waiting.queues() if _serves(serves, name)])
 
     def _call_next(self, queues: list[str]) -> None:
-        waiter = self._waiting.room_for(queues)
+        """A slot may be free: the first who waits in these queues asks for it."""
+        for name in queues:
+            if name in self._rounds:
+                self._rounds[name].again = True
+        waiter = self._waiting.room_for([name for name in queues if name not in self._rounds])
         if waiter is not None:
-            self._try_again(waiter)
+            self._ask_for(waiter, _Round())
+
+    def _ask_for(self, waiter: str, round_: _Round) -> None:
+        job = self._jobs.get(waiter)
+        if job is None:
+            self._waiting.leave(waiter)
+            return
+        round_.asks = waiter
+        self._rounds[job.queue] = round_
+        self._feed(job, job.machine.on_room(self._now()))
+
+    def _has_answer(self, job: Job) -> None:
+        """The pool has answered a job. If that was its turn in a round, the round goes on."""
+        round_ = self._rounds.get(job.queue)
+        if round_ is None or round_.asks != job.job_id:
+            return
+        del self._rounds[job.queue]
+        waits = job.machine.phase is Phase.WAITING
+        if not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE):
+            waiter = self._waiting.room_for([job.queue])
+            if waiter is not None:
+                self._ask_for(waiter, round_)
+                return
+        for each in round_.aside:
+            aside = self._jobs.get(each)
+            if aside is not None and aside.machine.phase is Phase.WAITING:
+                self._waiting.rejoin_front(aside.queue, each)
+        (self._choosy.add if round_.aside else self._choosy.discard)(job.queue)
+        if round_.again:
+            self._call_next([job.queue])
 
     async def run(self) -> None:
         """Tries waiting jobs now and then: slots that other instances free are not seen here."""
         while True:
             await asyncio.sleep(_POLL_EVERY_S)
-            for waiter in self._waiting.poll():
-                self._try_again(waiter)
-
-    def _try_again(self, waiter: str) -> None:
-        job = self._jobs.get(waiter)
-        if job is None:
-            self._waiting.leave(waiter)
-        else:
-            self._feed(job, job.machine.on_room(self._now()))
+            for name in list(self._waiting.queues()):
+                if name not in self._rounds:
+                    self._call_next([name])
 
     # ---- effects ----
 
@@ -324,8 +372,8 @@ class Jobs:
                 pair=spec.pair,
                 require_tts=spec.require_tts,
                 required_stages=spec.required_stages,
-                exclude_node_ids=effect.exclude,
-                preferred_node_id=spec.preferred_node_id,
+                exclude_node_ids=_excluded(job, effect),
+                preferred_node_id=_preferred(job, effect),
                 strict=spec.strict,
                 local_instance=settings.instance_id,
             ),
@@ -342,14 +390,19 @@ class Jobs:
             answer = await self._pool.allocate(request)
         except errors.LinguaError as error:
             problem = Problem(error.reason, error.message, error.retry_after_ms)
+            job.is_particular = bool(
+                effect.exclude
+                or spec.strict
+                or spec.required_stages
+                or error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
+            )
             self._feed(job, job.machine.on_refused(self._now(), problem))
+            self._has_answer(job)
             return
         self._metrics.placed(answer.placement, settings.instance_id)
         self._waiting.leave(job.job_id)
         self._feed(job, job.machine.on_allocated(self._now(), answer))
-        if job.has_waited:
-            # Where there was room for one there may be room for the next.
-            self._call_next([job.queue])
+        self._has_answer(job)
 
     def _send(self, job: Job, attempt: Attempt) -> None:
         now, settings = self._now(), self._settings
@@ -382,7 +435,8 @@ class Jobs:
             cause=effect.cause,
             final_state=effect.final,
         )
-        self._pool.persistently("release", request, self._settings.reservation_ttl_ms)
+        given_back = self._pool.persist("release", request, self._settings.reservation_ttl_ms)
+        given_back.add_done_callback(lambda _: self._call_next([job.queue]))
 
     def _complete(self, job: Job, effect: effects.Complete) -> None:
         request = pool_pb2.CompleteRequest(
@@ -392,7 +446,9 @@ class Jobs:
             detail=effect.detail,
             final_state=effect.final,
         )
-        self._pool.persistently("complete", request, self._settings.running_lease_ms)
+        freed = self._pool.persist("complete", request, self._settings.running_lease_ms)
+        # Only now is there room; who asked before it may have been refused.
+        freed.add_done_callback(lambda _: self._call_next([job.queue]))
 
     async def _locate(self, job: Job, attempt: Attempt) -> None:
         """Looks for the node's new connection for as long as the job hopes for it."""
@@ -404,7 +460,10 @@ class Jobs:
             except errors.LinguaError:
                 continue
             lives = node.health != common_pb2.NODE_HEALTH_OFFLINE
-            if lives and node.epoch != attempt.placement.node_epoch:
+            # The pool knows of a connection a little before its owner does, so that one may have
+            # been asked too early.
+            too_early = job.not_sent.pop(attempt.number, None) is not None
+            if lives and (too_early or node.epoch != attempt.placement.node_epoch):
                 placement = pool_pb2.Placement(
                     node_id=node.node_id,
                     node_epoch=node.epoch,
@@ -417,7 +476,10 @@ class Jobs:
     def _wait(self, job: Job) -> None:
         """Joins the queue; who has waited before keeps the place at the front."""
         self._metrics.waits.inc()
-        if job.has_waited:
+        round_ = self._rounds.get(job.queue)
+        if round_ is not None and round_.asks == job.job_id and job.is_particular:
+            round_.aside.append(job.job_id)
+        elif job.has_waited:
             self._waiting.rejoin_front(job.queue, job.job_id)
         elif self._waiting.join(job.queue, job.job_id):
             job.has_waited = True
@@ -536,6 +598,18 @@ def _ref(job: Job, number: int) -> common_pb2.AttemptRef:
 def _is_on(job: Job, number: int, node_id: str) -> bool:
     attempt = job.machine.attempts.get(number)
     return attempt is not None and attempt.node_id == node_id
+
+
+def _preferred(job: Job, effect: effects.Allocate) -> str:
+    """The node that the caller prefers; not one that was tried, which may be gone for good."""
+    tried = job.spec.preferred_node_id in effect.exclude and not job.spec.strict
+    return "" if tried else job.spec.preferred_node_id
+
+
+def _excluded(job: Job, effect: effects.Allocate) -> list[str]:
+    """The nodes that were tried. One that was not even reached may be back after a wait."""
+    missed = set(job.not_sent.values()) if job.has_waited else ()
+    return [node_id for node_id in effect.exclude if node_id not in missed]
 
 
 def _waits_to_be_taken(job: Job, number: int) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lingua_scheduler.services.dispatcher.outbox import Outbox
 from lingua_scheduler.services.dispatcher.responsible import Responsible
@@ -46,6 +46,8 @@ class NodeStream:
     running: tuple[common_pb2.AttemptRef, ...] = ()
     beat_due: bool = False
     said_bye: bool = False
+    binding: dict[AttemptKey, asyncio.Future[Any]] = field(default_factory=dict)
+    """Attempts whose audio the node holds, while the pool service is told so."""
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: the stream ends, whatever is left to write."""
 

@@ -18,6 +18,7 @@ from lingua_scheduler.services.dispatcher.node_stream import (
     MAX_BYTES,
     MAX_EVENTS,
     Assignment,
+    AttemptKey,
     NodeStream,
     attempt_key,
 )
@@ -37,9 +38,13 @@ _HELLO_WITHIN_S = 5.0
 # Nodes that one heartbeat call renews.
 _BEATS_A_CALL = 1000
 _SILENT_BEATS = 3
+# A pool service that does not answer in this time is down; a result must not wait for it.
+_BOUND_WITHIN_S = 1.0
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Event = dispatcher_pb2.DispatcherEvent
+
+_GO_ELSEWHERE = dispatcher_pb2.Reconnect(why="this dispatcher is draining")
 
 
 class NodeStreams:
@@ -70,6 +75,9 @@ class NodeStreams:
         self._on_connected = on_connected
         self._fallback = fallback
         self._streams: dict[str, NodeStream] = {}
+        # By stream: attempts that its node brought along and whose audio it holds, until their
+        # homes ask for them.
+        self._holds: set[tuple[str, AttemptKey]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
         self._last_has_gone = asyncio.Event()
@@ -93,6 +101,9 @@ class NodeStreams:
             return "the node does not read what it is sent"
         key = attempt_key(assign.attempt)
         stream.assigned[key] = Assignment(assign.job, responsible)
+        if (stream.stream_id, key) in self._holds:
+            self._holds.remove((stream.stream_id, key))
+            self._bind(stream, key, assign.job)
         return ""
 
     def cancel(self, node_id: str, cancel: dispatcher_pb2.JobCancel) -> None:
@@ -119,12 +130,14 @@ class NodeStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
+    def __contains__(self, node_id: str) -> bool:
+        return node_id in self._streams
+
     async def drain(self) -> None:
         """Tells every node to connect elsewhere, and waits until they have gone."""
         self._draining = True
-        reconnect = dispatcher_pb2.Reconnect(why="this dispatcher is draining")
         for stream in self._streams.values():
-            self._send(stream, Event(reconnect=reconnect))
+            self._send(stream, Event(reconnect=_GO_ELSEWHERE))
         if self._streams:
             await self._last_has_gone.wait()
 
@@ -160,6 +173,7 @@ class NodeStreams:
             await self._refuse(context, error)
         finally:
             if stream is not None:
+                self._holds = {held for held in self._holds if held[0] != stream.stream_id}
                 self._gone(stream)
                 stream.outbox.close()
             if writer is not None:
@@ -205,6 +219,8 @@ class NodeStreams:
             max_message_bytes=self._settings.max_message_bytes,
         )
         stream.send(Event(welcome=welcome))
+        if self._draining:  # since it was let in
+            stream.send(Event(reconnect=_GO_ELSEWHERE))
         self._metrics.nodes.set(len(self._streams))
         _log.info("node connected", extra={"node_id": stream.node_id})
         self._on_connected(placement, [*hello.running, *hello.unconfirmed])
@@ -288,10 +304,14 @@ class NodeStreams:
 
     def _take_report(self, stream: NodeStream, kind: str, report: Report) -> None:
         key = attempt_key(report.attempt)
+        if kind == "job_result" and key in stream.binding:
+            self._spawn(self._take_when_bound(stream, report, stream.binding[key]))
+            return
         assignment = stream.assigned.get(key)
         over = kind in ("job_reject", "job_result", "job_failed")
         if over:
             stream.assigned.pop(key, None)
+            stream.running = tuple(each for each in stream.running if attempt_key(each) != key)
         # What nobody here answers for may still be a job of ours that is over; else it stays
         # unconfirmed, and whoever takes the job up will ask for it.
         responsible = assignment.responsible if assignment else None
@@ -299,12 +319,26 @@ class NodeStreams:
         if over and self._streams.get(stream.node_id) is stream:
             self._on_room(stream.serves)
 
+    async def _take_when_bound(
+        self, stream: NodeStream, result: Report, bound: asyncio.Future[Any]
+    ) -> None:
+        """Who has the result HELD may submit what follows, and that has to find the binding."""
+        await asyncio.wait((bound,), timeout=_BOUND_WITHIN_S)
+        stream.binding.pop(attempt_key(result.attempt), None)
+        self._take_report(stream, "job_result", result)
+
     def _take_held(self, stream: NodeStream, held: dispatcher_pb2.AudioHeld) -> None:
-        assignment = stream.assigned.get(attempt_key(held.attempt))
-        if assignment is None:
-            return  # not this node's to say
-        job = assignment.job
-        self._pool.persistently(
+        key = attempt_key(held.attempt)
+        assignment = stream.assigned.get(key)
+        if assignment is not None:
+            self._bind(stream, key, assignment.job)
+        elif held.attempt in (*stream.hello.running, *stream.hello.unconfirmed):
+            # It counts when the job's home asks for the attempt.
+            self._holds.add((stream.stream_id, key))
+        # Else it is not this node's to say.
+
+    def _bind(self, stream: NodeStream, key: AttemptKey, job: dispatcher_pb2.JobSpec) -> None:
+        bound = self._pool.persist(
             "bind_session",
             pool_pb2.BindSessionRequest(
                 session_id=job.session_id,
@@ -315,6 +349,8 @@ class NodeStreams:
             ),
             self._settings.binding_ttl_ms,
         )
+        stream.binding[key] = bound
+        bound.add_done_callback(lambda _: stream.binding.pop(key, None))
 
     def _gone(self, stream: NodeStream) -> None:
         """The stream has ended: out of selection at once, and everybody concerned is told."""
@@ -388,9 +424,15 @@ class NodeStreams:
                 stream.send(Event(error=errors.to_proto(error)))
                 stream.end()
             case pool_pb2.BeatProblem.KIND_NOT_RENEWED:
+                runs = {attempt_key(each) for each in stream.running}
+                runs.difference_update(attempt_key(each) for each in stream.hello.unconfirmed)
                 for attempt in problem.attempts:
-                    why = "the job no longer wants this attempt"
-                    self.cancel(stream.node_id, dispatcher_pb2.JobCancel(attempt=attempt, why=why))
+                    # Of one that has ended meanwhile, a cancel would make the node drop the result,
+                    # which is its own to keep until that is taken.
+                    if attempt_key(attempt) in runs:
+                        why = "the job no longer wants this attempt"
+                        cancel = dispatcher_pb2.JobCancel(attempt=attempt, why=why)
+                        self.cancel(stream.node_id, cancel)
 
     async def _register_again(self, stream: NodeStream) -> None:
         try:

@@ -1,7 +1,9 @@
 """The home's side of the relay: one stream to each dispatcher that owns nodes we use."""
 
 import asyncio
+import contextlib
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -20,6 +22,16 @@ _log = logging.getLogger(__name__)
 # What may wait for another dispatcher that reads slowly; beyond that, orders fail.
 _MAX_EVENTS = 10_000
 _MAX_BYTES = 64 * 1024 * 1024
+# A dispatcher that cannot be reached is dead, and its nodes are about to connect elsewhere. If it
+# were told at once, a job would use up all that it may miss on one after the other of them.
+_UNREACHABLE_S = 0.1
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    placement: pool_pb2.Placement
+    # Whether the node may have it.
+    written: bool = False
 
 
 class _Peer:
@@ -31,7 +43,8 @@ class _Peer:
             max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
         )
         # What was sent and is not over: lost with the stream.
-        self.under_way: dict[AttemptKey, pool_pb2.Placement] = {}
+        self.under_way: dict[AttemptKey, _UnderWay] = {}
+        self.reached = False
         self.task: asyncio.Task[None] | None = None
 
 
@@ -72,7 +85,7 @@ class RelayClients:
             self._metrics.relayed.inc()
             attempt = order.assign.attempt
             if fits:
-                peer.under_way[attempt_key(attempt)] = placement
+                peer.under_way[attempt_key(attempt)] = _UnderWay(placement)
             else:
                 self._metrics.backpressure.labels("relay").inc()
                 why = "too much waits for the node's dispatcher"
@@ -80,6 +93,9 @@ class RelayClients:
                 asyncio.get_running_loop().call_soon(
                     self._responsible.on_not_sent, placement.node_id, attempt, why
                 )
+        elif order.HasField("cancel"):
+            # Nodes do not answer that.
+            peer.under_way.pop(attempt_key(order.cancel.attempt), None)
 
     async def close(self) -> None:
         """Ends all streams."""
@@ -100,6 +116,8 @@ class RelayClients:
                         self._take(peer, report)
         except grpc.aio.AioRpcError as error:
             _log.warning("relay to %s ended: %s", peer.address, error.details())
+            if not peer.reached:
+                await asyncio.sleep(_UNREACHABLE_S)
         finally:
             if writer is not None:
                 writer.cancel()
@@ -107,8 +125,15 @@ class RelayClients:
 
     @staticmethod
     async def _write(peer: _Peer, stream: Any) -> None:
-        while orders := await peer.outbox.take():
-            await stream.write(dispatcher_pb2.RelayRequest(orders=orders))
+        # A stream that is over: the reader learns why.
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while orders := await peer.outbox.take():
+                await stream.write(dispatcher_pb2.RelayRequest(orders=orders))
+                peer.reached = True
+                for order in orders:
+                    sent = peer.under_way.get(attempt_key(order.assign.attempt))
+                    if sent is not None and order.HasField("assign"):
+                        sent.written = True
 
     def _take(self, peer: _Peer, report: dispatcher_pb2.RelayReport) -> None:
         kind = report.WhichOneof("report")
@@ -128,12 +153,17 @@ class RelayClients:
             del self._peers[peer.address]
         peer.outbox.close()
         told = set()
-        for (job_id, number), placement in peer.under_way.items():
-            if placement.node_id not in told:
-                told.add(placement.node_id)
-                self._mark_offline(placement)
+        for (job_id, number), sent in peer.under_way.items():
+            node_id = sent.placement.node_id
+            if node_id not in told:
+                told.add(node_id)
+                self._mark_offline(sent.placement)
             attempt = common_pb2.AttemptRef(job_id=job_id, attempt=number)
-            self._responsible.on_lost(placement.node_id, attempt)
+            if sent.written:
+                self._responsible.on_lost(node_id, attempt)
+            else:
+                why = "the node's dispatcher cannot be reached"
+                self._responsible.on_not_sent(node_id, attempt, why)
 
     def _mark_offline(self, placement: pool_pb2.Placement) -> None:
         self._pool.persistently(

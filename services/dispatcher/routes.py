@@ -42,14 +42,15 @@ class Routes:
 
     def cancel(self, placement: pool_pb2.Placement, cancel: dispatcher_pb2.JobCancel) -> None:
         """Tells a node to stop an attempt. Whether it hears that does not matter."""
-        if self._is_here(placement):
+        if self._is_here(placement) or placement.node_id in self._nodes:
             self._nodes.cancel(placement.node_id, cancel)
         else:
             self._relays.order(placement, dispatcher_pb2.RelayOrder(cancel=cancel))
 
     def confirm(self, placement: pool_pb2.Placement, attempt: common_pb2.AttemptRef) -> None:
         """Tells a node that it may forget a result."""
-        if self._is_here(placement):
+        # A node that has come here since then is told here.
+        if self._is_here(placement) or placement.node_id in self._nodes:
             self._nodes.confirm(placement.node_id, attempt)
         else:
             received = dispatcher_pb2.ResultReceived(attempt=attempt)

@@ -1,0 +1,726 @@
+"""A dispatcher as a process of its own, and raw peers that can misbehave towards it.
+
+A RawNode and a RawGateway speak Connect and Submit by hand: they say only what a test has them say.
+A Scene is one test's corner of a shared dispatcher: languages that no other test uses, so that its
+jobs meet no other nodes than its own.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from lingua_scheduler.services.dispatcher.job_ids import job_id, job_key
+from lingua_scheduler.v1 import (
+    common_pb2,
+    dispatcher_pb2,
+    dispatcher_pb2_grpc,
+    pool_pb2,
+    pool_pb2_grpc,
+)
+from lingua_scheduler.v1.dispatcher_pb2 import DispatcherEvent, JobAssign, JobEvent, NodeEvent
+from tests.integration.pool_process import START_S, PoolProcess
+
+RUNNER = """
+import asyncio, importlib, json, os, sys
+from lingua_scheduler.services.dispatcher.main import serve
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.settings import load_settings
+
+for name, value in json.loads(os.environ["TEST_LIMITS"]).items():
+    module, _, constant = name.partition(".")
+    module = importlib.import_module("lingua_scheduler.services.dispatcher." + module)
+    assert hasattr(module, constant), name
+    setattr(module, constant, value)
+
+def ready(address, metrics):
+    print("ready", address, metrics, flush=True)
+
+try:
+    asyncio.run(serve(load_settings(), ready))
+except SettingsError as error:
+    sys.exit(f"refused: {error}")
+"""
+
+# What is to come comes at once; a busy machine may need some seconds for it.
+SOON_S = 10.0
+
+FORMAT = common_pb2.AudioFormat(
+    encoding=common_pb2.AUDIO_ENCODING_PCM_S16LE, sample_rate_hz=16000, channels=1
+)
+
+Event = TypeVar("Event")
+_codes = itertools.count()
+
+
+class DispatcherProcess:
+    """Starts a dispatcher and ends it; `settings` are fields of Settings.
+
+    Used as a context manager it is ready inside the block. It keeps its address over a restart.
+
+    Args:
+        limits: constants of the dispatcher's modules, such as {"node_streams.MAX_BYTES": 1000}.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: PoolProcess,
+        redis_url: str,
+        limits: dict[str, int] | None = None,
+        **settings: str | int,
+    ) -> None:
+        self.address = ""
+        self.metrics_address = ""
+        self._settings: dict[str, str | int] = {
+            "redis_url": redis_url,
+            "redis_prefix": pool.prefix,
+            "pool_address": pool.address,
+            "dispatcher_listen": "127.0.0.1:0",
+            "dispatcher_metrics_listen": "127.0.0.1:0",
+            "log_format": "json",
+            # A busy machine is no reason for these tests to fail.
+            "redis_timeout_ms": 4000,
+            **settings,
+        }
+        self._limits = json.dumps(limits or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the process; it is not ready yet."""
+        inherited = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("LINGUA_", "OTEL_"))
+        }
+        given = {f"LINGUA_{name.upper()}": str(value) for name, value in self._settings.items()}
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="lingua-dispatcher-")
+        with self._file("out").open("wb") as out, self._file("err").open("ab") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", RUNNER],
+                env={**inherited, **given, "TEST_LIMITS": self._limits},
+                stdout=out,
+                stderr=err,
+            )
+
+    def wait_ready(self, within: float = START_S) -> None:
+        """Returns when the dispatcher says that it answers; fails with its log if it ends."""
+        deadline = time.monotonic() + within
+        while not self._file("out").read_text().endswith("\n"):
+            assert self.process.poll() is None, f"the dispatcher ended:\n{self.log()}"
+            assert time.monotonic() < deadline, f"the dispatcher is not ready:\n{self.log()}"
+            time.sleep(0.01)
+        _, self.address, self.metrics_address = self._file("out").read_text().split()
+        self._settings["dispatcher_listen"] = self.address
+        self._settings["dispatcher_metrics_listen"] = self.metrics_address
+
+    def terminate(self) -> None:
+        """Asks the dispatcher to drain."""
+        self.process.send_signal(signal.SIGTERM)
+
+    async def exit_code(self, within: float = START_S) -> int:
+        """Waits until the process has ended."""
+        return await asyncio.to_thread(self.process.wait, within)
+
+    def kill(self) -> None:
+        """Ends the process by SIGKILL; returns when it is dead."""
+        self.process.kill()
+        self.process.wait()
+
+    async def restart(self) -> None:
+        """Starts it again, at the same address, after it has ended; returns when it is ready."""
+        assert self.process.poll() is not None, "end it first"
+        self.start()
+        await asyncio.to_thread(self.wait_ready)
+
+    def stop(self) -> None:
+        """Ends the process at once and removes what it wrote; how it drains has its own tests."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process, while it is started."""
+        assert self._process is not None, "the dispatcher is not started"
+        return self._process
+
+    def log(self) -> str:
+        """Everything that the process has written to stderr."""
+        return self._file("err").read_text(errors="replace")
+
+    def faults(self) -> list[str]:
+        """Lines of the log that only a bug writes."""
+        marks = ("Traceback", "never retrieved", "never awaited", "Exception ignored")
+        return [line for line in self.log().splitlines() if any(mark in line for mark in marks)]
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """The value of a metric, summed over what the labels leave open; 0 where it is not."""
+        text = await asyncio.to_thread(_fetch, f"http://{self.metrics_address}/metrics")
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        found = (line for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name)
+        lines = [line for line in found if all(label in line for label in wanted)]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+    async def reaches(self, value: float, name: str, **labels: str) -> None:
+        """Returns when a metric is as large as that."""
+        deadline = time.monotonic() + SOON_S
+        while (now := await self.metric(name, **labels)) < value:
+            assert time.monotonic() < deadline, f"{name} is {now}, not {value}"
+            await asyncio.sleep(0.01)
+
+    def memory_bytes(self) -> int:
+        """What the process holds in memory."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def _file(self, name: str) -> Path:
+        assert self._folder is not None, "the dispatcher is not started"
+        return Path(self._folder.name) / name
+
+
+def _fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return str(response.read().decode())
+
+
+class Inbox(Generic[Event]):
+    """What a stream has given and no test has taken yet, in order."""
+
+    def __init__(self, whose: str) -> None:
+        self.waiting: list[Event] = []
+        self.ended = asyncio.Event()
+        self._whose = whose
+        self._came = asyncio.Event()
+
+    def put(self, events: Iterable[Event]) -> None:
+        """Adds what came."""
+        self.waiting.extend(events)
+        self._came.set()
+
+    async def take(self, wanted: Callable[[Event], bool], within: float = SOON_S) -> Event:
+        """Waits for the first event that is wanted; all others stay."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while True:
+                    for event in self.waiting:
+                        if wanted(event):
+                            self.waiting.remove(event)
+                            return event
+                    self._came.clear()
+                    await self._came.wait()
+        raise AssertionError(f"{self._whose}: not within {within} s; it has {self.waiting}")
+
+
+class RawNode:
+    """One connection of a node that does what a test says, and nothing else.
+
+    Args:
+        beats: whether it sends heartbeats by itself.
+        reads: whether it reads what it is sent, after Welcome.
+    """
+
+    def __init__(
+        self, address: str, hello: dispatcher_pb2.Hello, *, beats: bool = True, reads: bool = True
+    ) -> None:
+        self.hello = hello
+        self.epoch = 0
+        self.inbox: Inbox[DispatcherEvent] = Inbox(hello.node_id)
+        self._beats = beats
+        self._reads = reads
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._seq = 0
+        self._writes = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._channel = grpc.aio.insecure_channel(
+            address, options=(("grpc.use_local_subchannel_pool", 1),)
+        )
+        self._call: Any = dispatcher_pb2_grpc.DispatcherStub(self._channel).Connect()
+
+    @property
+    def node_id(self) -> str:
+        """As it says in Hello."""
+        return self.hello.node_id
+
+    async def open(self) -> dispatcher_pb2.Welcome:
+        """Says Hello and waits to be welcome."""
+        self._tasks.append(asyncio.create_task(self._read()))
+        await self.say(NodeEvent(hello=self.hello))
+        event = await self.inbox.take(lambda each: each.WhichOneof("event") in ("welcome", "error"))
+        assert event.HasField("welcome"), f"{self.node_id} is not welcome: {event.error}"
+        if not self._reads:
+            self._may_read.clear()
+        self.epoch = event.welcome.epoch
+        if self._beats:
+            interval = event.welcome.heartbeat_interval_ms / 3000
+            self._tasks.append(asyncio.create_task(self._beat(interval)))
+        return event.welcome
+
+    async def refused(self, *events: NodeEvent) -> common_pb2.Error:
+        """Says something, Hello by default, and waits for an error and the end of the stream."""
+        if not self._tasks:
+            self._tasks.append(asyncio.create_task(self._read()))
+        await self.say(*events or (NodeEvent(hello=self.hello),))
+        event = await self.expect("error")
+        await self.ended()
+        return event.error
+
+    async def say(self, *events: NodeEvent) -> None:
+        """Sends one message."""
+        async with self._writes:
+            await self._call.write(dispatcher_pb2.NodeMessage(events=events))
+
+    async def expect(self, kind: str, within: float = SOON_S) -> DispatcherEvent:
+        """Waits for an event of this kind."""
+        return await self.inbox.take(lambda each: each.WhichOneof("event") == kind, within)
+
+    async def expect_assign(self, within: float = SOON_S) -> JobAssign:
+        """Waits for a job."""
+        return (await self.expect("job_assign", within)).job_assign
+
+    async def expect_cancel(self, assign: JobAssign) -> str:
+        """Waits for the end of a job; returns why."""
+        cancel = (await self.expect("job_cancel")).job_cancel
+        assert cancel.attempt == assign.attempt
+        return cancel.why
+
+    async def expect_received(self, assign: JobAssign) -> None:
+        """Waits until a result is confirmed."""
+        received = (await self.expect("result_received")).result_received
+        assert received.attempt == assign.attempt
+
+    async def ack(self, assign: JobAssign) -> None:
+        """Takes a job on."""
+        await self.say(NodeEvent(job_ack=dispatcher_pb2.JobAck(attempt=assign.attempt)))
+
+    async def take_job(self) -> JobAssign:
+        """Waits for a job and takes it on."""
+        assign = await self.expect_assign()
+        await self.ack(assign)
+        return assign
+
+    async def reject(
+        self,
+        assign: JobAssign,
+        cause: dispatcher_pb2.JobReject.Cause.ValueType = dispatcher_pb2.JobReject.CAUSE_FULL,
+        detail: str = "",
+    ) -> None:
+        """Does not take a job on."""
+        rejected = dispatcher_pb2.JobReject(attempt=assign.attempt, cause=cause, detail=detail)
+        await self.say(NodeEvent(job_reject=rejected))
+
+    async def partial(self, assign: JobAssign, text: str, seq: int = 1) -> None:
+        """Says what it has so far."""
+        texts = dispatcher_pb2.Texts(source=text)
+        told = dispatcher_pb2.JobPartial(attempt=assign.attempt, texts=texts, seq=seq)
+        await self.say(NodeEvent(job_partial=told))
+
+    async def result(
+        self,
+        assign: JobAssign,
+        text: str = "hello",
+        kind: dispatcher_pb2.JobResult.Kind.ValueType = dispatcher_pb2.JobResult.KIND_TRANSLATED,
+        speech: bytes = b"",
+    ) -> None:
+        """Has a job done."""
+        texts = dispatcher_pb2.Texts(source=text, translated=text)
+        told = dispatcher_pb2.JobResult(
+            attempt=assign.attempt, kind=kind, texts=texts, speech=speech
+        )
+        await self.say(NodeEvent(job_result=told))
+
+    async def fail(
+        self, assign: JobAssign, cause: str = "BROKEN", detail: str = "", *, worth_retry: bool
+    ) -> None:
+        """Could not do a job."""
+        told = dispatcher_pb2.JobFailed(
+            attempt=assign.attempt, cause=cause, detail=detail, worth_retry=worth_retry
+        )
+        await self.say(NodeEvent(job_failed=told))
+
+    async def held(self, assign: JobAssign) -> None:
+        """Keeps the audio of a job for the next one, and says so; then the result HELD."""
+        job = assign.job
+        told = dispatcher_pb2.AudioHeld(
+            attempt=assign.attempt,
+            session_id=job.session_id,
+            pair=job.pair,
+            utterance_index=job.utterance_index,
+        )
+        await self.say(NodeEvent(audio_held=told))
+        await self.result(assign, kind=dispatcher_pb2.JobResult.KIND_HELD)
+
+    async def heartbeat(
+        self,
+        running: Iterable[common_pb2.AttemptRef] = (),
+        health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_READY,
+        load: float = 0.0,
+    ) -> int:
+        """Sends one; returns its number."""
+        self._seq += 1
+        beat = dispatcher_pb2.Heartbeat(
+            seq=self._seq,
+            health=health,
+            load=common_pb2.NodeLoad(cpu=load),
+            running=running,
+        )
+        await self.say(NodeEvent(heartbeat=beat))
+        return self._seq
+
+    async def settled(self) -> list[str]:
+        """What else the dispatcher has said when it has taken in all that this node said."""
+        seq = await self.heartbeat()
+        await self.inbox.take(
+            lambda each: each.HasField("heartbeat_reply") and each.heartbeat_reply.seq == seq
+        )
+        kinds = [str(each.WhichOneof("event")) for each in self.inbox.waiting]
+        return [kind for kind in kinds if kind != "heartbeat_reply"]
+
+    async def bye(self) -> None:
+        """Leaves on purpose; returns when the stream has ended."""
+        await self.say(NodeEvent(bye=dispatcher_pb2.Bye(detail="the test is over")))
+        await self.ended()
+
+    async def ended(self, within: float = SOON_S) -> None:
+        """Returns when the dispatcher has ended the stream."""
+        async with asyncio.timeout(within):
+            await self.inbox.ended.wait()
+
+    def read_on(self) -> None:
+        """Reads what it is sent, from now on."""
+        self._may_read.set()
+
+    async def cut(self) -> None:
+        """Breaks the stream, and whatever this side does for it."""
+        for task in self._tasks:
+            task.cancel()
+        self._call.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._channel.close()
+
+    async def _read(self) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            while True:
+                await self._may_read.wait()
+                message = await self._call.read()
+                if not isinstance(message, dispatcher_pb2.DispatcherMessage):
+                    break
+                self.inbox.put(message.events)
+        self.inbox.ended.set()
+
+    async def _beat(self, interval: float) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                await asyncio.sleep(interval)
+                await self.heartbeat()
+
+
+class RawGateway:
+    """One Submit stream."""
+
+    def __init__(self, address: str) -> None:
+        self.inbox: Inbox[JobEvent] = Inbox("gateway")
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._asked = itertools.count(1)
+        self._channel = grpc.aio.insecure_channel(
+            address, options=(("grpc.use_local_subchannel_pool", 1),)
+        )
+        self._call: Any = dispatcher_pb2_grpc.DispatcherStub(self._channel).Submit()
+        self._reader = asyncio.create_task(self._read())
+
+    async def submit(self, *specs: dispatcher_pb2.JobSpec) -> str:
+        """Submits jobs in one message; returns the id of the last."""
+        await self._say(*(dispatcher_pb2.Submission(job=spec) for spec in specs))
+        return id_of(specs[-1])
+
+    async def attach(self, job: str) -> None:
+        """Takes up a job of another gateway."""
+        attach = dispatcher_pb2.AttachJob(job_id=job)
+        await self._say(dispatcher_pb2.Submission(attach=attach))
+
+    async def cancel(self, job: str, why: str = "") -> None:
+        """Does not want a job any more."""
+        cancel = dispatcher_pb2.CancelJobRequest(job_id=job, why=why)
+        await self._say(dispatcher_pb2.Submission(cancel=cancel))
+
+    async def taken(self, job: str) -> None:
+        """Has taken a result in."""
+        taken = dispatcher_pb2.ResultTaken(job_id=job)
+        await self._say(dispatcher_pb2.Submission(taken=taken))
+
+    async def expect(self, job: str, kind: str, within: float = SOON_S) -> JobEvent:
+        """Waits for an event of a job."""
+        return await self.inbox.take(
+            lambda each: each.job_id == job and each.WhichOneof("event") == kind, within
+        )
+
+    async def accepted(self, job: str) -> dispatcher_pb2.JobAccepted:
+        """Waits until a node has acknowledged the job."""
+        return (await self.expect(job, "accepted")).accepted
+
+    async def retrying(self, job: str) -> dispatcher_pb2.JobRetrying:
+        """Waits until an attempt has failed and another follows."""
+        return (await self.expect(job, "retrying")).retrying
+
+    async def delivered(self, job: str, *, take: bool = True) -> dispatcher_pb2.JobDelivered:
+        """Waits for the result, and says that it is taken."""
+        delivered = (await self.expect(job, "delivered")).delivered
+        if take:
+            await self.taken(job)
+        return delivered
+
+    async def failed(self, job: str) -> common_pb2.Error:
+        """Waits for the job's end without a result."""
+        return (await self.expect(job, "failed")).failed
+
+    async def settled(self) -> list[tuple[str, str]]:
+        """Jobs and kinds of what else has come, when all that it said is taken in."""
+        nobody = f"nobody-{next(self._asked)}"
+        await self.attach(nobody)
+        await self.failed(nobody)
+        return [(each.job_id, str(each.WhichOneof("event"))) for each in self.inbox.waiting]
+
+    def stop_reading(self) -> None:
+        """Takes one more message, and then none until `read_on`."""
+        self._may_read.clear()
+
+    def read_on(self) -> None:
+        """Reads again."""
+        self._may_read.set()
+
+    async def ended(self, within: float = SOON_S) -> None:
+        """Returns when the dispatcher has ended the stream."""
+        async with asyncio.timeout(within):
+            await self.inbox.ended.wait()
+
+    async def cut(self) -> None:
+        """Breaks the stream."""
+        self._reader.cancel()
+        self._call.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        await self._channel.close()
+
+    async def _say(self, *submissions: dispatcher_pb2.Submission) -> None:
+        await self._call.write(dispatcher_pb2.SubmitRequest(submissions=submissions))
+
+    async def _read(self) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            while True:
+                await self._may_read.wait()
+                message = await self._call.read()
+                if not isinstance(message, dispatcher_pb2.SubmitResponse):
+                    break
+                self.inbox.put(message.events)
+        self.inbox.ended.set()
+
+
+@dataclass
+class Scene:
+    """One test's nodes and gateways at a dispatcher, with languages of their own."""
+
+    dispatcher: DispatcherProcess
+    pool_address: str
+    src: str
+    tgt: str
+    stub: "dispatcher_pb2_grpc.DispatcherAsyncStub"
+    _open: list[RawNode | RawGateway] = field(default_factory=list)
+
+    def hello(self, name: str = "a", *, slots: int = 1, **fields: Any) -> dispatcher_pb2.Hello:
+        """A node of this scene, as it introduces itself."""
+        values: dict[str, Any] = {
+            "incarnation": f"{name}-1",
+            "capabilities": common_pb2.NodeCapabilities(
+                asr_langs=[self.src], semantic_langs=[self.src], tts_langs=[self.tgt]
+            ),
+            **fields,
+        }
+        return dispatcher_pb2.Hello(
+            node_id=f"{self.src}-{name}", max_concurrent_jobs=slots, **values
+        )
+
+    def peer(self, hello: dispatcher_pb2.Hello, **options: bool) -> RawNode:
+        """A stream that has said nothing yet."""
+        node = RawNode(self.dispatcher.address, hello, **options)
+        self._open.append(node)
+        return node
+
+    async def node(
+        self,
+        name: str = "a",
+        *,
+        slots: int = 1,
+        beats: bool = True,
+        reads: bool = True,
+        **fields: Any,
+    ) -> RawNode:
+        """A node that has been welcomed."""
+        node = self.peer(self.hello(name, slots=slots, **fields), beats=beats, reads=reads)
+        await node.open()
+        return node
+
+    def gateway(self) -> RawGateway:
+        """A gateway."""
+        gateway = RawGateway(self.dispatcher.address)
+        self._open.append(gateway)
+        return gateway
+
+    def spec(self, index: int = 0, **fields: Any) -> dispatcher_pb2.JobSpec:
+        """A job for the nodes of this scene."""
+        values: dict[str, Any] = {
+            "session_id": f"s-{self.src}",
+            "audio": b"\0\1" * 160,
+            "reason": common_pb2.FINALIZE_REASON_IS_FINAL,
+            "require_tts": True,
+            **fields,
+        }
+        return dispatcher_pb2.JobSpec(
+            tenant="t",
+            utterance_index=index,
+            pair=common_pb2.LanguagePair(src=self.src, tgt=self.tgt),
+            audio_format=FORMAT,
+            **values,
+        )
+
+    async def job(self, job: str, **fields: bool) -> dispatcher_pb2.GetJobResponse:
+        """A job as operators see it."""
+        return await self.stub.GetJob(dispatcher_pb2.GetJobRequest(job_id=job, **fields))
+
+    async def ended(self, job: str) -> dispatcher_pb2.Job:
+        """The record of a job, when it tells how the last attempt ended: shortly after the job."""
+        deadline = time.monotonic() + SOON_S
+        while not (record := (await self.job(job)).job).attempts[-1].outcome:
+            assert time.monotonic() < deadline, f"not yet ended: {record}"
+            await asyncio.sleep(0.01)
+        return record
+
+    async def known_node(self, node: RawNode | dispatcher_pb2.Hello) -> pool_pb2.Node | None:
+        """A node as the pool service sees it; None: not known there."""
+        async with grpc.aio.insecure_channel(self.pool_address) as channel:
+            stub = pool_pb2_grpc.PoolServiceStub(channel)
+            try:
+                answer = await stub.GetNode(pool_pb2.GetNodeRequest(node_id=node.node_id))
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.NOT_FOUND:
+                    raise
+                return None
+        assert isinstance(answer, pool_pb2.GetNodeResponse)
+        return answer.node
+
+    async def until(
+        self,
+        node: RawNode | dispatcher_pb2.Hello,
+        condition: Callable[[pool_pb2.Node | None], bool],
+    ) -> pool_pb2.Node | None:
+        """Waits until the pool service sees the node in this way."""
+        deadline = time.monotonic() + SOON_S
+        while not condition(known := await self.known_node(node)):
+            assert time.monotonic() < deadline, f"the pool service still sees {known}"
+            await asyncio.sleep(0.02)
+        return known
+
+    async def drains(self, within: float = SOON_S) -> None:
+        """Returns when the dispatcher says that it takes nothing new."""
+        deadline = time.monotonic() + within
+        async with grpc.aio.insecure_channel(self.dispatcher.address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            request = health_pb2.HealthCheckRequest()
+            while (await stub.Check(request)).status == health_pb2.HealthCheckResponse.SERVING:
+                assert time.monotonic() < deadline, "the dispatcher still serves"
+                await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        """Cuts all streams."""
+        for peer in self._open:
+            await peer.cut()
+
+
+@contextlib.asynccontextmanager
+async def scene(dispatcher: DispatcherProcess, pool: PoolProcess) -> AsyncIterator[Scene]:
+    """A corner of this dispatcher; at the end, its log must tell of no bug."""
+    number = next(_codes)
+    letters = [chr(ord("a") + number // 26**at % 26) for at in (2, 1, 0)]
+    async with grpc.aio.insecure_channel(dispatcher.address) as channel:
+        made = Scene(
+            dispatcher=dispatcher,
+            pool_address=pool.address,
+            src="".join(letters),
+            tgt="es",
+            stub=dispatcher_pb2_grpc.DispatcherStub(channel),
+        )
+        try:
+            yield made
+        finally:
+            await made.close()
+    assert not dispatcher.faults(), dispatcher.log()
+
+
+@contextlib.asynccontextmanager
+async def running_dispatcher(
+    pool: PoolProcess,
+    redis_url: str,
+    limits: dict[str, int] | None = None,
+    **settings: str | int,
+) -> AsyncIterator[DispatcherProcess]:
+    """A dispatcher of the test's own."""
+    process = DispatcherProcess(pool=pool, redis_url=redis_url, limits=limits, **settings)
+    process.start()
+    try:
+        await asyncio.to_thread(process.wait_ready)
+        yield process
+    finally:
+        await asyncio.to_thread(process.stop)
+
+
+async def whoever_gets_it(nodes: Sequence[RawNode]) -> tuple[RawNode, JobAssign]:
+    """The node that gets the next job, and the job."""
+    deadline = time.monotonic() + SOON_S
+    while True:
+        for node in nodes:
+            if any(each.HasField("job_assign") for each in node.inbox.waiting):
+                return node, await node.expect_assign()
+        assert time.monotonic() < deadline, "nobody has got a job"
+        await asyncio.sleep(0.005)
+
+
+def id_of(spec: dispatcher_pb2.JobSpec) -> str:
+    """The id that the job of this spec has."""
+    return job_id(job_key(spec))
