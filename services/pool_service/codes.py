@@ -40,7 +40,7 @@ RELEASE_OUTCOMES = {
 # Whether the cause counts against the node.
 RELEASE_FAULTS = {
     pool_pb2.RELEASE_CAUSE_ACK_TIMEOUT: True,
-    pool_pb2.RELEASE_CAUSE_SEND_FAILED: True,
+    pool_pb2.RELEASE_CAUSE_SEND_FAILED: False,
     pool_pb2.RELEASE_CAUSE_REJECTED: True,
     pool_pb2.RELEASE_CAUSE_CANCELLED: False,
     pool_pb2.RELEASE_CAUSE_HEDGE_LOST: False,

@@ -1,6 +1,4 @@
-"""Several dispatchers over one pool service and one Redis, with leases so short that a test sees
-them end.
-"""
+"""Several dispatchers over one pool service and one Redis, with leases that end within a test."""
 
 import asyncio
 import contextlib

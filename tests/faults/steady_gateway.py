@@ -38,6 +38,8 @@ class SteadyGateway:
         self._addresses = list(addresses)
         self._at = 0
         self._specs: dict[str, dispatcher_pb2.JobSpec] = {}
+        # In the order in which they came.
+        self._open: dict[str, None] = {}
         self._where: dict[str, _Stream] = {}
         self._streams: dict[str, _Stream] = {}
         self._changed = asyncio.Event()
@@ -47,13 +49,14 @@ class SteadyGateway:
         """Submits jobs; returns their ids."""
         jobs = [id_of(spec) for spec in specs]
         self._specs.update(zip(jobs, specs, strict=True))
+        self._open.update(dict.fromkeys(jobs))
         self._send(jobs)
         return jobs
 
     @property
     def under_way(self) -> list[str]:
         """Jobs that have neither a result nor failed."""
-        return [job for job in self._specs if job not in self.texts and job not in self.failures]
+        return list(self._open)
 
     async def until(self, condition: Callable[[], bool], within: float) -> None:
         """Waits for something that events may bring about."""
@@ -97,7 +100,7 @@ class SteadyGateway:
 
     def check_each_ended_once(self) -> None:
         """Every job has one result or one failure, and not both."""
-        ends = {job: len(self.texts[job]) + len(self.failures[job]) for job in list(self._specs)}
+        ends = {job: len(self.texts[job]) + len(self.failures[job]) for job in self._specs}
         assert {job: count for job, count in ends.items() if count != 1} == {}
 
     async def close(self) -> None:
@@ -120,6 +123,7 @@ class SteadyGateway:
     def _take(self, stream: "_Stream", event: dispatcher_pb2.JobEvent) -> None:
         job, kind = event.job_id, event.WhichOneof("event")
         if kind == "delivered":
+            self._open.pop(job, None)
             self.delivered_at.setdefault(job, time.monotonic())
             self.texts[job].append(event.delivered.result.texts.translated)
             if self.takes(job):
@@ -131,6 +135,7 @@ class SteadyGateway:
             self.resubmitted += 1
             self._send([job])
         elif kind == "failed":
+            self._open.pop(job, None)
             self.failures[job].append(event.failed)
         self._changed.set()
 

@@ -605,7 +605,9 @@ class Model:
             already = job.over and job.winner == number and attempt and attempt.node == name
             expect(reply, ("already" if already else "superseded", 0))
         elif node is None:
-            expect(reply, ("no_room", 0))
+            # It runs all the same; its next beat brings the lease.
+            expect(reply, ("committed_late", self.now + self.limits.running_lease_ms))
+            self._committed(job_name, number, name)
         elif lease in node.running:
             expect(reply, ("already", node.running[lease]))
         elif lease not in node.reserved and not node.has_room:
@@ -615,14 +617,17 @@ class Model:
             expect(reply, ("committed" if lease in node.reserved else "committed_late", ends))
             node.reserved.pop(lease, None)
             node.running[lease] = ends
-            job = self.jobs.setdefault(job_name, Job(0))
-            job.state, job.winner = "acked", number
-            if job.latest > number:
-                self._turn_follows(job, job.attempts[job.latest].node, name)
-            job.latest = max(job.latest, number)
-            path = attempt.path if attempt else None
-            job.attempts[number] = Attempt(name, "running", path)
-            job.expires = self.now + self.limits.record_ttl_ms
+            self._committed(job_name, number, name)
+
+    def _committed(self, job_name: str, number: int, name: str) -> None:
+        job = self.jobs.setdefault(job_name, Job(0))
+        attempt = job.attempts.get(number)
+        job.state, job.winner = "acked", number
+        if job.latest > number and self.nodes.get(name):
+            self._turn_follows(job, job.attempts[job.latest].node, name)
+        job.latest = max(job.latest, number)
+        job.attempts[number] = Attempt(name, "running", attempt.path if attempt else None)
+        job.expires = self.now + self.limits.record_ttl_ms
 
     def _turn_follows(self, job: Job, loser: str, winner: str) -> None:
         """The binding that went along with a hedge belongs to the node that was faster."""

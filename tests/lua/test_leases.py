@@ -95,10 +95,14 @@ def test_a_late_commit_finds_no_room_on_a_full_node(one: Scripts) -> None:
     assert set(one.leases("n1")) == {"j2:1"}
 
 
-def test_a_commit_finds_no_room_on_a_node_that_is_gone(one: Scripts) -> None:
+def test_a_commit_on_a_node_that_the_store_has_lost_is_recorded_until_its_beat_brings_the_lease(
+    one: Scripts,
+) -> None:
     one.place("j1")
     one.remove("n1")
-    assert one.commit("n1", "j1") == ("no_room", 0)
+    assert one.commit("n1", "j1")[0] == "committed_late"
+    one.join("n1", running=["j1:1"])
+    assert set(one.running("n1")) == {"j1:1"}
 
 
 def test_a_late_commit_is_superseded_once_another_attempt_runs(two: Scripts) -> None:
