@@ -35,9 +35,22 @@ if attempt_state and ATTEMPT_OVER[attempt_state] and (attempt_state ~= 'released
   return { 'superseded', 0 }
 end
 
+local function record()
+  redis.call('HSET', key, 'state', 'acked', 'winner', attempt, 'updated_ms', now,
+    attempt .. ':node', id, attempt .. ':state', 'running', attempt .. ':acked_ms', now)
+  if not latest or tonumber(latest) < tonumber(attempt) then
+    redis.call('HSET', key, 'attempt', attempt)
+  end
+  redis.call('PEXPIRE', key, tonumber(ARGV[5]))
+end
+
+local ends = now + lease_ms
 local node = live_get(P, id)
 if not node then
-  return { 'no_room', 0 }
+  -- The store has lost the node, which runs the attempt all the same: its next registration or
+  -- beat, which lists the attempt, puts the lease in place.
+  record()
+  return { 'committed_late', ends }
 end
 local running = running_key(P, id)
 local runs_until = lease_end(running, member, now)
@@ -54,15 +67,9 @@ elseif node.used < node.max then
 else
   return { 'no_room', 0 }
 end
-local ends = now + lease_ms
 slots_take(running, node, member, ends)
 live_put(P, id, node)
-redis.call('HSET', key, 'state', 'acked', 'winner', attempt, 'updated_ms', now,
-  attempt .. ':node', id, attempt .. ':state', 'running', attempt .. ':acked_ms', now)
-if not latest or tonumber(latest) < tonumber(attempt) then
-  redis.call('HSET', key, 'attempt', attempt)
-end
-redis.call('PEXPIRE', key, tonumber(ARGV[5]))
+record()
 if latest and tonumber(latest) > tonumber(attempt) then
   -- The binding went along with a hedge that has lost.
   turn_follow(P, key, redis.call('HGET', key, latest .. ':node'), id)

@@ -41,10 +41,15 @@ class Health(IntEnum):
     DEGRADED = common_pb2.NODE_HEALTH_DEGRADED
 
 
+# Below the scheduler's threshold of 0.95: whether a machine that is busy with other things should
+# get no jobs is for its owner to say, by `Node.load`.
+MOST_BY_DEFAULT = 0.9
+
+
 def cpu_load() -> tuple[float, float]:
-    """The default load: runnable processes for each CPU over the last minute, and no GPU."""
+    """The default load: runnable processes for each CPU over the last minute, up to 0.9; no GPU."""
     try:
-        return os.getloadavg()[0] / (os.cpu_count() or 1), 0.0
+        return min(os.getloadavg()[0] / (os.cpu_count() or 1), MOST_BY_DEFAULT), 0.0
     except OSError:
         return 0.0, 0.0
 

@@ -19,7 +19,7 @@ from lingua_scheduler.services.dispatcher.job_effects import (
     TimerKey,
 )
 from lingua_scheduler.services.dispatcher.job_phases import Phase
-from lingua_scheduler.services.dispatcher.job_rules import ASK_AGAIN_MS, JobRules
+from lingua_scheduler.services.dispatcher.job_rules import ASK_AGAIN_MS, MAX_DETAIL, JobRules
 from lingua_scheduler.services.dispatcher.job_steps import ASK, BOUND, DEADLINE, WAIT, JobSteps
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -187,7 +187,7 @@ class JobMachine(JobSteps):
         self._do(Confirm(node_id, number))
         if attempt.stage is Stage.RESERVED:
             attempt.stage = Stage.ACKED  # it ran, whatever became of its acknowledgement
-        detail = f"{failed.cause}: {failed.detail}" if failed.detail else failed.cause
+        detail = f"{failed.cause}: {failed.detail[:MAX_DETAIL]}" if failed.detail else failed.cause
         ending = endings.FAILED if failed.worth_retry else endings.HOPELESS
         self._lose(now, attempt, ending, detail)
         return self._out()

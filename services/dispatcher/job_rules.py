@@ -9,6 +9,9 @@ MAX_MISSES = 10
 # The pool still tells of an attempt whose end is on its way to it: so much later it is asked again.
 ASK_AGAIN_MS = 50.0
 
+# Characters that are kept of what a node says of its failure.
+MAX_DETAIL = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRules:

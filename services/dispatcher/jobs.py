@@ -8,20 +8,22 @@ machine, and the effects that come out are carried out at once. What an effect a
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from lingua_scheduler.services.dispatcher import job_effects as effects
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.job import Gateway, Job
 from lingua_scheduler.services.dispatcher.job_effects import Attempt, Effect, Problem
 from lingua_scheduler.services.dispatcher.job_ids import job_id, job_key, queue_name
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules, Phase
+from lingua_scheduler.services.dispatcher.job_rules import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report
 from lingua_scheduler.services.dispatcher.routes import Routes
 from lingua_scheduler.services.dispatcher.timers import Timers
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.waiting_rounds import WaitingRounds
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
@@ -36,51 +38,8 @@ _TAKEN_WITHIN_MS = 5_000.0
 # How often a lost node's new place is asked for, and waiting jobs are tried without a sign.
 _LOCATE_EVERY_S = 0.2
 _POLL_EVERY_S = 0.1
-# Waiting jobs with reasons of their own that one sign of room is offered to, before it is lost.
-_MAX_ASIDE = 8
 # At the end of the process: for results that still go to Redis.
 _KEEP_WITHIN_S = 2.0
-
-
-class Gateway(Protocol):
-    """Where a job's events go."""
-
-    def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
-        """Queues an event; False where the gateway is gone or does not read."""
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """One job at its home."""
-
-    job_id: str
-    key: str
-    spec: dispatcher_pb2.JobSpec
-    machine: JobMachine
-    queue: str
-    submitted_ms: float
-    deadline_ms: float | None
-    gateway: Gateway | None
-    sent_ms: dict[int, float] = field(default_factory=dict)
-    # Attempts that did not get to their nodes, by number, and those nodes.
-    not_sent: dict[int, str] = field(default_factory=dict)
-    last: dispatcher_pb2.JobEvent | None = None
-    taken: bool = False
-    is_behind: bool = False
-    has_waited: bool = False
-    # The last refusal says nothing of others that wait in the same queue.
-    is_particular: bool = False
-
-
-@dataclass(slots=True)
-class _Round:
-    """Those that wait in a queue ask one by one, until one of them is told that all are full."""
-
-    asks: str = ""
-    # Refused for reasons of their own, such as the one node that they want: the next may have luck.
-    aside: list[str] = field(default_factory=list)
-    # A slot may have become free after the question that is under way.
-    again: bool = False
 
 
 class Jobs:
@@ -99,7 +58,7 @@ class Jobs:
         self._pool = pool
         self._kept = kept
         self._metrics = metrics
-        self._waiting = waiting
+        self._waiting = WaitingRounds(room=waiting, job=self.get, ask=self._ask_again)
         self._jobs: dict[str, Job] = {}
         self._under_way = 0
         self.idle = asyncio.Event()
@@ -107,10 +66,6 @@ class Jobs:
         self.idle.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeping: set[asyncio.Task[None]] = set()
-        # By queue: at most one of those that wait asks at a time, so that none is overtaken.
-        self._rounds: dict[str, _Round] = {}
-        # Queues whose first ones wait for reasons of their own: there may be room for others.
-        self._choosy: set[str] = set()
         self._timers = Timers(on_due=self._on_due, clock=self._now)
         self.routes: Routes  # set by whoever puts the dispatcher together
         self._rules = JobRules(
@@ -150,8 +105,7 @@ class Jobs:
         self._metrics.jobs.set(len(self._jobs))
         job.is_behind = self._waiting.must_wait(job.queue)
         self._feed(job, job.machine.start(now))
-        if job.queue in self._choosy:
-            self._call_next([job.queue])
+        self._waiting.has_come(job)
         return job
 
     def attach(self, wanted: str, gateway: Gateway) -> bool:
@@ -209,7 +163,7 @@ class Jobs:
             self._metrics.orphans.inc()
             return
         now, machine, number = self._now(), job.machine, report.attempt.attempt
-        if number in machine.attempts and not _is_on(job, number, node_id):
+        if number in machine.attempts and not job.is_on(number, node_id):
             self._metrics.orphans.inc()
             return  # another node's attempt is not its to speak of
         match report:
@@ -222,7 +176,7 @@ class Jobs:
             case dispatcher_pb2.JobPartial():
                 self._feed(job, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():
-                if not _waits_to_be_taken(job, number):
+                if not job.waits_to_be_taken(number):
                     self._feed(job, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
                 self._feed(job, machine.on_failed(now, report, node_id))
@@ -230,14 +184,14 @@ class Jobs:
     def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
         """An assignment did not get to its node."""
         job = self._jobs.get(attempt.job_id)
-        if job is not None and _is_on(job, attempt.attempt, node_id):
+        if job is not None and job.is_on(attempt.attempt, node_id):
             job.not_sent[attempt.attempt] = node_id
             self._feed(job, job.machine.on_send_failed(self._now(), attempt.attempt, why))
 
     def on_lost(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         """The connection of an attempt's node is gone."""
         job = self._jobs.get(attempt.job_id)
-        if job is not None and _is_on(job, attempt.attempt, node_id):
+        if job is not None and job.is_on(attempt.attempt, node_id):
             self._feed(job, job.machine.on_node_lost(self._now(), attempt.attempt))
 
     def on_connected(
@@ -246,59 +200,31 @@ class Jobs:
         """A node is connected here: what it still has of our jobs goes on."""
         for attempt in has:
             job = self._jobs.get(attempt.job_id)
-            if job is not None and _is_on(job, attempt.attempt, placement.node_id):
+            if job is not None and job.is_on(attempt.attempt, placement.node_id):
                 now = self._now()
                 self._feed(job, job.machine.on_node_back(now, attempt.attempt, placement))
 
+    def unwanted(self, has: Iterable[common_pb2.AttemptRef]) -> list[common_pb2.AttemptRef]:
+        """Of what a node says it has: attempts of our jobs that it should drop."""
+        dropped = []
+        for attempt in has:
+            job = self._jobs.get(attempt.job_id)
+            if job is not None and job.is_unwanted(attempt.attempt):
+                dropped.append(attempt)
+        return dropped
+
     def on_room(self, serves: frozenset[str]) -> None:
         """A slot may be free on a node that is in these pools: the first who waits is tried."""
-        self._call_next([name for name in self._waiting.queues() if _serves(serves, name)])
-
-    def _call_next(self, queues: list[str]) -> None:
-        """A slot may be free: the first who waits in these queues asks for it."""
-        for name in queues:
-            if name in self._rounds:
-                self._rounds[name].again = True
-        waiter = self._waiting.room_for([name for name in queues if name not in self._rounds])
-        if waiter is not None:
-            self._ask_for(waiter, _Round())
-
-    def _ask_for(self, waiter: str, round_: _Round) -> None:
-        job = self._jobs.get(waiter)
-        if job is None:
-            self._waiting.leave(waiter)
-            return
-        round_.asks = waiter
-        self._rounds[job.queue] = round_
-        self._feed(job, job.machine.on_room(self._now()))
-
-    def _has_answer(self, job: Job) -> None:
-        """The pool has answered a job. If that was its turn in a round, the round goes on."""
-        round_ = self._rounds.get(job.queue)
-        if round_ is None or round_.asks != job.job_id:
-            return
-        del self._rounds[job.queue]
-        waits = job.machine.phase is Phase.WAITING
-        if not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE):
-            waiter = self._waiting.room_for([job.queue])
-            if waiter is not None:
-                self._ask_for(waiter, round_)
-                return
-        for each in round_.aside:
-            aside = self._jobs.get(each)
-            if aside is not None and aside.machine.phase is Phase.WAITING:
-                self._waiting.rejoin_front(aside.queue, each)
-        (self._choosy.add if round_.aside else self._choosy.discard)(job.queue)
-        if round_.again:
-            self._call_next([job.queue])
+        self._waiting.room_for(serves)
 
     async def run(self) -> None:
-        """Tries waiting jobs now and then: slots that other instances free are not seen here."""
+        """Tries waiting jobs now and then, without a sign."""
         while True:
             await asyncio.sleep(_POLL_EVERY_S)
-            for name in list(self._waiting.queues()):
-                if name not in self._rounds:
-                    self._call_next([name])
+            self._waiting.poll()
+
+    def _ask_again(self, job: Job) -> None:
+        self._feed(job, job.machine.on_room(self._now()))
 
     # ---- effects ----
 
@@ -319,7 +245,7 @@ class Jobs:
             case effects.Complete():
                 self._complete(job, effect)
             case effects.CancelOnNode():
-                ref = _ref(job, effect.attempt.number)
+                ref = job.ref(effect.attempt.number)
                 cancel = dispatcher_pb2.JobCancel(attempt=ref, why=effect.why)
                 self.routes.cancel(effect.attempt.placement, cancel)
             case effects.Confirm():
@@ -361,6 +287,7 @@ class Jobs:
             )
             self._feed(job, job.machine.on_refused(self._now(), behind))
         else:
+            job.is_asking = True
             self._spawn(self._allocate(job, effect))
 
     async def _allocate(self, job: Job, effect: effects.Allocate) -> None:
@@ -372,8 +299,8 @@ class Jobs:
                 pair=spec.pair,
                 require_tts=spec.require_tts,
                 required_stages=spec.required_stages,
-                exclude_node_ids=_excluded(job, effect),
-                preferred_node_id=_preferred(job, effect),
+                exclude_node_ids=job.excluded(effect),
+                preferred_node_id=job.preferred(effect),
                 strict=spec.strict,
                 local_instance=settings.instance_id,
             ),
@@ -389,6 +316,7 @@ class Jobs:
         try:
             answer = await self._pool.allocate(request)
         except errors.LinguaError as error:
+            job.is_asking = False
             problem = Problem(error.reason, error.message, error.retry_after_ms)
             job.is_particular = bool(
                 effect.exclude
@@ -397,12 +325,13 @@ class Jobs:
                 or error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
             )
             self._feed(job, job.machine.on_refused(self._now(), problem))
-            self._has_answer(job)
+            self._waiting.has_answer(job)
             return
+        job.is_asking = False
         self._metrics.placed(answer.placement, settings.instance_id)
-        self._waiting.leave(job.job_id)
+        self._waiting.leave(job)
         self._feed(job, job.machine.on_allocated(self._now(), answer))
-        self._has_answer(job)
+        self._waiting.has_answer(job)
 
     def _send(self, job: Job, attempt: Attempt) -> None:
         now, settings = self._now(), self._settings
@@ -410,7 +339,7 @@ class Jobs:
         if job.deadline_ms is not None:
             left = max(1, min(left, int(job.deadline_ms - now)))
         assign = dispatcher_pb2.JobAssign(
-            attempt=_ref(job, attempt.number),
+            attempt=job.ref(attempt.number),
             job=job.spec,
             time_left_ms=left,
             ack_within_ms=settings.ack_timeout_ms,
@@ -420,7 +349,7 @@ class Jobs:
         self.routes.assign(attempt.placement, assign)
 
     async def _commit(self, job: Job, attempt: Attempt) -> None:
-        request = pool_pb2.CommitRequest(attempt=_ref(job, attempt.number), node_id=attempt.node_id)
+        request = pool_pb2.CommitRequest(attempt=job.ref(attempt.number), node_id=attempt.node_id)
         answer = await self._pool.persist("commit", request, self._settings.reservation_ttl_ms)
         if answer is not None:
             outcome = answer.outcome
@@ -430,17 +359,17 @@ class Jobs:
         if effect.cause == pool_pb2.RELEASE_CAUSE_ACK_TIMEOUT:
             self._metrics.ack_timeouts.inc()
         request = pool_pb2.ReleaseRequest(
-            attempt=_ref(job, effect.attempt.number),
+            attempt=job.ref(effect.attempt.number),
             node_id=effect.attempt.node_id,
             cause=effect.cause,
             final_state=effect.final,
         )
         given_back = self._pool.persist("release", request, self._settings.reservation_ttl_ms)
-        given_back.add_done_callback(lambda _: self._call_next([job.queue]))
+        given_back.add_done_callback(lambda _: self._waiting.room_in([job.queue]))
 
     def _complete(self, job: Job, effect: effects.Complete) -> None:
         request = pool_pb2.CompleteRequest(
-            attempt=_ref(job, effect.attempt.number),
+            attempt=job.ref(effect.attempt.number),
             node_id=effect.attempt.node_id,
             outcome=effect.outcome,
             detail=effect.detail,
@@ -448,7 +377,7 @@ class Jobs:
         )
         freed = self._pool.persist("complete", request, self._settings.running_lease_ms)
         # Only now is there room; who asked before it may have been refused.
-        freed.add_done_callback(lambda _: self._call_next([job.queue]))
+        freed.add_done_callback(lambda _: self._waiting.room_in([job.queue]))
 
     async def _locate(self, job: Job, attempt: Attempt) -> None:
         """Looks for the node's new connection for as long as the job hopes for it."""
@@ -474,16 +403,8 @@ class Jobs:
                 self._feed(job, back)
 
     def _wait(self, job: Job) -> None:
-        """Joins the queue; who has waited before keeps the place at the front."""
         self._metrics.waits.inc()
-        round_ = self._rounds.get(job.queue)
-        if round_ is not None and round_.asks == job.job_id and job.is_particular:
-            round_.aside.append(job.job_id)
-        elif job.has_waited:
-            self._waiting.rejoin_front(job.queue, job.job_id)
-        elif self._waiting.join(job.queue, job.job_id):
-            job.has_waited = True
-        else:
+        if not self._waiting.wait(job):
             # Too many wait already: for this one the wait is over.
             timeout = ("wait", 0)
             asyncio.get_running_loop().call_soon(self._on_due, job.job_id, timeout)
@@ -509,7 +430,7 @@ class Jobs:
 
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
         """The job is over: the gateway is told, or what it should hear is kept for the next."""
-        self._waiting.leave(job.job_id)
+        self._waiting.leave(job)
         self._under_way -= 1
         if self._under_way == 0:
             self.idle.set()
@@ -548,7 +469,7 @@ class Jobs:
     def _confirm(self, job: Job, node_id: str, number: int) -> None:
         attempt = job.machine.attempts.get(number)
         self.routes.confirm(
-            attempt.placement if attempt else pool_pb2.Placement(node_id=node_id), _ref(job, number)
+            attempt.placement if attempt else pool_pb2.Placement(node_id=node_id), job.ref(number)
         )
 
     def _tell(self, job: Job, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
@@ -591,50 +512,15 @@ class Jobs:
         return asyncio.get_running_loop().time() * 1000
 
 
-def _ref(job: Job, number: int) -> common_pb2.AttemptRef:
-    return common_pb2.AttemptRef(job_id=job.job_id, attempt=number)
-
-
-def _is_on(job: Job, number: int, node_id: str) -> bool:
-    attempt = job.machine.attempts.get(number)
-    return attempt is not None and attempt.node_id == node_id
-
-
-def _preferred(job: Job, effect: effects.Allocate) -> str:
-    """The node that the caller prefers; not one that was tried, which may be gone for good."""
-    tried = job.spec.preferred_node_id in effect.exclude and not job.spec.strict
-    return "" if tried else job.spec.preferred_node_id
-
-
-def _excluded(job: Job, effect: effects.Allocate) -> list[str]:
-    """The nodes that were tried. One that was not even reached may be back after a wait."""
-    missed = set(job.not_sent.values()) if job.has_waited else ()
-    return [node_id for node_id in effect.exclude if node_id not in missed]
-
-
-def _waits_to_be_taken(job: Job, number: int) -> bool:
-    """Whether this is the attempt whose result is delivered, to be confirmed when it is taken."""
-    if job.taken or job.last is None or not job.last.HasField("delivered"):
-        return False
-    return job.last.delivered.result.attempt.attempt == number
-
-
 def _why_rejected(reject: dispatcher_pb2.JobReject) -> str:
     causes = dispatcher_pb2.JobReject.Cause
     # A newer node may have causes that this dispatcher does not know.
     known = reject.cause in causes.values()
     cause = causes.Name(reject.cause).removeprefix("CAUSE_") if known else str(reject.cause)
-    return f"{cause}: {reject.detail}" if reject.detail else cause
+    return f"{cause}: {reject.detail[:MAX_DETAIL]}" if reject.detail else cause
 
 
 def _error(problem: Problem) -> common_pb2.Error:
     return common_pb2.Error(
         reason=problem.reason, message=problem.message, retry_after_ms=problem.retry_after_ms
     )
-
-
-def _serves(pools: frozenset[str], queue: str) -> bool:
-    if queue in pools:
-        return True
-    head, _, _ = queue.rpartition(":")
-    return f"{head}:*" in pools

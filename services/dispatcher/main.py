@@ -54,6 +54,7 @@ class DispatcherService:
             on_room=self._jobs.on_room,
             on_connected=self._jobs.on_connected,
             fallback=self._jobs,
+            unwanted=self._jobs.unwanted,
         )
         self._relays = RelayClients(
             settings=settings, pool=self._pool, metrics=metrics, responsible=self._jobs

@@ -54,6 +54,7 @@ class NodeStreams:
         on_room: called with the names of pools that a node serves when a slot on it may be free.
         on_connected: called when a node is in, with where it is and what it says it still has.
         fallback: hears of attempts that nobody else answers for.
+        unwanted: of what a node says it has, what it should drop.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class NodeStreams:
         on_room: Callable[[frozenset[str]], None],
         on_connected: Callable[[pool_pb2.Placement, Iterable[common_pb2.AttemptRef]], None],
         fallback: Responsible,
+        unwanted: Callable[[Iterable[common_pb2.AttemptRef]], Iterable[common_pb2.AttemptRef]],
     ) -> None:
         self._settings = settings
         self._pool = pool
@@ -74,6 +76,7 @@ class NodeStreams:
         self._on_room = on_room
         self._on_connected = on_connected
         self._fallback = fallback
+        self._unwanted = unwanted
         self._streams: dict[str, NodeStream] = {}
         # By stream: attempts that its node brought along and whose audio it holds, until their
         # homes ask for them.
@@ -217,6 +220,7 @@ class NodeStreams:
             instance_id=self._settings.instance_id,
             heartbeat_interval_ms=self._settings.node_heartbeat_ms,
             max_message_bytes=self._settings.max_message_bytes,
+            cancelled=self._unwanted([*hello.running, *hello.unconfirmed]),
         )
         stream.send(Event(welcome=welcome))
         if self._draining:  # since it was let in
@@ -230,6 +234,8 @@ class NodeStreams:
     def _take_over(self, stream: NodeStream) -> None:
         """The new connection takes the old one's place, and what it still has of its attempts."""
         old = self._streams.get(stream.node_id)
+        if old is not None and old.epoch > stream.epoch:
+            raise errors.NodeEpochOldError("a newer connection of this node was faster")
         self._streams[stream.node_id] = stream
         if old is None:
             return

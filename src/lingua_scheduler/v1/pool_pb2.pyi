@@ -94,22 +94,22 @@ class _ReleaseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReleaseC
     DESCRIPTOR: _descriptor.EnumDescriptor
     RELEASE_CAUSE_UNSPECIFIED: _ReleaseCause.ValueType  # 0
     RELEASE_CAUSE_ACK_TIMEOUT: _ReleaseCause.ValueType  # 1
-    """These three count against the node."""
-    RELEASE_CAUSE_SEND_FAILED: _ReleaseCause.ValueType  # 2
+    """These two count against the node."""
     RELEASE_CAUSE_REJECTED: _ReleaseCause.ValueType  # 3
+    RELEASE_CAUSE_SEND_FAILED: _ReleaseCause.ValueType  # 2
+    """These do not. Of SEND_FAILED it was never told: mostly its dispatcher is gone."""
     RELEASE_CAUSE_CANCELLED: _ReleaseCause.ValueType  # 4
-    """These do not."""
     RELEASE_CAUSE_HEDGE_LOST: _ReleaseCause.ValueType  # 5
 
 class ReleaseCause(_ReleaseCause, metaclass=_ReleaseCauseEnumTypeWrapper): ...
 
 RELEASE_CAUSE_UNSPECIFIED: ReleaseCause.ValueType  # 0
 RELEASE_CAUSE_ACK_TIMEOUT: ReleaseCause.ValueType  # 1
-"""These three count against the node."""
-RELEASE_CAUSE_SEND_FAILED: ReleaseCause.ValueType  # 2
+"""These two count against the node."""
 RELEASE_CAUSE_REJECTED: ReleaseCause.ValueType  # 3
+RELEASE_CAUSE_SEND_FAILED: ReleaseCause.ValueType  # 2
+"""These do not. Of SEND_FAILED it was never told: mostly its dispatcher is gone."""
 RELEASE_CAUSE_CANCELLED: ReleaseCause.ValueType  # 4
-"""These do not."""
 RELEASE_CAUSE_HEDGE_LOST: ReleaseCause.ValueType  # 5
 Global___ReleaseCause: _TypeAlias = ReleaseCause  # noqa: Y015
 
@@ -790,9 +790,11 @@ class CommitResponse(_message.Message):
         OUTCOME_ALREADY: CommitResponse._Outcome.ValueType  # 2
         """A repeat: the lease runs."""
         OUTCOME_COMMITTED_LATE: CommitResponse._Outcome.ValueType  # 3
-        """The reservation was over, but the node had room and was taken again."""
+        """The reservation was over, but the node had room and was taken again; or the store does not
+        know the node, whose next beat will put the lease in place.
+        """
         OUTCOME_NO_ROOM: CommitResponse._Outcome.ValueType  # 4
-        """The reservation was over and the node is full or gone: cancel the attempt there."""
+        """The reservation was over and the node is full: cancel the attempt there."""
         OUTCOME_SUPERSEDED: CommitResponse._Outcome.ValueType  # 5
         """Another attempt of the job has won, or the job is over: cancel this one there."""
 
@@ -802,9 +804,11 @@ class CommitResponse(_message.Message):
     OUTCOME_ALREADY: CommitResponse.Outcome.ValueType  # 2
     """A repeat: the lease runs."""
     OUTCOME_COMMITTED_LATE: CommitResponse.Outcome.ValueType  # 3
-    """The reservation was over, but the node had room and was taken again."""
+    """The reservation was over, but the node had room and was taken again; or the store does not
+    know the node, whose next beat will put the lease in place.
+    """
     OUTCOME_NO_ROOM: CommitResponse.Outcome.ValueType  # 4
-    """The reservation was over and the node is full or gone: cancel the attempt there."""
+    """The reservation was over and the node is full: cancel the attempt there."""
     OUTCOME_SUPERSEDED: CommitResponse.Outcome.ValueType  # 5
     """Another attempt of the job has won, or the job is over: cancel this one there."""
 

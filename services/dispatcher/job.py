@@ -1,0 +1,73 @@
+"""One job at its home: its machine, and what the shell remembers of it."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lingua_scheduler.services.dispatcher.job_effects import Allocate
+from lingua_scheduler.services.dispatcher.job_machine import JobMachine
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+
+class Gateway(Protocol):
+    """Where a job's events go."""
+
+    def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
+        """Queues an event; False where the gateway is gone or does not read."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One job at its home."""
+
+    job_id: str
+    key: str
+    spec: dispatcher_pb2.JobSpec
+    machine: JobMachine
+    queue: str
+    submitted_ms: float
+    deadline_ms: float | None
+    gateway: Gateway | None
+    sent_ms: dict[int, float] = field(default_factory=dict)
+    # Attempts that did not get to their nodes, by number, and those nodes.
+    not_sent: dict[int, str] = field(default_factory=dict)
+    # The last event but partials: what a gateway that comes later is told.
+    last: dispatcher_pb2.JobEvent | None = None
+    taken: bool = False
+    # It asks the pool, and has no answer yet.
+    is_asking: bool = False
+    # Others waited for the same pool when it came.
+    is_behind: bool = False
+    has_waited: bool = False
+    # The last refusal says nothing of others that wait in the same queue.
+    is_particular: bool = False
+
+    def ref(self, number: int) -> common_pb2.AttemptRef:
+        """An attempt of this job."""
+        return common_pb2.AttemptRef(job_id=self.job_id, attempt=number)
+
+    def is_on(self, number: int, node_id: str) -> bool:
+        """Whether that attempt was given to that node."""
+        attempt = self.machine.attempts.get(number)
+        return attempt is not None and attempt.node_id == node_id
+
+    def preferred(self, asks: Allocate) -> str:
+        """The node that the caller prefers; not one that was tried, which may be gone for good."""
+        tried = self.spec.preferred_node_id in asks.exclude and not self.spec.strict
+        return "" if tried else self.spec.preferred_node_id
+
+    def excluded(self, asks: Allocate) -> list[str]:
+        """The nodes that were tried. One that was not even reached may be back after a wait."""
+        missed = set(self.not_sent.values()) if self.has_waited else ()
+        return [node_id for node_id in asks.exclude if node_id not in missed]
+
+    def waits_to_be_taken(self, number: int) -> bool:
+        """Whether that attempt's result is delivered, to be confirmed when it is taken."""
+        if self.taken or self.last is None or not self.last.HasField("delivered"):
+            return False
+        return self.last.delivered.result.attempt.attempt == number
+
+    def is_unwanted(self, number: int) -> bool:
+        """Whether a node that still has that attempt should drop it."""
+        attempt = self.machine.attempts.get(number)
+        over = attempt is not None and not attempt.is_alive
+        return over and not self.waits_to_be_taken(number)

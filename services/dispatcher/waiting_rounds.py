@@ -1,0 +1,135 @@
+"""Whose turn it is to ask for room: first come, first served, and nobody is overtaken.
+
+A sign of room (a slot was given back, a node has come) starts a round in a queue: the first who
+waits asks the pool, and while there is room, the next. At most one job of a queue asks at a time,
+or a later one could get the slot that an earlier one has just been refused.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from lingua_scheduler.services.dispatcher.job import Job
+from lingua_scheduler.services.dispatcher.job_machine import Phase
+from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
+
+# Waiting jobs with reasons of their own that one sign of room is offered to, before it is lost.
+_MAX_ASIDE = 8
+
+
+@dataclass(slots=True)
+class _Round:
+    """Those that wait in a queue ask one by one, until one of them is told that all are full."""
+
+    asks: str = ""
+    # Refused for reasons of their own, such as the one node that they want: the next may have luck.
+    aside: list[str] = field(default_factory=list)
+    # A slot may have become free after the question that is under way.
+    again: bool = False
+
+
+class WaitingRounds:
+    """The jobs that wait for room, and the order in which they ask for it.
+
+    Args:
+        room: where they wait.
+        job: finds a job by its id.
+        ask: makes a waiting job ask the pool; its answer is to be told by `has_answer`.
+    """
+
+    def __init__(
+        self,
+        *,
+        room: WaitingRoom,
+        job: Callable[[str], Job | None],
+        ask: Callable[[Job], None],
+    ) -> None:
+        self._room = room
+        self._job = job
+        self._ask = ask
+        self._rounds: dict[str, _Round] = {}
+        # Queues whose first ones wait for reasons of their own: there may be room for others.
+        self._choosy: set[str] = set()
+
+    def must_wait(self, queue: str) -> bool:
+        """Whether others wait there already, so that a new job has to go behind them."""
+        return self._room.must_wait(queue)
+
+    def has_come(self, job: Job) -> None:
+        """A new job is behind others, who may wait for what it does not need."""
+        if job.queue in self._choosy:
+            self.room_in([job.queue])
+
+    def wait(self, job: Job) -> bool:
+        """Joins the queue; who has waited before keeps the place. False where it is full."""
+        round_ = self._rounds.get(job.queue)
+        if round_ is not None and round_.asks == job.job_id and job.is_particular:
+            round_.aside.append(job.job_id)
+        elif job.has_waited:
+            self._room.rejoin_front(job.queue, job.job_id)
+        else:
+            job.has_waited = self._room.join(job.queue, job.job_id)
+        return job.has_waited
+
+    def leave(self, job: Job) -> None:
+        """The job was placed, or is over."""
+        self._room.leave(job.job_id)
+
+    def room_for(self, serves: frozenset[str]) -> None:
+        """A slot may be free on a node that is in these pools."""
+        self.room_in(name for name in self._room.queues() if _serves(serves, name))
+
+    def room_in(self, queues: Iterable[str]) -> None:
+        """A slot may be free: the first who waits in these queues asks for it."""
+        queues = list(queues)
+        for name in queues:
+            if name in self._rounds:
+                self._rounds[name].again = True
+        waiter = self._room.room_for([name for name in queues if name not in self._rounds])
+        if waiter is not None:
+            self._call(waiter, _Round())
+
+    def poll(self) -> None:
+        """Tries every queue: slots that other instances free are not seen here."""
+        for name in list(self._room.queues()):
+            if name not in self._rounds:
+                self.room_in([name])
+
+    def has_answer(self, job: Job) -> None:
+        """The pool has answered a job. If that was its turn in a round, the round goes on."""
+        round_ = self._rounds.get(job.queue)
+        if round_ is None or round_.asks != job.job_id:
+            return
+        del self._rounds[job.queue]
+        waits = job.machine.phase is Phase.WAITING
+        if not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE):
+            waiter = self._room.room_for([job.queue])
+            if waiter is not None:
+                self._call(waiter, round_)
+                return
+        for each in round_.aside:
+            aside = self._job(each)
+            if aside is not None and aside.machine.phase is Phase.WAITING:
+                self._room.rejoin_front(aside.queue, each)
+        (self._choosy.add if round_.aside else self._choosy.discard)(job.queue)
+        if round_.again:
+            self.room_in([job.queue])
+
+    def _call(self, waiter: str, round_: _Round) -> None:
+        job = self._job(waiter)
+        if job is None:
+            self._room.leave(waiter)
+            return
+        round_.asks = waiter
+        self._rounds[job.queue] = round_
+        self._ask(job)
+        if not job.is_asking:
+            # It no longer wants to: the round must not wait for it.
+            self._room.leave(waiter)
+            self.has_answer(job)
+
+
+def _serves(pools: frozenset[str], queue: str) -> bool:
+    if queue in pools:
+        return True
+    head, _, _ = queue.rpartition(":")
+    return f"{head}:*" in pools
