@@ -1,7 +1,6 @@
 """Checks of what gateways, operators and nodes send."""
 
 from lingua_scheduler.services.runtime.checks import Check
-
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _MAX_AUDIO_BYTES = 2 * 1024 * 1024
