@@ -24,6 +24,8 @@ class Job:
     spec: dispatcher_pb2.JobSpec
     machine: JobMachine
     queue: str
+    # Counts up: who came first waits first, whenever it was told to wait.
+    ticket: int
     submitted_ms: float
     deadline_ms: float | None
     gateway: Gateway | None

@@ -8,6 +8,7 @@ machine, and the effects that come out are carried out at once. What an effect a
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
+from itertools import count
 from typing import Any
 
 from lingua_scheduler.services.dispatcher import job_effects as effects
@@ -60,9 +61,10 @@ class Jobs:
         self._metrics = metrics
         self._waiting = WaitingRounds(room=waiting, job=self.get, ask=self._ask_again)
         self._jobs: dict[str, Job] = {}
+        self._tickets = count(1)
         self._under_way = 0
         self.idle = asyncio.Event()
-        """Set while no job is under way."""
+        """Set while no job is under way, and no result waits to be taken."""
         self.idle.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeping: set[asyncio.Task[None]] = set()
@@ -95,6 +97,7 @@ class Jobs:
             spec=spec,
             machine=JobMachine(rules=self._rules, deadline_ms=deadline),
             queue=queue_name(spec),
+            ticket=next(self._tickets),
             submitted_ms=now,
             deadline_ms=deadline,
             gateway=gateway,
@@ -131,7 +134,7 @@ class Jobs:
     def taken(self, wanted: str) -> None:
         """The gateway has the result: nobody needs it any more."""
         job = self._jobs.get(wanted)
-        if job is not None and not job.taken:
+        if job is not None and job.machine.phase is Phase.OVER:
             self._result_is_safe(job)
 
     def cancel(self, wanted: str, why: str) -> bool:
@@ -365,7 +368,7 @@ class Jobs:
             final_state=effect.final,
         )
         given_back = self._pool.persist("release", request, self._settings.reservation_ttl_ms)
-        given_back.add_done_callback(lambda _: self._waiting.room_in([job.queue]))
+        given_back.add_done_callback(lambda _: self._slot_is_free(job, effect.attempt))
 
     def _complete(self, job: Job, effect: effects.Complete) -> None:
         request = pool_pb2.CompleteRequest(
@@ -376,8 +379,11 @@ class Jobs:
             final_state=effect.final,
         )
         freed = self._pool.persist("complete", request, self._settings.running_lease_ms)
-        # Only now is there room; who asked before it may have been refused.
-        freed.add_done_callback(lambda _: self._waiting.room_in([job.queue]))
+        freed.add_done_callback(lambda _: self._slot_is_free(job, effect.attempt))
+
+    def _slot_is_free(self, job: Job, attempt: Attempt) -> None:
+        """The pool has said so: only now do those that wait find room."""
+        self._waiting.room_for(self.routes.serves(attempt.node_id) | {job.queue})
 
     async def _locate(self, job: Job, attempt: Attempt) -> None:
         """Looks for the node's new connection for as long as the job hopes for it."""
@@ -431,12 +437,10 @@ class Jobs:
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
         """The job is over: the gateway is told, or what it should hear is kept for the next."""
         self._waiting.leave(job)
-        self._under_way -= 1
-        if self._under_way == 0:
-            self.idle.set()
         job.spec.ClearField("audio")
         if event.HasField("failed"):
             job.taken = True
+            self._one_less()
         if not self._tell(job, event) and not job.taken:
             self._keep(job)
         elif not job.taken:
@@ -459,8 +463,16 @@ class Jobs:
         else:
             self._result_is_safe(job)
 
+    def _one_less(self) -> None:
+        self._under_way -= 1
+        if self._under_way == 0:
+            self.idle.set()
+
     def _result_is_safe(self, job: Job) -> None:
+        if job.taken:
+            return
         job.taken = True
+        self._one_less()
         self._timers.clear(job.job_id, ("taken", 0))
         if job.last is not None and job.last.HasField("delivered"):
             delivered = job.last.delivered
@@ -487,6 +499,10 @@ class Jobs:
         if job is None:
             return
         match key[0]:
+            case "forget" if not job.taken:
+                # Redis did not keep the result. As long as it is not safe, it is not forgotten.
+                self._keep(job)
+                self._timers.set(wanted, key, self._now() + _REMEMBER_MS)
             case "forget":
                 del self._jobs[wanted]
                 self._timers.clear_all(wanted)

@@ -130,6 +130,11 @@ class NodeStreams:
                 if assignment.responsible is responsible:
                     stream.assigned[key] = assignment._replace(responsible=None)
 
+    def serves(self, node_id: str) -> frozenset[str]:
+        """The pools that a node is in; none of a node that is not connected here."""
+        stream = self._streams.get(node_id)
+        return stream.serves if stream is not None else frozenset()
+
     def __len__(self) -> int:
         return len(self._streams)
 
@@ -314,16 +319,13 @@ class NodeStreams:
             self._spawn(self._take_when_bound(stream, report, stream.binding[key]))
             return
         assignment = stream.assigned.get(key)
-        over = kind in ("job_reject", "job_result", "job_failed")
-        if over:
+        if kind in ("job_reject", "job_result", "job_failed"):
             stream.assigned.pop(key, None)
             stream.running = tuple(each for each in stream.running if attempt_key(each) != key)
         # What nobody here answers for may still be a job of ours that is over; else it stays
         # unconfirmed, and whoever takes the job up will ask for it.
         responsible = assignment.responsible if assignment else None
         (responsible or self._fallback).on_report(stream.node_id, report)
-        if over and self._streams.get(stream.node_id) is stream:
-            self._on_room(stream.serves)
 
     async def _take_when_bound(
         self, stream: NodeStream, result: Report, bound: asyncio.Future[Any]

@@ -56,5 +56,9 @@ class Routes:
             received = dispatcher_pb2.ResultReceived(attempt=attempt)
             self._relays.order(placement, dispatcher_pb2.RelayOrder(result_received=received))
 
+    def serves(self, node_id: str) -> frozenset[str]:
+        """The pools that a node is in, as far as this instance knows."""
+        return self._nodes.serves(node_id)
+
     def _is_here(self, placement: pool_pb2.Placement) -> bool:
         return placement.owner_instance in ("", self._instance_id)

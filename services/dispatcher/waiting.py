@@ -56,8 +56,14 @@ class WaitingRoom:
         """How many jobs wait or are called, in all queues."""
         return len(self._waiters)
 
-    def join(self, queue: str, job_id: str) -> bool:
-        """Puts a job at the end of a queue; nothing changes for one that is in a queue already.
+    def join(self, queue: str, job_id: str, ticket: int | None = None) -> bool:
+        """Puts a job into a queue; nothing changes for one that is in a queue already.
+
+        Args:
+            queue: what it waits for.
+            job_id: who waits.
+            ticket: its place among all that have one, lower first; None: behind those that came
+                without one before it.
 
         Returns:
             False: the queue is full, and the job is not in it.
@@ -67,8 +73,10 @@ class WaitingRoom:
         line = self._queues.get(queue)
         if (line.waiting + line.called if line else 0) >= self._max_waiting:
             return False
-        self._last += 1
-        self._add(_Waiter(self._last, job_id, queue))
+        if ticket is None:
+            self._last += 1
+            ticket = self._last
+        self._add(_Waiter(ticket, job_id, queue))
         return True
 
     def leave(self, job_id: str) -> None:

@@ -67,7 +67,7 @@ class WaitingRounds:
         elif job.has_waited:
             self._room.rejoin_front(job.queue, job.job_id)
         else:
-            job.has_waited = self._room.join(job.queue, job.job_id)
+            job.has_waited = self._room.join(job.queue, job.job_id, job.ticket)
         return job.has_waited
 
     def leave(self, job: Job) -> None:
@@ -101,7 +101,9 @@ class WaitingRounds:
             return
         del self._rounds[job.queue]
         waits = job.machine.phase is Phase.WAITING
-        if not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE):
+        # A refusal that is older than the last sign of room says nothing: the first asks again.
+        goes_on = not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE)
+        if goes_on and not (waits and round_.again):
             waiter = self._room.room_for([job.queue])
             if waiter is not None:
                 self._call(waiter, round_)

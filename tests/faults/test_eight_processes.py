@@ -181,7 +181,7 @@ def quick_settings(url: str, prefix: str, **others: int) -> Settings:
         "job_timeout_ms": RUNNING_MS,
         "job_record_ttl_ms": 3000,
         "heartbeat_stale_ms": 3_600_000,
-        "eject_failures": 1000,
+        "eject_failures": 255,
     }
     return Settings(**{**values, **others})
 

@@ -548,7 +548,7 @@ async def test_one_message_carries_operations_of_every_kind_and_errors_stay_thei
     assert results[1].select_node.placement.node_id == "n1"
     assert results[2].allocate.attempt == ref("j1")
     assert results[3].reserve.placement.path == pool_pb2.PLACEMENT_PATH_NAMED
-    assert results[4].commit.outcome == Commit.OUTCOME_NO_ROOM
+    assert results[4].commit.outcome == Commit.OUTCOME_COMMITTED_LATE
     assert results[5].release.outcome == Release.OUTCOME_RELEASED
     assert results[6].complete.state == common_pb2.JOB_STATE_DONE
     assert results[7].bind_session.bound
