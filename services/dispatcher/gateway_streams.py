@@ -41,7 +41,9 @@ class GatewayStream:
 
     def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
         """Queues an event for the gateway; False where it is gone or does not read."""
-        fits = self.outbox.put(event, event.ByteSize(), droppable=droppable)
+        # Of a job's partials only the last counts.
+        replaces = event.job_id if droppable else None
+        fits = self.outbox.put(event, event.ByteSize(), droppable=droppable, replaces=replaces)
         if not fits and not droppable and not self.outbox.closed:
             self._metrics.backpressure.labels("gateway").inc()
             self.end()

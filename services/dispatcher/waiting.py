@@ -36,9 +36,9 @@ class WaitingRoom:
     """Who waits in which queue, by the order in which they came.
 
     A queue is a direction, such as "zh:en" or "text:zh:en". A job is in one queue at most. One that
-    is called (`room_for`, `room_any`, `poll`) keeps its place until it says how that went: `leave`
-    when it was placed or is over, `rejoin_front` when it was refused again. Whenever a called job
-    was placed, call again for its queue: there may be room for the next.
+    is called (`room_for`) keeps its place until it says how that went: `leave` when it was placed
+    or is over, `rejoin_front` when it was refused again. Whenever a called job was placed, call
+    again for its queue: there may be room for the next.
 
     Args:
         max_waiting: jobs that one queue holds.
@@ -110,18 +110,6 @@ class WaitingRoom:
         heads = (self._head(queue) for queue in queues)
         first = min((head for head in heads if head is not None), default=None)
         return None if first is None else self._call(first)
-
-    def room_any(self) -> str | None:
-        """Calls the job that came first of all that wait."""
-        return self.room_for(self._queues)
-
-    def poll(self) -> list[str]:
-        """Calls the first of every queue, in the order in which they came.
-
-        For the periodic retry: a slot that another instance freed is not seen here.
-        """
-        heads = (self._head(queue) for queue in self._queues)
-        return [self._call(head) for head in sorted(head for head in heads if head is not None)]
 
     def rejoin_front(self, queue: str, job_id: str) -> None:
         """Puts a job before all that came later, however many wait.

@@ -152,13 +152,6 @@ class DrainingError(LinguaError):
     code = grpc.StatusCode.UNAVAILABLE
 
 
-class DeadlineExceededError(LinguaError):
-    """The caller's deadline passed first."""
-
-    reason = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
-    code = grpc.StatusCode.DEADLINE_EXCEEDED
-
-
 class InternalError(LinguaError):
     """A fault of the scheduler itself; the log of the instance has the rest."""
 
