@@ -17,6 +17,13 @@ from .scripts import Chosen, Limits, Scripts, able, clocked_scripts
 ALPHA = 1e-7
 
 
+@pytest.fixture(autouse=True)
+def _a_server_that_draws_evenly(client: redis.Redis) -> None:
+    version: str = client.info("server")["redis_version"]
+    if tuple(map(int, version.split(".")[:2])) < (7, 2):
+        pytest.skip(f"SRANDMEMBER of Redis {version} prefers some members; needs 7.2 or Valkey")
+
+
 def assert_uniform(counts: Counter[str], nodes: int) -> None:
     """Fails where the counts are not those of a fair die with so many sides."""
     observed = [*counts.values()] + [0] * (nodes - len(counts))
