@@ -2,12 +2,14 @@
 
     python examples/sample_node.py --id amber --langs zh,en --dispatcher 127.0.0.1:7720
 
-It translates nothing, but it treats audio as a real node does: what is unfinished (cut by its
-duration, or still loud where a pause was taken for the end) is held, and joined to the next job of
-the same turn. So a sentence that was cut comes out whole, if its parts come to the same node.
+It translates nothing, and takes a tenth of the speech's time for that, about as long as a real one
+would. But it treats audio as a real node does: what is unfinished (cut by its duration, or still
+loud where a pause was taken for the end) is held, and joined to the next job of the same turn. So a
+sentence that was cut comes out whole, if its parts come to the same node.
 """
 
 import argparse
+import asyncio
 import logging
 import os
 import signal
@@ -20,6 +22,8 @@ from lingua_scheduler.sdk import Held, HeldAudio, Job, Node, NoSpeech, Partial, 
 
 # Louder than this is speech, of 32767.
 LOUD = 500
+# What a real node would need to translate a second of speech.
+PACE_S = 0.1
 # A sentence that is over ends with as much silence.
 SILENT_END_S = 0.1
 
@@ -61,6 +65,7 @@ def sample_node(node_id: str, langs: list[str], slots: int) -> Node:
                 return
             heard = describe(samples, job.audio_format.sample_rate_hz)
             yield Partial(source=heard)
+            await asyncio.sleep(PACE_S * len(samples) / job.audio_format.sample_rate_hz)
             if is_unfinished(job, samples):
                 turn.keep()
                 yield Held()
