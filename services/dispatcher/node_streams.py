@@ -374,15 +374,7 @@ class NodeStreams:
         if stream.said_bye:
             self._spawn(self._remove(stream))
         else:
-            self._pool.persistently(
-                "set_node_health",
-                pool_pb2.SetNodeHealthRequest(
-                    node_id=stream.node_id,
-                    epoch=stream.epoch,
-                    health=common_pb2.NODE_HEALTH_OFFLINE,
-                ),
-                self._settings.heartbeat_stale_ms,
-            )
+            self._pool.take_offline(stream.node_id, stream.epoch, self._settings.heartbeat_stale_ms)
 
     async def _remove(self, stream: NodeStream) -> None:
         request = pool_pb2.RemoveNodeRequest(node_id=stream.node_id, epoch=stream.epoch)

@@ -14,7 +14,7 @@ from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.channels import channel_options
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.runtime.telemetry import current_traceparent
-from lingua_scheduler.v1 import pool_pb2
+from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # To be added to redis_timeout_ms: the pool service must be able to say that Redis is slow before
 # it is called slow itself. Two event loops under load take a few hundred ms at worst.
@@ -114,6 +114,13 @@ class PoolClient(OperateStream):
     def persistently(self, operation: str, request: Message, give_up_after_ms: float) -> None:
         """As `persist`, for those who need no answer."""
         self.persist(operation, request, give_up_after_ms)
+
+    def take_offline(self, node_id: str, epoch: int, stale_ms: float) -> None:
+        """Takes a node whose connection is gone out of selection; after `stale_ms` it is anyway."""
+        request = pool_pb2.SetNodeHealthRequest(
+            node_id=node_id, epoch=epoch, health=common_pb2.NODE_HEALTH_OFFLINE
+        )
+        self.persistently("set_node_health", request, stale_ms)
 
     async def _unary(self, name: str, request: Message, kind: type[Response]) -> Response:
         if not self._accepts:

@@ -157,21 +157,11 @@ class RelayClients:
             node_id = sent.placement.node_id
             if node_id not in told:
                 told.add(node_id)
-                self._mark_offline(sent.placement)
+                epoch = sent.placement.node_epoch
+                self._pool.take_offline(node_id, epoch, self._settings.heartbeat_stale_ms)
             attempt = common_pb2.AttemptRef(job_id=job_id, attempt=number)
             if sent.written:
                 self._responsible.on_lost(node_id, attempt)
             else:
                 why = "the node's dispatcher cannot be reached"
                 self._responsible.on_not_sent(node_id, attempt, why)
-
-    def _mark_offline(self, placement: pool_pb2.Placement) -> None:
-        self._pool.persistently(
-            "set_node_health",
-            pool_pb2.SetNodeHealthRequest(
-                node_id=placement.node_id,
-                epoch=placement.node_epoch,
-                health=common_pb2.NODE_HEALTH_OFFLINE,
-            ),
-            self._settings.heartbeat_stale_ms,
-        )
