@@ -1,4 +1,4 @@
--- announce_instance: says where a dispatcher can be reached, for as long as it says so again.
+-- announce_instance: says where an instance can be reached, for as long as it says so again.
 --
 -- P:instance:<id>, string: its address (host:port)
 --

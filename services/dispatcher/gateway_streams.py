@@ -8,12 +8,12 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.job_ids import job_id, job_key
 from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
-from lingua_scheduler.services.dispatcher.outbox import Outbox
 from lingua_scheduler.services.dispatcher.validate import check_job
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.job_ids import job_id, job_key
+from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import dispatcher_pb2
 
 _log = logging.getLogger(__name__)

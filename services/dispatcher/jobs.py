@@ -15,18 +15,18 @@ from lingua_scheduler.services.dispatcher import job_effects as effects
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.job import Gateway, Job
 from lingua_scheduler.services.dispatcher.job_effects import Attempt, Effect, Problem
-from lingua_scheduler.services.dispatcher.job_ids import job_id, job_key, queue_name
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules, Phase
 from lingua_scheduler.services.dispatcher.job_rules import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report
 from lingua_scheduler.services.dispatcher.routes import Routes
-from lingua_scheduler.services.dispatcher.timers import Timers
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
 from lingua_scheduler.services.dispatcher.waiting_rounds import WaitingRounds
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.job_ids import job_id, job_key, queue_name
 from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)

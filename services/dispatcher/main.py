@@ -7,7 +7,6 @@ import grpc
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
-from lingua_scheduler.services.dispatcher.instances import Instances
 from lingua_scheduler.services.dispatcher.job_views import JobViews
 from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
@@ -18,6 +17,7 @@ from lingua_scheduler.services.dispatcher.relay_server import RelayServer
 from lingua_scheduler.services.dispatcher.routes import Routes
 from lingua_scheduler.services.dispatcher.service import DispatcherServicer
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
+from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.service_process import Ground, run_service
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lingua_scheduler.services.dispatcher.outbox import Outbox
 from lingua_scheduler.services.dispatcher.responsible import Responsible
+from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 # What may wait for a node that reads slowly. An assignment carries up to 2 MiB of audio; a node

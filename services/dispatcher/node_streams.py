@@ -22,12 +22,12 @@ from lingua_scheduler.services.dispatcher.node_stream import (
     NodeStream,
     attempt_key,
 )
-from lingua_scheduler.services.dispatcher.outbox import Outbox
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report, Responsible
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.capabilities import Capabilities
 from lingua_scheduler.services.runtime.checks import Check
+from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 

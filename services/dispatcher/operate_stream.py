@@ -21,7 +21,7 @@ from lingua_scheduler.services.dispatcher.pool_repeats import (
     jittered,
 )
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.channels import ChannelOptions
+from lingua_scheduler.services.runtime.channels import ChannelOptions, channel_target
 from lingua_scheduler.services.runtime.telemetry import current_traceparent, tracer_if_on
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
@@ -135,7 +135,9 @@ class OperateStream:
         if self._channel is not None:
             raise RuntimeError("this client is already open")
         loop = asyncio.get_running_loop()
-        self._channel = grpc.aio.insecure_channel(self._address, options=self._options)
+        self._channel = grpc.aio.insecure_channel(
+            channel_target(self._address), options=self._options
+        )
         self._stub = pool_pb2_grpc.PoolServiceStub(self._channel)
         self._traced = tracer_if_on() is not None
         self._accepts, self._patience = True, loop.time() + FIRST_CONNECT_S

@@ -13,8 +13,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from lingua_scheduler.services.dispatcher.timers import Timers
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.timers import Timers
 
 # Between two tries to connect, and between two tries of a call that must get through.
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 1.0

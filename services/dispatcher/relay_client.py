@@ -10,10 +10,10 @@ import grpc
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.node_stream import AttemptKey, attempt_key
-from lingua_scheduler.services.dispatcher.outbox import Outbox
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Responsible
 from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc, pool_pb2
 

@@ -7,9 +7,9 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
-from lingua_scheduler.services.dispatcher.outbox import Outbox
 from lingua_scheduler.services.dispatcher.responsible import Report
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _MAX_EVENTS = 10_000

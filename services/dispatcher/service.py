@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
-from lingua_scheduler.services.dispatcher.instances import Instances
 from lingua_scheduler.services.dispatcher.job_views import JobViews
 from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
@@ -16,6 +15,7 @@ from lingua_scheduler.services.dispatcher.relay_server import RelayServer
 from lingua_scheduler.services.dispatcher.validate import check_id, check_job, check_list
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 

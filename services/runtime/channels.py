@@ -7,6 +7,11 @@ ChannelOptions = tuple[tuple[str, str | int], ...]
 _ROUND_ROBIN = '{"loadBalancingConfig": [{"round_robin": {}}]}'
 
 
+def channel_target(address: str) -> str:
+    """An address of the settings as gRPC writes it: several become one target."""
+    return f"ipv4:{address}" if "," in address else address
+
+
 def channel_options(settings: Settings) -> ChannelOptions:
     """What every channel has: size limits, pings that notice a dead peer, quick reconnects."""
     return (

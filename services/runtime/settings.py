@@ -88,6 +88,8 @@ _ORDERS = (
         strictly=True,
     ),
     _Order("job_timeout_ms", "result_deadline_ms", "a result must not be missing while it is made"),
+    _Order("session_utterances_max", "result_queue_max", "what is under way has no result yet"),
+    _Order("resume_within_ms", "kept_result_ms", "a session that is resumed wants its results"),
     _Order(
         "max_length_bytes",
         "max_message_bytes",

@@ -4,6 +4,7 @@ One class is one group, in the order in which `lingua config` prints them. How v
 checked against each other and reported is in `settings`.
 """
 
+import ipaddress
 import os
 import re
 import secrets
@@ -75,6 +76,15 @@ def _target(value: str) -> str:
     return value
 
 
+def _targets(value: str) -> str:
+    if "," not in value:
+        return _target(value)
+    for each in value.split(","):
+        # gRPC takes a list of addresses, but not of names; a name may stand for several.
+        ipaddress.IPv4Address(split_address(_target(each))[0])
+    return value
+
+
 def _target_or_bound(value: str) -> str:
     return _target(value) if value else value
 
@@ -84,7 +94,7 @@ RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 RedisPrefix = Annotated[str, AfterValidator(_redis_prefix)]
 Listen = Annotated[str, AfterValidator(_listen)]
 ListenOrOff = Annotated[str, AfterValidator(_listen_or_off)]
-Target = Annotated[str, AfterValidator(_target)]
+Targets = Annotated[str, AfterValidator(_targets)]
 TargetOrBound = Annotated[str, AfterValidator(_target_or_bound)]
 
 
@@ -112,7 +122,10 @@ def _listens_or_off(default: str, description: str) -> Any:
 
 
 def _finds(default: str, description: str) -> Any:
-    allowed = "must be host:port, [IPv6]:port or dns:///host:port, with a port from 1 to 65535"
+    allowed = (
+        "must be host:port, [IPv6]:port or dns:///host:port, with a port from 1 to 65535, or "
+        "several IPv4 addresses with commas between"
+    )
     return _field(default, description, allowed)
 
 
@@ -171,14 +184,14 @@ class AddressFields(BaseModel):
     gateway_metrics_listen: ListenOrOff = _listens_or_off(
         "127.0.0.1:9730", "HTTP address of the session gateway's /metrics (empty: off)"
     )
-    pool_address: Target = _finds("127.0.0.1:7710", "where clients find the pool service")
-    dispatcher_address: Target = _finds("127.0.0.1:7720", "where clients find the dispatcher")
+    pool_address: Targets = _finds("127.0.0.1:7710", "where clients find the pool service")
+    dispatcher_address: Targets = _finds("127.0.0.1:7720", "where clients find the dispatcher")
     dispatcher_advertise: TargetOrBound = _field(
         "",
         "where other dispatchers reach this one (empty: the address that it listens on)",
         "must be host:port with a port from 1 to 65535, or empty",
     )
-    gateway_address: Target = _finds("127.0.0.1:7730", "where clients find the session gateway")
+    gateway_address: Targets = _finds("127.0.0.1:7730", "where clients find the session gateway")
 
 
 class GrpcFields(BaseModel):
@@ -285,10 +298,24 @@ class GatewayFields(BaseModel):
     short_merge_ms: int = _whole(
         400, 0, 10_000, "ms under which a fragment that a pause ended joins the next utterance"
     )
+    short_wait_ms: int = _whole(
+        10_000, 0, 600_000, "ms that such a fragment waits for the next utterance"
+    )
     result_deadline_ms: int = _whole(
         30_000, 100, _HOUR_MS, "ms from an utterance's end to its result; then it is missing"
     )
-    result_queue_max: int = _whole(200, 1, 100_000, "results of a session that wait at most")
+    result_queue_max: int = _whole(
+        200, 1, 100_000, "results of a session that are kept at most until the client has seen them"
+    )
+    session_utterances_max: int = _whole(
+        16, 1, 100_000, "utterances of a session under way at most; further audio is not read"
+    )
+    session_idle_ms: int = _whole(
+        1_800_000, 1000, 24 * _HOUR_MS, "ms without a word of the client that close a session"
+    )
+    resume_within_ms: int = _whole(
+        300_000, 1000, 24 * _HOUR_MS, "ms within which a broken session can be resumed"
+    )
 
 
 GROUPS: dict[str, type[BaseModel]] = {

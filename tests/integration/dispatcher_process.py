@@ -25,7 +25,7 @@ from typing import Any, Generic, Self, TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from lingua_scheduler.services.dispatcher.job_ids import job_id, job_key
+from lingua_scheduler.services.runtime.job_ids import job_id, job_key
 from lingua_scheduler.v1 import (
     common_pb2,
     dispatcher_pb2,

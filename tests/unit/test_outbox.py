@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from lingua_scheduler.services.dispatcher.outbox import Outbox
+from lingua_scheduler.services.runtime.outbox import Outbox
 
 
 async def taken(outbox: Outbox[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lingua_scheduler.services.dispatcher.timers import Timers
+from lingua_scheduler.services.runtime.timers import Timers
 
 
 class VirtualAlarm:

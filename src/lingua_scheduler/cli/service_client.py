@@ -9,6 +9,7 @@ import grpc
 
 from lingua_scheduler.cli.failures import FAILED, NOT_FOUND, UNREACHABLE, USAGE, Failure
 from lingua_scheduler.cli.options import Options
+from lingua_scheduler.services.runtime.channels import channel_target
 from lingua_scheduler.services.runtime.errors import from_rpc_error, reason_name
 from lingua_scheduler.services.runtime.settings import load_settings, variable_name
 from lingua_scheduler.v1 import common_pb2
@@ -130,7 +131,7 @@ class ServiceClient:
 def connect(address: str) -> grpc.Channel:
     """A channel to a service of this project. Proxies are for the web, not for these calls."""
     options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)]
-    return grpc.insecure_channel(address, options=options)
+    return grpc.insecure_channel(channel_target(address), options=options)
 
 
 def not_found(reason: common_pb2.ErrorReason.ValueType, message: str) -> Failure:

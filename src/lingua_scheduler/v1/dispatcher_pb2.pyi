@@ -73,7 +73,7 @@ class JobSpec(_message.Message):
     job_type: _builtins.str
     """"translate" where empty. 1 to 32 characters of [a-z0-9_]."""
     audio: _builtins.bytes
-    """At most 2 MiB."""
+    """At most 2 MiB. PCM: the samples. Opus: each packet after its length, two bytes, big-endian."""
     padding_ms: _builtins.int
     """Silence that the node should assume after the audio."""
     reason: _common_pb2.FinalizeReason.ValueType
@@ -857,11 +857,15 @@ class Submission(_message.Message):
     ATTACH_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
     TAKEN_FIELD_NUMBER: _builtins.int
+    LEAVE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> Global___JobSpec: ...
     @_builtins.property
     def attach(self) -> Global___AttachJob:
-        """Take up a job that another gateway submitted: its events come here from now on."""
+        """Take up a job that another gateway submitted: its events come here from now on. Where another
+        dispatcher is its home, only its end comes, a little later. Errors: JOB_NOT_FOUND,
+        SESSION_TAKEN_OVER where a later epoch has it.
+        """
 
     @_builtins.property
     def cancel(self) -> Global___CancelJobRequest:
@@ -869,7 +873,11 @@ class Submission(_message.Message):
 
     @_builtins.property
     def taken(self) -> Global___ResultTaken:
-        """The result has been taken in; a kept copy may go."""
+        """The client has the result; a kept copy may go."""
+
+    @_builtins.property
+    def leave(self) -> Global___LeaveJob:
+        """The job's session has left this gateway: the result is to be kept for its next one."""
 
     def __init__(
         self,
@@ -878,12 +886,13 @@ class Submission(_message.Message):
         attach: Global___AttachJob | None = ...,
         cancel: Global___CancelJobRequest | None = ...,
         taken: Global___ResultTaken | None = ...,
+        leave: Global___LeaveJob | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "cancel", b"cancel", "job", b"job", "submission", b"submission", "taken", b"taken"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "cancel", b"cancel", "job", b"job", "leave", b"leave", "submission", b"submission", "taken", b"taken"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "cancel", b"cancel", "job", b"job", "submission", b"submission", "taken", b"taken"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "cancel", b"cancel", "job", b"job", "leave", b"leave", "submission", b"submission", "taken", b"taken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_submission: _TypeAlias = _typing.Literal["job", "attach", "cancel", "taken"]  # noqa: Y015
+    _WhichOneofReturnType_submission: _TypeAlias = _typing.Literal["job", "attach", "cancel", "taken", "leave"]  # noqa: Y015
     _WhichOneofArgType_submission: _TypeAlias = _typing.Literal["submission", b"submission"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_submission) -> _WhichOneofReturnType_submission | None: ...
 
@@ -929,6 +938,25 @@ class ResultTaken(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResultTaken: _TypeAlias = ResultTaken  # noqa: Y015
+
+@_typing.final
+class LeaveJob(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaveJob: _TypeAlias = LeaveJob  # noqa: Y015
 
 @_typing.final
 class SubmitResponse(_message.Message):

@@ -24,11 +24,17 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class ClientMessage(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    RESULTS_SEEN_FIELD_NUMBER: _builtins.int
     OPEN_FIELD_NUMBER: _builtins.int
     AUDIO_FIELD_NUMBER: _builtins.int
     PLAYBACK_STARTED_FIELD_NUMBER: _builtins.int
     PLAYBACK_ENDED_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    results_seen: _builtins.int
+    """How many utterances have been seen as Result or Missing: the next one wanted has this index.
+    On any message, or alone; 0 says nothing. Until it is said, results are kept somewhere for a
+    resume, so it should be said within a second or so.
+    """
     @_builtins.property
     def open(self) -> Global___Open:
         """First on every stream, and only first."""
@@ -46,6 +52,7 @@ class ClientMessage(_message.Message):
     def __init__(
         self,
         *,
+        results_seen: _builtins.int = ...,
         open: Global___Open | None = ...,
         audio: Global___AudioChunk | None = ...,
         playback_started: Global___PlaybackStarted | None = ...,
@@ -54,7 +61,7 @@ class ClientMessage(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "close", b"close", "message", b"message", "open", b"open", "playback_ended", b"playback_ended", "playback_started", b"playback_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "close", b"close", "message", b"message", "open", b"open", "playback_ended", b"playback_ended", "playback_started", b"playback_started"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "close", b"close", "message", b"message", "open", b"open", "playback_ended", b"playback_ended", "playback_started", b"playback_started", "results_seen", b"results_seen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "audio", "playback_started", "playback_ended", "close"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
@@ -215,21 +222,27 @@ class ResumeSession(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     RESULTS_SEEN_FIELD_NUMBER: _builtins.int
+    NEXT_SEQ_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     resume_token: _builtins.str
     """From Opened. It cannot be guessed, and is the only proof of ownership."""
     results_seen: _builtins.int
-    """How many utterances have been seen as Result or Missing: the next one wanted has this index."""
+    """As in ClientMessage."""
+    next_seq: _builtins.int
+    """The first chunk that the client still has: all below have been acknowledged by AudioAck. It
+    sends on from here, also what the session had before.
+    """
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         resume_token: _builtins.str = ...,
         results_seen: _builtins.int = ...,
+        next_seq: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["results_seen", b"results_seen", "resume_token", b"resume_token", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_seq", b"next_seq", "results_seen", b"results_seen", "resume_token", b"resume_token", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -245,15 +258,18 @@ class AudioChunk(_message.Message):
     DIRECTION_FIELD_NUMBER: _builtins.int
     CLIENT_MS_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
-    """Counts up by 1 from 0. A repeat is ignored; a gap is BAD_AUDIO, and the chunk must be sent
-    again from the seq that was expected.
+    """Counts up by 1 from 0. A repeat is ignored; after a gap the chunk is refused with BAD_AUDIO, and
+    so is one whose data is not what the format says: its seq and all after it must be sent again
+    (metadata "expected_seq").
     """
     data: _builtins.bytes
-    """Whole samples (PCM) or one packet (Opus). At most 64 KiB."""
+    """Whole samples (PCM) or one packet (Opus). At most 64 KiB. May be empty."""
     is_final: _builtins.bool
     """The speaker has finished: the utterance is cut after this chunk. May come with no data."""
     client_ms: _builtins.int
-    """Time at which the client recorded it."""
+    """Time at which the client had recorded it; 0: not told. A longer gap than the pause between two
+    of these ends an utterance even where the chunks arrive together.
+    """
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair:
         """Where the direction is not fixed. A change of direction ends the utterance before it."""
@@ -324,6 +340,28 @@ Global___Close: _TypeAlias = Close  # noqa: Y015
 
 @_typing.final
 class ServerMessage(_message.Message):
+    """Several events share a message where they are ready together."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServerEvent]: ...
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___ServerEvent] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServerMessage: _TypeAlias = ServerMessage  # noqa: Y015
+
+@_typing.final
+class ServerEvent(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OPENED_FIELD_NUMBER: _builtins.int
@@ -336,7 +374,9 @@ class ServerMessage(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     CLOSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def opened(self) -> Global___Opened: ...
+    def opened(self) -> Global___Opened:
+        """First on every stream, unless that is an Error."""
+
     @_builtins.property
     def audio_ack(self) -> Global___AudioAck: ...
     @_builtins.property
@@ -357,7 +397,7 @@ class ServerMessage(_message.Message):
 
     @_builtins.property
     def closed(self) -> Global___Closed:
-        """Everything has been delivered; the stream ends."""
+        """Everything has been delivered. The client says results_seen a last time and ends the stream."""
 
     def __init__(
         self,
@@ -372,15 +412,15 @@ class ServerMessage(_message.Message):
         error: _common_pb2.Error | None = ...,
         closed: Global___Closed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["audio_ack", b"audio_ack", "closed", b"closed", "error", b"error", "go_away", b"go_away", "message", b"message", "missing", b"missing", "opened", b"opened", "partial", b"partial", "result", b"result", "utterance", b"utterance"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audio_ack", b"audio_ack", "closed", b"closed", "error", b"error", "event", b"event", "go_away", b"go_away", "missing", b"missing", "opened", b"opened", "partial", b"partial", "result", b"result", "utterance", b"utterance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ack", b"audio_ack", "closed", b"closed", "error", b"error", "go_away", b"go_away", "message", b"message", "missing", b"missing", "opened", b"opened", "partial", b"partial", "result", b"result", "utterance", b"utterance"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ack", b"audio_ack", "closed", b"closed", "error", b"error", "event", b"event", "go_away", b"go_away", "missing", b"missing", "opened", b"opened", "partial", b"partial", "result", b"result", "utterance", b"utterance"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["opened", "audio_ack", "utterance", "partial", "result", "missing", "go_away", "error", "closed"]  # noqa: Y015
-    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["opened", "audio_ack", "utterance", "partial", "result", "missing", "go_away", "error", "closed"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
-Global___ServerMessage: _TypeAlias = ServerMessage  # noqa: Y015
+Global___ServerEvent: _TypeAlias = ServerEvent  # noqa: Y015
 
 @_typing.final
 class Opened(_message.Message):
@@ -394,7 +434,7 @@ class Opened(_message.Message):
     session_id: _builtins.str
     resume_token: _builtins.str
     next_seq: _builtins.int
-    """Chunks from here on are wanted: 0 for a new session, the first that is not safe after resume."""
+    """Chunks from here on are wanted: 0 for a new session, ResumeSession.next_seq after a resume."""
     traceparent: _builtins.str
     """W3C trace context of the session, for the client's own spans."""
     @_builtins.property

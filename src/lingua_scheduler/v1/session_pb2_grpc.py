@@ -64,6 +64,8 @@ class SessionGatewayServicer:
         """One stream, one session. The client opens (or resumes), sends audio and closes; the server
         acknowledges audio, and gives one Result or Missing for each utterance index, in order.
         A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
+        Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
+        SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
         The two sides are peers on a long stream, not request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME

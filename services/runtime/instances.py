@@ -1,4 +1,4 @@
-"""Which dispatchers run, and where: so that an operator may ask any of them."""
+"""Which instances of a service run, and where: so that an operator may ask any of them."""
 
 import asyncio
 import logging
