@@ -1,0 +1,63 @@
+"""What a session's jobs are made of."""
+
+from lingua_scheduler.services.runtime.job_ids import job_id, job_key
+from lingua_scheduler.services.session_gateway.audio import as_job_audio
+from lingua_scheduler.services.session_gateway.session_rules import SessionRules
+from lingua_scheduler.services.session_gateway.speech import Direction
+from lingua_scheduler.services.session_gateway.utterance import Utterance
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
+
+
+class JobSpecs:
+    """Makes the jobs of one session; the same utterance always makes the same job.
+
+    Args:
+        session_id: of the session.
+        opened: what the client asked for when it opened the session.
+        epoch: this gateway's hold on it.
+        rules: the numbers.
+    """
+
+    def __init__(
+        self, *, session_id: str, opened: session_pb2.NewSession, epoch: int, rules: SessionRules
+    ) -> None:
+        self._session_id = session_id
+        self._opened = opened
+        self._epoch = epoch
+        self._rules = rules
+
+    def job_id(self, index: int, direction: Direction) -> str:
+        """The id that the job of an utterance has or will have."""
+        return job_id(job_key(self._bare(index, direction)))
+
+    def spec(self, utterance: Utterance, now: float) -> dispatcher_pb2.JobSpec:
+        """The job of an utterance that has its chunks."""
+        options, rules = self._opened.options, self._rules
+        spec = self._bare(utterance.index, utterance.direction)
+        manual = utterance.reason == common_pb2.FINALIZE_REASON_IS_FINAL
+        spec.audio = as_job_audio(self._opened.audio_format, utterance.chunks)
+        spec.audio_format.CopyFrom(self._opened.audio_format)
+        spec.padding_ms = rules.padding_manual_ms if manual else rules.padding_auto_ms
+        spec.reason = utterance.reason
+        spec.preferred_node_id = options.preferred_node_id
+        spec.strict = options.strict
+        spec.deadline_ms = max(1, int(utterance.deadline_ms - now))
+        spec.partial_interval_ms = options.partial_interval_ms
+        spec.session_epoch = self._epoch
+        spec.first_chunk_client_ms = utterance.first_client_ms
+        return spec
+
+    def attach(self, utterance: Utterance) -> dispatcher_pb2.AttachJob:
+        """How a job is taken up whose audio a dispatcher has."""
+        return dispatcher_pb2.AttachJob(job_id=utterance.job_id, session_epoch=self._epoch)
+
+    def _bare(self, index: int, direction: Direction) -> dispatcher_pb2.JobSpec:
+        """What the job's key is made of."""
+        return dispatcher_pb2.JobSpec(
+            tenant=self._opened.tenant,
+            session_id=self._session_id,
+            utterance_index=index,
+            pair=common_pb2.LanguagePair(src=direction.src, tgt=direction.tgt),
+            features=self._opened.options.features,
+            require_tts=self._opened.options.require_tts,
+        )

@@ -1,0 +1,68 @@
+"""Results in the order of their utterances. No I/O, no clock."""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+Outcome = TypeVar("Outcome")
+
+
+class ResultQueue(Generic[Outcome]):
+    """Takes outcomes in any order, and gives them out in that of the indexes.
+
+    Promises: each index comes out once, none is left out, and whatever has come is out when all
+    before it are. An outcome for an index that has one, or that is out, changes nothing.
+
+    Args:
+        first: the index that comes out first.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._next_out = first
+        self._next_in = first
+        # Of those that have no outcome: how long they have.
+        self._deadlines: dict[int, float] = {}
+        self._outcomes: dict[int, Outcome] = {}
+
+    @property
+    def next_out(self) -> int:
+        """The index that comes out next."""
+        return self._next_out
+
+    @property
+    def next_in(self) -> int:
+        """The index that will be expected next."""
+        return self._next_in
+
+    def __len__(self) -> int:
+        """Indexes that are expected and not out."""
+        return self._next_in - self._next_out
+
+    def expect(self, deadline_ms: float) -> int:
+        """One more utterance, which has until then; returns its index."""
+        index = self._next_in
+        self._next_in += 1
+        self._deadlines[index] = deadline_ms
+        return index
+
+    def put(self, index: int, outcome: Outcome) -> bool:
+        """What became of an utterance. False: it is known already, or was never expected."""
+        if self._deadlines.pop(index, None) is None:
+            return False
+        self._outcomes[index] = outcome
+        return True
+
+    def take(self) -> Iterator[tuple[int, Outcome]]:
+        """What may come out now, in order."""
+        while self._next_out in self._outcomes:
+            index = self._next_out
+            self._next_out += 1
+            yield index, self._outcomes.pop(index)
+
+    def overdue(self, now: float) -> list[int]:
+        """Indexes without an outcome whose time is over, in order."""
+        return [index for index, deadline_ms in self._deadlines.items() if deadline_ms <= now]
+
+    @property
+    def next_deadline_ms(self) -> float | None:
+        """The first deadline of an index that has no outcome."""
+        return min(self._deadlines.values(), default=None)

@@ -1,0 +1,409 @@
+"""The core of a session: events in, effects out. No I/O, no clock, no logging.
+
+A method is an event; what it returns is what the shell has to do, in order. Every event carries the
+time. How speech is cut is in gatherer; how results come in order is in result_queue; the steps that
+events share are in session_steps.
+
+Every event in every phase ("-": nothing happens):
+
+                     OPEN                   CLOSING              CLOSED            OVER
+    chunk            take, repeat or refuse refuse               refuse            -
+    playback         pass on                -                    -                 -
+    close            cut all                -                    -                 -
+    seen             let go of results      let go of results    let go; all: end  -
+    recorded         submit                 submit               -                 -
+    record failed    again, a little later  again                -                 -
+    lost             end                    end                  end               -
+    accepted         acknowledge            acknowledge          -                 -
+    retrying         tell                   tell                 -                 -
+    partial          tell                   tell                 -                 -
+    delivered        release in order       release, all: closed late              -
+    failed, retry    again, a little later  again                -                 -
+    failed, for good missing                missing, all: closed -                 -
+    failed, lost     end                    end                  end               -
+    left             leave                  leave                leave             -
+    timer pause,
+      hangover,
+      fragment       see gatherer           -                    -                 -
+    timer record     write down             write down           -                 -
+    timer retry      submit                 submit               -                 -
+    timer deadline   missing                missing, all: closed -                 -
+    timer idle       close                  -                    -                 -
+    timer goodbye    -                      -                    end               -
+
+What a dispatcher says of an utterance that is over, or of none, is late: counted, and where it is a
+result that the client does not wait for, let go.
+"""
+
+from lingua_scheduler.services.session_gateway import session_effects as effects
+from lingua_scheduler.services.session_gateway.alarms import (
+    DEADLINE,
+    FRAGMENT,
+    GOODBYE,
+    HANGOVER,
+    IDLE,
+    PAUSE,
+    RECORD,
+    AlarmKey,
+)
+from lingua_scheduler.services.session_gateway.audio import (
+    MAX_CHUNK_BYTES,
+    UnusableAudioError,
+    duration_ms,
+    size_in_job,
+)
+from lingua_scheduler.services.session_gateway.session_effects import Effect
+from lingua_scheduler.services.session_gateway.session_steps import (
+    RECORD_AGAIN_MS,
+    Past,
+    Phase,
+    SessionSteps,
+)
+from lingua_scheduler.services.session_gateway.speech import Chunk, Direction
+from lingua_scheduler.services.session_gateway.utterance import Stage, Utterance
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
+
+__all__ = ["Past", "Phase", "SessionCore"]
+
+# No job was made, and a later try may make one. Any other failure is for good.
+_WORTH_A_RETRY = frozenset(
+    {
+        common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
+        common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
+        common_pb2.ERROR_REASON_BOUND_NODE_FULL,
+        common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
+        common_pb2.ERROR_REASON_DRAINING,
+        common_pb2.ERROR_REASON_BACKPRESSURE,
+    }
+)
+_TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
+
+
+class SessionCore(SessionSteps):
+    """One session at one gateway. See the table above for what each event does in each phase."""
+
+    def start(self, now: float) -> list[Effect]:
+        """The client has been told that the session is open."""
+        self._heard(now)
+        return self._out(now)
+
+    # ---- the client's events ----
+
+    def on_chunk(self, now: float, chunk: session_pb2.AudioChunk) -> list[Effect]:
+        """Audio has come."""
+        if self.phase is Phase.OVER:
+            return []
+        self._heard(now)
+        if self.phase is not Phase.OPEN:
+            self._refuse(chunk, _invalid("audio", "the session was closed before it"))
+        elif chunk.seq < self._expected_seq:
+            self._count("repeated_chunk")
+        elif chunk.seq > self._expected_seq:
+            self._refuse_gap(chunk)
+        else:
+            self._take_chunk(now, chunk)
+        return self._out(now)
+
+    def on_playback(self, now: float, *, on: bool) -> list[Effect]:
+        """The app begins or ends to play speech."""
+        if self.phase is Phase.OPEN:
+            self._heard(now)
+            self._gatherer.on_playback(now, on=on)
+        return self._out(now)
+
+    def on_close(self, now: float) -> list[Effect]:
+        """Nothing more will be said."""
+        if self.phase is Phase.OPEN:
+            self._close(now)
+        return self._out(now)
+
+    def on_seen(self, now: float, seen: int) -> list[Effect]:
+        """The client has seen so many results."""
+        if self.phase is Phase.OVER:
+            return []
+        self._heard(now)
+        if seen > self._queue.next_out:
+            told = f"{seen} is more than the {self._queue.next_out} that have been delivered"
+            self._problem(_invalid("results_seen", told))
+            return self._out(now)
+        for index in range(self._seen, seen):
+            job_id = self._unseen.pop(index, None)
+            if job_id is not None:
+                self._do(effects.Taken(job_id))
+        self._seen = max(self._seen, seen)
+        return self._out(now)
+
+    def on_left(self, now: float) -> list[Effect]:
+        """The stream is gone: the session goes on elsewhere, or not at all."""
+        self._finish(None, forget=False)
+        return self._out(now)
+
+    # ---- the store's events ----
+
+    def on_recorded(self, now: float) -> list[Effect]:
+        """The cuts are written down: their jobs may be made."""
+        recorded, self._recording = self._recording or [], None
+        self._outage_told = False
+        for utterance in recorded:
+            self._recorded[utterance.index] = utterance.ranges
+            if utterance.stage is Stage.CUT:
+                utterance.stage = Stage.READY
+                finalized = session_pb2.UtteranceFinalized(
+                    reason=utterance.reason, audio_ms=round(utterance.audio_ms)
+                )
+                self._tell(utterance, finalized=finalized)
+        return self._out(now)
+
+    def on_record_failed(self, now: float, why: common_pb2.Error) -> list[Effect]:
+        """The cuts may or may not be written down: they are written once more."""
+        self._unrecorded = (self._recording or []) + self._unrecorded
+        self._recording = None
+        for utterance in self._unrecorded:
+            utterance.last_problem = why.message
+        if self.phase in (Phase.OPEN, Phase.CLOSING):
+            self._alarms.set(RECORD, now + RECORD_AGAIN_MS)
+            if not self._outage_told:
+                self._outage_told = True
+                self._problem(why)
+        return self._out(now)
+
+    def on_lost(self, now: float, why: common_pb2.Error) -> list[Effect]:
+        """The session is not this gateway's any more."""
+        self._finish(why, forget=False)
+        return self._out(now)
+
+    # ---- the dispatcher's events ----
+
+    def on_accepted(
+        self, now: float, index: int, accepted: dispatcher_pb2.JobAccepted
+    ) -> list[Effect]:
+        """A node has the job."""
+        utterance = self._at_dispatcher(index)
+        if utterance is not None:
+            utterance.stage = Stage.ACCEPTED
+            utterance.accepted_ms = utterance.accepted_ms or now
+            told = session_pb2.UtteranceAccepted(
+                job_id=utterance.job_id, node_id=accepted.node_id, attempt=accepted.attempt
+            )
+            self._tell(utterance, accepted=told)
+        return self._out(now)
+
+    def on_retrying(
+        self, now: float, index: int, retrying: dispatcher_pb2.JobRetrying
+    ) -> list[Effect]:
+        """An attempt has ended without a result; another follows."""
+        utterance = self._at_dispatcher(index)
+        if utterance is not None:
+            utterance.last_problem = retrying.why.message
+            told = session_pb2.UtteranceRetrying(attempt=retrying.attempt, why=retrying.why)
+            self._tell(utterance, retrying=told)
+        return self._out(now)
+
+    def on_partial(
+        self, now: float, index: int, partial: dispatcher_pb2.JobPartial
+    ) -> list[Effect]:
+        """Part of a result, for the app's display."""
+        utterance = self._at_dispatcher(index)
+        if utterance is not None:
+            told = session_pb2.Partial(
+                utterance_index=index,
+                direction=common_pb2.LanguagePair(
+                    src=utterance.direction.src, tgt=utterance.direction.tgt
+                ),
+                texts=partial.texts,
+            )
+            self._send(session_pb2.ServerEvent(partial=told))
+        return self._out(now)
+
+    def on_delivered(
+        self, now: float, index: int, job_id: str, delivered: dispatcher_pb2.JobDelivered
+    ) -> list[Effect]:
+        """The result."""
+        utterance = self._open.get(index)
+        if self.phase is Phase.OVER:
+            return []
+        if utterance is not None:
+            utterance.result_ms = now
+            self._end(utterance, delivered)
+        elif index not in self._unseen and not self._is_waiting(index):
+            self._count("late_result")
+            self._do(effects.Taken(job_id))
+        return self._out(now)
+
+    def on_failed(self, now: float, index: int, why: common_pb2.Error) -> list[Effect]:
+        """The job is over without a result, or was not made."""
+        utterance = self._at_dispatcher(index)
+        if utterance is None:
+            return self._out(now)
+        if why.reason == _TAKEN_OVER:
+            self._finish(why, forget=False)
+        elif why.reason in _WORTH_A_RETRY:
+            self._retry(now, utterance, why)
+        else:
+            self._end(utterance, why)
+        return self._out(now)
+
+    # ---- time ----
+
+    def on_timer(self, now: float, key: AlarmKey) -> list[Effect]:
+        """A timer has come. One that is not set, or not for now, does nothing."""
+        if not self._alarms.take(now, key):
+            return []
+        if key == PAUSE:
+            self._take_cuts(now, self._gatherer.on_pause_timer(now))
+        elif key == HANGOVER:
+            self._take_cuts(now, self._gatherer.on_hangover_timer(now))
+        elif key == FRAGMENT:
+            self._take_cuts(now, self._gatherer.on_fragment_timer(now))
+        elif key == DEADLINE:
+            self._give_up(now)
+        elif key == IDLE:
+            self._check_idle(now)
+        elif key == GOODBYE and self.phase is Phase.CLOSED:
+            self._finish(None, forget=False)
+        elif key == RECORD or key[0] == "retry":
+            pass  # what waits for it goes on below
+        return self._out(now)
+
+    def _give_up(self, now: float) -> None:
+        for index in self._queue.overdue(now):
+            utterance = self._open[index]
+            if utterance.tries:
+                self._do(effects.CancelJob(utterance.job_id, "its deadline has passed"))
+            self._count("deadline_missed")
+            last = f"; last: {utterance.last_problem}" if utterance.last_problem else ""
+            limit = self._rules.result_deadline_ms / 1000
+            self._end(
+                utterance,
+                common_pb2.Error(
+                    reason=common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
+                    message=f"no result within {limit:g} s{last}",
+                ),
+            )
+
+    def _close(self, now: float) -> None:
+        self._take_cuts(now, self._gatherer.on_close(now))
+        self._alarms.clear(IDLE)
+        self.phase = Phase.CLOSING
+
+    def _check_idle(self, now: float) -> None:
+        due = self._heard_ms + self._rules.session_idle_ms
+        if now < due:
+            self._alarms.set(IDLE, due)
+        elif self.phase is Phase.OPEN:
+            seconds = self._rules.session_idle_ms / 1000
+            self._problem(
+                common_pb2.Error(
+                    reason=common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
+                    message=f"nothing was said for {seconds:g} s: the session is closed",
+                )
+            )
+            self._close(now)
+
+    # ---- chunks ----
+
+    def _take_chunk(self, now: float, chunk: session_pb2.AudioChunk) -> None:
+        try:
+            good = self._checked(chunk)
+        except _RefusedError as refused:
+            self._refuse(chunk, refused.error)
+            return
+        self._expected_seq += 1
+        self._gap_told = None
+        self._last_chunk_ms = now
+        self._count("chunk")
+        for utterance in self._replayed:
+            if utterance.has(chunk.seq):
+                self._replay(utterance, good)
+                return
+        if not any(first <= chunk.seq < end for first, end in self._known):
+            self._take_cuts(now, self._gatherer.on_chunk(now, good))
+
+    def _replay(self, utterance: Utterance, chunk: Chunk) -> None:
+        """A chunk has come again that another gateway had cut."""
+        if utterance.stage is Stage.REPLAY:
+            utterance.chunks.append(chunk.data)
+        utterance.first_client_ms = utterance.first_client_ms or chunk.client_ms
+        if chunk.seq + 1 == utterance.ranges[-1][1]:
+            self._replayed.remove(utterance)
+            if utterance.stage is Stage.REPLAY:
+                utterance.stage = Stage.READY
+
+    def _checked(self, chunk: session_pb2.AudioChunk) -> Chunk:
+        if len(chunk.data) > MAX_CHUNK_BYTES:
+            told = f"has {len(chunk.data)} bytes; at most {MAX_CHUNK_BYTES} are allowed"
+            raise _RefusedError(_invalid("audio.data", told))
+        try:
+            lasts = duration_ms(self._format, chunk.data)
+        except UnusableAudioError as error:
+            raise _RefusedError(
+                common_pb2.Error(
+                    reason=common_pb2.ERROR_REASON_BAD_AUDIO,
+                    message=f"audio.data: {error}",
+                    field_violations=[
+                        common_pb2.FieldViolation(field="audio.data", description=str(error))
+                    ],
+                )
+            ) from None
+        return Chunk(
+            seq=chunk.seq,
+            data=chunk.data,
+            ms=lasts,
+            size=size_in_job(self._format, chunk.data),
+            is_final=chunk.is_final,
+            direction=self._direction_of(chunk),
+            client_ms=chunk.client_ms,
+        )
+
+    def _direction_of(self, chunk: session_pb2.AudioChunk) -> Direction:
+        allowed = self._directions
+        if len(allowed) == 1 and not chunk.HasField("direction"):
+            return allowed[0]
+        direction = Direction(chunk.direction.src.lower(), chunk.direction.tgt.lower())
+        if direction in allowed:
+            return direction
+        may = " or ".join(f"{src}->{tgt}" for src, tgt in allowed)
+        said = f"{chunk.direction.src[:40]!r}->{chunk.direction.tgt[:40]!r}"
+        raise _RefusedError(_invalid("audio.direction", f"{said} must be {may} in this session"))
+
+    def _refuse_gap(self, chunk: session_pb2.AudioChunk) -> None:
+        self._count("gap")
+        # Said once: whatever is on its way behind the gap would only say it again.
+        if self._gap_told != self._expected_seq:
+            self._gap_told = self._expected_seq
+            gap = common_pb2.Error(
+                reason=common_pb2.ERROR_REASON_BAD_AUDIO,
+                message=f"audio.seq: {chunk.seq} came where {self._expected_seq} was expected",
+            )
+            self._refuse(chunk, gap)
+
+    def _refuse(self, chunk: session_pb2.AudioChunk, why: common_pb2.Error) -> None:
+        self._count("refused_chunk")
+        why.metadata["seq"] = str(chunk.seq)
+        why.metadata["expected_seq"] = str(self._expected_seq)
+        self._problem(why)
+
+    # ---- utterances ----
+
+    def _at_dispatcher(self, index: int) -> Utterance | None:
+        utterance = self._open.get(index)
+        if utterance is None or utterance.tries == 0 or self.phase is Phase.OVER:
+            return None
+        return utterance
+
+    def _is_waiting(self, index: int) -> bool:
+        """Whether it has a result that waits for those before it."""
+        return self._queue.next_out <= index < self._queue.next_in
+
+
+class _RefusedError(Exception):
+    def __init__(self, error: common_pb2.Error) -> None:
+        self.error = error
+
+
+def _invalid(field: str, description: str) -> common_pb2.Error:
+    return common_pb2.Error(
+        reason=common_pb2.ERROR_REASON_INVALID_MESSAGE,
+        message=f"{field}: {description}",
+        field_violations=[common_pb2.FieldViolation(field=field, description=description)],
+    )

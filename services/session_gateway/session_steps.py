@@ -1,0 +1,415 @@
+"""The steps of a session's core: its state, and how utterances get on. See session_core."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from lingua_scheduler.services.session_gateway import session_effects as effects
+from lingua_scheduler.services.session_gateway.alarms import (
+    DEADLINE,
+    GOODBYE,
+    IDLE,
+    RECORD,
+    Alarms,
+)
+from lingua_scheduler.services.session_gateway.gatherer import Gatherer
+from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
+from lingua_scheduler.services.session_gateway.result_queue import ResultQueue
+from lingua_scheduler.services.session_gateway.session_effects import Effect
+from lingua_scheduler.services.session_gateway.session_rules import SessionRules
+from lingua_scheduler.services.session_gateway.speech import Cut, Direction
+from lingua_scheduler.services.session_gateway.utterance import MAY_CONTINUE, Stage, Utterance
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
+
+# After a failure to create a job: the first wait, doubled each time, up to the longest.
+RETRY_FIRST_MS = 100.0
+RETRY_LONGEST_MS = 1000.0
+# Before cuts that could not be written down are tried again.
+RECORD_AGAIN_MS = 200.0
+# For the client to say that it has seen everything.
+GOODBYE_MS = 2000.0
+
+
+class Phase(Enum):
+    """Where a session is; see the table of session_core."""
+
+    OPEN = auto()
+    # The client has closed it: what is left is delivered.
+    CLOSING = auto()
+    # All is delivered, and the client knows that it was all.
+    CLOSED = auto()
+    OVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was before this gateway had the session.
+
+    Attributes:
+        next_index: the index that the next utterance will have.
+        seen: how many results the client has seen.
+        next_seq: the first chunk that is not safe. The client still has it.
+        missing: how many of those that were seen were missing.
+        cuts: those that are not forgotten, in order.
+    """
+
+    next_index: int = 0
+    seen: int = 0
+    next_seq: int = 0
+    missing: int = 0
+    cuts: tuple[session_record_pb2.Cut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What becomes of an index: a result, or a reason why there is none."""
+
+    direction: Direction
+    utterance: Utterance | None
+    end: dispatcher_pb2.JobDelivered | common_pb2.Error
+
+
+class SessionSteps:
+    """The state of one session, and what its events have in common."""
+
+    def __init__(
+        self,
+        *,
+        rules: SessionRules,
+        opened: session_pb2.NewSession,
+        specs: JobSpecs,
+        past: Past,
+        now: float,
+    ) -> None:
+        self._rules = rules
+        self._specs = specs
+        self._format = opened.audio_format
+        self._directions = _directions(opened)
+        self._alarms = Alarms()
+        self._todo: list[Effect] = []
+        self.phase = Phase.OPEN
+        self._queue: ResultQueue[_Outcome] = ResultQueue(past.seen)
+        self._expected_seq = past.next_seq
+        self._acked_seq = past.next_seq
+        self._seen = past.seen
+        self.missing = past.missing
+        self.results = past.seen - past.missing
+        self._gate_open = True
+        self._heard_ms = now
+        self._last_chunk_ms = 0.0
+        self._gap_told: int | None = None
+        # Utterances that are not over, by index.
+        self._open: dict[int, Utterance] = {}
+        # Cuts that are written down, and which chunks they have: until these are safe and seen.
+        self._recorded: dict[int, list[tuple[int, int]]] = {}
+        # Of what another gateway cut: utterances whose chunks are to come again, and chunks that
+        # need not come again but may.
+        self._replayed: list[Utterance] = []
+        self._known: list[tuple[int, int]] = []
+        self._recording: list[Utterance] | None = None
+        self._unrecorded: list[Utterance] = []
+        self._outage_told = False
+        # Of results that the client may not have seen: their jobs.
+        self._unseen: dict[int, str] = {}
+        self._last_reason: dict[Direction, common_pb2.FinalizeReason.ValueType] = {}
+        self._take_up(past, now)
+        continuing = MAY_CONTINUE - {common_pb2.FINALIZE_REASON_TIMEOUT}
+        self._gatherer = Gatherer(
+            rules=rules,
+            alarms=self._alarms,
+            count=self._count,
+            continues=[each for each, why in self._last_reason.items() if why in continuing],
+        )
+
+    def _take_up(self, past: Past, now: float) -> None:
+        """Goes on with what another gateway has cut."""
+        deadline = now + self._rules.result_deadline_ms
+        cuts = {cut.utterance_index: cut for cut in past.cuts}
+        for cut in past.cuts:
+            self._recorded[cut.utterance_index] = [(each.first, each.end) for each in cut.chunks]
+            pair = Direction(cut.direction.src, cut.direction.tgt)
+            self._last_reason[pair] = cut.reason
+        for index in range(past.seen, past.next_index):
+            self._queue.expect(deadline)
+            if index in cuts:
+                first = cuts[index].chunks[0].first
+                utterance = Utterance.from_record(
+                    cuts[index], now=now, deadline_ms=deadline, accepted=first < past.next_seq
+                )
+                self._open[index] = utterance
+                if utterance.stage is Stage.REPLAY:
+                    self._replayed.append(utterance)
+            else:
+                why = _error(
+                    common_pb2.ERROR_REASON_JOB_NOT_FOUND, "its result is not kept any more"
+                )
+                self._queue.put(index, _Outcome(self._directions[0], None, why))
+        again = {each.index for each in self._replayed}
+        self._known = [
+            span
+            for index, ranges in self._recorded.items()
+            for span in ranges
+            if index not in again and span[1] > past.next_seq
+        ]
+
+    # ---- effects ----
+
+    def _do(self, *todo: Effect) -> None:
+        self._todo.extend(todo)
+
+    def _count(self, what: str) -> None:
+        self._todo.append(effects.Count(what))
+
+    def _send(self, event: session_pb2.ServerEvent) -> None:
+        self._todo.append(effects.Send(event))
+
+    def _problem(self, error: common_pb2.Error) -> None:
+        self._send(session_pb2.ServerEvent(error=error))
+
+    def _out(self, now: float) -> list[Effect]:
+        """What is to be done, with all that follows from the new state."""
+        if self.phase is not Phase.OVER:
+            self._release(now)
+            self._advance(now)
+            self._record()
+            self._acknowledge()
+            self._set_gate(now)
+            self._check_done(now)
+            self._set_deadline()
+        todo, self._todo = self._todo, []
+        todo += self._alarms.changes
+        self._alarms.changes = []
+        return todo
+
+    # ---- cuts ----
+
+    def _take_cuts(self, now: float, cuts: Iterable[Cut]) -> None:
+        for cut in cuts:
+            direction = cut.speech.direction
+            deadline = now + self._rules.result_deadline_ms
+            index = self._queue.expect(deadline)
+            utterance = Utterance.from_cut(
+                cut,
+                index=index,
+                job_id=self._specs.job_id(index, direction),
+                deadline_ms=deadline,
+                continues=self._last_reason.get(direction) in MAY_CONTINUE,
+            )
+            self._last_reason[direction] = cut.reason
+            self._open[index] = utterance
+            self._unrecorded.append(utterance)
+
+    def _record(self) -> None:
+        """Writes down what is cut; one call at a time, so that cuts are written in their order."""
+        self._unrecorded = [each for each in self._unrecorded if each.stage is Stage.CUT]
+        if self._recording is not None or not self._unrecorded or self._waits_to_record:
+            return
+        self._recording, self._unrecorded = self._unrecorded, []
+        self._do(
+            effects.Record(
+                cuts=tuple(each.record() for each in self._recording),
+                first_index=min(self._first_needed(), self._recording[0].index),
+                acked_seq=self._acked_seq,
+                seen=self._seen,
+                results=self.results,
+                missing=self.missing,
+                last_chunk_ms=self._last_chunk_ms,
+            )
+        )
+
+    @property
+    def _waits_to_record(self) -> bool:
+        return RECORD in self._alarms
+
+    def _first_needed(self) -> int:
+        """The first cut that a later gateway would need. Those before are seen and safe."""
+        for index, ranges in list(self._recorded.items()):
+            if index >= self._seen or ranges[-1][1] > self._acked_seq:
+                return index
+            del self._recorded[index]
+        return self._queue.next_in
+
+    # ---- jobs ----
+
+    def _advance(self, now: float) -> None:
+        """Submits what may be submitted."""
+        for utterance in self._open.values():
+            ready = utterance.stage is Stage.READY and utterance.retry_ms <= now
+            if ready and self._may_go(utterance):
+                utterance.stage = Stage.SUBMITTED
+                utterance.tries += 1
+                self._do(effects.Submit(utterance))
+
+    def _may_go(self, utterance: Utterance) -> bool:
+        """Whether the turn has come to it: see decision 12."""
+        if utterance.is_attached:
+            return True
+        before = [
+            each
+            for each in self._open.values()
+            if each.index < utterance.index and each.direction == utterance.direction
+        ]
+        if not before:
+            return True
+        last = before[-1]
+        if last.reason in MAY_CONTINUE:
+            return False
+        # It ends a turn, and clears the binding that it needs itself.
+        return last.is_safe or not last.continues
+
+    def _retry(self, now: float, utterance: Utterance, why: common_pb2.Error) -> None:
+        wait = min(RETRY_LONGEST_MS, RETRY_FIRST_MS * 2 ** min(utterance.tries - 1, 10))
+        utterance.stage = Stage.READY
+        utterance.retry_ms = now + max(wait, float(why.retry_after_ms))
+        utterance.last_problem = why.message
+        self._alarms.set(("retry", utterance.index), utterance.retry_ms)
+        self._count("retried")
+        retrying = session_pb2.UtteranceRetrying(attempt=utterance.tries, why=why)
+        self._tell(utterance, retrying=retrying)
+
+    def _tell(
+        self,
+        utterance: Utterance,
+        *,
+        finalized: session_pb2.UtteranceFinalized | None = None,
+        accepted: session_pb2.UtteranceAccepted | None = None,
+        retrying: session_pb2.UtteranceRetrying | None = None,
+    ) -> None:
+        """An event for the app's display."""
+        event = session_pb2.UtteranceEvent(
+            utterance_index=utterance.index,
+            direction=_pair(utterance.direction),
+            finalized=finalized,
+            accepted=accepted,
+            retrying=retrying,
+        )
+        self._send(session_pb2.ServerEvent(utterance=event))
+
+    def _end(
+        self, utterance: Utterance, end: dispatcher_pb2.JobDelivered | common_pb2.Error
+    ) -> None:
+        """An utterance has a result, or will have none."""
+        del self._open[utterance.index]
+        utterance.stage = Stage.OVER
+        utterance.chunks = []
+        self._alarms.clear(("retry", utterance.index))
+        self._queue.put(utterance.index, _Outcome(utterance.direction, utterance, end))
+
+    # ---- results ----
+
+    def _release(self, now: float) -> None:
+        for index, outcome in self._queue.take():
+            end = outcome.end
+            if isinstance(end, common_pb2.Error):
+                self.missing += 1
+                missing = session_pb2.Missing(
+                    utterance_index=index, direction=_pair(outcome.direction), why=end
+                )
+                self._count("missing")
+                self._send(session_pb2.ServerEvent(missing=missing))
+            elif outcome.utterance is not None:
+                self.results += 1
+                self._unseen[index] = outcome.utterance.job_id
+                self._count("result")
+                result = _result(now, outcome.utterance, end)
+                self._send(session_pb2.ServerEvent(result=result))
+        while len(self._unseen) > self._rules.result_queue_max:
+            # Its home keeps it in Redis by now.
+            del self._unseen[next(iter(self._unseen))]
+
+    def _acknowledge(self) -> None:
+        waiting = [each.ranges[0][0] for each in self._open.values() if not each.is_safe]
+        gathered = self._gatherer.first_seq
+        if gathered is not None:
+            waiting.append(gathered)
+        safe = min(waiting, default=self._expected_seq)
+        if safe > self._acked_seq:
+            self._acked_seq = safe
+            self._send(session_pb2.ServerEvent(audio_ack=session_pb2.AudioAck(next_seq=safe)))
+
+    # ---- the session ----
+
+    def _set_gate(self, now: float) -> None:
+        is_open = self.phase is not Phase.OPEN or len(self._queue) < self._limit
+        if is_open != self._gate_open:
+            self._gate_open = is_open
+            self._gatherer.on_hold(now, on=not is_open)
+            self._do(effects.Gate(is_open))
+
+    @property
+    def _limit(self) -> int:
+        return self._rules.session_utterances_max
+
+    def _set_deadline(self) -> None:
+        deadline = self._queue.next_deadline_ms
+        if deadline is not None:
+            self._alarms.set_by(DEADLINE, deadline)
+
+    def _check_done(self, now: float) -> None:
+        if self.phase is Phase.CLOSING and len(self._queue) == 0:
+            self.phase = Phase.CLOSED
+            self._alarms.set(GOODBYE, now + GOODBYE_MS)
+            closed = session_pb2.Closed(results=self.results, missing=self.missing)
+            self._send(session_pb2.ServerEvent(closed=closed))
+        if self.phase is Phase.CLOSED and self._seen == self._queue.next_out:
+            self._finish(None, forget=True)
+
+    def _finish(self, why: common_pb2.Error | None, *, forget: bool) -> None:
+        if self.phase is Phase.OVER:
+            return
+        self.phase = Phase.OVER
+        self._alarms.clear_all()
+        if why is not None:
+            self._problem(why)
+        if not forget:
+            jobs = [each.job_id for each in self._open.values() if each.tries]
+            self._do(effects.Leave((*self._unseen.values(), *jobs)))
+        self._do(effects.End(why, forget))
+
+    def _heard(self, now: float) -> None:
+        """The client has said something."""
+        self._heard_ms = now
+        self._alarms.set_by(IDLE, now + self._rules.session_idle_ms)
+
+
+def _directions(opened: session_pb2.NewSession) -> tuple[Direction, ...]:
+    """The one that is fixed, or both of a conversation."""
+    if opened.HasField("direction"):
+        return (Direction(opened.direction.src, opened.direction.tgt),)
+    a, b = opened.conversation.a, opened.conversation.b
+    return Direction(a, b), Direction(b, a)
+
+
+def _pair(direction: Direction) -> common_pb2.LanguagePair:
+    return common_pb2.LanguagePair(src=direction.src, tgt=direction.tgt)
+
+
+def _error(reason: common_pb2.ErrorReason.ValueType, message: str) -> common_pb2.Error:
+    return common_pb2.Error(reason=reason, message=message)
+
+
+def _result(
+    now: float, utterance: Utterance, delivered: dispatcher_pb2.JobDelivered
+) -> session_pb2.Result:
+    result = delivered.result
+    timings = session_pb2.ResultTimings(
+        audio_ms=round(utterance.audio_ms),
+        hangover_ms=round(utterance.cut_ms - utterance.ended_ms),
+        dispatch_ms=round(max(0.0, utterance.accepted_ms - utterance.cut_ms)),
+        node_ms=round(utterance.result_ms - (utterance.accepted_ms or utterance.cut_ms)),
+        deliver_ms=round(now - utterance.result_ms),
+        stages=result.timings,
+    )
+    return session_pb2.Result(
+        utterance_index=utterance.index,
+        direction=_pair(utterance.direction),
+        kind=result.kind,
+        texts=result.texts,
+        speech=result.speech,
+        speech_format=result.speech_format,
+        joined_utterances=result.joined_utterances,
+        job_id=utterance.job_id,
+        node_id=delivered.node_id,
+        attempts=delivered.attempts,
+        timings=timings,
+    )

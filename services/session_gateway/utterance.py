@@ -1,0 +1,133 @@
+"""One utterance between its cut and its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from lingua_scheduler.services.session_gateway.speech import Cut, Direction, Reason
+from lingua_scheduler.v1 import common_pb2, session_record_pb2
+
+# After these, more of the same turn may follow: see decision 12.
+MAY_CONTINUE = frozenset(
+    {
+        common_pb2.FINALIZE_REASON_MAX_DURATION,
+        common_pb2.FINALIZE_REASON_MAX_LENGTH,
+        common_pb2.FINALIZE_REASON_TIMEOUT,
+    }
+)
+
+
+class Stage(Enum):
+    """How far it is."""
+
+    # Cut, and not written down yet.
+    CUT = auto()
+    # Another gateway cut it; its chunks are to come again.
+    REPLAY = auto()
+    # To be submitted when its turn comes, or its next try.
+    READY = auto()
+    # At a dispatcher, which has not accepted it.
+    SUBMITTED = auto()
+    # A node has it: its audio is safe.
+    ACCEPTED = auto()
+    # It has a result, or will have none.
+    OVER = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Utterance:
+    """One utterance. Its chunks are kept until it is over: a dispatcher may die with its job."""
+
+    index: int
+    direction: Direction
+    reason: Reason
+    ranges: list[tuple[int, int]]
+    job_id: str
+    audio_ms: float
+    deadline_ms: float
+    stage: Stage
+    # Whether it goes on where the one before it in its direction was cut.
+    continues: bool
+    chunks: list[bytes] = field(default_factory=list)
+    first_client_ms: int = 0
+    # Times of its way; 0: not known here.
+    first_ms: float = 0.0
+    ended_ms: float = 0.0
+    cut_ms: float = 0.0
+    accepted_ms: float = 0.0
+    result_ms: float = 0.0
+    tries: int = 0
+    retry_ms: float = 0.0
+    last_problem: str = ""
+
+    @classmethod
+    def from_cut(
+        cls, cut: Cut, *, index: int, job_id: str, deadline_ms: float, continues: bool
+    ) -> Utterance:
+        """One that was cut here."""
+        speech = cut.speech
+        return cls(
+            index=index,
+            direction=speech.direction,
+            reason=cut.reason,
+            ranges=speech.ranges,
+            job_id=job_id,
+            audio_ms=speech.ms,
+            deadline_ms=deadline_ms,
+            stage=Stage.CUT,
+            continues=continues,
+            chunks=speech.chunks,
+            first_client_ms=speech.first_client_ms,
+            first_ms=speech.first_ms,
+            ended_ms=cut.ended_ms,
+            cut_ms=cut.cut_ms,
+        )
+
+    @classmethod
+    def from_record(
+        cls, record: session_record_pb2.Cut, *, now: float, deadline_ms: float, accepted: bool
+    ) -> Utterance:
+        """One that another gateway cut."""
+        return cls(
+            index=record.utterance_index,
+            direction=Direction(record.direction.src, record.direction.tgt),
+            reason=record.reason,
+            ranges=[(chunks.first, chunks.end) for chunks in record.chunks],
+            job_id=record.job_id,
+            audio_ms=record.audio_ms,
+            deadline_ms=deadline_ms,
+            stage=Stage.READY if accepted else Stage.REPLAY,
+            continues=True,
+            first_ms=now,
+            ended_ms=now,
+            cut_ms=now,
+            accepted_ms=now if accepted else 0.0,
+        )
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether a dispatcher has its audio, and the client has not any more."""
+        return self.accepted_ms > 0 and not self.chunks
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the client may forget its audio."""
+        return self.stage is Stage.OVER or self.accepted_ms > 0
+
+    def has(self, seq: int) -> bool:
+        """Whether a chunk is one of its own."""
+        return any(first <= seq < end for first, end in self.ranges)
+
+    def record(self) -> session_record_pb2.Cut:
+        """How it is written down."""
+        return session_record_pb2.Cut(
+            utterance_index=self.index,
+            direction=common_pb2.LanguagePair(src=self.direction.src, tgt=self.direction.tgt),
+            reason=self.reason,
+            chunks=[
+                session_record_pb2.ChunkRange(first=first, end=end) for first, end in self.ranges
+            ],
+            job_id=self.job_id,
+            audio_ms=round(self.audio_ms),
+        )
