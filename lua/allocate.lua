@@ -34,6 +34,14 @@ local function placed(existing, number, state, ends, id, path, binding, kind, no
     node and node.owner or '', node and node.address or '', path, binding, kind }
 end
 
+-- First of all: an old gateway must not even take up a job that runs.
+if want.session and session_epoch > 0 then
+  local epoch = tonumber(redis.call('HGET', P .. ':session:' .. want.session, 'epoch'))
+  if epoch and epoch > session_epoch then
+    return { 'SESSION_TAKEN_OVER' }
+  end
+end
+
 local key = job_key(P, job)
 local known = redis.call('HMGET', key, 'state', 'attempt', 'winner', 'created_ms')
 local state, latest = known[1], tonumber(known[2])
@@ -59,12 +67,6 @@ end
 
 local bound, bound_path, turn, last_turn, written
 if want.session then
-  if session_epoch > 0 then
-    local epoch = tonumber(redis.call('HGET', P .. ':session:' .. want.session, 'epoch'))
-    if epoch and epoch > session_epoch then
-      return { 'SESSION_TAKEN_OVER' }
-    end
-  end
   turn = turn_key(P, want.session, want.src, want.tgt)
   bound, bound_path, last_turn, written = turn_read(turn, now)
 end

@@ -1,22 +1,20 @@
 """The Submit side of the dispatcher: gateways' jobs in, their events out."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import grpc
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.followed_jobs import FollowedJobs
 from lingua_scheduler.services.dispatcher.jobs import Jobs
-from lingua_scheduler.services.dispatcher.kept_results import KeptResults
-from lingua_scheduler.services.dispatcher.validate import check_job
+from lingua_scheduler.services.dispatcher.validate import check_id, check_job
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.duplex import run_duplex
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import dispatcher_pb2
-
-_log = logging.getLogger(__name__)
 
 # What may wait for a gateway that reads slowly. Partials go first; when even results do not fit,
 # the stream ends, and what it had not taken is kept for the next one.
@@ -24,6 +22,9 @@ _MAX_EVENTS = 20_000
 _MAX_BYTES = 128 * 1024 * 1024
 # What a stream that is to end has to write the rest; a gateway that does not read never would.
 _FLUSH_S = 1.0
+
+# Stands in the outbox for an empty response.
+_SOMEBODY_IS_HERE = dispatcher_pb2.JobEvent()
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -38,6 +39,8 @@ class GatewayStream:
         )
         # Set: the stream ends, whatever is left to write.
         self.cut = asyncio.Event()
+        # Empty requests that were not answered yet; or never will be, where room was needed.
+        self._answers = 0
 
     def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
         """Queues an event for the gateway; False where it is gone or does not read."""
@@ -49,6 +52,28 @@ class GatewayStream:
             self.end()
         return fits
 
+    def answer(self) -> None:
+        """Queues the answer to an empty request."""
+        # Who does not read gets none: it is about to lose the stream anyway.
+        self._answers += self.outbox.put(_SOMEBODY_IS_HERE, 0, droppable=True)
+
+    def responses(
+        self, events: list[dispatcher_pb2.JobEvent]
+    ) -> Iterable[dispatcher_pb2.SubmitResponse]:
+        """What was taken from the outbox, as messages: mostly one."""
+        if not self._answers:
+            return (dispatcher_pb2.SubmitResponse(events=events),)
+        told = [event for event in events if event is not _SOMEBODY_IS_HERE]
+        answers = len(events) - len(told)
+        self._answers -= answers
+        first = [dispatcher_pb2.SubmitResponse(events=told)] if told else []
+        return first + [dispatcher_pb2.SubmitResponse()] * answers
+
+    @property
+    def has_room(self) -> bool:
+        """Whether what waits leaves room for results that can as well come later."""
+        return self.outbox.bytes < _MAX_BYTES // 4
+
     def end(self) -> None:
         """Ends the stream after what is queued, and soon in any case."""
         self.outbox.close()
@@ -58,12 +83,12 @@ class GatewayStream:
 class GatewayStreams:
     """Serves Submit."""
 
-    def __init__(self, *, jobs: Jobs, kept: KeptResults, metrics: DispatcherMetrics) -> None:
+    def __init__(self, *, jobs: Jobs, followed: FollowedJobs, metrics: DispatcherMetrics) -> None:
         self._jobs = jobs
-        self._kept = kept
+        self._followed = followed
         self._metrics = metrics
         self._open: set[GatewayStream] = set()
-        self._draining = False
+        self._is_over = False
 
     async def submit(
         self, requests: AsyncIterator[dispatcher_pb2.SubmitRequest], context: Context
@@ -71,63 +96,69 @@ class GatewayStreams:
         """Serves one gateway until its stream ends."""
         gateway = GatewayStream(self._metrics)
         self._open.add(gateway)
+        if self._is_over:
+            gateway.end()
 
         async def write() -> None:
             while events := await gateway.outbox.take():
-                await context.write(dispatcher_pb2.SubmitResponse(events=events))
+                for response in gateway.responses(events):
+                    await context.write(response)
 
         async def read() -> None:
             async for request in requests:
+                if not request.submissions:
+                    gateway.answer()
                 for submission in request.submissions:
-                    await self._take(gateway, submission)
+                    self._take(gateway, submission)
 
-        async def cut() -> None:
-            await gateway.cut.wait()
-
-        tasks = [asyncio.create_task(work) for work in (write(), read(), cut())]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await run_duplex(read=read(), write=write(), cut=gateway.cut)
         finally:
             self._open.discard(gateway)
-            self._jobs.detach(gateway)
             gateway.outbox.close()
-            for task in tasks:
-                task.cancel()
+            self._followed.detach(gateway)
+            self._jobs.detach(gateway)
 
-    async def _take(self, gateway: GatewayStream, submission: dispatcher_pb2.Submission) -> None:
+    def _take(self, gateway: GatewayStream, submission: dispatcher_pb2.Submission) -> None:
         match submission.WhichOneof("submission"):
             case "job":
                 self._take_job(gateway, submission.job)
             case "attach":
-                await self._attach(gateway, submission.attach.job_id)
+                self._attach(gateway, submission.attach)
             case "cancel":
-                self._jobs.cancel(submission.cancel.job_id, submission.cancel.why)
+                self._followed.stop(submission.cancel.job_id, gateway)
+                self._jobs.cancel(submission.cancel.job_id, submission.cancel.why, gateway)
             case "taken":
+                self._followed.stop(submission.taken.job_id, gateway)
                 self._jobs.taken(submission.taken.job_id)
+            case "leave":
+                self._followed.stop(submission.leave.job_id, gateway)
+                self._jobs.leave(submission.leave.job_id, gateway)
 
     def _take_job(self, gateway: GatewayStream, spec: dispatcher_pb2.JobSpec) -> None:
+        wanted = job_id(job_key(spec))
         try:
-            self.check_open()
             check_job(spec)
+            self._followed.check_epoch(wanted, spec.session_epoch)
+            self._jobs.submit(spec, gateway)
         except errors.LinguaError as error:
-            self._refuse(gateway, job_id(job_key(spec)), spec, error)
+            self._refuse(gateway, wanted, spec, error)
             return
-        self._jobs.submit(spec, gateway)
+        # This instance is its home now.
+        self._followed.stop(wanted)
 
-    async def _attach(self, gateway: GatewayStream, wanted: str) -> None:
-        if self._jobs.attach(wanted, gateway):
-            return
+    def _attach(self, gateway: GatewayStream, attach: dispatcher_pb2.AttachJob) -> None:
+        wanted, epoch = attach.job_id, attach.session_epoch
         try:
-            result = await self._kept.fetch(wanted)
-            if result is None:
-                raise errors.JobNotFoundError(
-                    f"job {wanted!r} is not known here and no result of it is kept; submit it again"
-                )
+            check_id("attach.job_id", wanted)
+            if self._jobs.attach(wanted, gateway, epoch):
+                self._followed.stop(wanted)
+            else:
+                self._followed.follow(wanted, gateway, epoch)
         except errors.LinguaError as error:
-            self._refuse(gateway, wanted, dispatcher_pb2.JobSpec(), error)
-            return
-        delivered = dispatcher_pb2.JobDelivered(result=result)
-        gateway.put(dispatcher_pb2.JobEvent(job_id=wanted, delivered=delivered))
+            known = self._jobs.get(wanted)
+            spec = known.spec if known is not None else dispatcher_pb2.JobSpec()
+            self._refuse(gateway, wanted, spec, error)
 
     @staticmethod
     def _refuse(
@@ -142,14 +173,10 @@ class GatewayStreams:
             )
         )
 
-    def check_open(self) -> None:
-        """Raises DrainingError where no new job is taken."""
-        if self._draining:
-            raise errors.DrainingError("this dispatcher is draining; submit elsewhere")
-
     async def drain(self) -> None:
-        """Takes no new job, waits until those under way are over, then ends the streams."""
-        self._draining = True
+        """Begins no new job, waits until those under way are over, then ends the streams."""
+        self._jobs.is_draining = True
         await self._jobs.idle.wait()
+        self._is_over = True
         for gateway in self._open:
             gateway.end()

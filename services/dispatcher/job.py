@@ -4,8 +4,22 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lingua_scheduler.services.dispatcher.job_effects import Allocate
-from lingua_scheduler.services.dispatcher.job_machine import JobMachine
+from lingua_scheduler.services.dispatcher.job_machine import JobMachine, Phase
+from lingua_scheduler.services.runtime.errors import SessionTakenOverError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+# Failures that say nothing of the job, only that there was no node for it just then.
+_NO_NODE_NOW = frozenset(
+    (
+        common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
+        common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
+        common_pb2.ERROR_REASON_BOUND_NODE_FULL,
+        common_pb2.ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE,
+        common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
+        common_pb2.ERROR_REASON_DRAINING,
+        common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
+    )
+)
 
 
 class Gateway(Protocol):
@@ -29,6 +43,10 @@ class Job:
     submitted_ms: float
     deadline_ms: float | None
     gateway: Gateway | None
+    # The highest epoch of the session with which it was submitted or attached to; 0: none was told.
+    epoch: int = 0
+    # The pool has placed an attempt of it.
+    has_begun: bool = False
     sent_ms: dict[int, float] = field(default_factory=dict)
     # Attempts that did not get to their nodes, by number, and those nodes.
     not_sent: dict[int, str] = field(default_factory=dict)
@@ -52,6 +70,20 @@ class Job:
         attempt = self.machine.attempts.get(number)
         return attempt is not None and attempt.node_id == node_id
 
+    def check_epoch(self, epoch: int) -> None:
+        """Raises SessionTakenOverError where a later epoch of the session has the job."""
+        check_epoch(self.job_id, epoch, self.epoch)
+
+    def may_begin_anew(self, epoch: int) -> bool:
+        """Whether it has failed in a way that a new try, submitted in this epoch, may mend."""
+        over = self.machine.phase is Phase.OVER and not self.is_asking
+        if not over or self.last is None or not self.last.HasField("failed"):
+            return False
+        reason = self.last.failed.reason
+        # Its session has moved on before it began; now the session itself asks for it.
+        was_behind = reason == common_pb2.ERROR_REASON_SESSION_TAKEN_OVER and epoch > self.epoch
+        return reason in _NO_NODE_NOW or was_behind
+
     def preferred(self, asks: Allocate) -> str:
         """The node that the caller prefers; not one that was tried, which may be gone for good."""
         tried = self.spec.preferred_node_id in asks.exclude and not self.spec.strict
@@ -73,3 +105,11 @@ class Job:
         attempt = self.machine.attempts.get(number)
         over = attempt is not None and not attempt.is_alive
         return over and not self.waits_to_be_taken(number)
+
+
+def check_epoch(job_id: str, epoch: int, latest: int) -> None:
+    """Raises SessionTakenOverError where `epoch` is told (not 0) and older than the latest."""
+    if 0 < epoch < latest:
+        raise SessionTakenOverError(
+            f"job {job_id!r} belongs to epoch {latest} of its session; epoch {epoch} is over"
+        )

@@ -1,6 +1,7 @@
 """What a job's machine does, step by step. What makes it do so is in job_machine."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from lingua_scheduler.services.dispatcher import job_endings as endings
 from lingua_scheduler.services.dispatcher.job_effects import (
@@ -43,11 +44,24 @@ ASK, BOUND, DEADLINE, HEDGE, WAIT = (
 
 
 class JobSteps:
-    """The state of one job, and the steps that change it. Effects gather until `_out`."""
+    """The state of one job, and the steps that change it. Effects gather until `_out`.
 
-    def __init__(self, *, rules: JobRules, deadline_ms: float | None = None) -> None:
+    Args:
+        rules: what it is judged by.
+        deadline_ms: when it fails in any case; None: never.
+        earlier: attempts of the same job, all of them over, from before it began anew. Their
+            numbers are not used again, and what is still said of them is late.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: JobRules,
+        deadline_ms: float | None = None,
+        earlier: Mapping[int, Attempt] = MappingProxyType({}),
+    ) -> None:
         self.phase = Phase.NEW
-        self.attempts: dict[int, Attempt] = {}
+        self.attempts = dict(earlier)
         self._rules = rules
         self._deadline_ms = deadline_ms
         self._end_state = _UNSPECIFIED

@@ -3,15 +3,10 @@
 from collections.abc import Mapping
 
 from lingua_scheduler.services.runtime.errors import JobNotFoundError
+from lingua_scheduler.services.runtime.record_pages import Record, read_page, read_record
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-
-_PAGE = 100
-# Keys that one step of a scan looks at: about a millisecond of Redis.
-_KEYS_A_STEP = 2000
-# Steps before a page is given back, full or not.
-_STEPS_A_PAGE = 20
 
 _STATES = {
     "reserved": common_pb2.JOB_STATE_DISPATCHED,
@@ -33,35 +28,34 @@ class JobViews:
 
     async def get(self, job_id: str) -> dispatcher_pb2.Job:
         """One job. Raises JobNotFoundError."""
-        flat = await self._link.command("HGETALL", self._prefix + job_id)
-        if not flat:
+        record = await read_record(self._link, self._prefix + job_id)
+        if not record:
             raise JobNotFoundError(f"there is no job {job_id!r}, or it was forgotten")
-        return job_of(job_id, _record(flat))
+        return job_of(job_id, _strings(record))
+
+    async def state(self, job_id: str) -> str:
+        """The state of one job, as lua/lib/job.lua names it; "" where there is no such job."""
+        state = await self._link.command("HGET", self._prefix + job_id, "state")
+        return state.decode() if state else ""
 
     async def list(
         self, request: dispatcher_pb2.ListJobsRequest
     ) -> dispatcher_pb2.ListJobsResponse:
         """A page of jobs."""
-        cursor, wanted = request.page_token or "0", request.page_size or _PAGE
-        jobs: list[dispatcher_pb2.Job] = []
-        for _ in range(_STEPS_A_PAGE):
-            answer = await self._link.command(
-                "SCAN", cursor, "MATCH", f"{self._prefix}*", "COUNT", _KEYS_A_STEP, "TYPE", "hash"
-            )
-            cursor = answer[0].decode()
-            for key in answer[1]:
-                job_id = key.decode().removeprefix(self._prefix)
-                flat = await self._link.command("HGETALL", key)
-                if flat:
-                    job = job_of(job_id, _record(flat))
-                    if _matches(job, request):
-                        jobs.append(job)
-            if cursor == "0" or len(jobs) >= wanted:
-                break
-        jobs.sort(key=lambda job: job.created_ms, reverse=True)
-        return dispatcher_pb2.ListJobsResponse(
-            jobs=jobs, next_page_token="" if cursor == "0" else cursor
+
+        def read(job_id: str, record: Record) -> dispatcher_pb2.Job | None:
+            job = job_of(job_id, _strings(record))
+            return job if _matches(job, request) else None
+
+        jobs, following = await read_page(
+            self._link,
+            prefix=self._prefix,
+            page_token=request.page_token,
+            page_size=request.page_size,
+            read=read,
         )
+        jobs.sort(key=lambda job: job.created_ms, reverse=True)
+        return dispatcher_pb2.ListJobsResponse(jobs=jobs, next_page_token=following)
 
 
 def job_of(job_id: str, record: Mapping[str, str]) -> dispatcher_pb2.Job:
@@ -113,6 +107,5 @@ def _matches(job: dispatcher_pb2.Job, request: dispatcher_pb2.ListJobsRequest) -
     )
 
 
-def _record(flat: list[bytes]) -> dict[str, str]:
-    words = [word.decode() for word in flat]
-    return dict(zip(words[::2], words[1::2], strict=True))
+def _strings(record: Record) -> dict[str, str]:
+    return {name: value.decode() for name, value in record.items()}

@@ -11,10 +11,15 @@ class KeptResults:
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
         self._link = link
         self._ttl_ms = settings.kept_result_ms
+        self._prefix = f"{settings.redis_prefix}:job:"
 
     async def keep(self, job_id: str, result: dispatcher_pb2.JobResult) -> None:
         """Keeps a result. Raises DependencyDownError."""
         await self._link.call("keep_result", job_id, result.SerializeToString(), self._ttl_ms)
+
+    async def has(self, job_id: str) -> bool:
+        """Whether a result is kept; costs less than to fetch it. Raises DependencyDownError."""
+        return bool(await self._link.command("EXISTS", f"{self._prefix}{job_id}:result"))
 
     async def fetch(self, job_id: str) -> dispatcher_pb2.JobResult | None:
         """The kept result, or None. It stays until its time is over: the answer may get lost."""

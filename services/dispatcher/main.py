@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.followed_jobs import FollowedJobs
 from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
 from lingua_scheduler.services.dispatcher.job_views import JobViews
 from lingua_scheduler.services.dispatcher.jobs import Jobs
@@ -66,14 +67,16 @@ class DispatcherService:
             responsible=self._jobs,
         )
         self._instances = Instances(link=ground.link, settings=settings)
-        self._gateways = GatewayStreams(jobs=self._jobs, kept=kept, metrics=metrics)
+        views = JobViews(link=ground.link, settings=settings)
+        self._followed = FollowedJobs(views=views, kept=kept)
+        self._gateways = GatewayStreams(jobs=self._jobs, followed=self._followed, metrics=metrics)
         self._relay_server = RelayServer(nodes=self._nodes)
         self._servicer = DispatcherServicer(
             jobs=self._jobs,
             nodes=self._nodes,
             gateways=self._gateways,
             relays=self._relay_server,
-            views=JobViews(link=ground.link, settings=settings),
+            views=views,
             kept=kept,
             instances=self._instances,
             settings=settings,
@@ -90,8 +93,13 @@ class DispatcherService:
         await self._pool.open()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Heartbeats, waiting jobs, and the sign that this instance lives."""
-        return self._nodes.run(), self._jobs.run(), self._instances.run(self._address)
+        """Heartbeats, waiting jobs, jobs of other homes, and the sign that this instance lives."""
+        return (
+            self._nodes.run(),
+            self._jobs.run(),
+            self._followed.run(),
+            self._instances.run(self._address),
+        )
 
     async def drain(self) -> None:
         """No new job; what is under way ends here; then gateways and nodes go elsewhere."""

@@ -27,6 +27,7 @@ from lingua_scheduler.services.dispatcher.responsible import Report, Responsible
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.capabilities import Capabilities
 from lingua_scheduler.services.runtime.checks import Check
+from lingua_scheduler.services.runtime.duplex import run_duplex
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
@@ -167,13 +168,16 @@ class NodeStreams:
         self, messages: AsyncIterator[dispatcher_pb2.NodeMessage], context: Context
     ) -> None:
         """Serves one stream from Hello to its end."""
-        writer: asyncio.Task[None] | None = None
         stream: NodeStream | None = None
         try:
             first = await asyncio.wait_for(anext(messages), _HELLO_WITHIN_S)
             stream = await self._admit(first)
-            writer = asyncio.create_task(self._write(stream, context))
-            await self._read(stream, first, messages, writer)
+            # The writer ends when the outbox was closed: replaced, or silent for too long.
+            await run_duplex(
+                read=self._read(stream, first, messages),
+                write=self._write(stream, context),
+                cut=stream.cut,
+            )
         except (StopAsyncIteration, TimeoutError):
             problem = errors.InvalidMessageError("events[0].hello: must come first, and at once")
             await self._refuse(context, problem)
@@ -184,8 +188,6 @@ class NodeStreams:
                 self._holds = {held for held in self._holds if held[0] != stream.stream_id}
                 self._gone(stream)
                 stream.outbox.close()
-            if writer is not None:
-                writer.cancel()
 
     @staticmethod
     async def _refuse(context: Context, error: errors.LinguaError) -> None:
@@ -264,28 +266,15 @@ class NodeStreams:
         stream: NodeStream,
         first: dispatcher_pb2.NodeMessage,
         messages: AsyncIterator[dispatcher_pb2.NodeMessage],
-        writer: asyncio.Task[None],
     ) -> None:
-        async def read() -> None:
-            for event in first.events[1:]:
+        for event in first.events[1:]:
+            self._take(stream, event)
+        async for message in messages:
+            stream.heard_ms = self._now()
+            for event in message.events:
                 self._take(stream, event)
-            async for message in messages:
-                stream.heard_ms = self._now()
-                for event in message.events:
-                    self._take(stream, event)
-                if stream.said_bye:
-                    return
-
-        reading = asyncio.create_task(read())
-        cut = asyncio.create_task(stream.cut.wait())
-        try:
-            # The writer ends when the outbox was closed: replaced, or silent for too long.
-            await asyncio.wait((reading, writer, cut), return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                await reading
-        finally:
-            reading.cancel()
-            cut.cancel()
+            if stream.said_bye:
+                return
 
     def _take(self, stream: NodeStream, event: dispatcher_pb2.NodeEvent) -> None:
         kind = event.WhichOneof("event")

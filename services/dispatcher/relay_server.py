@@ -1,6 +1,5 @@
 """The owner's side of the relay: orders of other instances for nodes that are connected here."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,6 +8,7 @@ import grpc
 from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
 from lingua_scheduler.services.dispatcher.responsible import Report
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.duplex import run_duplex
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
@@ -82,14 +82,11 @@ class RelayServer:
                 for order in request.orders:
                     self._follow(session, order)
 
-        tasks = [asyncio.create_task(write()), asyncio.create_task(read())]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await run_duplex(read=read(), write=write())
         finally:
             self._open.discard(session)
             self._nodes.abandon(session)
-            for task in tasks:
-                task.cancel()
 
     def drain(self) -> None:
         """The nodes have gone: ends the streams, which homes would keep open for ever."""

@@ -90,7 +90,6 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def Dispatch(  # noqa: N802
         self, request: dispatcher_pb2.DispatchRequest, context: Context
     ) -> dispatcher_pb2.DispatchResponse:
-        self._gateways.check_open()
         check_job(request.job, "job.")
         caller = _OneJob()
         job = self._jobs.submit(request.job, caller)

@@ -1,7 +1,7 @@
 """Checks of requests: every bad field is named, with what is allowed, before anything changes."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
 from lingua_scheduler.v1 import common_pb2
@@ -15,6 +15,8 @@ MAX_CAPACITY = 1000
 _MAX_LANGUAGES = 256
 # More than there are, so that repeats do no harm.
 _MAX_STAGES = 100
+_MAX_FEATURES = 32
+_MAX_FEATURE_CHARS = 256
 
 
 class Check:
@@ -112,6 +114,25 @@ class Check:
         """How busy a machine is."""
         self.number(f"{field}.cpu", load.cpu, 0, 1)
         self.number(f"{field}.gpu", load.gpu, 0, 1)
+
+    def audio_format(self, field: str, audio: common_pb2.AudioFormat) -> None:
+        """How audio is written."""
+        self.one_of(f"{field}.encoding", audio.encoding, (1, 2), "PCM_S16LE or OPUS")
+        self.number(f"{field}.sample_rate_hz", audio.sample_rate_hz, 8000, 48000)
+        self.number(f"{field}.channels", audio.channels, 1, 2)
+
+    def features(self, field: str, features: Mapping[str, str]) -> None:
+        """Options for the node."""
+        self.at_most(field, features, _MAX_FEATURES)
+        for name, value in list(features.items())[:_MAX_FEATURES]:
+            self.text(field, name, _MAX_FEATURE_CHARS)
+            self.text(f"{field}[{name[:40]!r}]", value, _MAX_FEATURE_CHARS)
+
+    def preference(self, preferred_node_id: str, strict: bool, path: str = "") -> None:
+        """The node that is preferred, and whether it is the only one."""
+        self.id(f"{path}preferred_node_id", preferred_node_id, optional=True)
+        if strict and not preferred_node_id:
+            self.no(f"{path}strict", "needs preferred_node_id")
 
     def cursor(self, field: str, token: str) -> None:
         """A page token: empty, or a number of 64 bits that Redis gave as a cursor."""

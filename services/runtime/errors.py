@@ -103,6 +103,13 @@ class DependencyDownError(LinguaError):
     code = grpc.StatusCode.UNAVAILABLE
 
 
+class SessionNotFoundError(LinguaError):
+    """No session has this id and token, or it was forgotten."""
+
+    reason = common_pb2.ERROR_REASON_SESSION_NOT_FOUND
+    code = grpc.StatusCode.NOT_FOUND
+
+
 class SessionTakenOverError(LinguaError):
     """A newer epoch of the session has replaced the one that speaks."""
 
@@ -150,6 +157,20 @@ class DrainingError(LinguaError):
 
     reason = common_pb2.ERROR_REASON_DRAINING
     code = grpc.StatusCode.UNAVAILABLE
+
+
+class BackpressureError(LinguaError):
+    """A slow peer let too much pile up."""
+
+    reason = common_pb2.ERROR_REASON_BACKPRESSURE
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class BadAudioError(LinguaError):
+    """Audio that cannot be what its format says, or that does not follow what came before."""
+
+    reason = common_pb2.ERROR_REASON_BAD_AUDIO
+    code = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class InternalError(LinguaError):

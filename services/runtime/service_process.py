@@ -92,6 +92,9 @@ async def run_service(
     redis_up = Gauge(
         f"lingua_{name}_redis_up", "1 while Redis answers, 0 while it does not.", registry=registry
     )
+    loop = asyncio.get_running_loop()
+    tasks = Gauge(f"lingua_{name}_tasks", "Tasks of the event loop.", registry=registry)
+    tasks.set_function(lambda: len(asyncio.all_tasks(loop)))
     link = RedisLink(
         url=settings.redis_url,
         prefix=settings.redis_prefix,

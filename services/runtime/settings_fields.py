@@ -281,7 +281,7 @@ class GatewayFields(BaseModel):
     pause_ms: int = _whole(3000, 100, 600_000, "ms without audio that end an utterance")
     max_duration_ms: int = _whole(10_000, 500, 600_000, "ms of audio of the longest utterance")
     max_length_bytes: int = _whole(
-        512_000, 1024, 268_435_456, "bytes of audio of the longest utterance"
+        512_000, 1024, 1_966_080, "bytes of audio of the longest utterance"
     )
     hangover_manual_ms: int = _whole(
         200, 0, 10_000, "ms that late audio may join an utterance that the app ended"

@@ -21,7 +21,7 @@ FAIL_RATE, REJECT_RATE, LOSE_RATE = 0.05, 0.05, 0.02
 WORK_S = 0.02
 # Jobs that are over are soon forgotten, so that the test sees what is left; but not before a busy
 # machine has got to saying that their results are taken.
-LIMITS = {"jobs._TAKEN_WITHIN_MS": 2000, "jobs._REMEMBER_MS": 4000}
+LIMITS = {"job_actions._TAKEN_WITHIN_MS": 2000, "job_actions._REMEMBER_MS": 4000}
 
 
 async def test_under_load_and_with_bad_nodes_every_job_ends_once_and_nothing_is_left(

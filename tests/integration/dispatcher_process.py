@@ -461,6 +461,8 @@ class RawGateway:
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._asked = itertools.count(1)
+        self.answers = 0
+        self._answered = asyncio.Event()
         self._channel = grpc.aio.insecure_channel(
             address, options=(("grpc.use_local_subchannel_pool", 1),)
         )
@@ -472,10 +474,26 @@ class RawGateway:
         await self._say(*(dispatcher_pb2.Submission(job=spec) for spec in specs))
         return id_of(specs[-1])
 
-    async def attach(self, job: str) -> None:
+    async def attach(self, job: str, epoch: int = 0) -> None:
         """Takes up a job of another gateway."""
-        attach = dispatcher_pb2.AttachJob(job_id=job)
+        attach = dispatcher_pb2.AttachJob(job_id=job, session_epoch=epoch)
         await self._say(dispatcher_pb2.Submission(attach=attach))
+
+    async def leave(self, job: str) -> None:
+        """The job's session has left."""
+        leave = dispatcher_pb2.LeaveJob(job_id=job)
+        await self._say(dispatcher_pb2.Submission(leave=leave))
+
+    async def say_nothing(self) -> None:
+        """Sends an empty request."""
+        await self._say()
+
+    async def is_answered(self, within: float = SOON_S) -> None:
+        """Sends an empty request, and waits for one more empty response."""
+        self._answered.clear()
+        await self.say_nothing()
+        async with asyncio.timeout(within):
+            await self._answered.wait()
 
     async def cancel(self, job: str, why: str = "") -> None:
         """Does not want a job any more."""
@@ -549,6 +567,9 @@ class RawGateway:
                 message = await self._call.read()
                 if not isinstance(message, dispatcher_pb2.SubmitResponse):
                     break
+                if not message.events:
+                    self.answers += 1
+                    self._answered.set()
                 self.inbox.put(message.events)
         self.inbox.ended.set()
 

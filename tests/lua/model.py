@@ -476,6 +476,10 @@ class Model:
         reply: Placed | Refused,
     ) -> None:
         """One live attempt a job unless a later one is asked for; use the binding, then move it."""
+        epoch = self.session_epochs.get(want.session, 0) if session_epoch else 0
+        if epoch > session_epoch:
+            expect(reply, Refused("SESSION_TAKEN_OVER", {}))
+            return
         job = self.jobs.get(name)
         if job:
             number = self._under_way(job, asked)
@@ -484,10 +488,6 @@ class Model:
                     job.home = home
                 expect(reply, self._existing(name, job, number))
                 return
-        epoch = self.session_epochs.get(want.session, 0) if session_epoch else 0
-        if epoch > session_epoch:
-            expect(reply, Refused("SESSION_TAKEN_OVER", {}))
-            return
         self._choose(want, may_wait=may_wait).check(reply)
         if isinstance(reply, Refused):
             return

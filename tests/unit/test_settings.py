@@ -112,7 +112,9 @@ def test_all_bad_values_are_told_at_once() -> None:
         ({"node_forget_ms": "14999"}, "HEARTBEAT_STALE_MS", "NODE_FORGET_MS"),
         ({"job_record_ttl_ms": "29999"}, "RUNNING_LEASE_MS", "JOB_RECORD_TTL_MS"),
         ({"result_deadline_ms": "19999"}, "JOB_TIMEOUT_MS", "RESULT_DEADLINE_MS"),
-        ({"max_length_bytes": "4194304"}, "MAX_LENGTH_BYTES", "MAX_MESSAGE_BYTES"),
+        ({"max_message_bytes": "512000"}, "MAX_LENGTH_BYTES", "MAX_MESSAGE_BYTES"),
+        ({"kept_result_ms": "299999"}, "RESUME_WITHIN_MS", "KEPT_RESULT_MS"),
+        ({"result_queue_max": "15"}, "SESSION_UTTERANCES_MAX", "RESULT_QUEUE_MAX"),
     ],
 )
 def test_values_that_contradict_each_other_are_told_with_both_variables(

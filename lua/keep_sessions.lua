@@ -1,0 +1,22 @@
+-- keep_sessions: renews the lifetime of many sessions of one gateway.
+--
+-- Guarantees that a session which another gateway has taken over, or which is gone, is left as it
+-- is and said to be so.
+--
+-- P:session:<id>, hash: lib/session.lua
+--
+-- KEYS 1 prefix
+-- ARGV 1 ttl_ms, then pairs of a session and its epoch
+-- Returns for each pair, in order, 'ok', 'SESSION_NOT_FOUND' or 'SESSION_TAKEN_OVER'.
+-- @include lib/session
+
+local answers = {}
+for i = 2, #ARGV, 2 do
+  local key = session_key(KEYS[1], ARGV[i])
+  local refusal = session_refusal(key, ARGV[i + 1])
+  if not refusal then
+    redis.call('PEXPIRE', key, ARGV[1])
+  end
+  answers[#answers + 1] = refusal or 'ok'
+end
+return answers

@@ -1,0 +1,20 @@
+-- leave_session: the client's stream has ended, and the session waits to be resumed.
+--
+-- Guarantees that a gateway which comes late leaves the session with whoever has taken it over.
+--
+-- P:session:<id>, hash: lib/session.lua
+--
+-- KEYS 1 prefix
+-- ARGV 1 session, 2 epoch, 3 ttl_ms, 4 seen, 5 results, 6 missing
+-- Returns {'ok'}, {'SESSION_NOT_FOUND'} or {'SESSION_TAKEN_OVER'}.
+-- @include lib/session
+
+local key = session_key(KEYS[1], ARGV[1])
+local refusal = session_refusal(key, ARGV[2])
+if refusal then
+  return { refusal }
+end
+local fields = { 'gateway', '', 'results', ARGV[5], 'missing', ARGV[6] }
+session_update(key, fields, 0, tonumber(ARGV[4]), 0, 0, math.huge, #ARGV + 1)
+redis.call('PEXPIRE', key, ARGV[3])
+return { 'ok' }

@@ -1,0 +1,90 @@
+"""Sessions as operators see them, from the record that every gateway shares."""
+
+import asyncio
+from collections.abc import Sequence
+
+from lingua_scheduler.services.runtime.errors import SessionNotFoundError
+from lingua_scheduler.services.runtime.record_pages import Record, read_page, read_record
+from lingua_scheduler.services.runtime.redis_link import RedisLink
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import session_pb2
+
+_CUT = "cut:"
+
+
+class SessionViews:
+    """Reads session records. Every method raises DependencyDownError."""
+
+    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
+        self._link = link
+        self._prefix = f"{settings.redis_prefix}:session:"
+        self._instances = f"{settings.redis_prefix}:instance:"
+
+    async def get(self, session_id: str) -> session_pb2.Session:
+        """One session. Raises SessionNotFoundError."""
+        record = await read_record(self._link, self._prefix + session_id)
+        # Under an id with colons there may be a turn of some session.
+        if not record or ":" in session_id:
+            raise SessionNotFoundError(f"there is no session {session_id!r}, or it was forgotten")
+        session = session_of(session_id, record)
+        await self._say_who_is_there([session])
+        return session
+
+    async def list(
+        self, tenant: str, page_size: int, page_token: str
+    ) -> tuple[Sequence[session_pb2.Session], str]:
+        """A page of a tenant's sessions, the last opened first, and the token of the next page.
+
+        Args:
+            tenant: "" for all.
+            page_size: about how many; 0 for the usual number.
+            page_token: from the page before; "" for the first.
+        """
+
+        def read(session_id: str, record: Record) -> session_pb2.Session | None:
+            session = session_of(session_id, record)
+            return session if tenant in ("", session.tenant) else None
+
+        sessions, following = await read_page(
+            self._link,
+            prefix=self._prefix,
+            page_token=page_token,
+            page_size=page_size,
+            read=read,
+        )
+        await self._say_who_is_there(sessions)
+        sessions.sort(key=lambda session: session.opened_ms, reverse=True)
+        return sessions, following
+
+    async def _say_who_is_there(self, sessions: Sequence[session_pb2.Session]) -> None:
+        """A gateway that died never said that it left: only one that runs has sessions."""
+        named = sorted({each.gateway_instance for each in sessions if each.gateway_instance})
+        found = await asyncio.gather(
+            *(self._link.command("EXISTS", self._instances + gateway) for gateway in named)
+        )
+        running = {gateway for gateway, there in zip(named, found, strict=True) if there}
+        for session in sessions:
+            session.connected = session.gateway_instance in running
+            if not session.connected:
+                session.gateway_instance = ""
+
+
+def session_of(session_id: str, record: Record) -> session_pb2.Session:
+    """A session from its record, as lua/lib/session.lua describes it."""
+
+    def number(name: str) -> int:
+        return int(record.get(name, 0))
+
+    cuts = (int(name.removeprefix(_CUT)) for name in record if name.startswith(_CUT))
+    return session_pb2.Session(
+        session_id=session_id,
+        tenant=record.get("tenant", b"").decode(),
+        gateway_instance=record.get("gateway", b"").decode(),
+        epoch=number("epoch"),
+        opened_ms=number("opened_ms"),
+        last_chunk_ms=number("last_chunk_ms"),
+        next_utterance_index=number("next"),
+        waiting=sorted(index for index in cuts if index >= number("seen")),
+        results=number("results"),
+        missing=number("missing"),
+    )
