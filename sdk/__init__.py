@@ -1,4 +1,4 @@
-"""The SDK for node owners: a node in ten lines.
+"""The SDK: a node in ten lines, for node owners; a session in ten lines, for app developers.
 
     from lingua_scheduler.sdk import Job, Node, Translated
 
@@ -10,38 +10,99 @@
 
     node.run("127.0.0.1:7720")
 
-`protocol` is the heart: what a node says on which event, without I/O. `serving` is the shell around
-it (one stream, one timer), `workers` runs handlers. It imports the contracts (`v1`), gRPC and the
-OpenTelemetry API, and nothing else of this project, so a node needs no service's code.
+    from lingua_scheduler.sdk import Session
+
+    async with Session("127.0.0.1:7730", src="en", tgt="es") as session:
+        await session.send_file("hello.wav")
+        await session.close()
+        async for result in session.results():
+            ...
+
+`protocol` is the heart of a node: what it says on which event, without I/O. `serving` is the shell
+around it (one stream, one timer), `workers` runs handlers. `session_protocol` and `session_link`
+are the same for a session. The SDK imports the contracts (`v1`), gRPC, the OpenTelemetry API and
+nothing else of this project, so a node or an app needs no service's code.
 """
 
-from lingua_scheduler.sdk.audio import AudioFormat, Encoding
+from lingua_scheduler.sdk.audio import AudioFormat, Encoding, opus_packets
 from lingua_scheduler.sdk.channels import Channels
-from lingua_scheduler.sdk.errors import HeldTooLargeError, JobError, NodeRefusedError, SdkError
+from lingua_scheduler.sdk.errors import (
+    HeldTooLargeError,
+    JobError,
+    NodeRefusedError,
+    SdkError,
+    SessionError,
+    SessionLostError,
+    SessionRefusedError,
+    SessionUnavailableError,
+)
 from lingua_scheduler.sdk.held_audio import HeldAudio, Turn
 from lingua_scheduler.sdk.job import Job, Pair, Reason, Stage
 from lingua_scheduler.sdk.node import Health, Node
 from lingua_scheduler.sdk.results import Held, NoSpeech, Partial, Timing, Translated
+from lingua_scheduler.sdk.session import Counts, Session, Unacknowledged
+from lingua_scheduler.sdk.session_events import (
+    Accepted,
+    Event,
+    Finalized,
+    Limits,
+    Missing,
+    Outcome,
+    PartialText,
+    Problem,
+    Reconnecting,
+    Result,
+    ResultKind,
+    ResultTimings,
+    Resumed,
+    Retrying,
+    Texts,
+)
+from lingua_scheduler.sdk.session_files import wav_format
 
 __all__ = [
+    "Accepted",
     "AudioFormat",
     "Channels",
+    "Counts",
     "Encoding",
+    "Event",
+    "Finalized",
     "Health",
     "Held",
     "HeldAudio",
     "HeldTooLargeError",
     "Job",
     "JobError",
+    "Limits",
+    "Missing",
     "NoSpeech",
     "Node",
     "NodeRefusedError",
+    "Outcome",
     "Pair",
     "Partial",
+    "PartialText",
+    "Problem",
     "Reason",
+    "Reconnecting",
+    "Result",
+    "ResultKind",
+    "ResultTimings",
+    "Resumed",
+    "Retrying",
     "SdkError",
+    "Session",
+    "SessionError",
+    "SessionLostError",
+    "SessionRefusedError",
+    "SessionUnavailableError",
     "Stage",
+    "Texts",
     "Timing",
     "Translated",
     "Turn",
+    "Unacknowledged",
+    "opus_packets",
+    "wav_format",
 ]

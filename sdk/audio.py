@@ -1,11 +1,16 @@
-"""Audio formats."""
+"""Audio formats, and how Opus packets are put together."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 from lingua_scheduler.v1 import common_pb2
 
-_PCM_SAMPLE_BYTES = 2
+PCM_SAMPLE_BYTES = 2
+
+# RFC 6716: how long a packet can be at most.
+_OPUS_LONGEST_MS = 120.0
+_OPUS_FRAME_BYTES = 1275
+_LENGTH_BYTES = 2
 
 
 class Encoding(IntEnum):
@@ -43,4 +48,95 @@ class AudioFormat:
         """
         if self.encoding is not Encoding.PCM_S16LE:
             raise ValueError("only the duration of PCM follows from its size")
-        return size * 1000 / (self.sample_rate_hz * self.channels * _PCM_SAMPLE_BYTES)
+        return size * 1000 / (self.sample_rate_hz * self.channels * PCM_SAMPLE_BYTES)
+
+
+def opus_packets(audio: bytes) -> list[bytes]:
+    """The packets of a job's Opus audio, where each comes after its length in two bytes.
+
+    Raises:
+        ValueError: the lengths do not add up.
+    """
+    packets, at = [], 0
+    while at < len(audio):
+        start = at + _LENGTH_BYTES
+        end = start + int.from_bytes(audio[at:start], "big")
+        if start > len(audio) or end > len(audio):
+            raise ValueError(f"audio: the Opus packet at byte {at} goes beyond the end")
+        packets.append(audio[start:end])
+        at = end
+    return packets
+
+
+def opus_packet_ms(packet: bytes) -> float:
+    """How long one Opus packet lasts, by its head (RFC 6716, section 3).
+
+    Raises:
+        ValueError: it cannot be an Opus packet.
+    """
+    if not packet:
+        raise ValueError("an Opus packet has at least one byte")
+    frames = _opus_frames(packet)
+    duration = frames * _opus_frame_ms(packet[0] >> 3)
+    if duration > _OPUS_LONGEST_MS:
+        raise ValueError(f"an Opus packet lasts at most {_OPUS_LONGEST_MS:g} ms, not {duration:g}")
+    return duration
+
+
+def _opus_frame_ms(config: int) -> float:
+    if config < 12:
+        return (10.0, 20.0, 40.0, 60.0)[config % 4]
+    if config < 16:
+        return (10.0, 20.0)[config % 2]
+    return (2.5, 5.0, 10.0, 20.0)[config % 4]
+
+
+def _opus_frames(packet: bytes) -> int:
+    """How many frames; raises ValueError where they cannot fill the packet."""
+    code, rest = packet[0] & 3, len(packet) - 1
+    if code == 0:
+        frames, fits = 1, rest <= _OPUS_FRAME_BYTES
+    elif code == 1:
+        frames, fits = 2, rest % 2 == 0 and rest // 2 <= _OPUS_FRAME_BYTES
+    elif code == 2:
+        frames, (used, first) = 2, _opus_length(packet, 1)
+        fits = 0 <= rest - used - first <= _OPUS_FRAME_BYTES
+    else:
+        frames, fits = _opus_many(packet)
+    if not fits:
+        raise ValueError(f"an Opus packet of {len(packet)} bytes cannot hold {frames} such frames")
+    return frames
+
+
+def _opus_many(packet: bytes) -> tuple[int, bool]:
+    """Of a packet that says itself how many frames it has: their number, and whether they fit."""
+    if len(packet) < 2:
+        raise ValueError("an Opus packet of many frames says how many in its second byte")
+    head = packet[1]
+    frames, at, padding = head & 0x3F, 2, 0
+    if frames == 0:
+        raise ValueError("an Opus packet has at least one frame")
+    if head & 0x40:
+        while True:
+            if at >= len(packet):
+                return frames, False
+            more, at = packet[at], at + 1
+            padding += min(more, 254)
+            if more != 255:
+                break
+    if head & 0x80:
+        lengths = 0
+        for _ in range(frames - 1):
+            used, length = _opus_length(packet, at)
+            at, lengths = at + used, lengths + length
+        return frames, 0 <= len(packet) - at - padding - lengths <= _OPUS_FRAME_BYTES
+    room = len(packet) - at - padding
+    return frames, room >= 0 and room % frames == 0 and room // frames <= _OPUS_FRAME_BYTES
+
+
+def _opus_length(packet: bytes, at: int) -> tuple[int, int]:
+    """A frame's length: the bytes that it is written in, and itself."""
+    field = packet[at : at + 2]
+    if not field or (field[0] >= 252 and len(field) < 2):
+        raise ValueError("an Opus packet ends before the length of its frame")
+    return (1, field[0]) if field[0] < 252 else (2, field[0] + 4 * field[1])

@@ -8,7 +8,7 @@ LONGEST_S = 5.0
 
 
 class Backoff:
-    """Exponential, with full jitter: a fleet that lost its dispatcher must not return as one."""
+    """Exponential, with full jitter: a crowd that lost its server must not return as one."""
 
     def __init__(
         self, rng: random.Random, *, first: float = FIRST_S, longest: float = LONGEST_S

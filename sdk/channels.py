@@ -1,4 +1,4 @@
-"""Connections to dispatchers: addresses, gRPC options, and sharing among nodes of one process."""
+"""Connections to the scheduler: addresses, gRPC options, and sharing within a process."""
 
 import json
 import re
@@ -9,14 +9,14 @@ import grpc
 
 from lingua_scheduler.sdk.stream_state import MAX_MESSAGE_BYTES
 
-# As often as dispatchers ping: often enough for the proxies that cut idle connections.
+# As often as the services ping: often enough for the proxies that cut idle connections.
 KEEPALIVE_MS = 20_000
 KEEPALIVE_TIMEOUT_MS = 10_000
 # Some proxies allow no more than this on one connection.
 STREAMS_EACH = 100
 
-# gRPC itself waits up to two minutes before it tries a dead address again; here the node's own
-# backoff decides. The least of them is also the time that one attempt to connect may take.
+# gRPC itself waits up to two minutes before it tries a dead address again; here the backoff of
+# the node or session decides. The least of them is also what one attempt to connect may take.
 _RETRY_FIRST_MS = 100
 _RETRY_LAST_MS = 1000
 _CONNECT_MS = 5000
@@ -46,7 +46,7 @@ _UNIX = re.compile(r"unix(-abstract)?:\S+")
 
 
 def parse_addresses(addresses: str | Sequence[str]) -> list[str]:
-    """One or more dispatchers: "host:port", "a:1,b:2" or a list of such.
+    """One or more servers, all alike: "host:port", "a:1,b:2" or a list of such.
 
     Raises:
         ValueError: there is none, or one is malformed.
@@ -54,7 +54,7 @@ def parse_addresses(addresses: str | Sequence[str]) -> list[str]:
     listed = [addresses] if isinstance(addresses, str) else list(addresses)
     found = [part.strip() for each in listed for part in each.split(",") if part.strip()]
     if not found:
-        raise ValueError("addresses: must name at least one dispatcher, such as 127.0.0.1:7720")
+        raise ValueError("addresses: must name at least one server, such as 127.0.0.1:7720")
     for address in found:
         match = _ADDRESS.fullmatch(address)
         if not (_UNIX.fullmatch(address) or (match and 0 < int(match[3]) <= 65535)):
@@ -77,8 +77,8 @@ class Lease:
 class Channels:
     """Channels by address, each shared by up to `streams_each` streams.
 
-    Every node has one of its own unless it is given one: `Node(channels=...)`. Nodes that share
-    must run in one event loop, with the same credentials.
+    Every node or session has one of its own unless it is given one: `Node(channels=...)`,
+    `Session(channels=...)`. Those that share must run in one event loop, with the same credentials.
 
     Args:
         credentials: for TLS; None for plain text.
@@ -111,7 +111,7 @@ class Channels:
 
         Args:
             lease: what `take` gave.
-            renew: the dispatcher behind this channel goes away: new streams get a new one.
+            renew: the server behind this channel goes away: new streams get a new one.
         """
         lease.streams -= 1
         lease.stale = lease.stale or renew

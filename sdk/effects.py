@@ -1,4 +1,4 @@
-"""What the protocol asks its shell to do, and how a stream can end."""
+"""What a protocol asks its shell to do, and how a stream can end. Nodes and sessions share it."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The dispatcher asked the node to connect elsewhere, after so many more seconds."""
+    """The other side asked to connect elsewhere, after so many more seconds."""
 
     after: float
     why: str
@@ -38,14 +38,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The dispatcher said why the stream cannot go on."""
+    """The other side said why the stream cannot go on."""
 
     error: common_pb2.Error
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The node said goodbye."""
+    """All is said and done: the node said goodbye, or the session is closed."""
 
 
 Ending = Lost | Moved | Refused | Left
@@ -61,7 +61,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Something that the node's owner should know."""
+    """Something that whoever runs this should know."""
 
     text: str
 

@@ -23,6 +23,71 @@ class NodeRefusedError(SdkError):
         self.message = message
 
 
+class SessionError(SdkError):
+    """The root of what can go wrong with a session.
+
+    Args:
+        reason: for tools: as in the contract's ErrorReason without its prefix, or a name that the
+            subclass gives.
+        message: one sentence for a person.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+
+class SessionRefusedError(SessionError):
+    """A gateway will not open this session, and trying again would not help.
+
+    Args:
+        reason: such as UNAUTHENTICATED or INVALID_MESSAGE.
+        message: what the gateway said.
+        fields: of INVALID_MESSAGE: pairs of a bad field's path and what is wrong with it.
+    """
+
+    def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(reason, "; ".join([message, *(": ".join(field) for field in fields)]))
+        self.fields = fields
+
+
+class SessionUnavailableError(SessionError):
+    """No gateway opened the session in time. Nothing has been sent. The reason is UNREACHABLE."""
+
+
+class SessionLostError(SessionError):
+    """The session cannot go on. What was not acknowledged may be lost.
+
+    Args:
+        reason: of the contract, such as SESSION_NOT_FOUND; or UNREACHABLE: no gateway answered in
+            time; CLOSED: the server closed it first; BROKEN_PROMISE: the server's answers make no
+            sense; ABORTED: this side left it.
+        message: one sentence for a person.
+        unacknowledged_chunks: that were held when it was lost.
+        unacknowledged_bytes: of audio in them.
+        results_seen: results and missing ones that had come.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        unacknowledged_chunks: int = 0,
+        unacknowledged_bytes: int = 0,
+        results_seen: int = 0,
+    ) -> None:
+        super().__init__(
+            reason,
+            f"{message} ({unacknowledged_chunks} chunks of audio were not acknowledged,"
+            f" {results_seen} results had come)",
+        )
+        self.unacknowledged_chunks = unacknowledged_chunks
+        self.unacknowledged_bytes = unacknowledged_bytes
+        self.results_seen = results_seen
+
+
 class HeldTooLargeError(SdkError):
     """One turn's audio is more than HeldAudio may keep."""
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opentelemetry.trace import SpanContext
 
-from lingua_scheduler.sdk.audio import AudioFormat
+from lingua_scheduler.sdk.audio import AudioFormat, Encoding, opus_packets
 from lingua_scheduler.sdk.tracing import span_context
 from lingua_scheduler.v1 import common_pb2
 
@@ -77,7 +77,7 @@ class Job:
         utterance_index: of the session.
         job_type: "translate" unless the deployment has others.
         pair: source and target language.
-        audio: the utterance.
+        audio: the utterance. Of Opus, `packets` has its packets.
         audio_format: what `audio` is.
         padding_ms: silence to assume after the audio.
         reason: why the utterance was cut.
@@ -155,6 +155,17 @@ class Job:
         self.cancelled = CancelFlag() if cancelled is None else cancelled
         self._deadline = deadline
         self._hold = hold
+
+    @property
+    def packets(self) -> list[bytes]:
+        """The packets of Opus audio, in order.
+
+        Raises:
+            ValueError: the audio is not Opus, or its packets are broken.
+        """
+        if self.audio_format.encoding is not Encoding.OPUS:
+            raise ValueError("packets: only Opus has packets; this audio is PCM")
+        return opus_packets(self.audio)
 
     def time_left(self) -> float:
         """Seconds until the result is of no use any more; infinity where there is no limit."""

@@ -34,6 +34,7 @@ from lingua_scheduler.sdk.handlers import Item
 from lingua_scheduler.sdk.job import CancelFlag
 from lingua_scheduler.sdk.protocol import NodeProtocol
 from lingua_scheduler.sdk.results import Partial
+from lingua_scheduler.sdk.statuses import ending_of
 from lingua_scheduler.sdk.wire import reason_name
 from lingua_scheduler.sdk.workers import Workers
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
@@ -58,13 +59,6 @@ _FATAL = (
     common_pb2.ERROR_REASON_PERMISSION_DENIED,
     common_pb2.ERROR_REASON_INVALID_MESSAGE,
 )
-# Where a call fails by its status and not by a message.
-_REASONS = {
-    grpc.StatusCode.UNAUTHENTICATED: common_pb2.ERROR_REASON_UNAUTHENTICATED,
-    grpc.StatusCode.PERMISSION_DENIED: common_pb2.ERROR_REASON_PERMISSION_DENIED,
-    grpc.StatusCode.INVALID_ARGUMENT: common_pb2.ERROR_REASON_INVALID_MESSAGE,
-    grpc.StatusCode.ALREADY_EXISTS: common_pb2.ERROR_REASON_NODE_ID_CONFLICT,
-}
 
 _Call = grpc.aio.StreamStreamCall[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherMessage]
 
@@ -259,7 +253,7 @@ class Serving:
                     break
                 self._hear(message, address)
         except grpc.aio.AioRpcError as error:
-            status = _from_status(error)
+            status = ending_of(error, service="dispatcher")
         except asyncio.CancelledError:
             # Also raised where it is the call that was cancelled, by this side or the other.
             task = asyncio.current_task()
@@ -432,13 +426,3 @@ def _is_going_away(ending: Ending) -> bool:
     return isinstance(ending, Moved) or (
         isinstance(ending, Refused) and ending.error.reason == common_pb2.ERROR_REASON_DRAINING
     )
-
-
-def _from_status(error: grpc.aio.AioRpcError) -> Lost | Refused:
-    code, details = error.code(), error.details() or ""
-    reason = _REASONS.get(code)
-    if reason is not None:
-        return Refused(common_pb2.Error(reason=reason, message=details))
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        details = f"this is no dispatcher ({details})"
-    return Lost(f"{code.name}: {details}")

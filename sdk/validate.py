@@ -55,10 +55,11 @@ def _languages(name: str, values: Sequence[str], *, optional: bool = False) -> l
         raise ValueError(f"{name}: must name at least one language, such as 'en'")
     if len(values) > MAX_LANGUAGES:
         raise ValueError(f"{name}: has {len(values)} languages; at most {MAX_LANGUAGES}")
-    return [_language(f"{name}[{at}]", value) for at, value in enumerate(values)]
+    return [check_language(f"{name}[{at}]", value) for at, value in enumerate(values)]
 
 
-def _language(name: str, value: str) -> str:
+def check_language(name: str, value: object) -> str:
+    """A language code."""
     if not isinstance(value, str) or not _LANGUAGE.fullmatch(value):
         raise ValueError(f"{name}: {value!r} must be a language code such as 'en' or 'zh-hant'")
     return value
@@ -68,4 +69,4 @@ def _pair(at: int, pair: tuple[str, str]) -> Pair:
     name = f"nmt[{at}]"
     if isinstance(pair, str) or len(pair) != 2:
         raise ValueError(f"{name}: {pair!r} must be a pair such as ('en', 'zh')")
-    return Pair(_language(f"{name}.src", pair[0]), _language(f"{name}.tgt", pair[1]))
+    return Pair(check_language(f"{name}.src", pair[0]), check_language(f"{name}.tgt", pair[1]))

@@ -260,7 +260,7 @@ class AudioChunk(_message.Message):
     seq: _builtins.int
     """Counts up by 1 from 0. A repeat is ignored; after a gap the chunk is refused with BAD_AUDIO, and
     so is one whose data is not what the format says: its seq and all after it must be sent again
-    (metadata "expected_seq").
+    (metadata of the Error: "seq" that was refused, "expected_seq").
     """
     data: _builtins.bytes
     """Whole samples (PCM) or one packet (Opus). At most 64 KiB. May be empty."""
@@ -434,7 +434,9 @@ class Opened(_message.Message):
     session_id: _builtins.str
     resume_token: _builtins.str
     next_seq: _builtins.int
-    """Chunks from here on are wanted: 0 for a new session, ResumeSession.next_seq after a resume."""
+    """Chunks from here on are wanted: 0 for a new session; after a resume ResumeSession.next_seq, or
+    more where an AudioAck was lost. All below are safe.
+    """
     traceparent: _builtins.str
     """W3C trace context of the session, for the client's own spans."""
     @_builtins.property

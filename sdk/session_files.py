@@ -1,0 +1,67 @@
+"""WAV files as audio for a session."""
+
+import asyncio
+import os
+import wave
+from collections.abc import AsyncGenerator
+
+from lingua_scheduler.sdk.audio import PCM_SAMPLE_BYTES, AudioFormat, Encoding
+
+StrPath = str | os.PathLike[str]
+
+
+def wav_format(path: StrPath) -> AudioFormat:
+    """The format of a WAV file, for `Session(audio_format=...)`.
+
+    Raises:
+        ValueError: it is no WAV file of 16-bit PCM, or of a rate that is not allowed.
+        OSError: it cannot be read.
+    """
+    with _open(path) as file:
+        return _format(path, file)
+
+
+async def wav_blocks(
+    path: StrPath, *, expected: AudioFormat, ms: int
+) -> AsyncGenerator[bytes, None]:
+    """The samples of a WAV file, `ms` milliseconds at a time.
+
+    Raises:
+        ValueError: as `wav_format`, or it is in another format than expected.
+        OSError: it cannot be read.
+    """
+    # A disk may be slow, and the event loop has a stream to serve.
+    file = await asyncio.to_thread(_open, path)
+    try:
+        found = _format(path, file)
+        if found != expected:
+            raise ValueError(
+                f"path: {path} has {_told(found)}, but the session has {_told(expected)};"
+                " Session(audio_format=wav_format(path)) opens one that fits"
+            )
+        frames = max(1, found.sample_rate_hz * ms // 1000)
+        while block := await asyncio.to_thread(file.readframes, frames):
+            yield block
+    finally:
+        file.close()
+
+
+def _open(path: StrPath) -> wave.Wave_read:
+    try:
+        return wave.open(os.fspath(path), "rb")
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"path: {path} is no WAV file of PCM: {error}") from None
+
+
+def _format(path: StrPath, file: wave.Wave_read) -> AudioFormat:
+    if file.getsampwidth() != PCM_SAMPLE_BYTES:
+        bits = 8 * file.getsampwidth()
+        raise ValueError(f"path: {path} has samples of {bits} bits; they must have 16")
+    try:
+        return AudioFormat(Encoding.PCM_S16LE, file.getframerate(), file.getnchannels())
+    except ValueError as error:
+        raise ValueError(f"path: {path}: {error}") from None
+
+
+def _told(audio: AudioFormat) -> str:
+    return f"{audio.encoding.name} at {audio.sample_rate_hz} Hz in {audio.channels} channel(s)"
