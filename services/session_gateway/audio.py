@@ -9,8 +9,9 @@ MAX_CHUNK_BYTES = 64 * 1024
 _PCM = common_pb2.AUDIO_ENCODING_PCM_S16LE
 _OPUS = common_pb2.AUDIO_ENCODING_OPUS
 _SAMPLE_BYTES = 2
-# Before each Opus packet of a job. No packet is longer than its two bytes can say.
+# Before each Opus packet of a job; a packet that is longer than they can say is refused.
 _LENGTH_BYTES = 2
+_MAX_PACKET_BYTES = 2 ** (8 * _LENGTH_BYTES) - 1
 
 # RFC 6716, section 3.1: ms of a frame by the configuration number, which is the top five bits.
 _SILK_MS = (10.0, 20.0, 40.0, 60.0)
@@ -59,6 +60,10 @@ def as_job_audio(audio_format: common_pb2.AudioFormat, chunks: Sequence[bytes]) 
 
 
 def _opus_ms(packet: bytes) -> float:
+    if len(packet) > _MAX_PACKET_BYTES:
+        raise UnusableAudioError(
+            f"an Opus packet has at most {_MAX_PACKET_BYTES} bytes here, this one {len(packet)}"
+        )
     config, code = packet[0] >> 3, packet[0] & 3
     if config < 12:
         frame_ms = _SILK_MS[config & 3]

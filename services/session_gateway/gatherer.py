@@ -144,6 +144,7 @@ class Gatherer:
         """Whatever is there is sent."""
         cuts = [Cut(speech, _CLOSE, now, now) for speech, _ in self._fragments.values()]
         self._fragments.clear()
+        self._set_fragment_timer()
         if self._speech is not None:
             if self._ending is None:
                 self._ending = (_CLOSE, now)
@@ -239,6 +240,7 @@ class Gatherer:
             self._fragments[speech.direction] = (speech, now + self._rules.short_wait_ms)
             self._set_fragment_timer()
         self._full_ms = None
+        self._joined_ms = 0.0
         self._alarms.clear(PAUSE)
         return []
 

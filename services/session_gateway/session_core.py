@@ -31,8 +31,8 @@ Every event in every phase ("-": nothing happens):
     timer idle       close                  -                    -                 -
     timer goodbye    -                      -                    end               -
 
-What a dispatcher says of an utterance that is over, or of none, is late: counted, and where it is a
-result that the client does not wait for, let go.
+What a dispatcher says of an utterance that is over, or of none, is late and changes nothing. A late
+result is counted, and let go of unless the client may still need it after a resume.
 """
 
 from lingua_scheduler.services.session_gateway import session_effects as effects
@@ -127,6 +127,11 @@ class SessionCore(SessionSteps):
             self._problem(_invalid("results_seen", told))
             return self._out(now)
         for index in range(self._seen, seen):
+            if index in self._lacking:
+                self._lacking.remove(index)
+                self.missing += 1
+            else:
+                self.results += 1
             job_id = self._unseen.pop(index, None)
             if job_id is not None:
                 self._do(effects.Taken(job_id))
@@ -142,6 +147,8 @@ class SessionCore(SessionSteps):
 
     def on_recorded(self, now: float) -> list[Effect]:
         """The cuts are written down: their jobs may be made."""
+        if self.phase is Phase.OVER:
+            return []
         recorded, self._recording = self._recording or [], None
         self._outage_told = False
         for utterance in recorded:
@@ -179,7 +186,8 @@ class SessionCore(SessionSteps):
     ) -> list[Effect]:
         """A node has the job."""
         utterance = self._at_dispatcher(index)
-        if utterance is not None:
+        # Where the next try is waited for, it is the word of one that has failed since.
+        if utterance is not None and utterance.stage is not Stage.READY:
             utterance.stage = Stage.ACCEPTED
             utterance.accepted_ms = utterance.accepted_ms or now
             told = session_pb2.UtteranceAccepted(
@@ -225,18 +233,19 @@ class SessionCore(SessionSteps):
         if utterance is not None:
             utterance.result_ms = now
             self._end(utterance, delivered)
-        elif index not in self._unseen and not self._is_waiting(index):
+        else:
             self._count("late_result")
-            self._do(effects.Taken(job_id))
+            if not self._is_unseen_result(index):
+                self._do(effects.Taken(job_id))
         return self._out(now)
 
     def on_failed(self, now: float, index: int, why: common_pb2.Error) -> list[Effect]:
         """The job is over without a result, or was not made."""
         utterance = self._at_dispatcher(index)
-        if utterance is None:
-            return self._out(now)
         if why.reason == _TAKEN_OVER:
             self._finish(why, forget=False)
+        elif utterance is None:
+            pass  # late
         elif why.reason in _WORTH_A_RETRY:
             self._retry(now, utterance, why)
         else:
@@ -268,7 +277,7 @@ class SessionCore(SessionSteps):
     def _give_up(self, now: float) -> None:
         for index in self._queue.overdue(now):
             utterance = self._open[index]
-            if utterance.tries:
+            if utterance.tries or utterance.is_taken_up:
                 self._do(effects.CancelJob(utterance.job_id, "its deadline has passed"))
             self._count("deadline_missed")
             last = f"; last: {utterance.last_problem}" if utterance.last_problem else ""
@@ -287,6 +296,9 @@ class SessionCore(SessionSteps):
         self.phase = Phase.CLOSING
 
     def _check_idle(self, now: float) -> None:
+        if not self._gate_open:
+            # It may speak all the time: nobody listens.
+            self._heard_ms = now
         due = self._heard_ms + self._rules.session_idle_ms
         if now < due:
             self._alarms.set(IDLE, due)
@@ -336,15 +348,7 @@ class SessionCore(SessionSteps):
         try:
             lasts = duration_ms(self._format, chunk.data)
         except UnusableAudioError as error:
-            raise _RefusedError(
-                common_pb2.Error(
-                    reason=common_pb2.ERROR_REASON_BAD_AUDIO,
-                    message=f"audio.data: {error}",
-                    field_violations=[
-                        common_pb2.FieldViolation(field="audio.data", description=str(error))
-                    ],
-                )
-            ) from None
+            raise _RefusedError(_bad_audio("audio.data", str(error))) from None
         return Chunk(
             seq=chunk.seq,
             data=chunk.data,
@@ -371,11 +375,8 @@ class SessionCore(SessionSteps):
         # Said once: whatever is on its way behind the gap would only say it again.
         if self._gap_told != self._expected_seq:
             self._gap_told = self._expected_seq
-            gap = common_pb2.Error(
-                reason=common_pb2.ERROR_REASON_BAD_AUDIO,
-                message=f"audio.seq: {chunk.seq} came where {self._expected_seq} was expected",
-            )
-            self._refuse(chunk, gap)
+            told = f"{chunk.seq} came where {self._expected_seq} was expected"
+            self._refuse(chunk, _bad_audio("audio.seq", told))
 
     def _refuse(self, chunk: session_pb2.AudioChunk, why: common_pb2.Error) -> None:
         self._count("refused_chunk")
@@ -391,9 +392,9 @@ class SessionCore(SessionSteps):
             return None
         return utterance
 
-    def _is_waiting(self, index: int) -> bool:
-        """Whether it has a result that waits for those before it."""
-        return self._queue.next_out <= index < self._queue.next_in
+    def _is_unseen_result(self, index: int) -> bool:
+        """Whether it has a result that the client has not seen, or not yet said so."""
+        return self._seen <= index < self._queue.next_in and index not in self._lacking
 
 
 class _RefusedError(Exception):
@@ -402,8 +403,18 @@ class _RefusedError(Exception):
 
 
 def _invalid(field: str, description: str) -> common_pb2.Error:
+    return _violation(common_pb2.ERROR_REASON_INVALID_MESSAGE, field, description)
+
+
+def _bad_audio(field: str, description: str) -> common_pb2.Error:
+    return _violation(common_pb2.ERROR_REASON_BAD_AUDIO, field, description)
+
+
+def _violation(
+    reason: common_pb2.ErrorReason.ValueType, field: str, description: str
+) -> common_pb2.Error:
     return common_pb2.Error(
-        reason=common_pb2.ERROR_REASON_INVALID_MESSAGE,
+        reason=reason,
         message=f"{field}: {description}",
         field_violations=[common_pb2.FieldViolation(field=field, description=description)],
     )

@@ -92,8 +92,9 @@ class SessionSteps:
         self._expected_seq = past.next_seq
         self._acked_seq = past.next_seq
         self._seen = past.seen
-        self.missing = past.missing
-        self.results = past.seen - past.missing
+        self.missing = min(past.missing, past.seen)
+        self.results = past.seen - self.missing
+        """How many of the indexes that the client has seen were the one and the other."""
         self._gate_open = True
         self._heard_ms = now
         self._last_chunk_ms = 0.0
@@ -109,8 +110,9 @@ class SessionSteps:
         self._recording: list[Utterance] | None = None
         self._unrecorded: list[Utterance] = []
         self._outage_told = False
-        # Of results that the client may not have seen: their jobs.
+        # Of results that the client may not have seen: their jobs. And indexes without a result.
         self._unseen: dict[int, str] = {}
+        self._lacking: set[int] = set()
         self._last_reason: dict[Direction, common_pb2.FinalizeReason.ValueType] = {}
         self._take_up(past, now)
         continuing = MAY_CONTINUE - {common_pb2.FINALIZE_REASON_TIMEOUT}
@@ -143,7 +145,12 @@ class SessionSteps:
                 why = _error(
                     common_pb2.ERROR_REASON_JOB_NOT_FOUND, "its result is not kept any more"
                 )
+                self._lacking.add(index)
                 self._queue.put(index, _Outcome(self._directions[0], None, why))
+        if past.next_index > 0:
+            # Of cuts that are forgotten nobody knows the reason: it may have been a pause.
+            for direction in self._directions:
+                self._last_reason.setdefault(direction, common_pb2.FINALIZE_REASON_TIMEOUT)
         again = {each.index for each in self._replayed}
         self._known = [
             span
@@ -176,9 +183,9 @@ class SessionSteps:
             self._set_gate(now)
             self._check_done(now)
             self._set_deadline()
-        todo, self._todo = self._todo, []
-        todo += self._alarms.changes
-        self._alarms.changes = []
+        # The timers first: after an end there is nothing more to do.
+        todo = [*self._alarms.changes, *self._todo]
+        self._alarms.changes, self._todo = [], []
         return todo
 
     # ---- cuts ----
@@ -200,9 +207,18 @@ class SessionSteps:
             self._unrecorded.append(utterance)
 
     def _record(self) -> None:
-        """Writes down what is cut; one call at a time, so that cuts are written in their order."""
-        self._unrecorded = [each for each in self._unrecorded if each.stage is Stage.CUT]
-        if self._recording is not None or not self._unrecorded or self._waits_to_record:
+        """Writes down what is cut; one call at a time, so that cuts are written in their order.
+
+        What has become missing meanwhile is written as well, as long as its chunks may come again:
+        a later gateway must not take them for new speech.
+        """
+        self._unrecorded = [
+            each
+            for each in self._unrecorded
+            if each.stage is Stage.CUT or self._is_needed(each.index, each.ranges)
+        ]
+        is_new = any(each.stage is Stage.CUT for each in self._unrecorded)
+        if self._recording is not None or not is_new or self._waits_to_record:
             return
         self._recording, self._unrecorded = self._unrecorded, []
         self._do(
@@ -224,10 +240,13 @@ class SessionSteps:
     def _first_needed(self) -> int:
         """The first cut that a later gateway would need. Those before are seen and safe."""
         for index, ranges in list(self._recorded.items()):
-            if index >= self._seen or ranges[-1][1] > self._acked_seq:
+            if self._is_needed(index, ranges):
                 return index
             del self._recorded[index]
         return self._queue.next_in
+
+    def _is_needed(self, index: int, ranges: list[tuple[int, int]]) -> bool:
+        return index >= self._seen or ranges[-1][1] > self._acked_seq
 
     # ---- jobs ----
 
@@ -244,18 +263,20 @@ class SessionSteps:
         """Whether the turn has come to it: see decision 12."""
         if utterance.is_attached:
             return True
-        before = [
-            each
+        # Not only of the last: what follows a turn must not overtake its end, which waits itself.
+        return not any(
+            self._holds_back(each)
             for each in self._open.values()
             if each.index < utterance.index and each.direction == utterance.direction
-        ]
-        if not before:
+        )
+
+    @staticmethod
+    def _holds_back(utterance: Utterance) -> bool:
+        """Whether what follows it in its direction has to wait."""
+        if utterance.reason in MAY_CONTINUE:
             return True
-        last = before[-1]
-        if last.reason in MAY_CONTINUE:
-            return False
         # It ends a turn, and clears the binding that it needs itself.
-        return last.is_safe or not last.continues
+        return utterance.continues and not utterance.is_safe
 
     def _retry(self, now: float, utterance: Utterance, why: common_pb2.Error) -> None:
         wait = min(RETRY_LONGEST_MS, RETRY_FIRST_MS * 2 ** min(utterance.tries - 1, 10))
@@ -293,6 +314,10 @@ class SessionSteps:
         utterance.stage = Stage.OVER
         utterance.chunks = []
         self._alarms.clear(("retry", utterance.index))
+        if isinstance(end, common_pb2.Error):
+            self._lacking.add(utterance.index)
+        else:
+            self._unseen[utterance.index] = utterance.job_id
         self._queue.put(utterance.index, _Outcome(utterance.direction, utterance, end))
 
     # ---- results ----
@@ -301,28 +326,26 @@ class SessionSteps:
         for index, outcome in self._queue.take():
             end = outcome.end
             if isinstance(end, common_pb2.Error):
-                self.missing += 1
                 missing = session_pb2.Missing(
                     utterance_index=index, direction=_pair(outcome.direction), why=end
                 )
                 self._count("missing")
                 self._send(session_pb2.ServerEvent(missing=missing))
             elif outcome.utterance is not None:
-                self.results += 1
-                self._unseen[index] = outcome.utterance.job_id
                 self._count("result")
                 result = _result(now, outcome.utterance, end)
                 self._send(session_pb2.ServerEvent(result=result))
         while len(self._unseen) > self._rules.result_queue_max:
             # Its home keeps it in Redis by now.
-            del self._unseen[next(iter(self._unseen))]
+            del self._unseen[min(self._unseen)]
 
     def _acknowledge(self) -> None:
         waiting = [each.ranges[0][0] for each in self._open.values() if not each.is_safe]
         gathered = self._gatherer.first_seq
         if gathered is not None:
             waiting.append(gathered)
-        safe = min(waiting, default=self._expected_seq)
+        # What has not come (again) yet is not safe, whatever is known of what follows it.
+        safe = min(self._expected_seq, *waiting) if waiting else self._expected_seq
         if safe > self._acked_seq:
             self._acked_seq = safe
             self._send(session_pb2.ServerEvent(audio_ack=session_pb2.AudioAck(next_seq=safe)))
@@ -330,15 +353,17 @@ class SessionSteps:
     # ---- the session ----
 
     def _set_gate(self, now: float) -> None:
-        is_open = self.phase is not Phase.OPEN or len(self._queue) < self._limit
+        # What another gateway cut gets no result before its chunks are read again.
+        is_open = (
+            self.phase is not Phase.OPEN
+            or len(self._queue) < self._rules.session_utterances_max
+            or bool(self._replayed)
+        )
         if is_open != self._gate_open:
             self._gate_open = is_open
+            self._heard_ms = now
             self._gatherer.on_hold(now, on=not is_open)
             self._do(effects.Gate(is_open))
-
-    @property
-    def _limit(self) -> int:
-        return self._rules.session_utterances_max
 
     def _set_deadline(self) -> None:
         deadline = self._queue.next_deadline_ms
@@ -349,7 +374,8 @@ class SessionSteps:
         if self.phase is Phase.CLOSING and len(self._queue) == 0:
             self.phase = Phase.CLOSED
             self._alarms.set(GOODBYE, now + GOODBYE_MS)
-            closed = session_pb2.Closed(results=self.results, missing=self.missing)
+            missing = self.missing + len(self._lacking)
+            closed = session_pb2.Closed(results=self._queue.next_out - missing, missing=missing)
             self._send(session_pb2.ServerEvent(closed=closed))
         if self.phase is Phase.CLOSED and self._seen == self._queue.next_out:
             self._finish(None, forget=True)
@@ -375,8 +401,8 @@ class SessionSteps:
 def _directions(opened: session_pb2.NewSession) -> tuple[Direction, ...]:
     """The one that is fixed, or both of a conversation."""
     if opened.HasField("direction"):
-        return (Direction(opened.direction.src, opened.direction.tgt),)
-    a, b = opened.conversation.a, opened.conversation.b
+        return (Direction(opened.direction.src.lower(), opened.direction.tgt.lower()),)
+    a, b = opened.conversation.a.lower(), opened.conversation.b.lower()
     return Direction(a, b), Direction(b, a)
 
 

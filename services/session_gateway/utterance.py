@@ -49,6 +49,8 @@ class Utterance:
     stage: Stage
     # Whether it goes on where the one before it in its direction was cut.
     continues: bool
+    # Whether another gateway cut it, and may have submitted its job.
+    is_taken_up: bool = False
     chunks: list[bytes] = field(default_factory=list)
     first_client_ms: int = 0
     # Times of its way; 0: not known here.
@@ -99,6 +101,7 @@ class Utterance:
             deadline_ms=deadline_ms,
             stage=Stage.READY if accepted else Stage.REPLAY,
             continues=True,
+            is_taken_up=True,
             first_ms=now,
             ended_ms=now,
             cut_ms=now,

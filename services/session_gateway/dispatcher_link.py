@@ -1,0 +1,292 @@
+"""Jobs to dispatchers, and their events back: whatever dispatcher there is."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+
+from lingua_scheduler.services.runtime.channels import ChannelOptions, channel_target
+from lingua_scheduler.services.session_gateway.dispatcher_stream import DispatcherStream
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+
+# Between tries to reach a dispatcher: doubled each time.
+_PAUSE_MIN_S = 0.05
+_PAUSE_MAX_S = 1.0
+# A stream that lived so long was a good one.
+_STEADY_S = 5.0
+# A dispatcher with jobs of ours that says nothing for so long is asked; after the second time it
+# is given up, and its jobs are submitted elsewhere.
+_ASK_AFTER_S = 1.0
+_SILENT_S = 4.0
+_LOOK_EVERY_S = 0.5
+# What a look may come late. Later, it was this process that was not there.
+_STALL_S = 1.0
+_FIRST_CONNECT_S = 1.0
+
+_BROKEN = (grpc.aio.AioRpcError, OSError, asyncio.InvalidStateError, TimeoutError)
+
+_log = logging.getLogger(__name__)
+
+
+class JobOwner(Protocol):
+    """Who waits for a job."""
+
+    def on_job_event(self, event: dispatcher_pb2.JobEvent) -> None:
+        """Something has happened to it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    # Which utterance of its owner it is. A dispatcher that does not know the job cannot tell.
+    index: int
+    submission: dispatcher_pb2.Submission
+    owner: JobOwner
+    # Where it is; None: nowhere yet.
+    stream: DispatcherStream | None = None
+    over: bool = False
+
+
+class DispatcherLink:
+    """All jobs of this gateway, over one stream to some dispatcher.
+
+    Promises:
+    - A job that was submitted or attached stays so until it has a result or has failed: when its
+      dispatcher is gone, goes away or falls silent, it is submitted to another one, with the same
+      key, in the same order. So an owner may hear of an acceptance more than once.
+    - Events of a job come to the owner that asked for it last.
+
+    Args:
+        address: where dispatchers are; of several, each new stream may reach another one.
+        options: of the channel.
+    """
+
+    def __init__(self, *, address: str, options: ChannelOptions) -> None:
+        self._address = address
+        self._options = options
+        self._channel: grpc.aio.Channel | None = None
+        # In the order in which they were submitted.
+        self._jobs: dict[str, _Job] = {}
+        self._current: DispatcherStream | None = None
+        self._streams: set[DispatcherStream] = set()
+        self._serving: set[asyncio.Task[None]] = set()
+        self._runner: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
+        self._down_reason = ""
+        self.streams_opened = 0
+        """How many streams there have been."""
+        self.on_change: list[Callable[[bool], None]] = []
+        """Called with whether there is a dispatcher, after each change; must not block."""
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that have no result yet."""
+        return sum(not job.over for job in self._jobs.values())
+
+    async def open(self) -> None:
+        """Starts to connect. Returns when it has, or after a second; then it goes on trying."""
+        self._channel = grpc.aio.insecure_channel(
+            channel_target(self._address), options=self._options
+        )
+        connected = asyncio.Event()
+        self._runner = asyncio.create_task(self._stay_connected(connected))
+        self._watch = asyncio.create_task(self._look_for_silence())
+        try:
+            async with asyncio.timeout(_FIRST_CONNECT_S):
+                await connected.wait()
+        except TimeoutError:
+            _log.warning("the dispatcher at %s is away: %s", self._address, self._down_reason)
+
+    async def close(self) -> None:
+        """Lets go of everything."""
+        tasks = [task for task in (self._runner, self._watch, *self._serving) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._jobs.clear()
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+    def submit(self, spec: dispatcher_pb2.JobSpec, job_id: str, owner: JobOwner) -> None:
+        """Submits a job."""
+        job = _Job(spec.utterance_index, dispatcher_pb2.Submission(job=spec), owner)
+        self._add(job_id, job)
+
+    def attach(self, attach: dispatcher_pb2.AttachJob, index: int, owner: JobOwner) -> None:
+        """Takes up a job that a dispatcher has."""
+        self._add(attach.job_id, _Job(index, dispatcher_pb2.Submission(attach=attach), owner))
+
+    def cancel(self, job_id: str, why: str) -> None:
+        """Nobody waits for it any more."""
+        cancel = dispatcher_pb2.CancelJobRequest(job_id=job_id, why=why)
+        self._drop(job_id, dispatcher_pb2.Submission(cancel=cancel))
+
+    def taken(self, job_id: str) -> None:
+        """The client has its result."""
+        taken = dispatcher_pb2.ResultTaken(job_id=job_id)
+        self._drop(job_id, dispatcher_pb2.Submission(taken=taken))
+
+    def leave(self, job_id: str, owner: JobOwner) -> None:
+        """Its session has left this gateway, unless another owner has it by now."""
+        job = self._jobs.get(job_id)
+        if job is not None and job.owner is owner:
+            leave = dispatcher_pb2.LeaveJob(job_id=job_id)
+            self._drop(job_id, dispatcher_pb2.Submission(leave=leave))
+
+    def _add(self, job_id: str, job: _Job) -> None:
+        # Taken out first: what is submitted again stands at the end of the order.
+        self._jobs.pop(job_id, None)
+        self._jobs[job_id] = job
+        if self._current is not None:
+            self._place(job_id, job, self._current)
+
+    def _place(self, job_id: str, job: _Job, stream: DispatcherStream) -> None:
+        job.stream = stream
+        if not stream.put(job.submission):
+            del self._jobs[job_id]
+            full = common_pb2.Error(
+                reason=common_pb2.ERROR_REASON_BACKPRESSURE,
+                message="the dispatcher does not read what is submitted",
+            )
+            # Not from within: whoever submits does not expect an answer before it has returned.
+            event = dispatcher_pb2.JobEvent(job_id=job_id, utterance_index=job.index, failed=full)
+            asyncio.get_running_loop().call_soon(job.owner.on_job_event, event)
+
+    def _drop(self, job_id: str, last_word: dispatcher_pb2.Submission) -> None:
+        job = self._jobs.pop(job_id, None)
+        stream = job.stream if job is not None else self._current
+        if stream is not None:
+            stream.put(last_word)
+
+    # ---- streams ----
+
+    async def _stay_connected(self, connected: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        pause = 0.0
+        while True:
+            self._wanted.clear()
+            began = loop.time()
+            if await self._connect():
+                connected.set()
+                await self._wanted.wait()
+                if loop.time() - began > _STEADY_S:
+                    pause = 0.0
+            # Many gateways lose the same dispatcher at the same moment.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(max(2 * pause, _PAUSE_MIN_S), _PAUSE_MAX_S)
+
+    async def _connect(self) -> bool:
+        assert self._channel is not None
+        stub = dispatcher_pb2_grpc.DispatcherStub(self._channel)
+        call = stub.Submit()
+        stream = DispatcherStream(call, self._on_event)
+        try:
+            await stream.greet()
+        except _BROKEN as error:
+            self._down_reason = _in_words(error)
+            call.cancel()
+            return False
+        except BaseException:
+            call.cancel()
+            raise
+        self.streams_opened += 1
+        self._streams.add(stream)
+        task = asyncio.create_task(self._serve(stream))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        self._current = stream
+        self._tell(True)
+        for job_id, job in list(self._jobs.items()):
+            if job.stream is None:
+                self._place(job_id, job, stream)
+        return True
+
+    async def _serve(self, stream: DispatcherStream) -> None:
+        reason = "it ended the stream"
+        try:
+            await stream.run()
+        except _BROKEN as error:
+            reason = _in_words(error)
+        except Exception:
+            _log.exception("the stream to a dispatcher failed inside")
+        finally:
+            self._streams.discard(stream)
+        self._lose(stream, reason)
+
+    def _lose(self, stream: DispatcherStream, reason: str) -> None:
+        """A stream is over: its jobs go elsewhere."""
+        for job_id, job in list(self._jobs.items()):
+            if job.stream is stream and job.over:
+                del self._jobs[job_id]
+            elif job.stream is stream:
+                job.stream = None
+                if self._current is not None and self._current is not stream:
+                    self._place(job_id, job, self._current)
+        if self._current is stream:
+            self._retire(stream, reason)
+
+    def _retire(self, stream: DispatcherStream, reason: str) -> None:
+        """No new job goes there; another stream is opened."""
+        stream.retiring = True
+        if self._current is stream:
+            self._current = None
+            self._down_reason = reason
+            _log.info("the dispatcher at %s is left: %s", self._address, reason)
+            self._tell(False)
+            self._wanted.set()
+
+    def _tell(self, up: bool) -> None:
+        for callback in self.on_change:
+            callback(up)
+
+    async def _look_for_silence(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LOOK_EVERY_S
+            await asyncio.sleep(_LOOK_EVERY_S)
+            now = loop.time()
+            waited_for = {job.stream for job in self._jobs.values() if not job.over}
+            for stream in self._streams:
+                if now - due > _STALL_S or stream not in waited_for:
+                    # What came meanwhile has not been read, or nobody waits.
+                    stream.heard_at = now
+                elif now - stream.heard_at > _SILENT_S:
+                    _log.warning("a dispatcher says nothing for %g s and is left", _SILENT_S)
+                    stream.cut()
+                elif now - stream.heard_at > _ASK_AFTER_S:
+                    stream.ask()
+
+    # ---- events ----
+
+    def _on_event(self, stream: DispatcherStream, event: dispatcher_pb2.JobEvent) -> None:
+        job = self._jobs.get(event.job_id)
+        if job is None or job.stream is not stream:
+            if event.HasField("delivered"):
+                # Nobody here waits for it: it is for the session's next gateway.
+                leave = dispatcher_pb2.LeaveJob(job_id=event.job_id)
+                stream.put(dispatcher_pb2.Submission(leave=leave))
+            return
+        if event.HasField("failed"):
+            if event.failed.reason == common_pb2.ERROR_REASON_DRAINING:
+                job.stream = None
+                self._retire(stream, event.failed.message)
+                if self._current is not None:
+                    self._place(event.job_id, job, self._current)
+                return
+            del self._jobs[event.job_id]
+        if event.HasField("delivered"):
+            # It is not submitted again, and its audio may be large.
+            job.over, job.submission = True, dispatcher_pb2.Submission()
+        event.utterance_index = job.index
+        job.owner.on_job_event(event)
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name} {error.details()}"
+    return str(error) or type(error).__name__

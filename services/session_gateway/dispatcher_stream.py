@@ -1,0 +1,84 @@
+"""One Submit stream to one dispatcher."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.runtime.duplex import run_duplex
+from lingua_scheduler.services.runtime.outbox import Outbox
+from lingua_scheduler.v1 import dispatcher_pb2
+
+# What may wait to be written: a minute of speech of 200 sessions. A dispatcher that takes no more
+# than that is refused more.
+_MAX_SUBMISSIONS = 100_000
+_MAX_BYTES = 512 * 1024 * 1024
+# A dispatcher greets at once, or is none.
+_GREET_S = 2.0
+
+_Call = grpc.aio.StreamStreamCall[dispatcher_pb2.SubmitRequest, dispatcher_pb2.SubmitResponse]
+
+
+class DispatcherStream:
+    """A stream, from its greeting to its end.
+
+    Args:
+        call: the stream.
+        take: called with each event of a job.
+    """
+
+    def __init__(
+        self, call: Any, take: Callable[["DispatcherStream", dispatcher_pb2.JobEvent], None]
+    ) -> None:
+        self._call: _Call = call
+        self._take = take
+        # None stands for an empty request: is somebody there?
+        self._outbox: Outbox[dispatcher_pb2.Submission | None] = Outbox(
+            max_events=_MAX_SUBMISSIONS, max_bytes=_MAX_BYTES
+        )
+        self._cut = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.heard_at = self._loop.time()
+        """When it was last heard."""
+        self.retiring = False
+        """Whether it takes no new job."""
+
+    async def greet(self) -> None:
+        """Returns when the dispatcher has answered. Raises what keeps it from that."""
+        async with asyncio.timeout(_GREET_S):
+            await self._call.write(dispatcher_pb2.SubmitRequest())
+            if await self._call.read() is grpc.aio.EOF:
+                raise ConnectionError("it is draining")
+        self.heard_at = self._loop.time()
+
+    async def run(self) -> None:
+        """Serves the stream to its end. Raises what broke it."""
+        try:
+            await run_duplex(read=self._read(), write=self._write(), cut=self._cut)
+        finally:
+            self._outbox.close()
+            self._call.cancel()
+
+    def put(self, submission: dispatcher_pb2.Submission) -> bool:
+        """Queues something for the dispatcher; False where it takes no more."""
+        return self._outbox.put(submission, submission.ByteSize())
+
+    def ask(self) -> None:
+        """Asks whether somebody is there."""
+        self._outbox.put(None, 0, droppable=True, replaces="ask")
+
+    def cut(self) -> None:
+        """Ends the stream at once."""
+        self._cut.set()
+
+    async def _write(self) -> None:
+        while waiting := await self._outbox.take():
+            said = [each for each in waiting if each is not None]
+            await self._call.write(dispatcher_pb2.SubmitRequest(submissions=said))
+
+    async def _read(self) -> None:
+        while isinstance(response := await self._call.read(), dispatcher_pb2.SubmitResponse):
+            self.heard_at = self._loop.time()
+            for event in response.events:
+                self._take(self, event)

@@ -1,0 +1,97 @@
+"""What the session gateway counts. Never a session or node id as a label."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from lingua_scheduler.v1 import common_pb2, session_pb2
+
+# The scheduler's own share is milliseconds; a node's is up to its time-out.
+_SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_LONG = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+
+# What a session's core counts, and what that means.
+_COUNTED = {
+    "chunk": ("chunks", "Audio chunks taken in."),
+    "repeated_chunk": ("repeated_chunks", "Audio chunks that had come before."),
+    "refused_chunk": ("refused_chunks", "Audio chunks refused: see the errors to their clients."),
+    "gap": ("gaps", "Audio chunks that came out of sequence."),
+    "repeated_end": ("duplicate_finalizes", "Ends of an utterance that was about to be cut."),
+    "empty_end": ("empty_finalizes", "Ends of an utterance with no audio."),
+    "fragment_kept": ("fragments", "Short fragments kept for the next utterance."),
+    "result": ("results", "Results delivered to clients."),
+    "missing": ("missing", "Utterances delivered as missing."),
+    "late_result": ("late_results", "Results that came too late, or twice."),
+    "deadline_missed": ("deadline_misses", "Utterances without a result at their deadline."),
+    "retried": ("submit_retries", "Utterances whose job could not be made at once."),
+}
+
+
+class GatewayMetrics:
+    """The metrics of one session gateway process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.sessions = Gauge(
+            "lingua_gateway_sessions", "Sessions whose client is connected here.", registry=registry
+        )
+        self.opened = Counter(
+            "lingua_gateway_sessions_opened",
+            "Sessions that began here, by how: new or resume.",
+            ["how"],
+            registry=registry,
+        )
+        self.ended = Counter(
+            "lingua_gateway_sessions_ended",
+            "Sessions that ended here, by how: closed, left, or the reason of the error.",
+            ["how"],
+            registry=registry,
+        )
+        self._finalized = Counter(
+            "lingua_gateway_finalized", "Utterances cut, by reason.", ["reason"], registry=registry
+        )
+        self.jobs = Gauge(
+            "lingua_gateway_jobs", "Jobs under way at dispatchers.", registry=registry
+        )
+        self.timers = Gauge("lingua_gateway_timers", "Timers of sessions.", registry=registry)
+        self.dispatcher_up = Gauge(
+            "lingua_gateway_dispatcher_up", "1 while there is a dispatcher.", registry=registry
+        )
+        self._audio = Counter(
+            "lingua_gateway_audio_seconds", "Audio in the utterances cut.", registry=registry
+        )
+        self._dispatch = Histogram(
+            "lingua_gateway_dispatch_seconds",
+            "From the cut of an utterance to its acceptance by a node.",
+            buckets=_SHORT,
+            registry=registry,
+        )
+        self._node = Histogram(
+            "lingua_gateway_node_seconds",
+            "From the acceptance by a node to its result.",
+            buckets=_LONG,
+            registry=registry,
+        )
+        self._wait = Histogram(
+            "lingua_gateway_deliver_seconds",
+            "From a result to its delivery: the wait for those before it.",
+            buckets=_SHORT,
+            registry=registry,
+        )
+        self._counters = {
+            what: Counter(f"lingua_gateway_{name}", words, registry=registry)
+            for what, (name, words) in _COUNTED.items()
+        }
+
+    def count(self, what: str) -> None:
+        """Counts what a core asks to be counted."""
+        self._counters[what].inc()
+
+    def finalized(self, reason: common_pb2.FinalizeReason.ValueType, audio_ms: int) -> None:
+        """Counts an utterance that was cut."""
+        name = common_pb2.FinalizeReason.Name(reason).removeprefix("FINALIZE_REASON_")
+        self._finalized.labels(name.lower()).inc()
+        self._audio.inc(audio_ms / 1000)
+
+    def timed(self, timings: session_pb2.ResultTimings) -> None:
+        """Measures where the time of a result went."""
+        self._dispatch.observe(timings.dispatch_ms / 1000)
+        self._node.observe(timings.node_ms / 1000)
+        self._wait.observe(timings.deliver_ms / 1000)

@@ -1,0 +1,312 @@
+"""The shell around one session's core: its effects are carried out, answers become events."""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.outbox import Outbox
+from lingua_scheduler.services.runtime.timers import Timers
+from lingua_scheduler.services.session_gateway import session_effects as effects
+from lingua_scheduler.services.session_gateway.alarms import AlarmKey, ClearTimer, SetTimer
+from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
+from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMetrics
+from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
+from lingua_scheduler.services.session_gateway.session_core import Past, SessionCore
+from lingua_scheduler.services.session_gateway.session_effects import Effect
+from lingua_scheduler.services.session_gateway.session_rules import SessionRules
+from lingua_scheduler.services.session_gateway.session_store import SessionStore
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
+
+# What may wait for a client that reads slowly. Partials go first; when even results do not fit, the
+# stream ends, and what the client has not seen is kept for its resume.
+_MAX_EVENTS = 2000
+_MAX_BYTES = 16 * 1024 * 1024
+# What a stream that is to end has to write the rest.
+_FLUSH_S = 2.0
+
+_TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
+
+_log = logging.getLogger(__name__)
+
+
+class LiveSession:
+    """One session while its client is connected here.
+
+    Everything that happens to it is one of these methods, on the event loop's thread; nothing else
+    touches its core.
+
+    Args:
+        session_id: of the session.
+        token: proof of ownership, for a record that has to be written again.
+        opened: what the client asked for.
+        opened_ms: when.
+        epoch: this gateway's hold on it.
+        past: what was before.
+        rules: the numbers.
+        store: where cuts are written down.
+        link: where jobs go.
+        timers: of all sessions; the owner of each is the session.
+        metrics: of the gateway.
+    """
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        token: str,
+        opened: session_pb2.NewSession,
+        opened_ms: int,
+        epoch: int,
+        past: Past,
+        rules: SessionRules,
+        store: SessionStore,
+        link: DispatcherLink,
+        timers: "Timers[LiveSession, AlarmKey]",
+        metrics: GatewayMetrics,
+    ) -> None:
+        self.session_id = session_id
+        self.epoch = epoch
+        self.outbox: Outbox[session_pb2.ServerEvent] = Outbox(
+            max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
+        )
+        self.may_read = asyncio.Event()
+        """Clear: the client's messages are not read for now."""
+        self.may_read.set()
+        self.cut = asyncio.Event()
+        """Set: the stream ends, whatever is left to write."""
+        self.ended: effects.End | None = None
+        """How it ended, when it has."""
+        self._token = token
+        self._opened = opened
+        self._opened_ms = opened_ms
+        self._store = store
+        self._link = link
+        self._timers = timers
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        # As they are written down, for a Redis that has lost them.
+        self._cuts = {cut.utterance_index: cut for cut in past.cuts}
+        self._next_index = past.next_index
+        self._acked_seq = past.next_seq
+        self._recording: asyncio.Task[None] | None = None
+        self._specs = JobSpecs(session_id=session_id, opened=opened, epoch=epoch, rules=rules)
+        self._core = SessionCore(
+            rules=rules, opened=opened, specs=self._specs, past=past, now=self._now()
+        )
+
+    # ---- events ----
+
+    def start(self, opened: session_pb2.Opened) -> None:
+        """The client is told that the session is open."""
+        self._send(session_pb2.ServerEvent(opened=opened))
+        self._feed(self._core.start(self._now()))
+
+    def on_message(self, message: session_pb2.ClientMessage) -> None:
+        """The client has said something."""
+        now, core = self._now(), self._core
+        if message.results_seen:
+            self._feed(core.on_seen(now, message.results_seen))
+        match message.WhichOneof("message"):
+            case "audio":
+                self._feed(core.on_chunk(now, message.audio))
+            case "playback_started":
+                self._feed(core.on_playback(now, on=True))
+            case "playback_ended":
+                self._feed(core.on_playback(now, on=False))
+            case "close":
+                self._feed(core.on_close(now))
+            case "open":
+                self._send_error(
+                    errors.InvalidMessageError(
+                        "open: only the first message of a stream opens",
+                        fields=[("open", "only the first message of a stream opens")],
+                    )
+                )
+
+    def on_half_closed(self) -> None:
+        """The client will say nothing more, but still listens."""
+        self._feed(self._core.on_close(self._now()))
+
+    def on_job_event(self, event: dispatcher_pb2.JobEvent) -> None:
+        """Something has happened to one of its jobs."""
+        now, core, index = self._now(), self._core, event.utterance_index
+        match event.WhichOneof("event"):
+            case "accepted":
+                self._feed(core.on_accepted(now, index, event.accepted))
+            case "retrying":
+                self._feed(core.on_retrying(now, index, event.retrying))
+            case "partial":
+                self._feed(core.on_partial(now, index, event.partial))
+            case "delivered":
+                self._feed(core.on_delivered(now, index, event.job_id, event.delivered))
+            case "failed":
+                self._feed(core.on_failed(now, index, event.failed))
+
+    def on_timer(self, key: AlarmKey) -> None:
+        """A timer of its own is due."""
+        self._feed(self._core.on_timer(self._now(), key))
+
+    def on_lost(self, why: errors.LinguaError) -> None:
+        """It is not this gateway's any more."""
+        self._feed(self._core.on_lost(self._now(), errors.to_proto(why)))
+
+    def go_away(self, after_ms: int, why: str) -> None:
+        """The client is to resume elsewhere."""
+        go = session_pb2.GoAway(after_ms=after_ms, why=why)
+        self._send(session_pb2.ServerEvent(go_away=go))
+
+    async def leave(self) -> None:
+        """The stream has ended: the session waits to be resumed, or is forgotten."""
+        self._feed(self._core.on_left(self._now()))
+        self._timers.clear_all(self)
+        self.outbox.close()
+        if self._recording is not None:
+            self._recording.cancel()
+        ended = self.ended
+        try:
+            if ended is not None and ended.forget:
+                await self._store.end(session_id=self.session_id, epoch=self.epoch)
+            elif ended is None or ended.why is None or ended.why.reason != _TAKEN_OVER:
+                await self._with_record(self._sign_off)
+        except errors.LinguaError as error:
+            # Taken over meanwhile, or Redis is away: then it is forgotten in its time.
+            _log.info("a session was not signed off: %s", error)
+
+    async def on_record_lost(self) -> None:
+        """Redis has lost the record: it is written anew, as long as the session lives."""
+        if self.ended is not None:
+            return
+        try:
+            await self._write_again()
+        except errors.SessionTakenOverError as error:
+            self.on_lost(error)
+        except errors.LinguaError as error:
+            # Tried again when it is to be renewed next.
+            _log.warning("a lost session was not written down again: %s", error)
+
+    # ---- the record ----
+
+    async def _with_record(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Writes to the record, which is written anew where Redis has lost it."""
+        try:
+            await write()
+        except errors.SessionNotFoundError:
+            await self._write_again()
+            await write()
+
+    async def _sign_off(self) -> None:
+        results, missing = self._core.results, self._core.missing
+        await self._store.leave(
+            session_id=self.session_id,
+            epoch=self.epoch,
+            seen=results + missing,
+            results=results,
+            missing=missing,
+        )
+
+    async def _write_again(self) -> None:
+        await self._store.open(
+            session_id=self.session_id,
+            token=self._token,
+            opened=self._opened,
+            epoch=self.epoch,
+            opened_ms=self._opened_ms,
+            next_index=self._next_index,
+            acked_seq=self._acked_seq,
+            cuts=list(self._cuts.values()),
+        )
+
+    # ---- effects ----
+
+    def _feed(self, todo: Iterable[Effect]) -> None:
+        for effect in todo:
+            # What could not be sent may have ended it meanwhile.
+            if self.ended is None:
+                self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:  # noqa: C901 - one line an effect
+        match effect:
+            case effects.Count():
+                self._metrics.count(effect.what)
+            case effects.Send():
+                self._send(effect.event)
+            case SetTimer():
+                self._timers.set(self, effect.key, effect.at_ms)
+            case ClearTimer():
+                self._timers.clear(self, effect.key)
+            case effects.Record():
+                self._recording = asyncio.create_task(self._record(effect))
+            case effects.Submit() if effect.utterance.is_attached:
+                attach = self._specs.attach(effect.utterance)
+                self._link.attach(attach, effect.utterance.index, self)
+            case effects.Submit():
+                spec = self._specs.spec(effect.utterance, self._now())
+                self._link.submit(spec, effect.utterance.job_id, self)
+            case effects.CancelJob():
+                self._link.cancel(effect.job_id, effect.why)
+            case effects.Taken():
+                self._link.taken(effect.job_id)
+            case effects.Leave():
+                for job_id in effect.job_ids:
+                    self._link.leave(job_id, self)
+            case effects.Gate():
+                (self.may_read.set if effect.is_open else self.may_read.clear)()
+            case effects.End():
+                self._end(effect)
+
+    async def _record(self, effect: effects.Record) -> None:
+        try:
+            await self._with_record(functools.partial(self._write_down, effect))
+        except errors.SessionTakenOverError as error:
+            self.on_lost(error)
+            return
+        except errors.LinguaError as error:
+            self._feed(self._core.on_record_failed(self._now(), errors.to_proto(error)))
+            return
+        self._acked_seq = effect.acked_seq
+        for cut in effect.cuts:
+            self._cuts[cut.utterance_index] = cut
+            self._next_index = cut.utterance_index + 1
+            self._metrics.finalized(cut.reason, cut.audio_ms)
+        for index in [index for index in self._cuts if index < effect.first_index]:
+            del self._cuts[index]
+        self._feed(self._core.on_recorded(self._now()))
+
+    async def _write_down(self, effect: effects.Record) -> None:
+        await self._store.record(
+            session_id=self.session_id,
+            epoch=self.epoch,
+            cuts=effect.cuts,
+            first_index=effect.first_index,
+            acked_seq=effect.acked_seq,
+            seen=effect.seen,
+            results=effect.results,
+            missing=effect.missing,
+            last_chunk_ms=int(time.time() * 1000 - (self._now() - effect.last_chunk_ms)),
+        )
+
+    def _send(self, event: session_pb2.ServerEvent) -> None:
+        droppable = event.HasField("partial")
+        # Of an utterance's partials only the last counts.
+        replaces = event.partial.utterance_index if droppable else None
+        if event.HasField("result"):
+            self._metrics.timed(event.result.timings)
+        fits = self.outbox.put(event, event.ByteSize(), droppable, replaces=replaces)
+        if not fits and not droppable and not self.outbox.closed:
+            self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))
+
+    def _send_error(self, error: errors.LinguaError) -> None:
+        self._send(session_pb2.ServerEvent(error=errors.to_proto(error)))
+
+    def _end(self, end: effects.End) -> None:
+        """The stream ends after what is queued, and soon in any case."""
+        self.ended = end
+        self.may_read.set()
+        self.outbox.close()
+        self._loop.call_later(_FLUSH_S, self.cut.set)
+
+    def _now(self) -> float:
+        return self._loop.time() * 1000

@@ -1,0 +1,74 @@
+"""The session gateway as a process."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.instances import Instances
+from lingua_scheduler.services.runtime.service_process import Ground, run_service
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
+from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMetrics
+from lingua_scheduler.services.session_gateway.service import SessionGatewayServicer
+from lingua_scheduler.services.session_gateway.session_store import SessionStore
+from lingua_scheduler.services.session_gateway.session_views import SessionViews
+from lingua_scheduler.services.session_gateway.sessions import Sessions
+from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
+
+
+class SessionGatewayService:
+    """Puts the parts of the session gateway together."""
+
+    grpc_name = session_pb2.DESCRIPTOR.services_by_name["SessionGateway"].full_name
+
+    def __init__(self, ground: Ground) -> None:
+        settings = ground.settings
+        metrics = GatewayMetrics(ground.registry)
+        self._address = ""
+        self._instances = Instances(link=ground.link, settings=settings)
+        self._dispatchers = DispatcherLink(
+            address=settings.dispatcher_address, options=channel_options(settings)
+        )
+        self._dispatchers.on_change.append(metrics.dispatcher_up.set)
+        metrics.jobs.set_function(lambda: self._dispatchers.jobs)
+        self._sessions = Sessions(
+            settings=settings,
+            store=SessionStore(link=ground.link, settings=settings),
+            link=self._dispatchers,
+            metrics=metrics,
+        )
+        ground.link.on_change.append(lambda up, _: self._sessions.on_redis(up))
+        self._servicer = SessionGatewayServicer(
+            sessions=self._sessions, views=SessionViews(link=ground.link, settings=settings)
+        )
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Adds the servicer to the server."""
+        session_pb2_grpc.add_SessionGatewayServicer_to_server(self._servicer, server)
+
+    async def open(self, address: str) -> None:
+        """Connects to a dispatcher, and says where this instance is."""
+        self._address = address
+        await self._instances.announce(address)
+        await self._dispatchers.open()
+
+    def work(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Renewal of sessions, and the sign that this instance lives."""
+        return self._sessions.run(), self._instances.run(self._address)
+
+    async def drain(self) -> None:
+        """No new session; the clients resume elsewhere."""
+        await self._sessions.drain()
+
+    async def close(self) -> None:
+        """Lets go of the other services."""
+        await self._instances.leave()
+        self._sessions.close()
+        await self._dispatchers.close()
+
+
+async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
+    """Runs the session gateway until it is told to end; see `run_service`."""
+    await run_service(settings, "gateway", SessionGatewayService, ready)
