@@ -18,7 +18,19 @@ from array import array
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
-from lingua_scheduler.sdk import Held, HeldAudio, Job, Node, NoSpeech, Partial, Reason, Translated
+from lingua_scheduler.sdk import (
+    AudioFormat,
+    Encoding,
+    Held,
+    HeldAudio,
+    Job,
+    JobError,
+    Node,
+    NoSpeech,
+    Partial,
+    Reason,
+    Translated,
+)
 
 # Louder than this is speech, of 32767.
 LOUD = 500
@@ -28,17 +40,22 @@ PACE_S = 0.1
 SILENT_END_S = 0.1
 
 
-def samples_of(audio: bytes) -> "array[int]":
-    """16-bit samples of mono PCM."""
-    return array("h", audio[: len(audio) // 2 * 2])
+def samples_of(audio: bytes, audio_format: AudioFormat) -> "array[int]":
+    """The 16-bit samples of the first channel."""
+    if audio_format.encoding is not Encoding.PCM_S16LE:
+        raise JobError("UNKNOWN_AUDIO", "this node hears PCM only", worth_retry=False)
+    return array("h", audio[: len(audio) // 2 * 2])[:: audio_format.channels]
 
 
 def describe(samples: "array[int]", rate: int) -> str:
     """Such as `2.0 s at 220 Hz, peak 12000`."""
+    peaks = [
+        max(map(abs, samples[at : at + rate // 100])) for at in range(0, len(samples), rate // 100)
+    ]
+    # Silence has no pitch, so its time does not count.
+    loud_s = sum(peak > LOUD for peak in peaks) / 100
     crossings = sum(a < 0 <= b for a, b in pairwise(samples))
-    loud = sum(abs(each) > LOUD for each in samples) / rate
-    pitch = crossings / loud if loud else 0
-    return f"{len(samples) / rate:.1f} s at {pitch:.0f} Hz, peak {max(map(abs, samples))}"
+    return f"{len(samples) / rate:.1f} s at {crossings / loud_s:.0f} Hz, peak {max(peaks)}"
 
 
 def is_unfinished(job: Job, samples: "array[int]") -> bool:
@@ -59,7 +76,7 @@ def sample_node(node_id: str, langs: list[str], slots: int) -> Node:
     @node.handler
     async def translate(job: Job) -> AsyncIterator[Partial | Held | NoSpeech | Translated]:
         with held.turn(job) as turn:
-            samples = samples_of(turn.audio)
+            samples = samples_of(turn.audio, job.audio_format)
             if not samples or max(map(abs, samples)) <= LOUD:
                 yield NoSpeech()
                 return

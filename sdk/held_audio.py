@@ -2,10 +2,14 @@
 
 A turn belongs to one session and one direction: what b answers in the middle of a's turn is a
 turn of its own. A repeated attempt at an utterance replaces what the first one kept.
+
+The end of a turn may still be under way when the next turn begins, on this node as well: so a job
+joins only what is earlier than itself, and not what a job between the two has joined.
 """
 
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -99,6 +103,8 @@ class HeldAudio:
         # The one that was touched last is last.
         self._turns: dict[_Key, _Kept] = {}
         self._bytes = 0
+        # Utterances whose blocks are not over, and how many blocks each has.
+        self._open: defaultdict[_Key, Counter[int]] = defaultdict(Counter)
         # Turns that were forgotten for want of time or room, for the owner's metrics.
         self.forgotten = 0
 
@@ -108,22 +114,34 @@ class HeldAudio:
 
         A block that is left by an exception changes nothing, so a repeated job finds it all.
         """
-        turn = self.join(job)
-        yield turn
-        if not turn.kept:
-            self.forget(job)
+        key, index = _key(job), job.utterance_index
+        with self._lock:
+            self._open[key][index] += 1
+        try:
+            turn = self.join(job)
+            yield turn
+            if not turn.kept:
+                self.forget(job)
+        finally:
+            with self._lock:
+                self._open[key] -= Counter([index])
+                if not self._open[key]:
+                    del self._open[key]
 
     def join(self, job: Job) -> Turn:
         """What was kept, and the job's own audio after it. Nothing is forgotten.
 
         Kept audio of another format cannot be joined, and is left out.
         """
+        key, index = _key(job), job.utterance_index
         with self._lock:
             self._expire()
-            kept = self._turns.get(_key(job))
+            kept = self._turns.get(key)
+            # What is before the last job that is under way is joined by that one.
+            first = max((at for at in self._open.get(key, ()) if at < index), default=0)
             parts = {}
             if kept is not None and kept.audio_format == job.audio_format:
-                parts = {at: part for at, part in kept.parts.items() if at != job.utterance_index}
+                parts = {at: part for at, part in kept.parts.items() if first <= at < index}
         ordered = [parts[at] for at in sorted(parts)]
         return Turn(self, job, b"".join([*ordered, job.audio]), tuple(sorted(parts)))
 
@@ -155,9 +173,16 @@ class HeldAudio:
                 self.forgotten += 1
 
     def forget(self, job: Job) -> None:
-        """Drops what was kept for the job's turn."""
+        """Drops what was kept for the job's turn; a later turn of its session stays."""
+        key = _key(job)
         with self._lock:
-            self._remove(_key(job))
+            kept = self._turns.get(key)
+            if kept is None:
+                return
+            for at in [at for at in kept.parts if at <= job.utterance_index]:
+                self._bytes -= len(kept.parts.pop(at))
+            if not kept.parts:
+                self._remove(key)
 
     @property
     def size(self) -> int:

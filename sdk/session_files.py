@@ -40,8 +40,11 @@ async def wav_blocks(
                 " Session(audio_format=wav_format(path)) opens one that fits"
             )
         frames = max(1, found.sample_rate_hz * ms // 1000)
+        frame = PCM_SAMPLE_BYTES * found.channels
         while block := await asyncio.to_thread(file.readframes, frames):
-            yield block
+            # A file that was cut off may end within a sample.
+            if whole := block[: len(block) // frame * frame]:
+                yield whole
     finally:
         file.close()
 
@@ -50,7 +53,8 @@ def _open(path: StrPath) -> wave.Wave_read:
     try:
         return wave.open(os.fspath(path), "rb")
     except (wave.Error, EOFError) as error:
-        raise ValueError(f"path: {path} is no WAV file of PCM: {error}") from None
+        why = str(error) or "it ends too soon"
+        raise ValueError(f"path: {path} is no WAV file of PCM: {why}") from None
 
 
 def _format(path: StrPath, file: wave.Wave_read) -> AudioFormat:

@@ -124,6 +124,9 @@ class SessionSending:
     async def finish(self) -> None:
         """The speaker has finished: the utterance is cut here.
 
+        What a microphone still delivers within the server's hangover (about 200 ms of audio) joins
+        it. An app that speaks on at once, such as from files, awaits `drained` between.
+
         Raises:
             ValueError: the audio ended within a sample, whose bytes are forgotten now; or nothing
                 was sent in a conversation, so there is nobody who could have finished.

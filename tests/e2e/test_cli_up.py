@@ -3,119 +3,18 @@
 import contextlib
 import json
 import os
-import queue
 import signal
 import socket
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 from redis import Redis
 
-from lingua_scheduler.cli.up import LocalScheduler, PartFailedError
+from lingua_scheduler.cli.up import SERVICES, LocalScheduler, PartFailedError
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
-LINGUA = [sys.executable, "-m", "lingua_scheduler.cli"]
-CONVERSATION = Path(__file__).parents[2] / "examples" / "conversation.py"
-# A start takes two to three seconds; machines that run many tests at once are slower.
-WITHIN_S = 60.0
-
-
-def environment(**settings: str) -> dict[str, str]:
-    """That of the tests, without their settings, on free ports."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LINGUA_")}
-    free = {
-        f"LINGUA_{service}_{what}": "127.0.0.1:0"
-        for service in ("POOL", "DISPATCHER")
-        for what in ("LISTEN", "METRICS_LISTEN")
-    }
-    return {**kept, **free, **settings}
-
-
-def lingua(*args: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*LINGUA, *args],
-        env=environment(**settings),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-    )
-
-
-class Up:
-    """A `lingua up --json` that runs."""
-
-    def __init__(self, *args: str, **settings: str) -> None:
-        self.process = subprocess.Popen(
-            [*LINGUA, "up", "--json", *args],
-            env=environment(**settings),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.log = ""
-        self._documents: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._readers = [
-            threading.Thread(target=self._read_stdout, daemon=True),
-            threading.Thread(target=self._read_stderr, daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
-
-    def ready(self) -> dict[str, Any]:
-        """What it says of itself when all is up."""
-        found: dict[str, Any] = json.loads(self._documents.get(timeout=WITHIN_S))
-        return found
-
-    def end(self) -> int:
-        """Waits for its end; its exit code."""
-        code = self.process.wait(WITHIN_S)
-        for reader in self._readers:
-            reader.join(WITHIN_S)
-        return code
-
-    def _read_stdout(self) -> None:
-        assert self.process.stdout is not None
-        document = ""
-        for line in self.process.stdout:
-            document += line
-            if line == "}\n":
-                self._documents.put(document)
-
-    def _read_stderr(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log += line
-
-
-Start = Callable[..., Up]
-
-
-@pytest.fixture
-def up() -> Iterator[Start]:
-    """Starts `lingua up`; what still runs at the end of the test is ended."""
-    started: list[Up] = []
-
-    def start(*args: str, **settings: str) -> Up:
-        started.append(Up(*args, **settings))
-        return started[-1]
-
-    yield start
-    for each in started:
-        # Killed, its children go by themselves.
-        each.process.kill()
-        each.end()
-        for pipe in (each.process.stdout, each.process.stderr):
-            assert pipe is not None
-            pipe.close()
+from .up_process import WITHIN_S, Start, becomes, environment, lingua
 
 
 def runs(pid: int) -> bool:
@@ -132,12 +31,7 @@ def runs(pid: int) -> bool:
 
 def gone(*pids: int) -> bool:
     """Waits until none of the processes runs."""
-    deadline = time.monotonic() + WITHIN_S
-    while any(runs(pid) for pid in pids):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    return becomes(lambda: not any(runs(pid) for pid in pids))
 
 
 def redis_pid(url: str) -> int:
@@ -192,10 +86,7 @@ def test_ctrl_c_while_it_waits_for_redis_ends_it_too(up: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         running = up(LINGUA_REDIS_URL=f"redis://:hush@127.0.0.1:{port}/0")
-        deadline = time.monotonic() + WITHIN_S
-        while "waiting: Redis" not in running.log:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        assert becomes(lambda: "waiting: Redis" in running.log)
         running.process.send_signal(signal.SIGTERM)
         assert running.end() == 0
     assert "hush" not in running.log
@@ -204,13 +95,38 @@ def test_ctrl_c_while_it_waits_for_redis_ends_it_too(up: Start) -> None:
 def test_every_instance_answers_at_an_address_of_its_own(up: Start) -> None:
     told = up("--instances", "2").ready()
     names = [each["name"] for each in told["services"]]
-    assert names == ["pool-1", "pool-2", "dispatcher-1", "dispatcher-2"]
+    assert names == [
+        f"{service}-{n}" for service in ("pool", "dispatcher", "gateway") for n in (1, 2)
+    ]
     addresses = {each[what] for each in told["services"] for what in ("address", "metrics")}
-    assert len(addresses) == 8
+    assert len(addresses) == 12
     first, second = told["services"][:2]
     register(first["address"], "n1")
     shown = lingua("nodes", "list", "--json", "--pool", second["address"])
     assert [node["node_id"] for node in json.loads(shown.stdout)["nodes"]] == ["n1"]
+
+
+def test_every_instance_knows_all_instances_of_the_services_before_it_its_own_number_first(
+    up: Start,
+) -> None:
+    running = up("--instances", "2")
+    at = {each["name"]: each["address"] for each in running.ready()["services"]}
+    pools = [at["pool-1"], at["pool-2"]]
+    assert becomes(lambda: running.log.count("the pool service at") == 2)
+    said = {
+        line.split(" | ")[0]: line for line in running.log.splitlines() if "pool service" in line
+    }
+    assert f" {pools[0]},{pools[1]} is up" in said["dispatcher-1"]
+    assert f" {pools[1]},{pools[0]} is up" in said["dispatcher-2"]
+
+
+def test_services_that_have_no_ipv4_address_are_named_one_by_one() -> None:
+    environ = environment(LINGUA_POOL_LISTEN="localhost:0")
+    with LocalScheduler(instances=2, environ=environ) as scheduler:
+        pools = [scheduler.address("pool", number) for number in (1, 2)]
+        assert [scheduler.addresses("pool", number) for number in (1, 2)] == pools
+        assert all(address.startswith("localhost:") for address in pools)
+        assert len(scheduler.addresses("dispatcher").split(",")) == 2
 
 
 def test_a_taken_port_makes_way_for_a_free_one(up: Start) -> None:
@@ -274,10 +190,7 @@ def test_a_second_ctrl_c_kills_at_once(up: Start) -> None:
     # A service that is stopped cannot drain.
     os.kill(pid, signal.SIGSTOP)
     running.process.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + WITHIN_S
-    while "once more kills" not in running.log:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert becomes(lambda: "once more kills" in running.log)
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 1
     assert gone(pid)
@@ -340,19 +253,5 @@ def test_instances_with_one_given_name_do_not_share_it() -> None:
     ):
         pass
     names = {json.loads(line)["instance"] for line in logged}
-    expected = {f"box-{service}-{n}" for service in ("pool", "dispatcher") for n in (1, 2)}
+    expected = {f"box-{service}-{n}" for service in SERVICES for n in (1, 2)}
     assert names == expected
-
-
-def test_the_conversation_of_make_run_is_delivered_whole() -> None:
-    ended = subprocess.run(
-        [sys.executable, str(CONVERSATION)],
-        env=environment(RUN_SECONDS="0"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "are played by this script" in ended.stdout
-    assert "Done: 0 not as expected" in ended.stdout

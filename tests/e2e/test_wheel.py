@@ -22,7 +22,7 @@ def test_the_wheel_works_without_the_checkout(tmp_path: Path) -> None:
 
     settings = {
         f"LINGUA_{service}_{what}": "127.0.0.1:0"
-        for service in ("POOL", "DISPATCHER")
+        for service in ("POOL", "DISPATCHER", "GATEWAY")
         for what in ("LISTEN", "METRICS_LISTEN")
     }
     ran = subprocess.run(
@@ -37,7 +37,7 @@ def test_the_wheel_works_without_the_checkout(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     assert Path(told["file"]).is_relative_to(elsewhere)
-    assert told["services"] == ["pool", "dispatcher"]
+    assert told["services"] == ["pool", "dispatcher", "gateway"]
 
 
 PROGRAM = """

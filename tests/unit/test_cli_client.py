@@ -18,11 +18,12 @@ from lingua_scheduler.cli import nodes_command
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.cli.options import Options
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, session_pb2
 
 SERVICES = (
     pool_pb2.DESCRIPTOR.services_by_name["PoolService"],
     dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"],
+    session_pb2.DESCRIPTOR.services_by_name["SessionGateway"],
 )
 METHODS = {method.name: method for service in SERVICES for method in service.methods}
 
@@ -42,7 +43,8 @@ def run(
 ) -> tuple[Result, list[Any]]:
     """Runs a command against a service that gives these answers; also the requests it got."""
     channel = grpc_testing.channel(SERVICES, grpc_testing.strict_real_time())
-    addresses = {"pool": "pool.test:7710", "dispatcher": "dispatcher.test:7720"}
+    ports = {"pool": 7710, "dispatcher": 7720, "gateway": 7730}
+    addresses = {service: f"{service}.test:{port}" for service, port in ports.items()}
     options = Options(addresses=addresses, connect=lambda _address: channel)
     results: queue.SimpleQueue[Result] = queue.SimpleQueue()
 
@@ -367,7 +369,19 @@ def test_pools_as_json_are_the_response() -> None:
     ]
 
 
-@pytest.mark.parametrize("args", ["--pool nope nodes list", "nodes list --pool host:0"])
+def test_an_option_takes_several_addresses_as_the_settings_do() -> None:
+    # A real channel: that of grpc_testing looks at no address.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        args = ["--timeout", "0.1", "nodes", "list", "--pool", f"{address},{address}"]
+        result = CliRunner().invoke(app, args)
+    assert f"no answer from the pool service at {address},{address} within" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    ["--pool nope nodes list", "nodes list --pool host:0", "nodes list --pool host:1,host:2"],
+)
 def test_an_address_that_cannot_be_one_is_wrong_usage(args: str) -> None:
     result, _ = run(args)
     assert result.exit_code == 2

@@ -121,3 +121,31 @@ def test_a_turn_that_is_too_large_is_refused_and_nothing_changes() -> None:
 def test_limits_have_to_make_sense(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"^{list(wrong)[-1]}: "):
         HeldAudio(**wrong)
+
+
+def test_a_job_joins_only_what_is_earlier_than_itself() -> None:
+    held = HeldAudio()
+    held.keep(job(5, b"ee"))
+    with held.turn(job(4, b"dd")) as turn:
+        assert (turn.audio, turn.joined) == (b"dd", ())
+    assert held.join(job(6, b"ff")).audio == b"eeff"
+    assert held.size == 2
+
+
+def test_what_follows_a_turn_whose_end_is_under_way_is_a_turn_of_its_own() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+    with held.turn(job(2, b"bb")) as end:
+        with held.turn(job(3, b"cc")) as after:
+            assert (after.audio, after.joined) == (b"cc", ())
+            after.keep()
+        assert (end.audio, end.joined) == (b"aabb", (1,))
+    assert held.join(job(4, b"dd")).audio == b"ccdd"
+
+
+def test_a_repeated_job_joins_what_its_first_attempt_has_joined() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+    with held.turn(job(2, b"bb")) as first, held.turn(job(2, b"bb")) as again:
+        assert first.audio == again.audio == b"aabb"
+    assert (len(held), held.size) == (0, 0)

@@ -1,4 +1,4 @@
-"""The `lingua` command: what is in force, services in the foreground, nodes, pools and jobs.
+"""The `lingua` command: what is in force, services in the foreground, speech, nodes and jobs.
 
 Nothing imports this package but the tests and the examples, which use `up` to start everything.
 """

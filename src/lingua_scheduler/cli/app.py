@@ -18,7 +18,9 @@ COMMANDS = {
     "nodes": "List, show, drain and remove nodes.",
     "pools": "Show how many nodes and free slots each direction has.",
     "serve": "Run one service in the foreground.",
+    "sessions": "List and show sessions.",
     "sim-nodes": "Run simulated nodes, over real streams, in one process.",
+    "speak": "Speak WAV files into a session, and show the translations.",
     "up": "Run everything on this machine: a Redis and all services.",
 }
 
@@ -88,7 +90,7 @@ class App(click.Group):
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@client_options("pool", "dispatcher")
+@client_options("pool", "dispatcher", "gateway")
 @click.version_option(package_name="lingua-scheduler", message="%(package)s %(version)s")
 @click.pass_context
 def app(context: click.Context) -> None:

@@ -1,6 +1,7 @@
 """Which address a service should listen at, and which one its clients should call."""
 
 import errno
+import ipaddress
 import socket
 
 from lingua_scheduler.services.runtime.addresses import join_address, split_address
@@ -32,6 +33,15 @@ def _refuses(family: int, kind: int, protocol: int, _name: str, target: tuple[ob
     except OSError as error:
         return error.errno == errno.EADDRINUSE
     return False
+
+
+def is_ipv4(address: str) -> bool:
+    """Whether its host is an IPv4 address: only these can stand in a list with others."""
+    try:
+        ipaddress.IPv4Address(split_address(address)[0])
+    except ValueError:
+        return False
+    return True
 
 
 def any_port(address: str) -> str:

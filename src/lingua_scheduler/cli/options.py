@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S = 5.0
 
 # What the help calls the services that commands talk to.
-_SERVICES = {"pool": "the pool service", "dispatcher": "the dispatcher"}
+_SERVICES = {
+    "pool": "the pool service",
+    "dispatcher": "the dispatcher",
+    "gateway": "the session gateway",
+}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,14 +41,17 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
     if value is None:
         return
     # Not at the top: `lingua --help` needs none of the services' code.
-    from lingua_scheduler.services.runtime.addresses import split_address
+    from pydantic import TypeAdapter
+
+    from lingua_scheduler.services.runtime.settings_fields import Targets
 
     try:
-        port = split_address(value.removeprefix("dns:///"))[1]
+        TypeAdapter(Targets).validate_python(value)
     except ValueError:
-        port = 0
-    if port == 0:
-        raise click.BadParameter(f"{value!r} must be host:port, [IPv6]:port or dns:///host:port")
+        raise click.BadParameter(
+            f"{value!r} must be host:port, [IPv6]:port or dns:///host:port, or several IPv4 "
+            "addresses with commas between"
+        ) from None
     assert parameter.name is not None
     context.ensure_object(Options).addresses[parameter.name] = value
 

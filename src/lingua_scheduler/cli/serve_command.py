@@ -56,6 +56,19 @@ def dispatcher(announce: bool, until_eof: bool) -> None:
     _run("dispatcher", serve_dispatcher, announce=announce, until_eof=until_eof)
 
 
+@serve.command()
+@_child_options
+@json_option
+def gateway(announce: bool, until_eof: bool) -> None:
+    """Run the session gateway: speech in, results out, in order.
+
+    It finds dispatchers by LINGUA_DISPATCHER_ADDRESS.
+    """
+    from lingua_scheduler.services.session_gateway.main import serve as serve_gateway
+
+    _run("gateway", serve_gateway, announce=announce, until_eof=until_eof)
+
+
 def _run(service: str, serve: Serve, *, announce: bool, until_eof: bool) -> None:
     settings = load_settings()
 

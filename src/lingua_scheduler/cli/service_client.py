@@ -19,6 +19,7 @@ _UNREACHABLE_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCE
 _LISTED_BY = {
     common_pb2.ERROR_REASON_NODE_NOT_FOUND: "lingua nodes list",
     common_pb2.ERROR_REASON_JOB_NOT_FOUND: "lingua jobs list",
+    common_pb2.ERROR_REASON_SESSION_NOT_FOUND: "lingua sessions list",
 }
 
 Request = TypeVar("Request")

@@ -22,7 +22,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from lingua_scheduler.cli.child import ServiceProcess
-from lingua_scheduler.cli.listening import any_port, is_taken, reachable
+from lingua_scheduler.cli.listening import any_port, is_ipv4, is_taken, reachable
 from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings import (
     Settings,
@@ -41,7 +41,7 @@ REDIS_CHECK_S = 0.5
 MAX_ID_CHARS = 128
 
 # In the order of their start: each finds those before it.
-SERVICES = ("pool", "dispatcher")
+SERVICES = ("pool", "dispatcher", "gateway")
 
 
 class PartFailedError(Exception):
@@ -119,6 +119,15 @@ class LocalScheduler:
         """Where a client on this machine finds an instance of a service."""
         started = self._started[service]
         return reachable(started[(number - 1) % len(started)].address)
+
+    def addresses(self, service: str, first: int = 1) -> str:
+        """All instances of a service as settings and options take them, this one first.
+
+        Of services that do not listen at IPv4 addresses, that one alone: no list can name them.
+        """
+        count = len(self._started[service])
+        listed = [self.address(service, first + at) for at in range(count)]
+        return ",".join(listed) if all(map(is_ipv4, listed)) else listed[0]
 
     def start(self, within_s: float | None = START_DEADLINE_S) -> None:
         """Starts everything and returns when it answers. What has started is ended on failure.
@@ -214,7 +223,7 @@ class LocalScheduler:
         }
         for other, started in self._started.items():
             if started and other != service:
-                environ[variable_name(f"{other}_address")] = self.address(other, number)
+                environ[variable_name(f"{other}_address")] = self.addresses(other, number)
         if self.settings.log_format == "auto":
             # Their stderr is a pipe, but in the end a person reads it.
             environ["LINGUA_LOG_FORMAT"] = "human"

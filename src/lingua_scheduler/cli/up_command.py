@@ -128,10 +128,20 @@ def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
 
 def how_to_talk(scheduler: LocalScheduler) -> list[str]:
     """The commands to try next, with what has to be exported for them, a line each."""
-    exports = []
+    return [
+        *exports(scheduler),
+        "  lingua sim-nodes --count 3",
+        "  lingua nodes list",
+        "  lingua speak FILE.wav --from en --to zh",
+    ]
+
+
+def exports(scheduler: LocalScheduler) -> list[str]:
+    """What has to be exported for clients to find the services, a line each; often nothing."""
+    lines = []
     for service in SERVICES:
-        name, address = f"{service}_address", scheduler.address(service)
+        name, address = f"{service}_address", scheduler.addresses(service)
         default = Settings.model_fields[name].default
         if not address == default == getattr(scheduler.settings, name):
-            exports.append(f"  export {variable_name(name)}={address}")
-    return [*exports, "  lingua sim-nodes --count 3", "  lingua nodes list", "  lingua pools"]
+            lines.append(f"  export {variable_name(name)}={address}")
+    return lines

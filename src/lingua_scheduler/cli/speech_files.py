@@ -1,0 +1,91 @@
+"""WAV files: those that are spoken, and those that translated speech is written to."""
+
+import shlex
+import wave
+from collections.abc import Sequence
+from pathlib import Path
+
+from lingua_scheduler.cli.failures import USAGE, Failure
+from lingua_scheduler.sdk import AudioFormat, Encoding, Result, wav_format
+
+_SAMPLE_BYTES = 2
+_ALLOWED = "WAV files of 16-bit PCM, from 8 to 48 kHz, with one channel or two"
+
+
+def format_of_all(files: Sequence[Path]) -> AudioFormat:
+    """The one format of files that are spoken in one session.
+
+    Raises:
+        Failure: one cannot be used, is empty, or has another format than the first.
+    """
+    formats = [_format(path) for path in files]
+    for path, found in zip(files, formats, strict=True):
+        if found != formats[0]:
+            raise Failure(
+                f"{path} has {_told(found)}, but {files[0]} has {_told(formats[0])}: all files of "
+                f"a session have one format. {_how_to_convert(path, formats[0])}",
+                reason="USAGE",
+                exit_code=USAGE,
+            )
+    return formats[0]
+
+
+def _format(path: Path) -> AudioFormat:
+    try:
+        found = wav_format(path)
+    except ValueError as error:
+        problem = str(error).removeprefix("path: ")
+        how = _how_to_convert(path, AudioFormat())
+        raise Failure(
+            f"{problem}. Allowed are {_ALLOWED}. {how}", reason="USAGE", exit_code=USAGE
+        ) from None
+    # The header may promise what the file does not have.
+    with wave.open(str(path), "rb") as file:
+        if len(file.readframes(1)) < _SAMPLE_BYTES * found.channels:
+            raise Failure(f"{path} has no audio in it", reason="USAGE", exit_code=USAGE)
+    return found
+
+
+def _how_to_convert(path: Path, to: AudioFormat) -> str:
+    source, made = (shlex.quote(str(each)) for each in (path, path.with_suffix(".speech.wav")))
+    wanted = f"-ac {to.channels} -ar {to.sample_rate_hz} -c:a pcm_s16le"
+    return f"'ffmpeg -i {source} {wanted} {made}' converts it"
+
+
+def _told(audio: AudioFormat) -> str:
+    return f"{audio.channels} channel(s) at {audio.sample_rate_hz} Hz"
+
+
+class SpeechFolder:
+    """Where translated speech goes: a file an utterance. Files of an earlier session are replaced.
+
+    Args:
+        folder: made where it does not exist.
+
+    Raises:
+        Failure: it cannot be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failure(
+                f"--save: {folder} cannot be made: {error.strerror}",
+                reason="USAGE",
+                exit_code=USAGE,
+            ) from error
+
+    def save(self, result: Result) -> Path | None:
+        """Writes the speech of a result; None where it has none that a WAV file can hold."""
+        audio = result.speech_format
+        if not result.speech or audio is None or audio.encoding is not Encoding.PCM_S16LE:
+            return None
+        path = self._folder / f"utterance-{result.index:04}.wav"
+        with wave.open(str(path), "wb") as file:
+            file.setnchannels(audio.channels)
+            file.setsampwidth(_SAMPLE_BYTES)
+            file.setframerate(audio.sample_rate_hz)
+            file.writeframes(result.speech)
+        return path

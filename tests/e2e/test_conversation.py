@@ -1,0 +1,89 @@
+"""`make run`: the conversation is delivered whole, what it tells to type works, and how it ends."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from .up_process import WITHIN_S, environment
+
+CONVERSATION = Path(__file__).parents[2] / "examples" / "conversation.py"
+
+
+@contextmanager
+def conversation(**settings: str) -> "Iterator[subprocess.Popen[str]]":
+    """It runs; what still does at the end is killed."""
+    running = subprocess.Popen(
+        [sys.executable, str(CONVERSATION)],
+        env=environment(**settings),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def lines_until(running: "subprocess.Popen[str]", start: str) -> list[str]:
+    """What it says up to the line that starts like this, or up to its end."""
+    assert running.stdout is not None
+    lines: list[str] = []
+    for line in running.stdout:
+        lines.append(line.rstrip("\n"))
+        if line.startswith(start):
+            break
+    return lines
+
+
+def test_it_is_delivered_whole_then_stays_up_for_what_it_tells_to_type_until_ctrl_c() -> None:
+    with conversation(RUN_SECONDS="600") as running:
+        lines = lines_until(running, "It ends by itself")
+        shown = "\n".join(lines)
+        assert "Ana and Ben are\ntones" in shown
+        assert " utterances, 0 not as expected." in shown, shown
+        assert "MISSING" not in shown
+
+        start = lines.index("It stays up; in another terminal:") + 1
+        commands = lines[start : lines.index("From a program of your own (docs/clients.md):")]
+        assert any(" lingua speak " in command for command in commands)
+        typed = subprocess.run(
+            ["bash", "-e", "-c", "\n".join(commands)],
+            env={**environment(), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+        )
+        assert typed.returncode == 0, typed.stderr
+        assert "translated  en->es  by cedar, 1 attempt" in typed.stdout
+        saved = Path(typed.stdout.split("utterance-0000.wav")[0].split()[-1])
+        assert (saved / "utterance-0000.wav").exists()
+
+        running.send_signal(signal.SIGINT)
+        assert running.wait(WITHIN_S) == 0
+    assert not saved.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_it_ends_it_with_exit_code_130(number: signal.Signals) -> None:
+    with conversation() as running:
+        lines_until(running, "Ana  0")
+        running.send_signal(number)
+        rest = lines_until(running, "Ended before it was over")
+        assert running.wait(WITHIN_S) == 130, rest
+    assert "Traceback" not in "\n".join(rest)
+
+
+def test_with_run_seconds_it_ends_by_itself() -> None:
+    with conversation(RUN_SECONDS="0") as running:
+        shown = "\n".join(lines_until(running, "nothing starts like this"))
+        assert running.wait(WITHIN_S) == 0, shown
+    assert " utterances, 0 not as expected." in shown
