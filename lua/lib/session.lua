@@ -3,7 +3,7 @@
 -- P:session:<id>, hash, with a lifetime that whoever has the session renews:
 --   epoch          1, and one more with every take-over: a gateway with another one is not heard
 --   gateway        the instance that has the session; '' while none does
---   token          SHA-256 of the resume token, in hex
+--   token          SHA-256 of the resume token, in hex; without it the session has ended
 --   opened         a NewSession of the contract; tenant is that of it
 --   opened_ms, last_chunk_ms (0: none yet)
 --   next           index that the next utterance will have

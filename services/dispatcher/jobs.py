@@ -170,6 +170,9 @@ class Jobs(JobActions):
         job = self.get(report.attempt.job_id)
         if job is None:
             self._metrics.orphans.inc()
+            if isinstance(report, dispatcher_pb2.JobResult):
+                # Its home may have died. Its node is not told, for the home may also be back soon.
+                self._keep_orphan(report)
             return
         now, machine, number = self._now(), job.machine, report.attempt.attempt
         if number in machine.attempts and not job.is_on(number, node_id):

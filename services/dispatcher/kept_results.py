@@ -14,8 +14,16 @@ class KeptResults:
         self._prefix = f"{settings.redis_prefix}:job:"
 
     async def keep(self, job_id: str, result: dispatcher_pb2.JobResult) -> None:
-        """Keeps a result. Raises DependencyDownError."""
-        await self._link.call("keep_result", job_id, result.SerializeToString(), self._ttl_ms)
+        """Keeps the result of a job. Raises DependencyDownError."""
+        await self._keep(job_id, result, over=True)
+
+    async def keep_orphan(self, job_id: str, result: dispatcher_pb2.JobResult) -> None:
+        """Keeps what may be the result of a job, unless one is kept. Raises DependencyDownError."""
+        await self._keep(job_id, result, over=False)
+
+    async def _keep(self, job_id: str, result: dispatcher_pb2.JobResult, *, over: bool) -> None:
+        written = result.SerializeToString()
+        await self._link.call("keep_result", job_id, written, self._ttl_ms, int(over))
 
     async def has(self, job_id: str) -> bool:
         """Whether a result is kept; costs less than to fetch it. Raises DependencyDownError."""

@@ -114,7 +114,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 # A generated servicer whose method was not written has set the code already.
                 await context.abort(grpc.StatusCode.UNIMPLEMENTED, context.details())
             failure = error if isinstance(error, LinguaError) else self._internal(method, error)
-            await context.abort(failure.code, failure.message, to_trailing_metadata(failure))
+            try:
+                await context.abort(failure.code, failure.message, to_trailing_metadata(failure))
+            except grpc.aio.AbortError:
+                raise
+            except grpc.aio.BaseError as gone:
+                # A caller that does not read has gone while the answer waited for it.
+                self._end_quietly(method, gone)
 
     def _internal(self, method: Method, error: BaseException) -> InternalError:
         failure = internal_error(self._instance_id)

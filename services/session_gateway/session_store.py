@@ -165,7 +165,7 @@ class SessionStore:
 
     async def end(self, *, session_id: str, epoch: int) -> None:
         """Forgets a session. One that is gone already is no error."""
-        reply = await self._link.call("end_session", session_id, epoch)
+        reply = await self._link.call("end_session", session_id, epoch, self._ttl_ms)
         self._check(session_id, reply[0])
 
     def _check(self, session_id: str, word: bytes) -> None:

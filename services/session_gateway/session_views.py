@@ -23,10 +23,10 @@ class SessionViews:
     async def get(self, session_id: str) -> session_pb2.Session:
         """One session. Raises SessionNotFoundError."""
         record = await read_record(self._link, self._prefix + session_id)
+        session = session_of(session_id, record or {})
         # Under an id with colons there may be a turn of some session.
-        if not record or ":" in session_id:
+        if session is None or ":" in session_id:
             raise SessionNotFoundError(f"there is no session {session_id!r}, or it was forgotten")
-        session = session_of(session_id, record)
         await self._say_who_is_there([session])
         return session
 
@@ -43,7 +43,8 @@ class SessionViews:
 
         def read(session_id: str, record: Record) -> session_pb2.Session | None:
             session = session_of(session_id, record)
-            return session if tenant in ("", session.tenant) else None
+            wanted = session is not None and tenant in ("", session.tenant)
+            return session if wanted else None
 
         sessions, following = await read_page(
             self._link,
@@ -69,8 +70,10 @@ class SessionViews:
                 session.gateway_instance = ""
 
 
-def session_of(session_id: str, record: Record) -> session_pb2.Session:
-    """A session from its record, as lua/lib/session.lua describes it."""
+def session_of(session_id: str, record: Record) -> session_pb2.Session | None:
+    """A session from its record, as lua/lib/session.lua describes it; None where it has ended."""
+    if "token" not in record:
+        return None
 
     def number(name: str) -> int:
         return int(record.get(name, 0))

@@ -267,7 +267,7 @@ async def test_many_sessions_are_kept_and_each_is_answered_in_its_place(
     wrong = {at: type(answer) for at, answer in enumerate(answers) if answer is not None}
     assert (len(answers), wrong) == (
         1200,
-        {700: SessionTakenOverError, 1100: SessionNotFoundError},
+        {700: SessionTakenOverError, 1100: SessionTakenOverError},
     )
     assert await g1.store.keep([]) == []
 

@@ -116,7 +116,7 @@ class SessionScripts(Scripts):
 
     def end(self, session: str = "s", *, epoch: int = 1) -> str:
         """Forgets a session."""
-        return self._word("end_session", session, epoch)
+        return self._word("end_session", session, epoch, TTL_MS)
 
     def fields(self, session: str = "s") -> dict[str, bytes]:
         """The record of a session, its cuts left out."""

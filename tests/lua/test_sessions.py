@@ -203,8 +203,8 @@ def test_the_same_gateway_is_fenced_off_by_its_own_take_over(sessions: SessionSc
 def test_what_is_gone_is_said_to_be_gone(sessions: SessionScripts) -> None:
     assert sessions.record(0) == sessions.leave() == NOT_FOUND
     assert sessions.keep(("s", 1)) == [NOT_FOUND]
-    assert sessions.end() == OK
     assert sessions.client.exists(sessions.key("session", "s")) == 0
+    assert sessions.end() == OK
 
 
 def test_after_a_take_over_the_old_gateway_can_create_no_job(sessions: SessionScripts) -> None:
@@ -287,7 +287,7 @@ def test_an_older_record_goes_when_who_has_the_session_ends_it(sessions: Session
     sessions.open_session()
     fail_over(sessions, to_epoch=2)
     assert [sessions.end(epoch=2), sessions.end(epoch=2)] == [OK, OK]
-    assert (sessions.fields(), sessions.take()) == ({}, NOT_FOUND)
+    assert (sessions.fields(), sessions.take()) == ({"epoch": b"3"}, NOT_FOUND)
 
 
 # Cuts.
@@ -510,11 +510,10 @@ def test_many_sessions_are_renewed_at_once_and_each_is_answered_in_order(
     sessions.advance(1000)
     answers = sessions.keep(*((session, 1) for session in named))
     expected = [OK] * 300
-    expected[7], expected[9] = TAKEN_OVER, NOT_FOUND
+    expected[7] = expected[9] = TAKEN_OVER
     assert answers == expected
     assert {sessions.expires_ms(s) for s in named if s not in ("s7", "s9")} == {TTL_MS}
-    assert sessions.expires_ms("s7") == TTL_MS - 1000
-    assert sessions.fields("s9") == {}
+    assert sessions.expires_ms("s7") == sessions.expires_ms("s9") == TTL_MS - 1000
     assert sessions.keep() == []
 
 
@@ -545,9 +544,25 @@ def test_a_session_that_was_left_is_still_its_gateways_until_it_is_taken(
 
 def test_an_ended_session_is_gone_and_ending_it_again_is_no_error(sessions: SessionScripts) -> None:
     sessions.open_session()
+    sessions.record(0)
     assert [sessions.end(), sessions.end()] == [OK, OK]
     assert sessions.take() == NOT_FOUND
-    assert sessions.fields() == {}
+    assert (sessions.fields(), sessions.cuts()) == ({"epoch": b"2"}, {})
+    assert sessions.expires_ms() == TTL_MS
+
+
+def test_a_gateway_that_lost_a_session_before_its_end_cannot_bring_it_back(
+    sessions: SessionScripts,
+) -> None:
+    sessions.join("n1")
+    sessions.open_session()
+    epoch = sessions.taken().epoch
+    assert sessions.end(epoch=epoch) == OK
+    assert sessions.record(0) == sessions.leave() == sessions.open_session() == TAKEN_OVER
+    assert sessions.open_session(epoch=epoch) == TAKEN_OVER
+    assert sessions.end() == OK
+    assert sessions.allocate("j1", session="s", session_epoch=epoch) == Refused(TAKEN_OVER, {})
+    assert sessions.take() == NOT_FOUND
 
 
 def test_sessions_have_nothing_to_do_with_each_other(sessions: SessionScripts) -> None:
