@@ -1,4 +1,4 @@
-"""What a session's jobs are made of."""
+"""What a session's jobs are made of, and how the client is told of their results."""
 
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key
 from lingua_scheduler.services.session_gateway.audio import as_job_audio
@@ -57,7 +57,40 @@ class JobSpecs:
             tenant=self._opened.tenant,
             session_id=self._session_id,
             utterance_index=index,
-            pair=common_pb2.LanguagePair(src=direction.src, tgt=direction.tgt),
+            pair=language_pair(direction),
             features=self._opened.options.features,
             require_tts=self._opened.options.require_tts,
         )
+
+
+def language_pair(direction: Direction) -> common_pb2.LanguagePair:
+    """A direction as messages have it."""
+    return common_pb2.LanguagePair(src=direction.src, tgt=direction.tgt)
+
+
+def result_event(
+    now: float, utterance: Utterance, delivered: dispatcher_pb2.JobDelivered
+) -> session_pb2.Result:
+    """A result as the client gets it, with where the time went."""
+    result = delivered.result
+    timings = session_pb2.ResultTimings(
+        audio_ms=round(utterance.audio_ms),
+        hangover_ms=round(utterance.cut_ms - utterance.ended_ms),
+        dispatch_ms=round(max(0.0, utterance.accepted_ms - utterance.cut_ms)),
+        node_ms=round(utterance.result_ms - (utterance.accepted_ms or utterance.cut_ms)),
+        deliver_ms=round(now - utterance.result_ms),
+        stages=result.timings,
+    )
+    return session_pb2.Result(
+        utterance_index=utterance.index,
+        direction=language_pair(utterance.direction),
+        kind=result.kind,
+        texts=result.texts,
+        speech=result.speech,
+        speech_format=result.speech_format,
+        joined_utterances=result.joined_utterances,
+        job_id=utterance.job_id,
+        node_id=delivered.node_id,
+        attempts=delivered.attempts,
+        timings=timings,
+    )

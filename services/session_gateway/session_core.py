@@ -52,6 +52,7 @@ from lingua_scheduler.services.session_gateway.audio import (
     duration_ms,
     size_in_job,
 )
+from lingua_scheduler.services.session_gateway.job_specs import language_pair
 from lingua_scheduler.services.session_gateway.session_effects import Effect
 from lingua_scheduler.services.session_gateway.session_steps import (
     RECORD_AGAIN_MS,
@@ -215,9 +216,7 @@ class SessionCore(SessionSteps):
         if utterance is not None:
             told = session_pb2.Partial(
                 utterance_index=index,
-                direction=common_pb2.LanguagePair(
-                    src=utterance.direction.src, tgt=utterance.direction.tgt
-                ),
+                direction=language_pair(utterance.direction),
                 texts=partial.texts,
             )
             self._send(session_pb2.ServerEvent(partial=told))

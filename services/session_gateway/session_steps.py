@@ -13,7 +13,11 @@ from lingua_scheduler.services.session_gateway.alarms import (
     Alarms,
 )
 from lingua_scheduler.services.session_gateway.gatherer import Gatherer
-from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
+from lingua_scheduler.services.session_gateway.job_specs import (
+    JobSpecs,
+    language_pair,
+    result_event,
+)
 from lingua_scheduler.services.session_gateway.result_queue import ResultQueue
 from lingua_scheduler.services.session_gateway.session_effects import Effect
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
@@ -299,7 +303,7 @@ class SessionSteps:
         """An event for the app's display."""
         event = session_pb2.UtteranceEvent(
             utterance_index=utterance.index,
-            direction=_pair(utterance.direction),
+            direction=language_pair(utterance.direction),
             finalized=finalized,
             accepted=accepted,
             retrying=retrying,
@@ -327,13 +331,13 @@ class SessionSteps:
             end = outcome.end
             if isinstance(end, common_pb2.Error):
                 missing = session_pb2.Missing(
-                    utterance_index=index, direction=_pair(outcome.direction), why=end
+                    utterance_index=index, direction=language_pair(outcome.direction), why=end
                 )
                 self._count("missing")
                 self._send(session_pb2.ServerEvent(missing=missing))
             elif outcome.utterance is not None:
                 self._count("result")
-                result = _result(now, outcome.utterance, end)
+                result = result_event(now, outcome.utterance, end)
                 self._send(session_pb2.ServerEvent(result=result))
         while len(self._unseen) > self._rules.result_queue_max:
             # Its home keeps it in Redis by now.
@@ -406,36 +410,5 @@ def _directions(opened: session_pb2.NewSession) -> tuple[Direction, ...]:
     return Direction(a, b), Direction(b, a)
 
 
-def _pair(direction: Direction) -> common_pb2.LanguagePair:
-    return common_pb2.LanguagePair(src=direction.src, tgt=direction.tgt)
-
-
 def _error(reason: common_pb2.ErrorReason.ValueType, message: str) -> common_pb2.Error:
     return common_pb2.Error(reason=reason, message=message)
-
-
-def _result(
-    now: float, utterance: Utterance, delivered: dispatcher_pb2.JobDelivered
-) -> session_pb2.Result:
-    result = delivered.result
-    timings = session_pb2.ResultTimings(
-        audio_ms=round(utterance.audio_ms),
-        hangover_ms=round(utterance.cut_ms - utterance.ended_ms),
-        dispatch_ms=round(max(0.0, utterance.accepted_ms - utterance.cut_ms)),
-        node_ms=round(utterance.result_ms - (utterance.accepted_ms or utterance.cut_ms)),
-        deliver_ms=round(now - utterance.result_ms),
-        stages=result.timings,
-    )
-    return session_pb2.Result(
-        utterance_index=utterance.index,
-        direction=_pair(utterance.direction),
-        kind=result.kind,
-        texts=result.texts,
-        speech=result.speech,
-        speech_format=result.speech_format,
-        joined_utterances=result.joined_utterances,
-        job_id=utterance.job_id,
-        node_id=delivered.node_id,
-        attempts=delivered.attempts,
-        timings=timings,
-    )

@@ -1,0 +1,225 @@
+"""What a session promises whatever happens: thousands of random worlds (see session_world)."""
+
+import os
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lingua_scheduler.services.session_gateway import session_effects as fx
+from lingua_scheduler.services.session_gateway.utterance import MAY_CONTINUE, Utterance
+from lingua_scheduler.v1 import common_pb2, session_pb2
+
+from .job_world import Choices, shrink
+from .session_world import AB, BA, LATE_MS, Life, World, seqs_of
+
+RUNS = int(os.environ.get("LINGUA_SESSION_RUNS", "800"))
+BATCHES = 8
+
+DEADLINE_EXCEEDED = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
+NOT_FOUND = common_pb2.ERROR_REASON_JOB_NOT_FOUND
+
+
+# Runs that are tried to make a failing one shorter.
+SHRINKS = 1500
+
+
+class Promises(World):
+    """A world in which every promise is checked where it could be broken."""
+
+    def check_job(self, life: Life, utterance: Utterance) -> None:
+        spec = life.specs.spec(utterance, self.now)
+        told = self.audio.setdefault(utterance.job_id, (spec.audio, spec.reason))
+        assert told == (spec.audio, spec.reason), f"job {utterance.index} means two things"
+        cut = self.store.ever.get(utterance.index)
+        assert cut == life.cuts[utterance.index], f"{utterance.index} is not written down"
+        chunks = [self.client.chunks[seq] for seq in seqs_of(cut)]
+        assert spec.audio == b"".join(chunk.data for chunk in chunks)
+        assert all(chunk.direction == spec.pair for chunk in chunks)
+
+    def check_turn(self, life: Life, utterance: Utterance) -> None:
+        """Decision 12."""
+        if utterance.is_attached:
+            return
+        known = {**self.store.ever, **life.cuts}
+        mine = known[utterance.index].direction
+        before = sorted(i for i in known if i < utterance.index and known[i].direction == mine)
+        continues = False
+        for index in before:
+            cut = known[index]
+            job = self.jobs.get(cut.job_id)
+            is_over = index in life.over or index < life.first
+            if cut.reason in MAY_CONTINUE:
+                assert is_over, f"{utterance.index} goes before {index} is over"
+                assert job is None or job.state != "running", f"{index} still runs"
+            elif continues:
+                given_up = index in self.lost or index in self.declared
+                is_safe = is_over or given_up or (job is not None and job.accepted)
+                assert is_safe, f"{utterance.index} overtakes {index}, which ends a turn"
+            continues = cut.reason in MAY_CONTINUE
+
+    def check_ack(self, next_seq: int) -> None:
+        """Only what some dispatcher has taken, or is known to be missing, is acknowledged."""
+        safe: set[int] = set()
+        for life in self.lives:
+            for index, cut in life.cuts.items():
+                job = self.jobs.get(cut.job_id)
+                accepted = job is not None and (job.accepted or job.state != "running")
+                seen = index < self.client.seen or index in self.lost
+                if accepted or seen or index in self.declared or index in life.over:
+                    safe.update(seqs_of(cut))
+        for chunk in self.client.chunks[:next_seq]:
+            assert not chunk.data or chunk.seq in safe or chunk.seq < self.client.acked, (
+                f"chunk {chunk.seq} is acknowledged, and nobody has it"
+            )
+        assert next_seq <= len(self.client.chunks)
+
+    def check_deadlines(self, life: Life) -> None:
+        if life.is_dead or life.is_over:
+            return
+        limit = self.rules.result_deadline_ms + LATE_MS
+        late = [
+            index
+            for index, since in life.since.items()
+            if index not in life.sent and index >= life.first and self.now > since + limit
+        ]
+        assert not late, f"{late} are open after their deadlines"
+
+    def check_leave(self, life: Life, job_ids: tuple[str, ...]) -> None:
+        for job in self.jobs.values():
+            wanted = job.index >= self.client.seen and job.index not in self.declared
+            if job.subscriber is life and wanted and self.rules.result_queue_max > 4:
+                assert job.job_id in job_ids, f"job {job.index} is not left to the next gateway"
+
+    def check_end(self, life: Life, end: fx.End) -> None:
+        if end.forget:
+            self.seen["forgotten"] += 1
+            assert life.epoch == self.store.epoch
+            # What it has said on the wire it has seen.
+            assert self.client.seen == life.first + len(life.sent)
+
+    def check_missing(self, missing: session_pb2.Missing) -> None:
+        """In a world without faults nothing is missing that could be there."""
+        since = self.benign_since
+        index = missing.utterance_index
+        is_lost = self.lost.get(index, self.life.epoch) < self.life.epoch
+        if since is None or is_lost or index in self.life.given_up:
+            return
+        cut = self.store.ever.get(index)
+        job = None if cut is None else self.jobs.get(cut.job_id)
+        if job is not None and (job.state in ("failed", "cancelled") or job.forgotten):
+            return
+        limit = self.rules.result_deadline_ms
+        if missing.why.reason == DEADLINE_EXCEEDED:
+            known = self.life.since.get(index, 0.0)
+            assert known + limit < since + 5000, f"{index} is missing for no reason"
+        else:
+            assert missing.why.reason == NOT_FOUND, missing
+            told = self.client.acked > seqs_of(cut)[0] if cut else True
+            assert told, f"{index} is missing, and the client has its audio"
+
+    def check_whole(self) -> None:
+        client, closed = self.client, self.client.closed
+        assert closed is not None
+        assert closed.results + closed.missing == client.seen == len(client.outcomes)
+        assert client.acked == len(client.chunks), "audio is never acknowledged"
+        used: dict[int, int] = {}
+        for direction in (AB, BA):
+            cuts = [cut for _, cut in sorted(self.store.ever.items())]
+            mine = [cut for cut in cuts if (cut.direction.src, cut.direction.tgt) == direction]
+            seqs = [seq for cut in mine for seq in seqs_of(cut)]
+            assert seqs == sorted(set(seqs)), f"{direction}: {seqs} are out of order"
+            used |= {seq: cut.utterance_index for cut in mine for seq in seqs_of(cut)}
+        unwritten = {
+            seq
+            for life in self.lives
+            for index, cut in life.cuts.items()
+            if index not in self.store.ever and index in self.declared
+            for seq in seqs_of(cut)
+        }
+        for chunk in client.chunks:
+            if chunk.data:
+                assert chunk.seq in used or chunk.seq in unwritten, f"chunk {chunk.seq} is lost"
+            else:
+                assert chunk.seq not in used
+        assert set(used.values()) <= set(range(client.seen))
+
+
+def breaks(choices: list[int]) -> bool:
+    try:
+        Promises(Choices(choices)).run()
+    except AssertionError:
+        return True
+    return False
+
+
+def check(seed: int) -> Promises:
+    """Runs one world; a failure is told by the shortest run that has it."""
+    choices = Choices(seed=seed)
+    try:
+        world = Promises(choices)
+        world.run()
+    except AssertionError:
+        if not breaks(choices.made):
+            raise
+        left = iter(range(SHRINKS))
+        short = shrink(choices.made, lambda less: next(left, None) is not None and breaks(less))
+    else:
+        return world
+    world = Promises(Choices(short))
+    with pytest.raises(AssertionError) as broken:
+        world.run()
+    pytest.fail(f"seed {seed}, choices {short}: {broken.value}\n{world.story()}")
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_promise_holds_in_random_worlds(batch: int) -> None:
+    for seed in range(batch * RUNS // BATCHES, (batch + 1) * RUNS // BATCHES):
+        check(seed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 60), max_size=500))
+def test_every_promise_holds_whatever_is_chosen(choices: list[int]) -> None:
+    Promises(Choices(choices)).run()
+
+
+def test_the_worlds_come_everywhere() -> None:
+    """Worlds in which little happens would prove little."""
+    seen: Counter[str] = Counter()
+    for seed in range(150):
+        seen.update(check(seed).seen)
+
+    reasons = common_pb2.FinalizeReason.values()[1:]
+    rare = (
+        *(f"cut {reason}" for reason in reasons),
+        "cut in parts",
+        "fragment_kept",
+        "repeated_end",
+        "empty_end",
+        "refused_chunk",
+        "gate shut",
+        "record failed",
+        "record of an old epoch",
+        "submit of an old epoch",
+        "submit again",
+        "attach",
+        "found running",
+        "found done",
+        "found failed",
+        "job lost",
+        "retried",
+        "late_result",
+        "cancel",
+        "taken",
+        "forgotten",
+        "the gateway leaves",
+        "the gateway dies",
+        "the gateway does not notice",
+        "timer of an old generation",
+        f"missing {common_pb2.ERROR_REASON_JOB_FAILED}",
+        f"missing {common_pb2.ERROR_REASON_JOB_NOT_FOUND}",
+        f"missing {common_pb2.ERROR_REASON_DEADLINE_EXCEEDED}",
+    )
+    assert not [step for step in rare if not seen[step]]
