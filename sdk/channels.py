@@ -29,6 +29,9 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.http2.max_pings_without_data", 0),
+    # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its own
+    # limit is a minute.
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.initial_reconnect_backoff_ms", _RETRY_FIRST_MS),
     ("grpc.max_reconnect_backoff_ms", _RETRY_LAST_MS),
     ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),

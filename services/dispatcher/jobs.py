@@ -138,10 +138,10 @@ class Jobs(JobActions):
         if job.machine.phase is Phase.OVER and not job.taken:
             self._keep(job)
 
-    def taken(self, wanted: str) -> None:
-        """The gateway has the result: nobody needs it any more."""
+    def taken(self, wanted: str, gateway: Gateway) -> None:
+        """The client has the result: nobody needs it. A gateway that lost the job is not heard."""
         job = self.get(wanted)
-        if job is not None and job.machine.phase is Phase.OVER:
+        if job is not None and job.gateway is gateway and job.machine.phase is Phase.OVER:
             self._result_is_safe(job)
 
     def cancel(self, wanted: str, why: str, gateway: Gateway | None = None) -> bool:

@@ -101,8 +101,8 @@ class SessionCore(SessionSteps):
             self._count("repeated_chunk")
         elif chunk.seq > self._expected_seq:
             self._refuse_gap(chunk)
-        else:
-            self._take_chunk(now, chunk)
+        elif self._take_chunk(now, chunk):
+            return self._told()
         return self._out(now)
 
     def on_playback(self, now: float, *, on: bool) -> list[Effect]:
@@ -123,6 +123,8 @@ class SessionCore(SessionSteps):
         if self.phase is Phase.OVER:
             return []
         self._heard(now)
+        if seen <= self._seen:
+            return self._told()
         if seen > self._queue.next_out:
             told = f"{seen} is more than the {self._queue.next_out} that have been delivered"
             self._problem(_invalid("results_seen", told))
@@ -136,7 +138,7 @@ class SessionCore(SessionSteps):
             job_id = self._unseen.pop(index, None)
             if job_id is not None:
                 self._do(effects.Taken(job_id))
-        self._seen = max(self._seen, seen)
+        self._seen = seen
         return self._out(now)
 
     def on_left(self, now: float) -> list[Effect]:
@@ -313,12 +315,16 @@ class SessionCore(SessionSteps):
 
     # ---- chunks ----
 
-    def _take_chunk(self, now: float, chunk: session_pb2.AudioChunk) -> None:
+    def _take_chunk(self, now: float, chunk: session_pb2.AudioChunk) -> bool:
+        """Takes the chunk that was expected; True where only the gathered speech has grown.
+
+        Nothing follows from that, and it is what nearly every chunk does: so it is kept cheap.
+        """
         try:
             good = self._checked(chunk)
         except _RefusedError as refused:
             self._refuse(chunk, refused.error)
-            return
+            return False
         self._expected_seq += 1
         self._gap_told = None
         self._last_chunk_ms = now
@@ -326,9 +332,12 @@ class SessionCore(SessionSteps):
         for utterance in self._replayed:
             if utterance.has(chunk.seq):
                 self._replay(utterance, good)
-                return
-        if not any(first <= chunk.seq < end for first, end in self._known):
-            self._take_cuts(now, self._gatherer.on_chunk(now, good))
+                return False
+        if self._known and any(first <= chunk.seq < end for first, end in self._known):
+            return False
+        cuts = self._gatherer.on_chunk(now, good)
+        self._take_cuts(now, cuts)
+        return bool(good.data) and not cuts
 
     def _replay(self, utterance: Utterance, chunk: Chunk) -> None:
         """A chunk has come again that another gateway had cut."""

@@ -187,6 +187,10 @@ class SessionSteps:
             self._set_gate(now)
             self._check_done(now)
             self._set_deadline()
+        return self._told()
+
+    def _told(self) -> list[Effect]:
+        """What is to be done, where nothing follows from the new state."""
         # The timers first: after an end there is nothing more to do.
         todo = [*self._alarms.changes, *self._todo]
         self._alarms.changes, self._todo = [], []
@@ -286,11 +290,14 @@ class SessionSteps:
         wait = min(RETRY_LONGEST_MS, RETRY_FIRST_MS * 2 ** min(utterance.tries - 1, 10))
         utterance.stage = Stage.READY
         utterance.retry_ms = now + max(wait, float(why.retry_after_ms))
-        utterance.last_problem = why.message
         self._alarms.set(("retry", utterance.index), utterance.retry_ms)
         self._count("retried")
-        retrying = session_pb2.UtteranceRetrying(attempt=utterance.tries, why=why)
-        self._tell(utterance, retrying=retrying)
+        utterance.last_problem = why.message
+        # It may be tried every second for the same reason, which is said once.
+        if utterance.told_why != (why.reason, why.message):
+            utterance.told_why = (why.reason, why.message)
+            retrying = session_pb2.UtteranceRetrying(attempt=utterance.tries, why=why)
+            self._tell(utterance, retrying=retrying)
 
     def _tell(
         self,
@@ -340,8 +347,8 @@ class SessionSteps:
                 result = result_event(now, outcome.utterance, end)
                 self._send(session_pb2.ServerEvent(result=result))
         while len(self._unseen) > self._rules.result_queue_max:
-            # Its home keeps it in Redis by now.
-            del self._unseen[min(self._unseen)]
+            # Redis has it in case that the client comes back for it.
+            self._do(effects.Leave((self._unseen.pop(min(self._unseen)),)))
 
     def _acknowledge(self) -> None:
         waiting = [each.ranges[0][0] for each in self._open.values() if not each.is_safe]

@@ -62,6 +62,8 @@ class Utterance:
     tries: int = 0
     retry_ms: float = 0.0
     last_problem: str = ""
+    # Why it is tried again, as the client was told last.
+    told_why: tuple[int, str] | None = None
 
     @classmethod
     def from_cut(

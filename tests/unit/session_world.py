@@ -451,8 +451,9 @@ class World(ABC):
                 self._taken(effect.job_id)
             case fx.Leave():
                 self.check_leave(life, effect.job_ids)
-                for job in self.jobs.values():
-                    if job.subscriber is life:
+                for job_id in effect.job_ids:
+                    job = self.jobs.get(job_id)
+                    if job is not None and job.subscriber is life:
                         job.subscriber = None
             case fx.Gate():
                 self.seen["gate shut"] += not effect.is_open

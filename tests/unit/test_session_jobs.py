@@ -65,7 +65,8 @@ def test_a_job_that_could_not_be_made_is_tried_again_a_little_later_each_time(
     desk.told()
 
     for wait in (100, 200, 400, 800, 1000, 1000):
-        assert desk.failed(0, reason).told() == ["send retrying 0"]
+        # Said once, as long as the reason is the same.
+        assert desk.failed(0, reason).told() == (["send retrying 0"] if wait == 100 else [])
         assert desk.silence(wait - 1).told() == []
         assert desk.silence(1).told() == ["submit 0"]
     assert desk.accepted().delivered().told()[-1] == "send result 0"
