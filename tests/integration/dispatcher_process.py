@@ -8,19 +8,10 @@ jobs meet no other nodes than its own.
 import asyncio
 import contextlib
 import itertools
-import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -34,31 +25,8 @@ from lingua_scheduler.v1 import (
     pool_pb2_grpc,
 )
 from lingua_scheduler.v1.dispatcher_pb2 import DispatcherEvent, JobAssign, JobEvent, NodeEvent
-from tests.integration.pool_process import START_S, PoolProcess
-
-RUNNER = """
-import asyncio, importlib, json, os, sys
-from lingua_scheduler.services.dispatcher.main import serve
-from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.settings import load_settings
-
-for name, value in json.loads(os.environ["TEST_LIMITS"]).items():
-    module, _, constant = name.partition(".")
-    module = importlib.import_module("lingua_scheduler.services.dispatcher." + module)
-    assert hasattr(module, constant), name
-    setattr(module, constant, value)
-
-def ready(address, metrics):
-    print("ready", address, metrics, flush=True)
-
-try:
-    asyncio.run(serve(load_settings(), ready))
-except SettingsError as error:
-    sys.exit(f"refused: {error}")
-"""
-
-# What is to come comes at once; a busy machine may need some seconds for it.
-SOON_S = 10.0
+from tests.integration.pool_process import PoolProcess
+from tests.integration.service_process import SOON_S, ServiceProcess
 
 FORMAT = common_pb2.AudioFormat(
     encoding=common_pb2.AUDIO_ENCODING_PCM_S16LE, sample_rate_hz=16000, channels=1
@@ -68,157 +36,16 @@ Event = TypeVar("Event")
 _codes = itertools.count()
 
 
-class DispatcherProcess:
-    """Starts a dispatcher and ends it; `settings` are fields of Settings.
+class DispatcherProcess(ServiceProcess):
+    """Starts a dispatcher of a pool service, and ends it."""
 
-    Used as a context manager it is ready inside the block. It keeps its address over a restart.
+    name = "dispatcher"
+    package = "dispatcher"
 
-    Args:
-        limits: constants of the dispatcher's modules, such as {"node_streams.MAX_BYTES": 1000}.
-    """
-
-    def __init__(
-        self,
-        *,
-        pool: PoolProcess,
-        redis_url: str,
-        limits: dict[str, int] | None = None,
-        **settings: str | int,
-    ) -> None:
-        self.address = ""
-        self.metrics_address = ""
-        self._settings: dict[str, str | int] = {
-            "redis_url": redis_url,
-            "redis_prefix": pool.prefix,
-            "pool_address": pool.address,
-            "dispatcher_listen": "127.0.0.1:0",
-            "dispatcher_metrics_listen": "127.0.0.1:0",
-            "log_format": "json",
-            # A busy machine is no reason for these tests to fail.
-            "redis_timeout_ms": 4000,
-            **settings,
-        }
-        self._limits = json.dumps(limits or {})
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        try:
-            self.wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Starts the process; it is not ready yet."""
-        inherited = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("LINGUA_", "OTEL_"))
-        }
-        given = {f"LINGUA_{name.upper()}": str(value) for name, value in self._settings.items()}
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="lingua-dispatcher-")
-        with self._file("out").open("wb") as out, self._file("err").open("ab") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", RUNNER],
-                env={**inherited, **given, "TEST_LIMITS": self._limits},
-                stdout=out,
-                stderr=err,
-            )
-
-    def wait_ready(self, within: float = START_S) -> None:
-        """Returns when the dispatcher says that it answers; fails with its log if it ends."""
-        deadline = time.monotonic() + within
-        while not self._file("out").read_text().endswith("\n"):
-            assert self.process.poll() is None, f"the dispatcher ended:\n{self.log()}"
-            assert time.monotonic() < deadline, f"the dispatcher is not ready:\n{self.log()}"
-            time.sleep(0.01)
-        _, self.address, self.metrics_address = self._file("out").read_text().split()
-        self._settings["dispatcher_listen"] = self.address
-        self._settings["dispatcher_metrics_listen"] = self.metrics_address
-
-    def terminate(self) -> None:
-        """Asks the dispatcher to drain."""
-        self.process.send_signal(signal.SIGTERM)
-
-    async def exit_code(self, within: float = START_S) -> int:
-        """Waits until the process has ended."""
-        return await asyncio.to_thread(self.process.wait, within)
-
-    def kill(self) -> None:
-        """Ends the process by SIGKILL; returns when it is dead."""
-        self.process.kill()
-        self.process.wait()
-
-    async def restart(self) -> None:
-        """Starts it again, at the same address, after it has ended; returns when it is ready."""
-        assert self.process.poll() is not None, "end it first"
-        self.start()
-        await asyncio.to_thread(self.wait_ready)
-
-    def stop(self) -> None:
-        """Ends the process at once and removes what it wrote; how it drains has its own tests."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The process, while it is started."""
-        assert self._process is not None, "the dispatcher is not started"
-        return self._process
-
-    def log(self) -> str:
-        """Everything that the process has written to stderr."""
-        return self._file("err").read_text(errors="replace")
-
-    def faults(self) -> list[str]:
-        """Lines of the log that only a bug writes."""
-        marks = ("Traceback", "never retrieved", "never awaited", "Exception ignored")
-        return [line for line in self.log().splitlines() if any(mark in line for mark in marks)]
-
-    async def metric(self, name: str, **labels: str) -> float:
-        """The value of a metric, summed over what the labels leave open; 0 where it is not."""
-        text = await asyncio.to_thread(_fetch, f"http://{self.metrics_address}/metrics")
-        wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        found = (line for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name)
-        lines = [line for line in found if all(label in line for label in wanted)]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
-
-    async def reaches(self, value: float, name: str, **labels: str) -> None:
-        """Returns when a metric is as large as that."""
-        deadline = time.monotonic() + SOON_S
-        while (now := await self.metric(name, **labels)) < value:
-            assert time.monotonic() < deadline, f"{name} is {now}, not {value}"
-            await asyncio.sleep(0.01)
-
-    def memory_bytes(self) -> int:
-        """What the process holds in memory."""
-        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-    def _file(self, name: str) -> Path:
-        assert self._folder is not None, "the dispatcher is not started"
-        return Path(self._folder.name) / name
-
-
-def _fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as response:
-        return str(response.read().decode())
+    def __init__(self, *, pool: PoolProcess, redis_url: str, **settings: Any) -> None:
+        # A busy machine is no reason for these tests to fail.
+        settings = {"pool_address": pool.address, "redis_timeout_ms": 4000, **settings}
+        super().__init__(redis_url=redis_url, prefix=pool.prefix, **settings)
 
 
 class Inbox(Generic[Event]):

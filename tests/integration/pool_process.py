@@ -3,17 +3,10 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import grpc
 import pytest
@@ -22,33 +15,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
-
-RUNNER = """
-import asyncio, sys
-from lingua_scheduler.services.pool_service.main import serve
-from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.settings import load_settings
-
-def ready(address, metrics):
-    print("ready", address, metrics, flush=True)
-
-try:
-    asyncio.run(serve(load_settings(), ready))
-except SettingsError as error:
-    sys.exit(f"refused: {error}")
-"""
-
-# A process imports for about a second; on a machine that runs other tests, for some more.
-START_S = 30.0
-STOP_S = 15.0
+from tests.integration.service_process import START_S, ServiceProcess
 
 
-class PoolProcess:
-    """Starts a pool service and ends it; `settings` are fields of Settings.
+class PoolProcess(ServiceProcess):
+    """Starts a pool service and ends it."""
 
-    Used as a context manager it is ready inside the block. Otherwise: start(), then one of the
-    waits, then stop().
-    """
+    name = "pool"
+    package = "pool_service"
 
     def __init__(
         self,
@@ -58,60 +32,7 @@ class PoolProcess:
         environ: dict[str, str] | None = None,
         **settings: str | int,
     ) -> None:
-        self.prefix = prefix
-        self.address = ""
-        self.metrics_address = ""
-        values: dict[str, str | int] = {
-            "redis_url": url,
-            "redis_prefix": prefix,
-            "pool_listen": "127.0.0.1:0",
-            "pool_metrics_listen": "127.0.0.1:0",
-            "log_format": "json",
-            **settings,
-        }
-        inherited = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("LINGUA_", "OTEL_"))
-        }
-        given = {f"LINGUA_{name.upper()}": str(value) for name, value in values.items()}
-        self._environ = {**inherited, **given, **(environ or {})}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        try:
-            self.wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Starts the process; it is not ready yet."""
-        self._folder = tempfile.TemporaryDirectory(prefix="lingua-pool-")
-        with self._file("out").open("wb") as out, self._file("err").open("wb") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", RUNNER], env=self._environ, stdout=out, stderr=err
-            )
-
-    def wait_ready(self, within: float = START_S) -> None:
-        """Returns when the service says that it answers; fails with its log if it ends."""
-        deadline = time.monotonic() + within
-        while not self._file("out").read_text().endswith("\n"):
-            assert self.process.poll() is None, f"the pool service ended:\n{self.log()}"
-            assert time.monotonic() < deadline, f"the pool service is not ready:\n{self.log()}"
-            time.sleep(0.01)
-        _, self.address, self.metrics_address = self._file("out").read_text().split()
+        super().__init__(redis_url=url, prefix=prefix, environ=environ, **settings)
 
     def wait_listening(self, within: float = START_S) -> None:
         """Returns when the service listens, which it does before it has found Redis."""
@@ -130,38 +51,6 @@ class PoolProcess:
     def wait_end(self, within: float = START_S) -> int:
         """The exit code of a process that ends by itself."""
         return self.process.wait(within)
-
-    def terminate(self) -> None:
-        """Asks the service to drain."""
-        self.process.send_signal(signal.SIGTERM)
-
-    def stop(self) -> None:
-        """Ends the process and removes what it wrote. Nothing happens if it is not started."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The process, while it is started."""
-        assert self._process is not None, "the pool service is not started"
-        return self._process
-
-    def log(self) -> str:
-        """Everything that the process has written to stderr."""
-        return self._file("err").read_text(errors="replace")
-
-    def _file(self, name: str) -> Path:
-        assert self._folder is not None, "the pool service is not started"
-        return Path(self._folder.name) / name
 
 
 @dataclass
