@@ -24,10 +24,18 @@ local function try_named(P, want, now, id)
   return node
 end
 
+-- Whether a node was there a moment ago, and may be back in the next: its stream has ended, or
+-- nothing was heard of it. Who stays away is taken out of its pools.
+local function is_away(P, want, now, id)
+  local node = live_get(P, id)
+  return node and node.drained == 0 and (node.health == OFFLINE
+    or (node.health == READY and node.beat <= now - want.stale_ms))
+end
+
 -- Returns a table: id, node (its record, settled), path, binding, binding_kind (BindingKind of the
 -- contract); or error and tally.
--- bound, bound_path: the turn's binding, or nil. may_wait: a bound node that is only full is an
--- error of its own.
+-- bound, bound_path: the turn's binding, or nil. may_wait: a bound node that is only full or away
+-- is an error of its own.
 local function choose(P, want, now, bound, bound_path, may_wait)
   local found = { binding = BINDING_NONE, binding_kind = 0, tally = {} }
 
@@ -44,7 +52,7 @@ local function choose(P, want, now, bound, bound_path, may_wait)
         return found
       end
       found.binding = why == 'full' and BINDING_FULL or BINDING_UNAVAILABLE
-      if why == 'full' and may_wait then
+      if may_wait and (why == 'full' or is_away(P, want, now, bound)) then
         found.error = 'BOUND_NODE_FULL'
         return found
       end

@@ -138,6 +138,7 @@ class JobMachine(JobSteps):
         """
         attempt = self._live(number)
         if attempt is not None and self.phase is Phase.LOST:
+            placement.path = attempt.placement.path
             attempt.placement = placement
             self._do(Send(attempt))
         return self._out()

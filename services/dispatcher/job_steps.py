@@ -42,6 +42,11 @@ ASK, BOUND, DEADLINE, HEDGE, WAIT = (
     (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "wait")
 )
 
+_BY_BINDING = (
+    pool_pb2.PLACEMENT_PATH_TIMEOUT_BINDING,
+    pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING,
+)
+
 
 class JobSteps:
     """The state of one job, and the steps that change it. Effects gather until `_out`.
@@ -179,14 +184,20 @@ class JobSteps:
         attempt = self._live(number)
         if attempt is None or self.phase is Phase.LOST:
             return self._out()
-        if attempt.stage is Stage.RESERVED:
+        if attempt.stage is Stage.RESERVED and not self._needs_its_node(attempt):
             self._lose(now, attempt, ending, why)
         else:
             self.phase = Phase.LOST
-            self._clear(("ack", number))
+            self._clear(("ack", number), HEDGE)
             self._set(("grace", number), now + self._rules.grace_ms)
             self._do(Locate(attempt))
         return self._out()
+
+    def _needs_its_node(self, attempt: Attempt) -> bool:
+        """Whether its node holds the beginning of the turn: no other could do the whole of it."""
+        is_alone = all(other is attempt for other in self._alive())
+        # Not the binding itself: what ends a turn has cleared that, and a later home is not told.
+        return is_alone and attempt.placement.path in _BY_BINDING
 
     def _lose(self, now: float, attempt: Attempt, ending: Ending, what: str) -> None:
         """The attempt is over without a result: on to the next, or to the job's end."""

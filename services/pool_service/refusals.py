@@ -65,7 +65,7 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
             )
         case "BOUND_NODE_FULL":
             return errors.BoundNodeFullError(
-                f"the node that holds the turn's audio for {about} has no free slot",
+                f"the node that holds the turn's audio for {about} has no free slot, or is away",
                 retry_after_ms=_RETRY_MS,
             )
         case "SESSION_TAKEN_OVER":

@@ -1,7 +1,8 @@
 """Sessions: clients' streams, how speech is cut, results in order, resume.
 
 The pure cores are `gatherer` (where speech is cut), `result_queue` and `session_core` (with
-`session_steps`); they know neither I/O nor clock. `live_session` and `sessions` are the shell around
-them, `dispatcher_link` brings jobs to dispatchers, `session_store` is what other gateways know.
+`session_steps`); they know neither I/O nor clock. `live_session` and `sessions` are the shell
+around them, `dispatcher_link` brings jobs to dispatchers, `session_store` is what other gateways
+know.
 Nothing but the CLI imports this folder; it imports the runtime and the contracts only.
 """

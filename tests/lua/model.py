@@ -398,6 +398,9 @@ class Model:
             choice.binding = lua.EXCLUDED
         elif node is None or not self._in_pools(node, want) or self._unable(node, want):
             choice.binding = lua.UNAVAILABLE
+            if may_wait and node is not None and self._in_pools(node, want) and self._is_away(node):
+                choice.refusals = [Refused("BOUND_NODE_FULL", {})]
+                return True
         elif node.has_room:
             choice.binding = lua.HIT
             path = lua.BY_TIMEOUT if turn.kind == "timeout" else lua.BY_MAX_DURATION
@@ -432,6 +435,11 @@ class Model:
 
     def _in_pools(self, node: Node, want: Want) -> bool:
         return not node.pools.isdisjoint(want.pools)
+
+    def _is_away(self, node: Node) -> bool:
+        """Whether it was there a moment ago, and may be back in the next."""
+        is_stale = node.health == lua.READY and node.beat <= self.now - self.limits.stale_ms
+        return not node.drained and (node.health == lua.OFFLINE or is_stale)
 
     def _unable(self, node: Node, want: Want) -> str:
         """Why nobody may choose the node, not even by name."""

@@ -192,7 +192,7 @@ def test_a_turn_goes_elsewhere_when_its_node(
 ) -> None:
     first = placed(fleet, 1, MAX_DURATION)
     fate(fleet, first.node)
-    second = placed(fleet, 2, MAX_DURATION, may_wait=True)
+    second = placed(fleet, 2, MAX_DURATION)
     assert second.node in others(first.node)
     assert (second.path, second.binding, second.binding_kind) == (BY_POOL, UNAVAILABLE, 2)
     assert placed(fleet, 3, MAX_DURATION).node == second.node
@@ -215,6 +215,23 @@ def test_a_full_bound_node_is_waited_for_only_where_the_caller_asks(fleet: Scrip
     assert fleet.job("j2") == {}
     assert fleet.turn("s")["max_duration_node_id"] == first.node
     fleet.release(first.node, f"fill-{first.node}-0")
+    assert placed(fleet, 2, MAX_DURATION, may_wait=True).node == first.node
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        pytest.param(lambda fleet, node: fleet.set_health(node, OFFLINE), id="has no stream"),
+        pytest.param(_stale, id="is silent"),
+    ],
+)
+def test_a_bound_node_is_waited_for_where_the_caller_asks_while_it(
+    fleet: Scripts, fate: Callable[[Scripts, str], object]
+) -> None:
+    first = placed(fleet, 1, MAX_DURATION)
+    fate(fleet, first.node)
+    assert turn(fleet, 2, MAX_DURATION, may_wait=True) == Refused("BOUND_NODE_FULL", {})
+    fleet.join(first.node, stream="s2")
     assert placed(fleet, 2, MAX_DURATION, may_wait=True).node == first.node
 
 

@@ -302,6 +302,45 @@ def test_a_stream_that_is_lost_after_the_job_was_sent_is_a_try() -> None:
     assert placed(max_retry=0).node_lost(1).kinds() == [fx.Release, fx.Fail]
 
 
+# ---- a turn ----
+
+
+def bound(**rules: float) -> Job:
+    """A job whose attempt a turn's binding has placed."""
+    job = placed(**rules)
+    job.machine.attempts[1].placement.path = pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING
+    return job
+
+
+@pytest.mark.parametrize("event", [Job.send_failed, Job.node_lost])
+def test_an_attempt_on_the_node_that_has_the_turns_beginning_waits_for_that_node(
+    event: Callable[[Job, int], Job],
+) -> None:
+    job = event(bound(), 1)
+    assert job.phase is Phase.LOST
+    assert fx.Locate in job.kinds()
+    assert fx.Release not in job.kinds()
+
+    job.node_back(1)
+    assert job.kinds() == [fx.Send]
+    # It is still the turn's: once more it is waited for.
+    assert job.acked(1).phase is Phase.RUNNING
+    assert job.machine.attempts[1].placement.path == pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING
+
+
+def test_a_turns_node_that_does_not_come_back_is_given_up_after_the_grace() -> None:
+    job = bound().node_lost(1)
+    job.now = 300
+    job.timer("grace", 1)
+
+    assert job.phase is Phase.SELECTING
+    assert fx.Allocate in job.kinds()
+
+
+def test_a_reject_by_the_turns_node_leads_to_the_next_at_once() -> None:
+    assert fx.Allocate in bound().rejected(1).kinds()
+
+
 # ---- late and repeated ----
 
 

@@ -197,7 +197,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Capable nodes exist, but none of those drawn is ready and has room. Worth a retry."""
     ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE: _ErrorReason.ValueType  # 4
     ERROR_REASON_BOUND_NODE_FULL: _ErrorReason.ValueType  # 5
-    """The node that holds the turn's audio is only full, and the caller asked to be told."""
+    """The node that holds the turn's audio is only full, or away for a moment, and the caller asked
+    to be told.
+    """
     ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN: _ErrorReason.ValueType  # 6
     """Redis cannot be reached, is too slow, or refuses writes. Nothing was promised."""
     ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 7
@@ -240,7 +242,9 @@ ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED: ErrorReason.ValueType  # 3
 """Capable nodes exist, but none of those drawn is ready and has room. Worth a retry."""
 ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE: ErrorReason.ValueType  # 4
 ERROR_REASON_BOUND_NODE_FULL: ErrorReason.ValueType  # 5
-"""The node that holds the turn's audio is only full, and the caller asked to be told."""
+"""The node that holds the turn's audio is only full, or away for a moment, and the caller asked
+to be told.
+"""
 ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN: ErrorReason.ValueType  # 6
 """Redis cannot be reached, is too slow, or refuses writes. Nothing was promised."""
 ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 7

@@ -638,7 +638,9 @@ class AllocateRequest(_message.Message):
     SESSION_CLOSE use the binding and then clear it.
     """
     wait_for_bound_node: _builtins.bool
-    """Where the bound node is only full: answer BOUND_NODE_FULL instead of going elsewhere."""
+    """Where the bound node is only full, or away for a moment: answer BOUND_NODE_FULL instead of
+    going elsewhere.
+    """
     home_instance: _builtins.str
     """The dispatcher that answers for the job."""
     @_builtins.property
