@@ -8,9 +8,11 @@ PROTOS := $(wildcard protos/lingua_scheduler/v1/*.proto)
 TESTS ?= tests
 # Two workers suit the smallest machine this is built on; WORKERS=0 runs in one process.
 WORKERS ?= 2
+ENGINE ?= podman
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format proto proto-check bench bench-pool lock wheel clean
+.PHONY: help run test lint format proto proto-check bench bench-pool lock wheel image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +66,10 @@ lock: $(READY)  ## pin the newest versions that pyproject.toml allows
 
 wheel: $(READY)  ## dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+image:  ## the container image; ENGINE=docker, IMAGE_ARGS=... for more arguments of its build
+	BUILDAH_FORMAT=docker $(ENGINE) build $(IMAGE_ARGS) --tag lingua-scheduler:$(VERSION) \
+	  --build-arg VERSION=$(VERSION) .
 
 clean:  ## remove the venv and everything built
 	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,23 @@
+"""What the tests of the deployment share."""
+
+import pytest
+
+from tests.k8s.manifests import LAYERS, Manifests, render
+
+
+@pytest.fixture(params=LAYERS)
+def manifests(request: pytest.FixtureRequest) -> Manifests:
+    """Each layer in turn."""
+    return render(request.param)
+
+
+@pytest.fixture
+def production() -> Manifests:
+    """The overlay for production."""
+    return render("overlays/production")
+
+
+@pytest.fixture
+def dev() -> Manifests:
+    """The overlay for one small cluster."""
+    return render("overlays/dev")

@@ -1,0 +1,200 @@
+"""An Envoy in front of session gateways, set up as the production overlay sets up its own."""
+
+import asyncio
+import json
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from lingua_scheduler.services.runtime.addresses import join_address, split_address
+
+START_S = 30.0
+SOON_S = 20.0
+
+_ROUTER = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
+_MANAGER = (
+    "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
+    ".HttpConnectionManager"
+)
+_HTTP_OPTIONS = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+
+class EnvoyProcess:
+    """Balances streams over gateways that say SERVING. A context manager, ready inside the block.
+
+    Args:
+        binary: the server.
+        gateways: their addresses.
+        service: what their health service is asked for.
+    """
+
+    def __init__(self, *, binary: Path, gateways: Sequence[str], service: str) -> None:
+        self.address = ""
+        self._binary = binary
+        self._config = _config(gateways, service)
+        self._folder = tempfile.TemporaryDirectory(prefix="lingua-envoy-")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        config, log = self._file("envoy.json"), self._file("log")
+        config.write_text(json.dumps(self._config))
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                [
+                    self._binary,
+                    *("--config-path", config),
+                    *("--admin-address-path", self._file("admin")),
+                    *("--concurrency", "1"),
+                    # Else two of them on one machine would take each other for an old self.
+                    "--disable-hot-restart",
+                ],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._folder.cleanup()
+
+    async def sends_to(self, gateways: set[str]) -> None:
+        """Returns when it takes these gateways, and no others, for healthy."""
+        deadline = time.monotonic() + SOON_S
+        while (now := await asyncio.to_thread(self.healthy)) != gateways:
+            assert time.monotonic() < deadline, f"it sends to {now}, not to {gateways}"
+            await asyncio.sleep(0.02)
+
+    def healthy(self) -> set[str]:
+        """The gateways that get streams."""
+        (cluster,) = self._admin("clusters?format=json")["cluster_statuses"]
+        return {
+            _address(host["address"])
+            for host in cluster.get("host_statuses", [])
+            if host["health_status"] == {"eds_health_status": "HEALTHY"}
+        }
+
+    def _wait_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_S
+        while not self._is_ready():
+            log = self._file("log").read_text(errors="replace")
+            assert self._process.poll() is None, f"Envoy ended:\n{log}"
+            assert time.monotonic() < deadline, f"Envoy is not ready:\n{log}"
+            time.sleep(0.02)
+
+    def _is_ready(self) -> bool:
+        if not self._file("admin").exists() or not self._file("admin").read_text():
+            return False
+        listeners = self._admin("listeners?format=json").get("listener_statuses", [])
+        if not listeners or not self.healthy():
+            return False
+        self.address = _address(listeners[0]["local_address"])
+        return True
+
+    def _admin(self, path: str) -> dict[str, Any]:
+        url = f"http://{self._file('admin').read_text().strip()}/{path}"
+        with urllib.request.urlopen(url, timeout=SOON_S) as response:
+            answer: dict[str, Any] = json.load(response)
+        return answer
+
+    def _file(self, name: str) -> Path:
+        return Path(self._folder.name) / name
+
+
+def _address(found: dict[str, Any]) -> str:
+    return join_address(found["socket_address"]["address"], found["socket_address"]["port_value"])
+
+
+def _socket(host: str, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": port}}
+
+
+def _config(gateways: Sequence[str], service: str) -> dict[str, Any]:
+    manager = {
+        "@type": _MANAGER,
+        "stat_prefix": "clients",
+        "codec_type": "HTTP2",
+        # 0: never. A session may be silent for long.
+        "stream_idle_timeout": "0s",
+        "route_config": {
+            "virtual_hosts": [
+                {
+                    "name": "clients",
+                    "domains": ["*"],
+                    "routes": [
+                        {
+                            "match": {"prefix": f"/{service}/Converse"},
+                            # 0: never. By itself it ends every stream after 15 s.
+                            "route": {"cluster": "gateways", "timeout": "0s"},
+                        }
+                    ],
+                }
+            ]
+        },
+        "http_filters": [{"name": "router", "typed_config": {"@type": _ROUTER}}],
+    }
+    cluster = {
+        "name": "gateways",
+        "type": "STATIC",
+        "connect_timeout": "1s",
+        "lb_policy": "LEAST_REQUEST",
+        # What is not healthy gets nothing, even where no gateway is.
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "health_checks": [
+            {
+                "timeout": "2s",
+                "interval": "0.2s",
+                "no_traffic_interval": "0.2s",
+                "unhealthy_threshold": 1,
+                "healthy_threshold": 1,
+                "grpc_health_check": {"service_name": service},
+            }
+        ],
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": _HTTP_OPTIONS,
+                "explicit_http_config": {"http2_protocol_options": {}},
+            }
+        },
+        "load_assignment": {
+            "cluster_name": "gateways",
+            "endpoints": [
+                {
+                    "lb_endpoints": [
+                        {"endpoint": {"address": _socket(*split_address(gateway))}}
+                        for gateway in gateways
+                    ]
+                }
+            ],
+        },
+    }
+    listener = {
+        "name": "clients",
+        "address": _socket("127.0.0.1", 0),
+        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
+    }
+    return {
+        "admin": {"address": _socket("127.0.0.1", 0)},
+        "static_resources": {"listeners": [listener], "clusters": [cluster]},
+    }

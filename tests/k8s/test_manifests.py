@@ -1,0 +1,273 @@
+"""What the manifests say is valid, and agrees with the code."""
+
+import tomllib
+
+import kubernetes_validate
+import pytest
+from click.testing import CliRunner
+
+from lingua_scheduler.cli.app import app
+from lingua_scheduler.cli.up import STOP_SLACK_S
+from lingua_scheduler.services.runtime.addresses import split_address
+from lingua_scheduler.services.runtime.settings import (
+    Settings,
+    load_settings,
+    unknown_variables,
+)
+from tests.k8s.manifests import (
+    COMPONENTS,
+    POD_IP,
+    POD_NAME,
+    ROOT,
+    SECRETS,
+    Manifests,
+    Resource,
+    container_of,
+    everything_in,
+    labels_of,
+    name_of,
+    pod_of,
+    port_named,
+)
+
+# From the first version that has all that is used (a preStop that sleeps) to the newest.
+VERSIONS = ("1.30", kubernetes_validate.latest_version())
+# Of operators; no schema of them comes with a validator.
+CUSTOM = {"BackendTrafficPolicy", "GRPCRoute", "Gateway", "PodMonitor"}
+
+DEFAULTS = Settings()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_resource_is_valid_at_the_strictest(manifests: Manifests, version: str) -> None:
+    for each in manifests.resources:
+        if each["kind"] not in CUSTOM:
+            kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_the_validator_finds_an_unknown_field(manifests: Manifests) -> None:
+    broken = {**manifests.one("Service", "lingua-pool"), "specs": {}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
+
+
+def test_every_file_is_part_of_something() -> None:
+    kustomizations = [path.read_text() for path in ROOT.glob("k8s/**/kustomization.yaml")]
+    for path in [*ROOT.glob("k8s/**/*.yaml"), *ROOT.glob("k8s/**/*.env")]:
+        if path.name != "kustomization.yaml":
+            assert any(path.name in text for text in kustomizations), path
+
+
+def test_everything_is_in_one_namespace_that_admits_only_restricted_pods(
+    manifests: Manifests,
+) -> None:
+    (namespace,) = manifests.of("Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    others = [each for each in manifests.resources if each is not namespace]
+    assert {each["metadata"]["namespace"] for each in others} == {name_of(namespace)}
+
+
+# ---- settings ----
+
+
+def test_every_variable_is_a_setting_with_a_valid_value(manifests: Manifests) -> None:
+    for _, deployment in manifests.services():
+        environ = manifests.environment(deployment)
+        settings = load_settings(environ)
+        assert unknown_variables(environ) == []
+        assert settings.redis_url
+        assert settings.instance_id == POD_NAME
+        assert settings.log_format == "json"
+
+
+def test_every_service_listens_for_others_on_the_ports_of_the_defaults(
+    manifests: Manifests,
+) -> None:
+    for component, deployment in manifests.services():
+        settings = load_settings(manifests.environment(deployment))
+        for setting, port in (
+            (f"{component}_listen", "grpc"),
+            (f"{component}_metrics_listen", "metrics"),
+        ):
+            host, number = split_address(getattr(settings, setting))
+            assert host == "0.0.0.0"
+            assert number == port_named(deployment, port)
+            assert number == split_address(getattr(DEFAULTS, setting))[1]
+
+
+def test_every_service_is_found_by_all_its_pods(manifests: Manifests) -> None:
+    for component, deployment in manifests.services():
+        address = getattr(load_settings(manifests.environment(deployment)), f"{component}_address")
+        name, port = split_address(address.removeprefix("dns:///"))
+        service = manifests.one("Service", name)["spec"]
+        assert address.startswith("dns:///")
+        assert service["clusterIP"] == "None"
+        assert manifests.selected(service["selector"]) == [name_of(deployment)]
+        assert [(each["port"], each["targetPort"]) for each in service["ports"]] == [(port, "grpc")]
+        assert port == port_named(deployment, "grpc")
+
+
+def test_a_dispatcher_is_reached_by_the_address_of_its_pod(manifests: Manifests) -> None:
+    deployment = manifests.one("Deployment", "lingua-dispatcher")
+    settings = load_settings(manifests.environment(deployment))
+    assert settings.dispatcher_advertise == f"{POD_IP}:{port_named(deployment, 'grpc')}"
+
+
+def test_every_container_runs_a_real_command(manifests: Manifests) -> None:
+    for each in manifests.of("Deployment"):
+        args = container_of(each)["args"]
+        ran = CliRunner().invoke(app, [*args, "--help"])
+        assert ran.exit_code == 0, f"{args}: {ran.output}"
+    for component, deployment in manifests.services():
+        assert container_of(deployment)["args"] == ["serve", component]
+
+
+def test_what_is_referred_to_is_there_or_the_operators(manifests: Manifests) -> None:
+    there = {(each["kind"], name_of(each)) for each in manifests.resources}
+    for each in manifests.workloads():
+        named = list(everything_in(each))
+        for key, kind in (("configMapRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+            for name in (held["name"] for found, held in named if found == key):
+                assert (kind, name) in there or (kind == "Secret" and name in SECRETS), name
+        account = pod_of(each).get("serviceAccountName")
+        assert account is None or ("ServiceAccount", account) in there
+
+
+def test_every_image_is_that_of_this_version(manifests: Manifests) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    for each in manifests.of("Deployment"):
+        assert container_of(each)["image"] == f"lingua-scheduler:{version}"
+
+
+# ---- probes and ends ----
+
+
+def test_only_readiness_asks_whether_the_service_serves(manifests: Manifests) -> None:
+    for component, deployment in manifests.services():
+        container, port = container_of(deployment), port_named(deployment, "grpc")
+        asked = {"port": port, "service": COMPONENTS[component]}
+        assert container["readinessProbe"]["grpc"] == asked
+        for probe in ("startupProbe", "livenessProbe"):
+            # While Redis is away, no name of the health service says SERVING.
+            assert container[probe]["tcpSocket"] == {"port": "grpc"}, probe
+
+
+def test_a_pod_has_time_to_leave_the_endpoints_to_drain_and_to_end(manifests: Manifests) -> None:
+    for _, deployment in manifests.services():
+        settings = load_settings(manifests.environment(deployment))
+        leaves_s = container_of(deployment)["lifecycle"]["preStop"]["sleep"]["seconds"]
+        # Until the answers of the cluster's DNS are over.
+        assert leaves_s > 5
+        grace_s = pod_of(deployment)["terminationGracePeriodSeconds"]
+        assert grace_s > leaves_s + settings.drain_grace_ms / 1000 + STOP_SLACK_S
+
+
+def test_a_roll_out_takes_no_pod_before_its_successor_is_ready(manifests: Manifests) -> None:
+    for _, deployment in manifests.services():
+        assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+# ---- what a pod may and gets ----
+
+
+def test_every_pod_is_restricted(manifests: Manifests) -> None:
+    for each in manifests.workloads():
+        pod, container = pod_of(each), container_of(each)
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+        assert pod["automountServiceAccountToken"] is False
+        # They would begin with LINGUA_, as settings do.
+        assert pod["enableServiceLinks"] is False
+
+
+def test_every_service_has_an_account_of_its_own_without_a_token(manifests: Manifests) -> None:
+    for _, deployment in manifests.services():
+        account = manifests.one("ServiceAccount", name_of(deployment))
+        assert pod_of(deployment)["serviceAccountName"] == name_of(account)
+        assert account["automountServiceAccountToken"] is False
+
+
+def test_every_pod_asks_for_what_it_needs_and_only_memory_is_limited(manifests: Manifests) -> None:
+    for each in manifests.workloads():
+        resources = container_of(each)["resources"]
+        assert resources["requests"].keys() == {"cpu", "memory"}
+        assert resources["limits"].keys() == {"memory"}
+
+
+def test_the_pods_of_a_service_are_spread_over_machines_and_zones(manifests: Manifests) -> None:
+    for _, deployment in manifests.services():
+        constraints = pod_of(deployment)["topologySpreadConstraints"]
+        assert [each["topologyKey"] for each in constraints] == [
+            "kubernetes.io/hostname",
+            "topology.kubernetes.io/zone",
+        ]
+        for each in constraints:
+            assert each["labelSelector"]["matchLabels"].items() <= labels_of(deployment).items()
+            assert "app.kubernetes.io/component" in each["matchLabelKeys"]
+
+
+# ---- who selects whom ----
+
+
+def test_a_workload_selects_its_own_pods_and_no_others(manifests: Manifests) -> None:
+    for each in manifests.workloads():
+        selector = each["spec"]["selector"]["matchLabels"]
+        assert manifests.selected(selector) == [name_of(each)]
+
+
+def test_every_service_may_lose_one_pod_at_a_time_to_maintenance(manifests: Manifests) -> None:
+    for _, deployment in manifests.services():
+        budget = manifests.one("PodDisruptionBudget", name_of(deployment))["spec"]
+        assert manifests.selected(budget["selector"]["matchLabels"]) == [name_of(deployment)]
+        assert budget["maxUnavailable"] == 1
+
+
+def test_every_service_grows_by_itself_and_nothing_else_says_how_many(
+    production: Manifests,
+) -> None:
+    for _, deployment in production.services():
+        scaler = production.one("HorizontalPodAutoscaler", name_of(deployment))["spec"]
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name_of(deployment)}
+        assert scaler["scaleTargetRef"] == target
+        assert 3 <= scaler["minReplicas"] < scaler["maxReplicas"]
+        assert "replicas" not in deployment["spec"]
+
+
+def test_every_pod_is_scraped(production: Manifests) -> None:
+    (monitor,) = production.of("PodMonitor")
+    names = {name_of(deployment) for _, deployment in production.services()}
+    assert set(production.selected(monitor["spec"]["selector"]["matchLabels"])) == names
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["path"]) == ("metrics", "/metrics")
+
+
+# ---- the overlay dev ----
+
+
+def test_dev_has_one_pod_of_each_and_no_scaler(dev: Manifests) -> None:
+    assert {each["spec"]["replicas"] for each in dev.workloads()} == {1}
+    assert dev.of("HorizontalPodAutoscaler") == []
+
+
+def test_dev_has_a_redis_that_never_evicts_at_the_address_of_its_secret(dev: Manifests) -> None:
+    redis = dev.one("StatefulSet", "redis")
+    args = container_of(redis)["args"]
+    assert args[args.index("--maxmemory-policy") + 1] == "noeviction"
+    service = dev.one("Service", "redis")["spec"]
+    assert dev.selected(service["selector"]) == ["redis"]
+    (port,) = (each["port"] for each in service["ports"])
+    pool = dev.one("Deployment", "lingua-pool")
+    assert load_settings(dev.environment(pool)).redis_url == f"redis://redis:{port}/0"
+
+
+def test_simulated_nodes_find_the_dispatchers(dev: Manifests) -> None:
+    nodes: Resource = dev.one("Deployment", "sim-nodes")
+    environ = dev.environment(nodes)
+    assert unknown_variables(environ) == []
+    assert load_settings(environ).dispatcher_address == "dns:///lingua-dispatcher:7720"
