@@ -2,11 +2,14 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from lingua_scheduler.v1 import pool_pb2
+from lingua_scheduler.services.runtime.errors import reason_name
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 # The scheduler's own share is milliseconds; a node's is up to its time-out.
 _SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _LONG = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+
+_CAUSES = dispatcher_pb2.JobReject.Cause
 
 
 class DispatcherMetrics:
@@ -43,7 +46,7 @@ class DispatcherMetrics:
             ["outcome"],
             registry=registry,
         )
-        self.retries = Counter(
+        self._retries = Counter(
             "lingua_dispatcher_retries",
             "Attempts that another one followed, by reason.",
             ["reason"],
@@ -54,11 +57,25 @@ class DispatcherMetrics:
             "Assignments that were not acknowledged in time.",
             registry=registry,
         )
-        self.rejects = Counter(
-            "lingua_dispatcher_rejects", "Assignments that a node rejected.", registry=registry
+        self._rejects = Counter(
+            "lingua_dispatcher_rejects",
+            "Assignments that a node rejected, by cause.",
+            ["cause"],
+            registry=registry,
         )
         self.waits = Counter(
             "lingua_dispatcher_waits", "Times that a job had to wait for room.", registry=registry
+        )
+        self.waiting = Gauge(
+            "lingua_dispatcher_waiting_jobs", "Jobs that wait for room.", registry=registry
+        )
+        self._queue_wait = Histogram(
+            "lingua_dispatcher_queue_wait_seconds",
+            "How long jobs waited for room, of those that had to, by how that ended: placed on a "
+            "node, or over without one.",
+            ["outcome"],
+            buckets=_LONG,
+            registry=registry,
         )
         self._placed = Counter(
             "lingua_dispatcher_placed",
@@ -95,10 +112,29 @@ class DispatcherMetrics:
         self.pool_up = Gauge(
             "lingua_dispatcher_pool_up", "1 while the pool service answers.", registry=registry
         )
+        # From 0, or the first of a kind would be no increase.
+        for outcome in ("placed", "over"):
+            self._queue_wait.labels(outcome)
+        for where in ("here", "elsewhere"):
+            self._placed.labels(where)
 
     def finished(self, outcome: str) -> None:
         """Counts a job that is over."""
         self._finished.labels(outcome).inc()
+
+    def retried(self, reason: common_pb2.ErrorReason.ValueType) -> None:
+        """Counts an attempt that another one follows."""
+        self._retries.labels(reason_name(reason).lower()).inc()
+
+    def rejected(self, cause: dispatcher_pb2.JobReject.Cause.ValueType) -> None:
+        """Counts an assignment that a node rejected; a cause of a newer node's is "unknown"."""
+        known = cause in _CAUSES.values()
+        word = _CAUSES.Name(cause).removeprefix("CAUSE_").lower() if known else "unknown"
+        self._rejects.labels(word).inc()
+
+    def waited(self, seconds: float, *, placed: bool) -> None:
+        """Measures a wait for room that has ended."""
+        self._queue_wait.labels("placed" if placed else "over").observe(seconds)
 
     def placed(self, placement: pool_pb2.Placement, instance_id: str) -> None:
         """Counts an attempt by where its node is."""

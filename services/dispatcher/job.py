@@ -58,6 +58,8 @@ class Job:
     # Others waited for the same pool when it came.
     is_behind: bool = False
     has_waited: bool = False
+    # Since when it has waited for room without a break; None: it does not wait.
+    waits_since_ms: float | None = None
     # The last refusal says nothing of others that wait in the same queue.
     is_particular: bool = False
 

@@ -118,7 +118,7 @@ class JobActions:
                 )
                 self._tell(job, dispatcher_pb2.JobEvent(accepted=accepted))
             case effects.Retrying():
-                self._metrics.retries.labels(errors.reason_name(effect.why.reason)).inc()
+                self._metrics.retried(effect.why.reason)
                 retrying = dispatcher_pb2.JobRetrying(attempt=effect.number, why=_error(effect.why))
                 self._tell(job, dispatcher_pb2.JobEvent(retrying=retrying))
             case effects.PassPartial():
@@ -183,7 +183,7 @@ class JobActions:
         job.is_asking = False
         job.has_begun = True
         self._metrics.placed(answer.placement, settings.instance_id)
-        self._waiting.leave(job)
+        self._leave_queue(job, placed=True)
         self._feed(job, job.machine.on_allocated(self._now(), answer))
         self._waiting.has_answer(job)
 
@@ -261,9 +261,17 @@ class JobActions:
 
     def _wait(self, job: Job) -> None:
         self._metrics.waits.inc()
+        if job.waits_since_ms is None:
+            job.waits_since_ms = self._now()
         if not self._waiting.wait(job):
             # Too many wait already: for this one the wait is over.
             asyncio.get_running_loop().call_soon(self._wait_is_over, job)
+
+    def _leave_queue(self, job: Job, *, placed: bool) -> None:
+        self._waiting.leave(job)
+        if job.waits_since_ms is not None:
+            self._metrics.waited((self._now() - job.waits_since_ms) / 1000, placed=placed)
+            job.waits_since_ms = None
 
     def _wait_is_over(self, job: Job) -> None:
         self._feed(job, job.machine.on_timer(self._now(), ("wait", 0)))
@@ -289,7 +297,7 @@ class JobActions:
 
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
         """The job is over: the gateway is told, or what it should hear is kept for the next."""
-        self._waiting.leave(job)
+        self._leave_queue(job, placed=False)
         job.spec.ClearField("audio")
         if event.HasField("failed"):
             job.taken = True

@@ -64,8 +64,8 @@ may be of the attempt that the pool will tell of, and the node says it again whe
 is asked again, without the nodes that were tried; else the job fails with this attempt's reason.
 
 An attempt that a turn's binding placed, and that has not been acknowledged, is "lost" where another
-would be "next" because its node was not reached or its connection ended: that node has the beginning
-of the sentence, and is most likely looking for another dispatcher.
+would be "next" because its node was not reached or its connection ended: that node has the
+beginning of the sentence, and is most likely looking for another dispatcher.
 
 A job that is LOST out of FETCHING goes back there ("back" is "hold"), takes what was kept ("kept"
 is "done"), and has no next ("next" is "fail").

@@ -183,7 +183,7 @@ class Jobs(JobActions):
                 self._measure_ack(job, number, now)
                 self._feed(job, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
-                self._metrics.rejects.inc()
+                self._metrics.rejected(report.cause)
                 self._feed(job, machine.on_rejected(now, number, _why_rejected(report)))
             case dispatcher_pb2.JobPartial():
                 self._feed(job, machine.on_partial(now, report))

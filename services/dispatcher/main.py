@@ -39,13 +39,15 @@ class DispatcherService:
         self._address = settings.dispatcher_advertise
         self._pool = PoolClient.from_settings(settings)
         self._pool.on_change.append(lambda up, _: metrics.pool_up.set(up))
+        waiting = WaitingRoom(max_waiting=_MAX_WAITING)
+        metrics.waiting.set_function(lambda: len(waiting))
         kept = KeptResults(link=ground.link, settings=settings)
         self._jobs = Jobs(
             settings=settings,
             pool=self._pool,
             kept=kept,
             metrics=metrics,
-            waiting=WaitingRoom(max_waiting=_MAX_WAITING),
+            waiting=waiting,
         )
         self._nodes = NodeStreams(
             settings=settings,

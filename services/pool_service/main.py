@@ -5,6 +5,8 @@ from typing import Any
 
 import grpc
 
+from lingua_scheduler.services.pool_service.capacity import Capacity
+from lingua_scheduler.services.pool_service.directions import Directions
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.registry import Registry
@@ -24,7 +26,8 @@ class PoolService:
 
     def __init__(self, ground: Ground) -> None:
         settings, link = ground.settings, ground.link
-        metrics = PoolMetrics(ground.registry)
+        directions = Directions()
+        metrics = PoolMetrics(ground.registry, directions)
         views = Views(link=link, settings=settings)
         registry = Registry(link=link, settings=settings)
         self._ground = ground
@@ -36,7 +39,11 @@ class PoolService:
             max_message_bytes=settings.max_message_bytes,
         )
         self._sweeper = Sweeper(
-            link=link, settings=settings, registry=registry, views=views, metrics=metrics
+            link=link,
+            settings=settings,
+            registry=registry,
+            capacity=Capacity(views=views, directions=directions, keep_ms=settings.node_forget_ms),
+            metrics=metrics,
         )
 
     def register(self, server: grpc.aio.Server) -> None:

@@ -13,6 +13,7 @@ from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.pool_service.views import Views
 from lingua_scheduler.services.runtime.capabilities import normal, stage_mask
+from lingua_scheduler.services.runtime.errors import LinguaError, reason_name
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -59,28 +60,30 @@ class Operations:
         validate.allocate(request)
         criteria, settings = request.criteria, self._settings
         started = perf_counter()
-        reply = await self._call(
-            "allocate",
-            *self._want(criteria, request.session_id),
-            request.job_id,
-            request.attempt,
-            request.job_key,
-            request.tenant,
-            request.home_instance,
-            request.utterance_index,
-            request.session_epoch,
-            request.reason,
-            int(request.wait_for_bound_node),
-            settings.reservation_ttl_ms,
-            settings.binding_ttl_ms,
-            int(settings.timeout_binding == "always"),
-            settings.job_record_ttl_ms,
-        )
-        self._metrics.selection_seconds.observe(perf_counter() - started)
-        if reply[0] != _OK:
-            error = refusal(reply, _direction(criteria), criteria.preferred_node_id)
-            self._metrics.refused(error)
-            raise error
+        try:
+            reply = await self._call(
+                "allocate",
+                *self._want(criteria, request.session_id),
+                request.job_id,
+                request.attempt,
+                request.job_key,
+                request.tenant,
+                request.home_instance,
+                request.utterance_index,
+                request.session_epoch,
+                request.reason,
+                int(request.wait_for_bound_node),
+                settings.reservation_ttl_ms,
+                settings.binding_ttl_ms,
+                int(settings.timeout_binding == "always"),
+                settings.job_record_ttl_ms,
+            )
+            self._metrics.selection_seconds.observe(perf_counter() - started)
+            if reply[0] != _OK:
+                raise refusal(reply, _direction(criteria), criteria.preferred_node_id)
+        except LinguaError as error:
+            self._metrics.refused(error, criteria)
+            raise
         response = pool_pb2.AllocateResponse(
             attempt=common_pb2.AttemptRef(job_id=request.job_id, attempt=reply[2]),
             placement=_placement(reply[5:]),
@@ -105,7 +108,10 @@ class Operations:
             settings.job_record_ttl_ms,
         )
         if reply[0] != _OK:
-            raise refusal(reply, f"node {request.node_id}", request.node_id)
+            error = refusal(reply, f"node {request.node_id}", request.node_id)
+            self._metrics.reserves.labels(reason_name(error.reason).lower()).inc()
+            raise error
+        self._metrics.reserves.labels("existing" if reply[1] else "reserved").inc()
         path, none = pool_pb2.PLACEMENT_PATH_NAMED, pool_pb2.BINDING_OUTCOME_NONE
         return pool_pb2.ReserveResponse(
             placement=_placement([*reply[3:], path, none, 0]),

@@ -2,17 +2,32 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from lingua_scheduler.services.pool_service.capacity import Sample
+from lingua_scheduler.services.pool_service.directions import Direction, Directions
 from lingua_scheduler.services.runtime.errors import LinguaError, reason_name
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # From a local Redis to one that is about to time out.
 _SELECTION_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
+_DIRECTION = ["kind", "src", "tgt"]
+# Refusals that more nodes would cure.
+_NO_ROOM = (
+    common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
+    common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
+)
+
 
 class PoolMetrics:
-    """The metrics of one pool service process."""
+    """The metrics of one pool service process.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    Counters are of this process. The gauges show what all instances share, as of
+    `lingua_pool_sampled_timestamp_seconds`: every instance shows the same, so do not add them up.
+    """
+
+    def __init__(self, registry: CollectorRegistry, directions: Directions | None = None) -> None:
+        self._directions = directions or Directions()
+        self._shown: set[Direction] = set()
         self.selection_seconds = Histogram(
             "lingua_pool_selection_seconds",
             "Time of an Allocate's script, its wait and round trip included.",
@@ -42,6 +57,18 @@ class PoolMetrics:
             "Allocate calls for which no capable node was known.",
             registry=registry,
         )
+        self._refusals = Counter(
+            "lingua_pool_refusals",
+            "Allocate calls that more nodes would have cured, by direction and reason.",
+            [*_DIRECTION, "reason"],
+            registry=registry,
+        )
+        self.reserves = Counter(
+            "lingua_pool_reserves",
+            "Reserve calls by outcome: reserved, existing, or the reason of the refusal.",
+            ["outcome"],
+            registry=registry,
+        )
         self.commits = Counter(
             "lingua_pool_commits", "Commit calls by outcome.", ["outcome"], registry=registry
         )
@@ -63,15 +90,51 @@ class PoolMetrics:
         self.nodes = Gauge(
             "lingua_pool_nodes", "Known nodes by health.", ["health"], registry=registry
         )
-        self.slots = Gauge(
-            "lingua_pool_slots", "Slots of ready nodes.", ["src", "tgt"], registry=registry
-        )
-        self.free_slots = Gauge(
-            "lingua_pool_free_slots",
-            "Slots of ready nodes that are free.",
-            ["src", "tgt"],
+        self._late = Gauge(
+            "lingua_pool_late_nodes",
+            "Nodes whose heartbeat is late: over half of the time after which they get no jobs.",
             registry=registry,
         )
+        self._ejected = Gauge(
+            "lingua_pool_ejected_nodes",
+            "Ready nodes that get no jobs for a while, because they failed too often.",
+            registry=registry,
+        )
+        self._whole_slots = Gauge(
+            "lingua_pool_fleet_slots",
+            "Slots of all nodes that may be chosen, each counted once.",
+            registry=registry,
+        )
+        self._whole_free = Gauge(
+            "lingua_pool_fleet_free_slots", "Those of them that are free.", registry=registry
+        )
+        self._slots = Gauge(
+            "lingua_pool_slots",
+            "Slots of the nodes that may be chosen, by direction; a node's count in each of its.",
+            _DIRECTION,
+            registry=registry,
+        )
+        self._free = Gauge(
+            "lingua_pool_free_slots",
+            "Those of them that are free, by direction.",
+            _DIRECTION,
+            registry=registry,
+        )
+        self._utilization = Gauge(
+            "lingua_pool_utilization_ratio",
+            "Share of the slots that are taken, by direction; 1 where there is no slot.",
+            _DIRECTION,
+            registry=registry,
+        )
+        self._sampled = Gauge(
+            "lingua_pool_sampled_timestamp_seconds",
+            "When the gauges of nodes and slots were last read.",
+            registry=registry,
+        )
+        # From 0, or the first of a kind would be no increase.
+        for reason in (*_NO_ROOM, common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN):
+            self._allocations.labels(reason_name(reason).lower())
+        self._allocations.labels("reserved")
 
     def allocated(self, response: pool_pb2.AllocateResponse) -> None:
         """Counts an allocation that was answered with a node."""
@@ -89,11 +152,42 @@ class PoolMetrics:
                 _word(pool_pb2.BindingOutcome.Name(placement.binding), "BINDING_OUTCOME_"),
             ).inc()
 
-    def refused(self, error: LinguaError) -> None:
+    def refused(self, error: LinguaError, criteria: pool_pb2.NodeCriteria) -> None:
         """Counts an allocation that was refused."""
-        self._allocations.labels(reason_name(error.reason).lower()).inc()
+        reason = reason_name(error.reason).lower()
+        self._allocations.labels(reason).inc()
         if error.reason == common_pb2.ERROR_REASON_NO_CAPABLE_NODE:
             self._empty.inc()
+        if error.reason in _NO_ROOM:
+            self._refusals.labels(*self._directions.asked_for(criteria), reason).inc()
+
+    def show(self, sample: Sample, at: float) -> None:
+        """Sets the gauges.
+
+        Args:
+            sample: what they show.
+            at: when it was taken, in seconds since the epoch.
+        """
+        for health in common_pb2.NodeHealth.values()[1:]:
+            word = _word(common_pb2.NodeHealth.Name(health), "NODE_HEALTH_")
+            self.nodes.labels(word).set(sample.fleet.by_health[health])
+        self._late.set(sample.fleet.late)
+        self._ejected.set(sample.fleet.ejected)
+        self._whole_slots.set(sample.whole.slots)
+        self._whole_free.set(sample.whole.free)
+        for direction, (slots, free) in sample.rooms.items():
+            self._slots.labels(*direction).set(slots)
+            self._free.labels(*direction).set(free)
+            self._utilization.labels(*direction).set(1 - free / slots if slots else 1)
+            # From 0, or the first refusal would be no increase.
+            for reason in _NO_ROOM:
+                self._refusals.labels(*direction, reason_name(reason).lower())
+        # What is gone goes one by one: a scrape never finds the others missing.
+        for direction in self._shown - sample.rooms.keys():
+            for gauge in (self._slots, self._free, self._utilization):
+                gauge.remove(*direction)
+        self._shown = set(sample.rooms)
+        self._sampled.set(at)
 
 
 def _word(name: str, prefix: str) -> str:

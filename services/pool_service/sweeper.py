@@ -6,25 +6,32 @@ the dead would make draws fail. Every instance sweeps; who comes second finds no
 
 import asyncio
 import logging
+import time
 
+from lingua_scheduler.services.pool_service.capacity import Capacity
 from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.registry import Registry
-from lingua_scheduler.services.pool_service.views import Views
 from lingua_scheduler.services.runtime.errors import LinguaError
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)
 
 # Nodes that one look takes in: about a millisecond of Redis.
 _NODES_A_LOOK = 1000
-# The gauges need a walk over all nodes and pools, so they are only this fresh.
-_GAUGES_EVERY_S = 15.0
+# The gauges need a walk over all nodes and pools, so they are only this fresh. Where a walk takes
+# longer than a fiftieth of that, walks are further apart, up to a limit.
+_GAUGES_EVERY_S, _GAUGES_AT_LEAST_EVERY_S = 15.0, 60.0
+_REST = 50
 
 
 class Sweeper:
-    """Looks at some nodes every `sweep_interval_ms`, and at all of them in turn."""
+    """Looks at some nodes every `sweep_interval_ms`, and at all of them in turn.
+
+    Now and then it reads what the gauges show: while Redis answers, they are 15 seconds old at most
+    (up to 60 with so many nodes and pools that a walk over them takes long), and one
+    `sweep_interval_ms` more. A scrape costs nothing: it shows what was read last.
+    """
 
     def __init__(
         self,
@@ -32,13 +39,13 @@ class Sweeper:
         link: RedisLink,
         settings: Settings,
         registry: Registry,
-        views: Views,
+        capacity: Capacity,
         metrics: PoolMetrics,
     ) -> None:
         self._link = link
         self._settings = settings
         self._registry = registry
-        self._views = views
+        self._capacity = capacity
         self._metrics = metrics
         self._cursor = "0"
 
@@ -50,9 +57,10 @@ class Sweeper:
         while True:
             try:
                 await self.look()
-                if loop.time() >= gauges_due:
-                    await self.gauge()
-                    gauges_due = loop.time() + _GAUGES_EVERY_S
+                if (began := loop.time()) >= gauges_due:
+                    self._metrics.show(await self._capacity.sample(began), time.time())
+                    rest = max(_GAUGES_EVERY_S, _REST * (loop.time() - began))
+                    gauges_due = began + min(rest, _GAUGES_AT_LEAST_EVERY_S)
             except LinguaError as error:
                 _log.warning("the sweep waits: %s", error)
             except Exception:
@@ -79,16 +87,3 @@ class Sweeper:
         for node_id in map(bytes.decode, forget):
             await self._registry.forget(node_id, settings.node_forget_ms)
             _log.info("node forgotten", extra={"node_id": node_id})
-
-    async def gauge(self) -> None:
-        """Reads what the gauges show."""
-        by_health = await self._views.nodes_by_health()
-        for health in common_pb2.NodeHealth.values()[1:]:
-            word = common_pb2.NodeHealth.Name(health).removeprefix("NODE_HEALTH_").lower()
-            self._metrics.nodes.labels(word).set(by_health[health])
-        pools = (await self._views.list_pools(pool_pb2.ListPoolsRequest())).pools
-        self._metrics.slots.clear()
-        self._metrics.free_slots.clear()
-        for pool in pools:
-            self._metrics.slots.labels(pool.pair.src, pool.pair.tgt).set(pool.slots)
-            self._metrics.free_slots.labels(pool.pair.src, pool.pair.tgt).set(pool.free_slots)

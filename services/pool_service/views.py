@@ -2,8 +2,10 @@
 
 import asyncio
 import json
-from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lingua_scheduler.services.pool_service import codes, validate
 from lingua_scheduler.services.pool_service.live import LiveNode
@@ -22,6 +24,30 @@ from lingua_scheduler.v1 import common_pb2, pool_pb2
 _PAGE = 100
 # Records that one command reads: about a millisecond of Redis.
 _SCAN = 1000
+
+
+class Room(NamedTuple):
+    """Slots, and how many of them are free."""
+
+    slots: int
+    free: int
+
+
+@dataclass(slots=True)
+class Fleet:
+    """All nodes at one time.
+
+    Attributes:
+        by_health: how many there are of each health.
+        late: how many are heard, but later than half of `heartbeat_stale_ms` ago.
+        ejected: how many are ready, but left alone for a while because they failed too often.
+        rooms: of every node that may be chosen.
+    """
+
+    by_health: Counter[common_pb2.NodeHealth.ValueType] = field(default_factory=Counter)
+    late: int = 0
+    ejected: int = 0
+    rooms: dict[str, Room] = field(default_factory=dict)
 
 
 class Views:
@@ -119,22 +145,20 @@ class Views:
         """The pools of the directions asked for, with their slots."""
         validate.list_pools(request)
         src, tgt = normal(request.src), normal(request.tgt)
-        sizes = await self._link.command("HGETALL", f"{self._prefix}:pools")
         wanted = []
-        for name, size in zip(sizes[::2], sizes[1::2], strict=True):
-            *text, pool_src, pool_tgt = name.decode().split(":")
+        for name, size in (await self.pool_sizes()).items():
+            *text, pool_src, pool_tgt = name.split(":")
             reached = pool_tgt in (tgt, ANY) or not tgt
             if bool(text) == request.text and src in ("", pool_src) and reached:
-                wanted.append((pool_src, pool_tgt, name.decode(), int(size)))
+                wanted.append((pool_src, pool_tgt, name, size))
         if not wanted:
             return pool_pb2.ListPoolsResponse()
-        rooms = await self._rooms()
+        rooms = (await self.fleet()).rooms
         pools = []
         for pool_src, pool_tgt, name, size in sorted(wanted):
-            shards = -(-size // self._pool_size)
-            ready = [
-                rooms[node_id] async for node_id in self._members(name, shards) if node_id in rooms
-            ]
+            shards = self.shards(size)
+            members = await self.members(name, range(shards))
+            ready = [rooms[node_id] for node_id in members if node_id in rooms]
             pools.append(
                 pool_pb2.Pool(
                     pair=common_pb2.LanguagePair(src=pool_src, tgt=pool_tgt),
@@ -142,43 +166,63 @@ class Views:
                     shards=shards,
                     nodes=size,
                     ready_nodes=len(ready),
-                    slots=sum(slots for slots, _ in ready),
-                    free_slots=sum(free for _, free in ready),
+                    slots=sum(room.slots for room in ready),
+                    free_slots=sum(room.free for room in ready),
                 )
             )
         return pool_pb2.ListPoolsResponse(pools=pools)
 
-    async def nodes_by_health(self) -> dict[common_pb2.NodeHealth.ValueType, int]:
-        """How many nodes there are of each health."""
+    async def fleet(self) -> Fleet:
+        """One walk over all nodes, in pages of about a millisecond of Redis."""
         now = await self._now_ms()
-        counts: dict[common_pb2.NodeHealth.ValueType, int] = defaultdict(int)
-        async for _, live in self._all_nodes():
-            counts[live.effective_health(now, self._stale_ms)] += 1
-        return counts
-
-    async def _rooms(self) -> dict[str, tuple[int, int]]:
-        """Of every node that may be chosen: its slots, and how many of them are free."""
-        now = await self._now_ms()
-        rooms = {}
+        fleet = Fleet()
         unsettled = []
         async for node_id, live in self._all_nodes():
-            if live.effective_health(now, self._stale_ms) != common_pb2.NODE_HEALTH_READY:
+            health = live.effective_health(now, self._stale_ms)
+            fleet.by_health[health] += 1
+            if health != common_pb2.NODE_HEALTH_OFFLINE:
+                fleet.late += now - live.beat_ms > self._stale_ms / 2
+            if health != common_pb2.NODE_HEALTH_READY:
                 continue
             if live.ejected_until_ms > now:
+                fleet.ejected += 1
                 continue
-            rooms[node_id] = (live.max_concurrent_jobs, live.max_concurrent_jobs - live.used)
+            slots = live.max_concurrent_jobs
+            fleet.rooms[node_id] = _room(slots, live.used)
             if live.used and live.next_end_ms <= now:
                 unsettled.append(node_id)
         for node_id in unsettled:
-            slots, _ = rooms[node_id]
-            rooms[node_id] = (slots, slots - sum(await self._leases(node_id, now)))
-        return rooms
+            slots = fleet.rooms[node_id].slots
+            fleet.rooms[node_id] = _room(slots, sum(await self._leases(node_id, now)))
+        return fleet
 
-    async def _members(self, pool: str, shards: int) -> AsyncIterator[str]:
-        for shard in range(shards):
+    async def pool_sizes(self) -> dict[str, int]:
+        """How many nodes each pool has, by the pool's name."""
+        sizes = await self._link.command("HGETALL", f"{self._prefix}:pools")
+        pairs = zip(sizes[::2], sizes[1::2], strict=True)
+        return {name.decode(): int(size) for name, size in pairs}
+
+    def shards(self, size: int) -> int:
+        """How many shards a pool of so many nodes has."""
+        return -(-size // self._pool_size)
+
+    async def members(self, pool: str, shards: Iterable[int]) -> list[str]:
+        """The nodes in these shards of a pool."""
+        found: list[str] = []
+        for shard in shards:
             key = f"{self._prefix}:pool:{pool}:{shard}:nodes"
-            for node_id in await self._link.command("SMEMBERS", key):
-                yield node_id.decode()
+            found += map(bytes.decode, await self._link.command("SMEMBERS", key))
+        return found
+
+    async def some_members(self, pool: str, shards: Iterable[int], most: int) -> list[str]:
+        """Of each of these shards of a pool, so many nodes at most, drawn at random."""
+        drawn = await asyncio.gather(
+            *(
+                self._link.command("SRANDMEMBER", f"{self._prefix}:pool:{pool}:{shard}:nodes", most)
+                for shard in shards
+            )
+        )
+        return [node_id.decode() for nodes in drawn for node_id in nodes]
 
     async def _all_nodes(self) -> AsyncIterator[tuple[str, LiveNode]]:
         cursor = "0"
@@ -228,3 +272,8 @@ class Views:
     async def _now_ms(self) -> int:
         seconds, micros = await self._link.command("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _room(slots: int, used: int) -> Room:
+    # A node that has come back with fewer slots may hold more leases than that for a while.
+    return Room(slots, max(0, slots - used))

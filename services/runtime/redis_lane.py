@@ -40,17 +40,20 @@ class Call:
         self.deadline = deadline
         self.sent = False
 
-    def fail(self, error: Exception) -> None:
-        """Give the caller an error, unless it has its answer or has gone."""
-        if not self.future.done():
-            self.future.set_exception(error)
+    def fail(self, error: Exception) -> bool:
+        """Give the caller an error; False where it has its answer or has gone."""
+        if self.future.done():
+            return False
+        self.future.set_exception(error)
+        return True
 
 
 class Lane:
     """A connection that one task uses for one batch at a time.
 
-    `down` makes the error of a call that failed because of Redis. `deadline` is when the batch
-    under way must be through; `overdue` says that it was not and the task has been cancelled.
+    `down` makes the error of a call that failed because of Redis; `on_refused` is told of each call
+    that Redis answered with an error, by its kind. `deadline` is when the batch under way must be
+    through; `overdue` says that it was not and the task has been cancelled.
     """
 
     def __init__(
@@ -59,10 +62,12 @@ class Lane:
         target: RedisTarget,
         scripts: Mapping[str, str],
         down: Callable[[str], Exception],
+        on_refused: Callable[[str], None],
     ) -> None:
         self._target = target
         self._scripts = scripts
         self._down = down
+        self._on_refused = on_refused
         self._wire: Wire | None = None
         self.generation = 0
         self.deadline = math.inf
@@ -83,7 +88,7 @@ class Lane:
         await load_scripts(wire, self._scripts)
         waiting = [call for call in without_script if not call.future.done()]
         for call in await self._round_trip(wire, waiting):
-            call.fail(self._down("it forgets its scripts as soon as they are loaded"))
+            self._refuse(call, self._down("it forgets its scripts as soon as they are loaded"))
 
     async def cut(self) -> None:
         """Drop the connection: a late reply on it must not be taken for that of another call."""
@@ -125,7 +130,7 @@ class Lane:
             except NoScriptError:
                 without_script.append(call)
             except ResponseError as error:
-                call.fail(self._translated(call, error))
+                self._refuse(call, self._translated(call, error))
                 if needs_new_primary(error):
                     look_again = in_full(error)
             else:
@@ -134,6 +139,10 @@ class Lane:
         if look_again:
             raise NoPrimaryError(look_again)
         return without_script
+
+    def _refuse(self, call: Call, error: Exception) -> None:
+        if call.fail(error):
+            self._on_refused("error" if isinstance(error, ResponseError) else "refused")
 
     def _translated(self, call: Call, error: ResponseError) -> Exception:
         if needs_new_primary(error) or is_refusal(error):

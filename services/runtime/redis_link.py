@@ -46,6 +46,9 @@ SLACK_S = 0.005
 # When the event loop itself was this late, replies may lie in the socket unread: let it read
 # them before it calls Redis slow.
 STALL_S, STALL_GRACE_S = 0.05, 0.02
+# How a call fails: made while the link is down; not answered in time; its connection broke; Redis
+# refused it because of its own state; the script or command was at fault.
+ERROR_KINDS = ("away", "timeout", "lost", "refused", "error")
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +109,8 @@ class RedisLink:
         self._probe: asyncio.Task[None] | None = None
         self.on_change: list[Callable[[bool, str], None]] = []
         """Called with (up, reason) after each change; must not block."""
+        self.on_error: list[Callable[[str], None]] = []
+        """Called with its kind, one of ERROR_KINDS, for each call that fails; must not block."""
 
     @property
     def up(self) -> bool:
@@ -141,6 +146,7 @@ class RedisLink:
                 target=self._target,
                 scripts=self._scripts,
                 down=self._down,
+                on_refused=self._count,
             )
             lane.task = asyncio.create_task(self._run(lane))
             self._lanes.append(lane)
@@ -162,7 +168,7 @@ class RedisLink:
         self._idle.clear()
         self._queue.clear()
         while self._under_way:
-            self._fail(self._under_way.popleft(), self._down_reason)
+            self._fail(self._under_way.popleft(), self._down_reason, "away")
         self._closing = False
         if was_up:
             self._tell()
@@ -199,6 +205,7 @@ class RedisLink:
 
     def _send(self, name: str, packed: bytes) -> asyncio.Future[Any]:
         if not self._up:
+            self._count("away")
             raise self._down(self._down_reason)
         loop = asyncio.get_running_loop()
         call = Call(name, packed, loop.create_future(), loop.time() + self._timeout)
@@ -247,18 +254,18 @@ class RedisLink:
             await lane.exchange(self._address, self._generation, batch)
             return
         except (RedisError, OSError) as error:
-            reason = in_full(error)
+            reason, kind = in_full(error), "lost"
         except asyncio.CancelledError:
             if not lane.overdue or lane.task is None or self._closing:
                 raise
             lane.task.uncancel()
-            reason = self._no_answer()
+            reason, kind = self._no_answer(), "timeout"
         finally:
             lane.deadline, lane.overdue = math.inf, False
         await lane.cut()
-        self._lost(lane, reason)
+        self._lost(lane, reason, kind)
         for call in batch:
-            self._fail(call, reason)
+            self._fail(call, reason, kind)
 
     def _on_time(self, due: float, spared: float = -math.inf) -> None:
         """Fail the calls and cut the lanes whose time is over; set the timer for the next.
@@ -274,10 +281,10 @@ class RedisLink:
             if lane.deadline <= over and not lane.overdue and lane.task is not None:
                 lane.overdue = True
                 lane.task.cancel()
-                self._lost(lane, self._no_answer())
+                self._lost(lane, self._no_answer(), "timeout")
         self._forget_done()
         while self._under_way and self._under_way[0].deadline <= over:
-            self._fail(self._under_way.popleft(), self._no_answer())
+            self._fail(self._under_way.popleft(), self._no_answer(), "timeout")
             self._forget_done()
         if stalled:
             due = now + STALL_GRACE_S
@@ -292,14 +299,14 @@ class RedisLink:
         while self._under_way and self._under_way[0].future.done():
             self._under_way.popleft()
 
-    def _lost(self, lane: Lane, reason: str) -> None:
+    def _lost(self, lane: Lane, reason: str, kind: str) -> None:
         """Take the link down, unless this lane's connection is older than the link's last up."""
         if not self._up or lane.generation != self._generation:
             return
         self._up, self._down_reason = False, reason
         log.warning("Redis is down: %s", reason)
         while self._queue:
-            self._fail(self._queue.popleft(), reason)
+            self._fail(self._queue.popleft(), reason, kind)
         self._probe = asyncio.create_task(self._probe_until_up())
         self._tell()
 
@@ -342,9 +349,14 @@ class RedisLink:
             except Exception:
                 log.exception("a callback on the change of the Redis link failed")
 
-    def _fail(self, call: Call, reason: str) -> None:
+    def _fail(self, call: Call, reason: str, kind: str) -> None:
         happened = "may have happened" if call.sent else "was not sent"
-        call.fail(self._down(f"{reason}; the call {happened}"))
+        if call.fail(self._down(f"{reason}; the call {happened}")):
+            self._count(kind)
+
+    def _count(self, kind: str) -> None:
+        for callback in self.on_error:
+            callback(kind)
 
     def _no_answer(self) -> str:
         return f"no answer within {self._timeout_ms} ms"

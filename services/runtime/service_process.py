@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import grpc
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SettingsError
 from lingua_scheduler.services.runtime.grpc_server import GrpcServer
 from lingua_scheduler.services.runtime.logs import configure_logs
 from lingua_scheduler.services.runtime.lua_scripts import load_scripts
 from lingua_scheduler.services.runtime.metrics import MetricsServer, new_registry
-from lingua_scheduler.services.runtime.redis_link import RedisLink
+from lingua_scheduler.services.runtime.redis_link import ERROR_KINDS, RedisLink
 from lingua_scheduler.services.runtime.settings import Settings, variable_name
 from lingua_scheduler.services.runtime.signals import stop_signals
 from lingua_scheduler.services.runtime.telemetry import configure_tracing
@@ -101,6 +101,7 @@ async def run_service(
         scripts=load_scripts(),
         timeout_ms=settings.redis_timeout_ms,
     )
+    _count_redis_errors(link, registry)
     service = build(Ground(settings, link, registry))
     server = GrpcServer(
         listen=getattr(settings, f"{name}_listen"),
@@ -155,6 +156,20 @@ async def run_service(
         await exposition.stop()
         await asyncio.to_thread(stop_tracing)
     _log.info("ended")
+
+
+def _count_redis_errors(link: RedisLink, registry: CollectorRegistry) -> None:
+    errors = Counter(
+        "lingua_redis_errors",
+        "Calls to Redis that failed, by kind: away (it was known to be down), timeout, lost (the "
+        "connection broke), refused (out of memory, read-only, loading), error (ours).",
+        ["kind"],
+        registry=registry,
+    )
+    # From 0, or the first error of a kind would be no increase.
+    for kind in ERROR_KINDS:
+        errors.labels(kind)
+    link.on_error.append(lambda kind: errors.labels(kind).inc())
 
 
 async def _open(link: RedisLink, service: Service, address: str) -> None:

@@ -85,7 +85,7 @@ class DispatcherLink:
     @property
     def jobs(self) -> int:
         """Jobs that have no result yet."""
-        return sum(not job.over for job in self._jobs.values())
+        return sum(not job.over for job in tuple(self._jobs.values()))
 
     async def open(self) -> None:
         """Starts to connect. Returns when it has, or after a second; then it goes on trying."""

@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # The scheduler's own share is milliseconds; a node's is up to its time-out.
@@ -18,11 +19,21 @@ _COUNTED = {
     "empty_end": ("empty_finalizes", "Ends of an utterance with no audio."),
     "fragment_kept": ("fragments", "Short fragments kept for the next utterance."),
     "result": ("results", "Results delivered to clients."),
-    "missing": ("missing", "Utterances delivered as missing."),
     "late_result": ("late_results", "Results that came too late, or twice."),
     "deadline_missed": ("deadline_misses", "Utterances without a result at their deadline."),
     "retried": ("submit_retries", "Utterances whose job could not be made at once."),
 }
+
+
+# What it counts and is counted by its reason when it is sent.
+_COUNTED_WHEN_SENT = frozenset({"missing"})
+
+# Why an utterance is likely to be missing: from 0, or the first would be no increase.
+_LIKELY_MISSING = (
+    common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
+    common_pb2.ERROR_REASON_JOB_FAILED,
+    common_pb2.ERROR_REASON_JOB_TIMEOUT,
+)
 
 
 class GatewayMetrics:
@@ -42,6 +53,18 @@ class GatewayMetrics:
             "lingua_gateway_sessions_ended",
             "Sessions that ended here, by how: closed, left, or the reason of the error.",
             ["how"],
+            registry=registry,
+        )
+        self._refused = Counter(
+            "lingua_gateway_opens_refused",
+            "Sessions that were not opened or resumed, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self._missing = Counter(
+            "lingua_gateway_missing",
+            "Utterances delivered as missing, by reason.",
+            ["reason"],
             registry=registry,
         )
         self._finalized = Counter(
@@ -75,6 +98,14 @@ class GatewayMetrics:
             buckets=_SHORT,
             registry=registry,
         )
+        self._result = Histogram(
+            "lingua_gateway_result_seconds",
+            "From the cut of an utterance to the delivery of its result.",
+            buckets=_LONG,
+            registry=registry,
+        )
+        for reason in _LIKELY_MISSING:
+            self._missing.labels(_word(reason))
         self._counters = {
             what: Counter(f"lingua_gateway_{name}", words, registry=registry)
             for what, (name, words) in _COUNTED.items()
@@ -82,7 +113,8 @@ class GatewayMetrics:
 
     def count(self, what: str) -> None:
         """Counts what a core asks to be counted."""
-        self._counters[what].inc()
+        if what not in _COUNTED_WHEN_SENT:
+            self._counters[what].inc()
 
     def finalized(self, reason: common_pb2.FinalizeReason.ValueType, audio_ms: int) -> None:
         """Counts an utterance that was cut."""
@@ -95,3 +127,17 @@ class GatewayMetrics:
         self._dispatch.observe(timings.dispatch_ms / 1000)
         self._node.observe(timings.node_ms / 1000)
         self._wait.observe(timings.deliver_ms / 1000)
+        whole_ms = timings.dispatch_ms + timings.node_ms + timings.deliver_ms
+        self._result.observe(whole_ms / 1000)
+
+    def missing(self, reason: common_pb2.ErrorReason.ValueType) -> None:
+        """Counts an utterance that its client is told to be missing."""
+        self._missing.labels(_word(reason)).inc()
+
+    def refused(self, reason: common_pb2.ErrorReason.ValueType) -> None:
+        """Counts a session that could not be opened or resumed."""
+        self._refused.labels(_word(reason)).inc()
+
+
+def _word(reason: common_pb2.ErrorReason.ValueType) -> str:
+    return reason_name(reason).lower()

@@ -294,6 +294,8 @@ class LiveSession:
         replaces = event.partial.utterance_index if droppable else None
         if event.HasField("result"):
             self._metrics.timed(event.result.timings)
+        elif event.HasField("missing"):
+            self._metrics.missing(event.missing.why.reason)
         fits = self.outbox.put(event, event.ByteSize(), droppable, replaces=replaces)
         if not fits and not droppable and not self.outbox.closed:
             self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))

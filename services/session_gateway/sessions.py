@@ -82,6 +82,7 @@ class Sessions:
         try:
             session, opened = await self._open(requests)
         except errors.LinguaError as error:
+            self._metrics.refused(error.reason)
             event = session_pb2.ServerEvent(error=errors.to_proto(error))
             await context.write(session_pb2.ServerMessage(events=[event]))
             raise

@@ -751,7 +751,7 @@ async def test_metrics_count_what_happened_and_show_the_fleet(redis_url: str, pr
         async with running_pool(redis_url, prefix) as second:
             while True:
                 seen = await asyncio.to_thread(samples, second.process)
-                if 'lingua_pool_free_slots{src="zh",tgt="en"}' in seen:
+                if seen["lingua_pool_sampled_timestamp_seconds"] > 0:
                     break
                 await asyncio.sleep(0.02)
             gauges = {
@@ -764,10 +764,14 @@ async def test_metrics_count_what_happened_and_show_the_fleet(redis_url: str, pr
                 'lingua_pool_nodes{health="degraded"}': 0,
                 'lingua_pool_nodes{health="draining"}': 1,
                 'lingua_pool_nodes{health="offline"}': 0,
-                'lingua_pool_slots{src="zh",tgt="en"}': 2,
-                'lingua_pool_slots{src="de",tgt="en"}': 3,
-                'lingua_pool_free_slots{src="zh",tgt="en"}': 1,
-                'lingua_pool_free_slots{src="de",tgt="en"}': 3,
+                'lingua_pool_slots{kind="speech",src="zh",tgt="en"}': 2,
+                'lingua_pool_slots{kind="speech",src="de",tgt="en"}': 3,
+                'lingua_pool_slots{kind="text",src="zh",tgt="any"}': 2,
+                'lingua_pool_slots{kind="text",src="de",tgt="any"}': 3,
+                'lingua_pool_free_slots{kind="speech",src="zh",tgt="en"}': 1,
+                'lingua_pool_free_slots{kind="speech",src="de",tgt="en"}': 3,
+                'lingua_pool_free_slots{kind="text",src="zh",tgt="any"}': 1,
+                'lingua_pool_free_slots{kind="text",src="de",tgt="any"}': 3,
             }
 
 

@@ -1,0 +1,383 @@
+"""Makes the Grafana dashboards: `python monitoring/make_dashboards.py` writes dashboards/*.json.
+
+Tests hold that the files are what this makes, and that every panel asks for what is exported.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from grafana import Panel, Rows, dashboard, quantiles, rate
+
+
+def process_row(service: str) -> list[Panel]:
+    """What is known of the processes of any service."""
+    up = f"lingua_{service}_redis_up"
+    ours = f"and on (job, instance) {up}"
+    return [
+        Panel("Redis answers", [(up, "{{instance}}")], about="1 while it does."),
+        Panel(
+            "Redis calls that fail",
+            [
+                (
+                    f"sum by (kind) (rate(lingua_redis_errors_total[$__rate_interval]) {ours})",
+                    "{{kind}}",
+                )
+            ],
+            "ops",
+            "away: refused at once, because Redis was known to be down.",
+        ),
+        Panel(
+            "CPU",
+            [(f"rate(process_cpu_seconds_total[$__rate_interval]) {ours}", "{{instance}}")],
+            "percentunit",
+            "One process uses one core: near 100 % add replicas.",
+        ),
+        Panel("Memory", [(f"process_resident_memory_bytes {ours}", "{{instance}}")], "bytes"),
+        Panel("Tasks", [(f"lingua_{service}_tasks", "{{instance}}")]),
+        Panel(
+            "gRPC calls that end",
+            [
+                (
+                    "sum by (method, code) (rate(lingua_grpc_server_handled_total"
+                    f"[$__rate_interval]) {ours})",
+                    "{{method}} {{code}}",
+                )
+            ],
+            "ops",
+        ),
+        Panel(
+            "gRPC calls, 95th percentile",
+            [
+                (
+                    "histogram_quantile(0.95, sum by (le, method) ("
+                    f"rate(lingua_grpc_server_handling_seconds_bucket[$__rate_interval]) {ours}))",
+                    "{{method}}",
+                )
+            ],
+            "s",
+            "Streams in both directions left out.",
+        ),
+    ]
+
+
+OVERVIEW: Rows = {
+    "What people get": [
+        Panel("Sessions", [("sum(lingua_gateway_sessions)", "connected")]),
+        Panel(
+            "Utterances",
+            [
+                (rate("lingua_gateway_results_total"), "results"),
+                (rate("lingua_gateway_missing_total", "reason"), "missing: {{reason}}"),
+            ],
+            "ops",
+        ),
+        Panel(
+            "From the cut to the result",
+            quantiles("lingua_gateway_result_seconds"),
+            "s",
+            "What a speaker waits for, beside the pause that ends an utterance.",
+        ),
+    ],
+    "Room": [
+        Panel(
+            "Slots of the fleet",
+            [
+                ("max(lingua_pool_fleet_slots)", "slots"),
+                ("max(lingua_pool_fleet_free_slots)", "free"),
+            ],
+            about="Each node counted once.",
+        ),
+        Panel(
+            "Utilisation by direction",
+            [("direction:lingua_pool_utilization_ratio:max", "{{src}}→{{tgt}} {{kind}}")],
+            "percentunit",
+            "What to scale on. 1 where there is no slot.",
+        ),
+        Panel(
+            "Nodes",
+            [("max by (health) (lingua_pool_nodes)", "{{health}}")],
+        ),
+    ],
+    "Health": [
+        Panel(
+            "Instances",
+            [
+                ("count(lingua_gateway_redis_up)", "gateways"),
+                ("count(lingua_dispatcher_redis_up)", "dispatchers"),
+                ("count(lingua_pool_redis_up)", "pool services"),
+            ],
+        ),
+        Panel(
+            "Shares of what goes wrong",
+            [
+                ("lingua:missing:ratio_rate5m", "missing results"),
+                ("lingua:retries:ratio_rate5m", "retries"),
+                ("lingua:ack_timeouts:ratio_rate5m", "ACK timeouts"),
+                ("lingua:reservation_failures:ratio_rate5m", "reservations that fail"),
+            ],
+            "percentunit",
+        ),
+        Panel(
+            "Links that are down",
+            [
+                ("sum(1 - lingua_gateway_dispatcher_up)", "gateways without a dispatcher"),
+                ("sum(1 - lingua_dispatcher_pool_up)", "dispatchers without a pool service"),
+                ("sum(1 - lingua_gateway_redis_up)", "gateways without Redis"),
+                ("sum(1 - lingua_dispatcher_redis_up)", "dispatchers without Redis"),
+                ("sum(1 - lingua_pool_redis_up)", "pool services without Redis"),
+            ],
+        ),
+    ],
+}
+
+GATEWAY: Rows = {
+    "Sessions": [
+        Panel("Connected", [("lingua_gateway_sessions", "{{instance}}")]),
+        Panel(
+            "Opened and ended",
+            [
+                (rate("lingua_gateway_sessions_opened_total", "how"), "opened: {{how}}"),
+                (rate("lingua_gateway_sessions_ended_total", "how"), "ended: {{how}}"),
+            ],
+            "ops",
+            "left: the stream broke, and the session can be resumed.",
+        ),
+        Panel("Refused", [(rate("lingua_gateway_opens_refused_total", "reason"), "{{reason}}")]),
+    ],
+    "Speech": [
+        Panel(
+            "Chunks",
+            [
+                (rate("lingua_gateway_chunks_total"), "taken"),
+                (rate("lingua_gateway_repeated_chunks_total"), "repeated"),
+                (rate("lingua_gateway_refused_chunks_total"), "refused"),
+                (rate("lingua_gateway_gaps_total"), "out of sequence"),
+            ],
+            "ops",
+        ),
+        Panel(
+            "Utterances cut",
+            [(rate("lingua_gateway_finalized_total", "reason"), "{{reason}}")],
+            "ops",
+        ),
+        Panel(
+            "Speech, in seconds a second",
+            [(rate("lingua_gateway_audio_seconds_total"), "speech")],
+            about="How many people talk at once.",
+        ),
+        Panel(
+            "Ends that cut nothing",
+            [
+                (rate("lingua_gateway_duplicate_finalizes_total"), "duplicate"),
+                (rate("lingua_gateway_empty_finalizes_total"), "empty"),
+                (rate("lingua_gateway_fragments_total"), "fragment kept for the next"),
+            ],
+            "ops",
+        ),
+        Panel(
+            "Jobs",
+            [
+                ("sum(lingua_gateway_jobs)", "under way"),
+                ("sum(lingua_gateway_timers)", "timers"),
+            ],
+        ),
+        Panel("A dispatcher is there", [("lingua_gateway_dispatcher_up", "{{instance}}")]),
+    ],
+    "Results": [
+        Panel(
+            "Delivered",
+            [
+                (rate("lingua_gateway_results_total"), "results"),
+                (rate("lingua_gateway_missing_total", "reason"), "missing: {{reason}}"),
+                (rate("lingua_gateway_late_results_total"), "too late or twice"),
+                (rate("lingua_gateway_deadline_misses_total"), "deadline missed"),
+                (rate("lingua_gateway_submit_retries_total"), "submitted again"),
+            ],
+            "ops",
+        ),
+        Panel("From the cut to the delivery", quantiles("lingua_gateway_result_seconds"), "s"),
+        Panel("From the cut to a node's ACK", quantiles("lingua_gateway_dispatch_seconds"), "s"),
+        Panel("At the node", quantiles("lingua_gateway_node_seconds"), "s"),
+        Panel("Wait for earlier results", quantiles("lingua_gateway_deliver_seconds"), "s"),
+    ],
+    "Processes": process_row("gateway"),
+}
+
+DISPATCHER: Rows = {
+    "Jobs": [
+        Panel("At home here", [("lingua_dispatcher_jobs", "{{instance}}")]),
+        Panel(
+            "Finished",
+            [(rate("lingua_dispatcher_jobs_finished_total", "outcome"), "{{outcome}}")],
+            "ops",
+        ),
+        Panel("From submission to result", quantiles("lingua_dispatcher_job_seconds"), "s"),
+        Panel("From submission to the node", quantiles("lingua_dispatcher_dispatch_seconds"), "s"),
+        Panel("From the node to its ACK", quantiles("lingua_dispatcher_ack_seconds"), "s"),
+        Panel(
+            "Kept for another gateway",
+            [
+                (rate("lingua_dispatcher_kept_results_total"), "kept"),
+                (rate("lingua_dispatcher_orphans_total"), "reports that nobody answers for"),
+            ],
+            "ops",
+        ),
+    ],
+    "Waiting for room": [
+        Panel("Jobs that wait", [("lingua_dispatcher_waiting_jobs", "{{instance}}")]),
+        Panel("Time of those that wait", quantiles("lingua_dispatcher_queue_wait_seconds"), "s"),
+        Panel(
+            "How waits end",
+            [
+                (rate("lingua_dispatcher_queue_wait_seconds_count", "outcome"), "{{outcome}}"),
+                (rate("lingua_dispatcher_waits_total"), "asked, and had to wait"),
+            ],
+            "ops",
+        ),
+    ],
+    "What goes wrong": [
+        Panel(
+            "Retries", [(rate("lingua_dispatcher_retries_total", "reason"), "{{reason}}")], "ops"
+        ),
+        Panel(
+            "ACK timeouts and rejects",
+            [
+                (rate("lingua_dispatcher_ack_timeouts_total"), "ACK timeout"),
+                (rate("lingua_dispatcher_rejects_total", "cause"), "reject: {{cause}}"),
+            ],
+            "ops",
+        ),
+        Panel(
+            "Peers that read too slowly",
+            [(rate("lingua_dispatcher_backpressure_total", "peer"), "{{peer}}")],
+            "ops",
+        ),
+    ],
+    "Nodes and other dispatchers": [
+        Panel("Nodes here", [("lingua_dispatcher_nodes", "{{instance}}")]),
+        Panel(
+            "Nodes that fell silent",
+            [(rate("lingua_dispatcher_silent_nodes_total"), "silent")],
+            "ops",
+        ),
+        Panel(
+            "Share of jobs for nodes elsewhere",
+            [("lingua:relayed:ratio_rate5m", "placed elsewhere")],
+            "percentunit",
+        ),
+        Panel("Relayed", [(rate("lingua_dispatcher_relayed_total"), "assignments")], "ops"),
+        Panel("A pool service answers", [("lingua_dispatcher_pool_up", "{{instance}}")]),
+    ],
+    "Processes": process_row("dispatcher"),
+}
+
+POOL: Rows = {
+    "Room by direction": [
+        Panel(
+            "Free slots",
+            [("direction:lingua_pool_free_slots:min", "{{src}}→{{tgt}} {{kind}}")],
+        ),
+        Panel("Slots", [("direction:lingua_pool_slots:min", "{{src}}→{{tgt}} {{kind}}")]),
+        Panel(
+            "Utilisation",
+            [("direction:lingua_pool_utilization_ratio:max", "{{src}}→{{tgt}} {{kind}}")],
+            "percentunit",
+        ),
+        Panel(
+            "Refused for want of a node",
+            [
+                (
+                    rate("lingua_pool_refusals_total", "kind, src, tgt, reason"),
+                    "{{src}}→{{tgt}} {{kind}}: {{reason}}",
+                )
+            ],
+            "ops",
+            "other: a direction that no node has served.",
+        ),
+        Panel(
+            "Slots of the fleet",
+            [
+                ("max(lingua_pool_fleet_slots)", "slots"),
+                ("max(lingua_pool_fleet_free_slots)", "free"),
+            ],
+        ),
+        Panel(
+            "Age of these numbers",
+            [("time() - lingua_pool_sampled_timestamp_seconds", "{{instance}}")],
+            "s",
+        ),
+    ],
+    "Nodes": [
+        Panel("By health", [("max by (health) (lingua_pool_nodes)", "{{health}}")]),
+        Panel(
+            "In trouble",
+            [
+                ("max(lingua_pool_late_nodes)", "heartbeat late"),
+                ("max(lingua_pool_ejected_nodes)", "ejected"),
+            ],
+        ),
+        Panel(
+            "Heartbeats",
+            [
+                (rate("lingua_pool_beats_total"), "taken in"),
+                (rate("lingua_pool_nodes_expelled_total"), "nodes taken out of their pools"),
+            ],
+            "ops",
+        ),
+    ],
+    "Reservations": [
+        Panel(
+            "Allocate", [(rate("lingua_pool_allocations_total", "outcome"), "{{outcome}}")], "ops"
+        ),
+        Panel("Time of a selection", quantiles("lingua_pool_selection_seconds"), "s"),
+        Panel(
+            "How nodes are chosen",
+            [(rate("lingua_pool_placements_total", "path"), "{{path}}")],
+            "ops",
+        ),
+        Panel(
+            "Turn affinity",
+            [(rate("lingua_pool_affinity_total", "kind, outcome"), "{{kind}}: {{outcome}}")],
+            "ops",
+            "hit: the job went to the node that holds its turn.",
+        ),
+        Panel(
+            "Share of turns that stay on their node",
+            [("lingua:affinity_hits:ratio_rate5m", "hits")],
+            "percentunit",
+        ),
+        Panel("No capable node", [(rate("lingua_pool_empty_total"), "refused")], "ops"),
+        Panel("Commit", [(rate("lingua_pool_commits_total", "outcome"), "{{outcome}}")], "ops"),
+        Panel("Release", [(rate("lingua_pool_releases_total", "cause"), "{{cause}}")], "ops"),
+        Panel(
+            "Complete and Reserve",
+            [
+                (rate("lingua_pool_completions_total", "outcome"), "complete: {{outcome}}"),
+                (rate("lingua_pool_reserves_total", "outcome"), "reserve: {{outcome}}"),
+            ],
+            "ops",
+        ),
+    ],
+    "Processes": process_row("pool"),
+}
+
+DASHBOARDS = (
+    ("overview", "Lingua: overview", OVERVIEW),
+    ("gateway", "Lingua: session gateway", GATEWAY),
+    ("dispatcher", "Lingua: dispatcher", DISPATCHER),
+    ("pool", "Lingua: pool service", POOL),
+)
+
+
+def write_all(folder: Path) -> None:
+    """Writes a file for each dashboard."""
+    folder.mkdir(exist_ok=True)
+    for name, title, rows in DASHBOARDS:
+        made = dashboard(name, title, rows)
+        text = json.dumps(made, indent=2, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_all(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "dashboards")
