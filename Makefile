@@ -6,8 +6,8 @@ READY := $(VENV)/.ready
 
 PROTOS := $(wildcard protos/lingua_scheduler/v1/*.proto)
 TESTS ?= tests
-# Two workers suit the smallest machine this is built on; WORKERS=0 runs in one process.
-WORKERS ?= 2
+# Most tests wait more than they work: three workers suit two cores. WORKERS=0: one process.
+WORKERS ?= 3
 ENGINE ?= podman
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
