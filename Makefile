@@ -29,7 +29,7 @@ run: $(READY)  ## the scheduler, a Redis and sample nodes; RUN_SECONDS=30 ends b
 	@$(BIN)/python examples/conversation.py
 
 test: $(READY)  ## all tests
-	$(BIN)/python -m pytest $(TESTS) -n $(WORKERS)
+	$(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --dist worksteal
 
 lint: $(READY) proto-check  ## format, lint, types, import rules, protos
 	$(BIN)/ruff format --check .

@@ -12,8 +12,6 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import grpc
-
 from lingua_scheduler.sdk import tracing
 from lingua_scheduler.sdk.backoff import Backoff
 from lingua_scheduler.sdk.channels import Channels
@@ -34,7 +32,7 @@ from lingua_scheduler.sdk.handlers import Item
 from lingua_scheduler.sdk.job import CancelFlag
 from lingua_scheduler.sdk.protocol import NodeProtocol
 from lingua_scheduler.sdk.results import Partial
-from lingua_scheduler.sdk.statuses import ending_of
+from lingua_scheduler.sdk.stream_shell import FLUSH_S, StreamShell, is_going_away
 from lingua_scheduler.sdk.wire import reason_name
 from lingua_scheduler.sdk.workers import Workers
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
@@ -45,8 +43,6 @@ STABLE_S = 5.0
 CONFLICT_WAIT_S = 5.0
 # A dispatcher may ask for patience, but not for ever.
 LONGEST_WAIT_S = 30.0
-# What a stream may take to be flushed and ended by the other side.
-FLUSH_S = 1.0
 # After the last job, this long for dispatchers to confirm results.
 CONFIRM_S = 5.0
 # A load that is asked for more often would only cost time.
@@ -60,8 +56,6 @@ _FATAL = (
     common_pb2.ERROR_REASON_INVALID_MESSAGE,
 )
 
-_Call = grpc.aio.StreamStreamCall[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherMessage]
-
 _log = logging.getLogger("lingua_scheduler.sdk")
 
 
@@ -71,7 +65,7 @@ class _Execution:
     cancelled: CancelFlag
 
 
-class Serving:
+class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherMessage]):
     """One node, from its first stream to its last.
 
     Args:
@@ -99,6 +93,7 @@ class Serving:
         drain_seconds: float,
         rng: random.Random,
     ) -> None:
+        super().__init__(name=f"node {node_id}", service="dispatcher")
         self._node_id = node_id
         self._protocol = protocol
         self._workers = workers
@@ -110,20 +105,11 @@ class Serving:
         self._drain_seconds = drain_seconds
         self._rng = rng
         self._backoff = Backoff(rng)
-        self._loop = asyncio.get_running_loop()
         self._executions: dict[int, _Execution] = {}
-        # Not a TimerHandle everywhere: uvloop gives a plain one where the time is over.
-        self._timer: asyncio.Handle | None = None
-        self._timer_at = 0.0
-        # Set whenever there may be something to write, or a condition may have come true.
-        self._ready = asyncio.Event()
-        self._changed = asyncio.Event()
         self._done = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
-        self._call: _Call | None = None
-        self._ending: Ending | None = None
-        self._flushing = False
         self._warned_at = -WARN_EVERY_S
+        self._connected_to = ""
 
     # ---- the life of a node ----
 
@@ -176,8 +162,7 @@ class Serving:
                 await self._done.wait()
 
     async def _clean_up(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         if self._draining is not None:
             self._draining.cancel()
         executions = list(self._executions.values())
@@ -225,15 +210,14 @@ class Serving:
     async def _stream(self, address: str) -> Ending:
         lease = self._channels.take(address)
         call = dispatcher_pb2_grpc.DispatcherStub(lease.channel).Connect(metadata=self._metadata)
-        self._call, self._ending, self._flushing = call, None, False
         self._sample_load()
+        self._connected_to = address
         opened = self._loop.time()
         self._protocol.on_connected(opened)
-        self.wake()
-        writer = self._loop.create_task(self._write(call))
+        writer = self._begin(call)
         ending: Ending = Lost("the stream ended")
         try:
-            ending = await self._read(call, address)
+            ending = await self._read(call)
         finally:
             if self._protocol.welcomed and self._loop.time() - opened >= STABLE_S:
                 self._backoff.reset()
@@ -241,94 +225,29 @@ class Serving:
             self._protocol.on_disconnected()
             writer.cancel()
             call.cancel()
-            await self._channels.release(lease, renew=_is_going_away(ending))
+            await self._channels.release(lease, renew=is_going_away(ending))
         return ending
 
-    async def _read(self, call: _Call, address: str) -> Ending:
-        status: Ending = Lost("the stream ended")
-        try:
-            while True:
-                message = await call.read()
-                if not isinstance(message, dispatcher_pb2.DispatcherMessage):
-                    break
-                self._hear(message, address)
-        except grpc.aio.AioRpcError as error:
-            status = ending_of(error, service="dispatcher")
-        except asyncio.CancelledError:
-            # Also raised where it is the call that was cancelled, by this side or the other.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-        said = self._protocol.ending(self._loop.time())
-        if self._ending is not None:
-            return self._ending
-        return status if isinstance(said, Lost) else said
+    def _take(self) -> dispatcher_pb2.NodeMessage | None:
+        return self._protocol.take(self._loop.time())
 
-    def _hear(self, message: dispatcher_pb2.DispatcherMessage, address: str) -> None:
+    def _hear(self, message: dispatcher_pb2.DispatcherMessage) -> None:
         knew = self._protocol.welcomed
         self._do(self._protocol.on_message(self._loop.time(), message))
         if self._protocol.welcomed and not knew:
             self._warned_at = -WARN_EVERY_S
-            _log.info("node %s: connected to %s", self._node_id, address)
+            _log.info("node %s: connected to %s", self._node_id, self._connected_to)
         self.wake()
 
-    async def _write(self, call: _Call) -> None:
-        try:
-            while True:
-                message = self._protocol.take(self._loop.time())
-                if message is not None:
-                    await call.write(message)
-                elif self._flushing:
-                    await call.done_writing()
-                    return
-                else:
-                    self._arm()
-                    self._ready.clear()
-                    await self._ready.wait()
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            pass  # the stream is over, and the reader learns why
-        except Exception:
-            # A stream that only listens would look alive: better none.
-            _log.exception("node %s: cannot write to its stream", self._node_id)
-            call.cancel()
+    def _said_ending(self) -> Ending:
+        return self._protocol.ending(self._loop.time())
 
-    def _close(self, close: Close) -> None:
-        if self._call is None:
-            return
-        self._ending = close.ending
-        if close.graceful:
-            self._flushing = True
-            self._ready.set()
-            self._loop.call_later(FLUSH_S, self._call.cancel)
-        else:
-            self._call.cancel()
+    def _next_deadline(self) -> float | None:
+        return self._protocol.next_deadline(self._loop.time())
 
-    # ---- time ----
-
-    def wake(self) -> None:
-        """Something has changed: there may be something to write, or a timer to set."""
-        self._ready.set()
-        self._changed.set()
-        self._arm()
-
-    def _arm(self) -> None:
-        now = self._loop.time()
-        deadline = self._protocol.next_deadline(now)
-        if deadline is None:
-            return
-        # A timer that is early does no harm, so it is moved only forward.
-        if self._timer is not None:
-            if self._timer_at <= deadline:
-                return
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
+    def _on_due(self) -> None:
         self._sample_load()
         self._do(self._protocol.on_timer(self._loop.time()))
-        self.wake()
 
     def _sample_load(self) -> None:
         now = self._loop.time()
@@ -420,9 +339,3 @@ class Serving:
 def _share(value: float) -> float:
     # What is not a number fails both comparisons.
     return value if 0.0 <= value <= 1.0 else 1.0 if value > 1.0 else 0.0
-
-
-def _is_going_away(ending: Ending) -> bool:
-    return isinstance(ending, Moved) or (
-        isinstance(ending, Refused) and ending.error.reason == common_pb2.ERROR_REASON_DRAINING
-    )

@@ -9,26 +9,19 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-import grpc
-
 from lingua_scheduler.sdk.channels import Channels
-from lingua_scheduler.sdk.effects import Close, Ending, Lost, Moved, Refused
+from lingua_scheduler.sdk.effects import Close, Ending, Lost
 from lingua_scheduler.sdk.errors import SessionError
 from lingua_scheduler.sdk.session_effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session_events import Event
 from lingua_scheduler.sdk.session_protocol import SessionProtocol
-from lingua_scheduler.sdk.statuses import ending_of
-from lingua_scheduler.v1 import common_pb2, session_pb2, session_pb2_grpc
-
-# What a stream may take to be flushed and ended by the other side.
-FLUSH_S = 1.0
-
-_Call = grpc.aio.StreamStreamCall[session_pb2.ClientMessage, session_pb2.ServerMessage]
+from lingua_scheduler.sdk.stream_shell import StreamShell, is_going_away
+from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 _log = logging.getLogger("lingua_scheduler.sdk")
 
 
-class SessionLink:
+class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessage]):
     """One session's connections, from its first stream to its last.
 
     Args:
@@ -52,6 +45,7 @@ class SessionLink:
         over: Callable[[], None],
         rng: random.Random,
     ) -> None:
+        super().__init__(name="session", service="session gateway")
         self._protocol = protocol
         self._addresses = addresses
         self._channels = channels
@@ -59,19 +53,8 @@ class SessionLink:
         self._give = give
         self._over = over
         self._at = rng.randrange(len(addresses))
-        self._loop = asyncio.get_running_loop()
-        # Not a TimerHandle everywhere: uvloop gives a plain one where the time is over.
-        self._timer: asyncio.Handle | None = None
-        self._timer_at = 0.0
-        # Set whenever there may be something to write, or a condition may have come true.
-        self._ready = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._call: _Call | None = None
-        self._ending: Ending | None = None
-        self._flushing = False
         self._retry_after = 0.0
         self._error: SessionError | None = None
-        self._ended = False
 
     async def run(self) -> None:
         """Returns when the session is closed. Raises SessionError where it cannot go on."""
@@ -85,31 +68,15 @@ class SessionLink:
                 self._at += 1
                 await asyncio.sleep(self._retry_after)
         finally:
-            self._ended = True
-            if self._timer is not None:
-                self._timer.cancel()
-
-    def wake(self) -> None:
-        """Something has changed: there may be something to write, or a timer to set."""
-        self._ready.set()
-        self._changed.set()
-        self._arm()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Returns when the condition holds; it is looked at whenever something has changed."""
-        while not condition():
-            self._changed.clear()
-            await self._changed.wait()
+            self._stop_timer()
 
     # ---- one stream ----
 
     async def _stream(self, address: str) -> None:
         lease = self._channels.take(address)
         call = session_pb2_grpc.SessionGatewayStub(lease.channel).Converse(metadata=self._metadata)
-        self._call, self._ending, self._flushing = call, None, False
         self._protocol.on_connected(self._loop.time())
-        self.wake()
-        writer = self._loop.create_task(self._write(call))
+        writer = self._begin(call)
         ending: Ending = Lost("the session was left")
         try:
             ending = await self._read(call)
@@ -118,65 +85,28 @@ class SessionLink:
             writer.cancel()
             call.cancel()
             await asyncio.wait([writer])
-            await self._channels.release(lease, renew=_is_going_away(ending))
+            await self._channels.release(lease, renew=is_going_away(ending))
         _log.debug("session %s: stream to %s: %s", self._protocol.session_id, address, ending)
         self._do(self._protocol.on_disconnected(self._loop.time(), ending))
         self.wake()
 
-    async def _read(self, call: _Call) -> Ending:
-        status: Ending = Lost("the stream ended")
-        try:
-            while True:
-                message = await call.read()
-                if not isinstance(message, session_pb2.ServerMessage):
-                    break
-                self._do(self._protocol.on_message(self._loop.time(), message))
-                self.wake()
-        except grpc.aio.AioRpcError as error:
-            status = ending_of(error, service="session gateway")
-        except asyncio.CancelledError:
-            # Also raised where it is the call that was cancelled, by this side or the other.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-        if self._ending is not None:
-            return self._ending
-        said = self._protocol.ending(self._loop.time())
-        return status if isinstance(status, Refused) or isinstance(said, Lost) else said
+    def _take(self) -> session_pb2.ClientMessage | None:
+        return self._protocol.take()
 
-    async def _write(self, call: _Call) -> None:
-        try:
-            while True:
-                message = self._protocol.take()
-                if message is not None:
-                    await call.write(message)
-                    # A chunk that was known to be safe is forgotten when it is written again.
-                    self._changed.set()
-                elif self._flushing:
-                    await call.done_writing()
-                    return
-                else:
-                    self._ready.clear()
-                    await self._ready.wait()
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            pass  # the stream is over, and the reader learns why
-        except Exception:
-            # A stream that only listens would look alive: better none.
-            _log.exception("session %s: cannot write", self._protocol.session_id)
-            call.cancel()
+    def _hear(self, message: session_pb2.ServerMessage) -> None:
+        self._do(self._protocol.on_message(self._loop.time(), message))
+        self.wake()
 
-    def _close(self, close: Close) -> None:
-        if self._call is None:
-            return
-        self._ending = close.ending
-        if close.graceful:
-            self._flushing = True
-            self._ready.set()
-            self._loop.call_later(FLUSH_S, self._call.cancel)
-        else:
-            self._call.cancel()
+    def _said_ending(self) -> Ending:
+        return self._protocol.ending(self._loop.time())
 
-    # ---- effects and time ----
+    def _next_deadline(self) -> float | None:
+        return self._protocol.next_deadline()
+
+    def _on_due(self) -> None:
+        self._do(self._protocol.on_timer(self._loop.time()))
+
+    # ---- effects ----
 
     def _do(self, effects: Iterable[SessionEffect]) -> None:
         for effect in effects:
@@ -191,26 +121,3 @@ class SessionLink:
                     self._over()
                 case Fail():
                     self._error = effect.error
-
-    def _arm(self) -> None:
-        deadline = self._protocol.next_deadline()
-        if deadline is None or self._ended:
-            return
-        # A timer that is early does no harm, so it is moved only forward.
-        if self._timer is not None:
-            if self._timer_at <= deadline:
-                return
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._do(self._protocol.on_timer(self._loop.time()))
-        self.wake()
-
-
-def _is_going_away(ending: Ending) -> bool:
-    return isinstance(ending, Moved) or (
-        isinstance(ending, Refused) and ending.error.reason == common_pb2.ERROR_REASON_DRAINING
-    )

@@ -90,6 +90,8 @@ class LiveSession:
         # As they are written down, for a Redis that has lost them.
         self._cuts = {cut.utterance_index: cut for cut in past.cuts}
         self._next_index = past.next_index
+        # The record has no more either.
+        self._most_cuts = rules.result_queue_max
         self._acked_seq = past.next_seq
         self._recording: asyncio.Task[None] | None = None
         self._specs = JobSpecs(session_id=session_id, opened=opened, epoch=epoch, rules=rules)
@@ -271,7 +273,8 @@ class LiveSession:
             self._cuts[cut.utterance_index] = cut
             self._next_index = cut.utterance_index + 1
             self._metrics.finalized(cut.reason, cut.audio_ms)
-        for index in [index for index in self._cuts if index < effect.first_index]:
+        first = max(effect.first_index, self._next_index - self._most_cuts)
+        for index in [index for index in self._cuts if index < first]:
             del self._cuts[index]
         self._feed(self._core.on_recorded(self._now()))
 

@@ -46,11 +46,11 @@ from lingua_scheduler.services.session_gateway.alarms import (
     RECORD,
     AlarmKey,
 )
-from lingua_scheduler.services.session_gateway.audio import (
-    MAX_CHUNK_BYTES,
-    UnusableAudioError,
-    duration_ms,
-    size_in_job,
+from lingua_scheduler.services.session_gateway.chunk_checks import (
+    RefusedChunkError,
+    bad_audio,
+    checked_chunk,
+    invalid,
 )
 from lingua_scheduler.services.session_gateway.job_specs import language_pair
 from lingua_scheduler.services.session_gateway.session_effects import Effect
@@ -60,7 +60,7 @@ from lingua_scheduler.services.session_gateway.session_steps import (
     Phase,
     SessionSteps,
 )
-from lingua_scheduler.services.session_gateway.speech import Chunk, Direction
+from lingua_scheduler.services.session_gateway.speech import Chunk
 from lingua_scheduler.services.session_gateway.utterance import Stage, Utterance
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
@@ -96,7 +96,7 @@ class SessionCore(SessionSteps):
             return []
         self._heard(now)
         if self.phase is not Phase.OPEN:
-            self._refuse(chunk, _invalid("audio", "the session was closed before it"))
+            self._refuse(chunk, invalid("audio", "the session was closed before it"))
         elif chunk.seq < self._expected_seq:
             self._count("repeated_chunk")
         elif chunk.seq > self._expected_seq:
@@ -127,7 +127,7 @@ class SessionCore(SessionSteps):
             return self._told()
         if seen > self._queue.next_out:
             told = f"{seen} is more than the {self._queue.next_out} that have been delivered"
-            self._problem(_invalid("results_seen", told))
+            self._problem(invalid("results_seen", told))
             return self._out(now)
         for index in range(self._seen, seen):
             if index in self._lacking:
@@ -321,8 +321,8 @@ class SessionCore(SessionSteps):
         Nothing follows from that, and it is what nearly every chunk does: so it is kept cheap.
         """
         try:
-            good = self._checked(chunk)
-        except _RefusedError as refused:
+            good = checked_chunk(chunk, self._format, self._directions)
+        except RefusedChunkError as refused:
             self._refuse(chunk, refused.error)
             return False
         self._expected_seq += 1
@@ -349,42 +349,13 @@ class SessionCore(SessionSteps):
             if utterance.stage is Stage.REPLAY:
                 utterance.stage = Stage.READY
 
-    def _checked(self, chunk: session_pb2.AudioChunk) -> Chunk:
-        if len(chunk.data) > MAX_CHUNK_BYTES:
-            told = f"has {len(chunk.data)} bytes; at most {MAX_CHUNK_BYTES} are allowed"
-            raise _RefusedError(_invalid("audio.data", told))
-        try:
-            lasts = duration_ms(self._format, chunk.data)
-        except UnusableAudioError as error:
-            raise _RefusedError(_bad_audio("audio.data", str(error))) from None
-        return Chunk(
-            seq=chunk.seq,
-            data=chunk.data,
-            ms=lasts,
-            size=size_in_job(self._format, chunk.data),
-            is_final=chunk.is_final,
-            direction=self._direction_of(chunk),
-            client_ms=chunk.client_ms,
-        )
-
-    def _direction_of(self, chunk: session_pb2.AudioChunk) -> Direction:
-        allowed = self._directions
-        if len(allowed) == 1 and not chunk.HasField("direction"):
-            return allowed[0]
-        direction = Direction(chunk.direction.src.lower(), chunk.direction.tgt.lower())
-        if direction in allowed:
-            return direction
-        may = " or ".join(f"{src}->{tgt}" for src, tgt in allowed)
-        said = f"{chunk.direction.src[:40]!r}->{chunk.direction.tgt[:40]!r}"
-        raise _RefusedError(_invalid("audio.direction", f"{said} must be {may} in this session"))
-
     def _refuse_gap(self, chunk: session_pb2.AudioChunk) -> None:
         self._count("gap")
         # Said once: whatever is on its way behind the gap would only say it again.
         if self._gap_told != self._expected_seq:
             self._gap_told = self._expected_seq
             told = f"{chunk.seq} came where {self._expected_seq} was expected"
-            self._refuse(chunk, _bad_audio("audio.seq", told))
+            self._refuse(chunk, bad_audio("audio.seq", told))
 
     def _refuse(self, chunk: session_pb2.AudioChunk, why: common_pb2.Error) -> None:
         self._count("refused_chunk")
@@ -403,26 +374,3 @@ class SessionCore(SessionSteps):
     def _is_unseen_result(self, index: int) -> bool:
         """Whether it has a result that the client has not seen, or not yet said so."""
         return self._seen <= index < self._queue.next_in and index not in self._lacking
-
-
-class _RefusedError(Exception):
-    def __init__(self, error: common_pb2.Error) -> None:
-        self.error = error
-
-
-def _invalid(field: str, description: str) -> common_pb2.Error:
-    return _violation(common_pb2.ERROR_REASON_INVALID_MESSAGE, field, description)
-
-
-def _bad_audio(field: str, description: str) -> common_pb2.Error:
-    return _violation(common_pb2.ERROR_REASON_BAD_AUDIO, field, description)
-
-
-def _violation(
-    reason: common_pb2.ErrorReason.ValueType, field: str, description: str
-) -> common_pb2.Error:
-    return common_pb2.Error(
-        reason=reason,
-        message=f"{field}: {description}",
-        field_violations=[common_pb2.FieldViolation(field=field, description=description)],
-    )

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -539,6 +539,25 @@ async def scene(dispatcher: DispatcherProcess, pool: PoolProcess) -> AsyncIterat
         finally:
             await made.close()
     assert not dispatcher.faults(), dispatcher.log()
+
+
+@contextlib.asynccontextmanager
+async def together(
+    dispatchers: list[DispatcherProcess], pool: PoolProcess
+) -> AsyncIterator[list[Scene]]:
+    """One test's corner of each dispatcher, all with the same languages."""
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(scene(dispatchers[0], pool))
+        scenes = [first]
+        for dispatcher in dispatchers[1:]:
+            channel = await stack.enter_async_context(grpc.aio.insecure_channel(dispatcher.address))
+            stub = dispatcher_pb2_grpc.DispatcherStub(channel)
+            made = replace(first, dispatcher=dispatcher, stub=stub, _open=[])
+            stack.push_async_callback(made.close)
+            scenes.append(made)
+        yield scenes
+    for dispatcher in dispatchers:
+        assert not dispatcher.faults(), dispatcher.log()
 
 
 @contextlib.asynccontextmanager

@@ -5,16 +5,14 @@ The home is d0 in all of these, and the gateway that asks is at d1.
 
 import asyncio
 import contextlib
-import dataclasses
 import time
 from collections.abc import AsyncIterator, Iterator
 
-import grpc
 import pytest
 import redis
 
 from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
-from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
+from lingua_scheduler.v1 import dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign
 from tests.integration.dispatcher_process import (
     SOON_S,
@@ -23,7 +21,7 @@ from tests.integration.dispatcher_process import (
     RawNode,
     Scene,
     running_dispatcher,
-    scene,
+    together,
     whoever_gets_it,
 )
 from tests.integration.pool_process import PoolProcess, reason, running_pool
@@ -71,24 +69,6 @@ async def at(
     """One test's corner of each dispatcher, both with the same languages."""
     async with together(dispatchers, pool_process) as scenes:
         yield scenes
-
-
-@contextlib.asynccontextmanager
-async def together(
-    dispatchers: list[DispatcherProcess], pool: PoolProcess
-) -> AsyncIterator[list[Scene]]:
-    async with contextlib.AsyncExitStack() as stack:
-        first = await stack.enter_async_context(scene(dispatchers[0], pool))
-        scenes = [first]
-        for dispatcher in dispatchers[1:]:
-            channel = await stack.enter_async_context(grpc.aio.insecure_channel(dispatcher.address))
-            stub = dispatcher_pb2_grpc.DispatcherStub(channel)
-            made = dataclasses.replace(first, dispatcher=dispatcher, stub=stub, _open=[])
-            stack.push_async_callback(made.close)
-            scenes.append(made)
-        yield scenes
-    for dispatcher in dispatchers:
-        assert not dispatcher.faults(), dispatcher.log()
 
 
 @pytest.fixture

@@ -2,20 +2,18 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import time
 from collections.abc import AsyncIterator, Iterator
 
-import grpc
 import pytest
 
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.integration.dispatcher_process import (
     SOON_S,
     DispatcherProcess,
     RawNode,
     Scene,
-    scene,
+    together,
     whoever_gets_it,
 )
 from tests.integration.pool_process import PoolProcess, reason
@@ -53,18 +51,8 @@ async def at(
     dispatchers: list[DispatcherProcess], pool_process: PoolProcess
 ) -> AsyncIterator[list[Scene]]:
     """One test's corner of each dispatcher, all with the same languages."""
-    async with contextlib.AsyncExitStack() as stack:
-        first = await stack.enter_async_context(scene(dispatchers[0], pool_process))
-        scenes = [first]
-        for dispatcher in dispatchers[1:]:
-            channel = await stack.enter_async_context(grpc.aio.insecure_channel(dispatcher.address))
-            stub = dispatcher_pb2_grpc.DispatcherStub(channel)
-            made = dataclasses.replace(first, dispatcher=dispatcher, stub=stub, _open=[])
-            stack.push_async_callback(made.close)
-            scenes.append(made)
+    async with together(dispatchers, pool_process) as scenes:
         yield scenes
-    for dispatcher in dispatchers:
-        assert not dispatcher.faults(), dispatcher.log()
 
 
 async def test_a_job_is_relayed_to_its_node_and_all_that_the_node_says_comes_back(
