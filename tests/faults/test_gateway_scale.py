@@ -18,7 +18,7 @@ from tests.integration.pool_process import PoolProcess
 
 SESSIONS = 2000
 # Of 100 ms each; then the sessions' utterances end.
-CHUNKS = 12
+CHUNKS = 8
 STREAMS_EACH = 100
 
 
@@ -178,7 +178,7 @@ async def test_two_thousand_sessions_cost_twice_as_much_as_one_thousand_and_leav
         assert await gateway.metric("lingua_gateway_results_total") == SESSIONS + 200
         # What has been freed serves the next: the process does not grow with the sessions it had.
         peak = gateway.memory_bytes()
-        await whole_life(gateway, half)
+        await whole_life(gateway, half // 2)
         assert gateway.memory_bytes() - idle < 1.1 * max(peak - idle, with_all)
 
 
