@@ -13,12 +13,18 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 _Response = health_pb2.HealthCheckResponse
 
+# What is always served as long as the event loop answers: whoever restarts processes asks for this.
+LIVENESS = "liveness"
+
 
 class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # has no types
-    """Says of each service, and of the server as a whole (""), whether it serves."""
+    """Says of each service, and of the server as a whole (""), whether it serves.
+
+    LIVENESS serves whatever becomes of the rest: a restart would bring no Redis back.
+    """
 
     def __init__(self, services: Iterable[str]) -> None:
-        self._services = frozenset(["", *services])
+        self._services = frozenset(["", LIVENESS, *services])
         self._serving = False
         self._closed = False
         self._changed = asyncio.Event()
@@ -57,7 +63,8 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # h
     def _status(self, service: str) -> int:
         if service not in self._services:
             return int(_Response.SERVICE_UNKNOWN)
-        return int(_Response.SERVING if self._serving else _Response.NOT_SERVING)
+        serving = self._serving or service == LIVENESS
+        return int(_Response.SERVING if serving else _Response.NOT_SERVING)
 
     def _wake(self) -> None:
         # Who sleeps has the old event; who comes later sees the new state before it sleeps.

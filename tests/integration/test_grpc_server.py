@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.grpc_health import LIVENESS
 from lingua_scheduler.services.runtime.grpc_server import GrpcServer
 
 SERVICE = "test.Frame"
@@ -82,6 +83,8 @@ async def test_health_flips_for_the_server_and_for_each_service(server: GrpcServ
             server.set_serving(serving)
             assert await health_of(channel, "") == expected
             assert await health_of(channel, SERVICE) == expected
+            # A process that waits for Redis is not one to be restarted.
+            assert await health_of(channel, LIVENESS) == SERVING
 
 
 async def test_the_health_of_a_service_that_is_not_there_is_not_found(server: GrpcServer) -> None:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.cli.up import STOP_SLACK_S
 from lingua_scheduler.services.runtime.addresses import split_address
+from lingua_scheduler.services.runtime.grpc_health import LIVENESS
 from lingua_scheduler.services.runtime.settings import (
     Settings,
     load_settings,
@@ -147,9 +148,8 @@ def test_only_readiness_asks_whether_the_service_serves(manifests: Manifests) ->
         container, port = container_of(deployment), port_named(deployment, "grpc")
         asked = {"port": port, "service": COMPONENTS[component]}
         assert container["readinessProbe"]["grpc"] == asked
-        for probe in ("startupProbe", "livenessProbe"):
-            # While Redis is away, no name of the health service says SERVING.
-            assert container[probe]["tcpSocket"] == {"port": "grpc"}, probe
+        assert container["livenessProbe"]["grpc"] == {"port": port, "service": LIVENESS}
+        assert container["startupProbe"]["tcpSocket"] == {"port": "grpc"}
 
 
 def test_a_pod_has_time_to_leave_the_endpoints_to_drain_and_to_end(manifests: Manifests) -> None:
