@@ -14,6 +14,7 @@ from tests.faults.cluster import Cluster
 from tests.faults.fleet import text_of
 from tests.integration.dispatcher_process import id_of
 
+DEPENDENCY_DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 # Before a dispatcher that could not be reached is tried again.
 PAUSE_S = 0.02
 
@@ -134,10 +135,19 @@ class SteadyGateway:
                 self._at += 1
             self.resubmitted += 1
             self._send([job])
+        elif kind == "failed" and event.failed.reason == DEPENDENCY_DOWN:
+            # No job was made, and a later try may make one: a gateway asks until its deadline.
+            self.resubmitted += 1
+            wait = event.failed.retry_after_ms / 1000
+            asyncio.get_running_loop().call_later(wait, self._send_again, job)
         elif kind == "failed":
             self._open.pop(job, None)
             self.failures[job].append(event.failed)
         self._changed.set()
+
+    def _send_again(self, job: str) -> None:
+        if not self._closed:
+            self._send([job])
 
     async def _ended(self, stream: "_Stream") -> None:
         """Every job that was there and has no end is submitted again, elsewhere."""

@@ -18,7 +18,7 @@ from tests.integration.pool_process import PoolProcess
 
 SESSIONS = 2000
 # Of 100 ms each; then the sessions' utterances end.
-CHUNKS = 8
+CHUNKS = 4
 STREAMS_EACH = 100
 
 
