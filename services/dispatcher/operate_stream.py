@@ -21,7 +21,7 @@ from lingua_scheduler.services.dispatcher.pool_repeats import (
     jittered,
 )
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.channels import ChannelOptions, channel_target
+from lingua_scheduler.services.runtime.channels import ChannelOptions, channel_target, in_words
 from lingua_scheduler.services.runtime.telemetry import current_traceparent, tracer_if_on
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
@@ -407,9 +407,3 @@ def _answer(call: _Call, result: pool_pb2.OperationResult) -> None:
         call.future.set_exception(
             errors.InternalError(f"the pool service answered {call.name} with {name or 'nothing'}")
         )
-
-
-def in_words(error: BaseException) -> str:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name} {error.details()}"
-    return str(error) or type(error).__name__

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from lingua_scheduler.services.dispatcher.operate_stream import OperateStream, in_words
+from lingua_scheduler.services.dispatcher.operate_stream import OperateStream
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.channels import channel_options, in_words
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.runtime.telemetry import current_traceparent
 from lingua_scheduler.v1 import common_pb2, pool_pb2

@@ -1,5 +1,7 @@
 """Channels from one service to another."""
 
+import grpc
+
 from lingua_scheduler.services.runtime.settings import Settings
 
 ChannelOptions = tuple[tuple[str, str | int], ...]
@@ -32,3 +34,10 @@ def channel_options(settings: Settings) -> ChannelOptions:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.primary_user_agent", f"lingua/{settings.instance_id}"),
     )
+
+
+def in_words(error: BaseException) -> str:
+    """Why another service could not be used."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name} {error.details()}"
+    return str(error) or type(error).__name__

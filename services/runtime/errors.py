@@ -166,13 +166,6 @@ class BackpressureError(LinguaError):
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-class BadAudioError(LinguaError):
-    """Audio that cannot be what its format says, or that does not follow what came before."""
-
-    reason = common_pb2.ERROR_REASON_BAD_AUDIO
-    code = grpc.StatusCode.INVALID_ARGUMENT
-
-
 class InternalError(LinguaError):
     """A fault of the scheduler itself; the log of the instance has the rest."""
 

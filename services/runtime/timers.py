@@ -1,4 +1,4 @@
-"""All timers of all jobs behind one timer of the event loop."""
+"""All timers of all jobs, or of all sessions, behind one timer of the event loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Entry(NamedTuple, Generic[Owner, Key]):
 
 
 class Timers(Generic[Owner, Key]):
-    """Timers by owner (a job) and key (what for). Costs no task, and O(log n) for each change.
+    """Timers by owner (a job, a session) and key (what for). No task, and O(log n) for each change.
 
     Promises:
     - `on_due` is called once for each timer that is neither cleared nor moved, never before its

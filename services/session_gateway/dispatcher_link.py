@@ -9,7 +9,7 @@ from typing import Protocol
 
 import grpc
 
-from lingua_scheduler.services.runtime.channels import ChannelOptions, channel_target
+from lingua_scheduler.services.runtime.channels import ChannelOptions, channel_target, in_words
 from lingua_scheduler.services.session_gateway.dispatcher_stream import DispatcherStream
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
@@ -77,8 +77,6 @@ class DispatcherLink:
         self._watch: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
         self._down_reason = ""
-        self.streams_opened = 0
-        """How many streams there have been."""
         self.on_change: list[Callable[[bool], None]] = []
         """Called with whether there is a dispatcher, after each change; must not block."""
 
@@ -188,13 +186,12 @@ class DispatcherLink:
         try:
             await stream.greet()
         except _BROKEN as error:
-            self._down_reason = _in_words(error)
+            self._down_reason = in_words(error)
             call.cancel()
             return False
         except BaseException:
             call.cancel()
             raise
-        self.streams_opened += 1
         self._streams.add(stream)
         task = asyncio.create_task(self._serve(stream))
         self._serving.add(task)
@@ -211,7 +208,7 @@ class DispatcherLink:
         try:
             await stream.run()
         except _BROKEN as error:
-            reason = _in_words(error)
+            reason = in_words(error)
         except Exception:
             _log.exception("the stream to a dispatcher failed inside")
         finally:
@@ -227,12 +224,10 @@ class DispatcherLink:
                 job.stream = None
                 if self._current is not None and self._current is not stream:
                     self._place(job_id, job, self._current)
-        if self._current is stream:
-            self._retire(stream, reason)
+        self._retire(stream, reason)
 
     def _retire(self, stream: DispatcherStream, reason: str) -> None:
         """No new job goes there; another stream is opened."""
-        stream.retiring = True
         if self._current is stream:
             self._current = None
             self._down_reason = reason
@@ -284,9 +279,3 @@ class DispatcherLink:
             job.over, job.submission = True, dispatcher_pb2.Submission()
         event.utterance_index = job.index
         job.owner.on_job_event(event)
-
-
-def _in_words(error: BaseException) -> str:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name} {error.details()}"
-    return str(error) or type(error).__name__

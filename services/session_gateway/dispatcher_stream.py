@@ -41,8 +41,6 @@ class DispatcherStream:
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
         """When it was last heard."""
-        self.retiring = False
-        """Whether it takes no new job."""
 
     async def greet(self) -> None:
         """Returns when the dispatcher has answered. Raises what keeps it from that."""

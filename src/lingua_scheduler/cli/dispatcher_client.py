@@ -5,9 +5,6 @@ from functools import cached_property
 from lingua_scheduler.cli.service_client import ServiceClient
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
-# The most that one page may ask for.
-_PAGE = 1000
-
 
 class DispatcherClient(ServiceClient):
     """Calls a dispatcher."""
@@ -28,18 +25,14 @@ class DispatcherClient(ServiceClient):
         limit: int,
     ) -> tuple[list[dispatcher_pb2.Job], bool]:
         """Up to `limit` jobs, newest first, each once; also whether there may be more."""
-        request = dispatcher_pb2.ListJobsRequest(
-            session_id=session_id, node_id=node_id, state=state, page_size=min(limit, _PAGE)
+        return self._newest(
+            self._stub.ListJobs,
+            dispatcher_pb2.ListJobsRequest(session_id=session_id, node_id=node_id, state=state),
+            lambda page: page.jobs,
+            name=lambda job: job.job_id,
+            made_ms=lambda job: job.created_ms,
+            limit=limit,
         )
-        found: dict[str, dispatcher_pb2.Job] = {}
-        more = False
-        for page in self._pages(self._stub.ListJobs, request):
-            found.update((job.job_id, job) for job in page.jobs)
-            if len(found) >= limit:
-                more = len(found) > limit or bool(page.next_page_token)
-                break
-        jobs = sorted(found.values(), key=lambda job: job.created_ms, reverse=True)
-        return jobs[:limit], more
 
     def get_job(self, job_id: str) -> dispatcher_pb2.GetJobResponse:
         """One job, with its result while that is kept."""

@@ -5,7 +5,7 @@ import click
 from lingua_scheduler.cli.dispatcher_client import DispatcherClient
 from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.job_view import STATES, is_over, job_list, job_page, state_name
-from lingua_scheduler.cli.options import Options, client_options, pass_options
+from lingua_scheduler.cli.options import Options, client_options, limit_option, pass_options
 from lingua_scheduler.cli.output import plain, print_json
 from lingua_scheduler.v1 import common_pb2
 
@@ -23,14 +23,7 @@ def jobs() -> None:
     type=click.Choice(list(STATES), case_sensitive=False),
     help="Only jobs in this state.",
 )
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 1_000_000),
-    default=100,
-    show_default=True,
-    help="Look no further after so many; they need not be the newest of all.",
-)
+@limit_option
 @client_options("dispatcher")
 @pass_options
 def list_jobs(options: Options, session: str, node: str, state: str | None, limit: int) -> None:

@@ -87,6 +87,18 @@ def seconds_option(command: Command) -> Command:
     )(command)
 
 
+def limit_option(command: Command) -> Command:
+    """Adds `--limit`, for lists that are read page by page."""
+    return click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(1, 1_000_000),
+        default=100,
+        show_default=True,
+        help="Look no further after so many; they need not be the newest of all.",
+    )(command)
+
+
 def client_options(*services: str) -> Callable[[Command], Command]:
     """Adds the address of each service, such as `--pool`, and `--timeout` and `--json`."""
     timeout = click.option(

@@ -1,7 +1,7 @@
 """What the clients of all services share: one way to connect and call, and failures in words."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, Protocol, Self, TypeVar
 
@@ -22,12 +22,16 @@ _LISTED_BY = {
     common_pb2.ERROR_REASON_SESSION_NOT_FOUND: "lingua sessions list",
 }
 
+# The most that one page may ask for.
+MAX_PAGE = 1000
+
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
 class _PageRequest(Protocol):
     page_token: str
+    page_size: int
 
 
 class _Page(Protocol):
@@ -36,6 +40,7 @@ class _Page(Protocol):
 
 PageRequest = TypeVar("PageRequest", bound=_PageRequest)
 Page = TypeVar("Page", bound=_Page)
+Row = TypeVar("Row")
 
 
 class ServiceClient:
@@ -86,6 +91,27 @@ class ServiceClient:
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    def _newest(
+        self,
+        method: "grpc.UnaryUnaryMultiCallable[PageRequest, Page]",
+        request: PageRequest,
+        rows: Callable[[Page], Iterable[Row]],
+        *,
+        name: Callable[[Row], str],
+        made_ms: Callable[[Row], int],
+        limit: int,
+    ) -> tuple[list[Row], bool]:
+        """Up to `limit` rows of all pages, newest first, each once; also whether more may be."""
+        found: dict[str, Row] = {}
+        more = False
+        request.page_size = min(limit, MAX_PAGE)
+        for page in self._pages(method, request):
+            found.update((name(row), row) for row in rows(page))
+            if len(found) >= limit:
+                more = len(found) > limit or bool(page.next_page_token)
+                break
+        return sorted(found.values(), key=made_ms, reverse=True)[:limit], more
 
     def _failure(self, error: grpc.RpcError) -> Failure:
         code: grpc.StatusCode = getattr(error, "code", lambda: grpc.StatusCode.UNKNOWN)()

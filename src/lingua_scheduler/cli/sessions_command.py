@@ -3,7 +3,7 @@
 import click
 
 from lingua_scheduler.cli.gateway_client import GatewayClient
-from lingua_scheduler.cli.options import Options, client_options, pass_options
+from lingua_scheduler.cli.options import Options, client_options, limit_option, pass_options
 from lingua_scheduler.cli.output import plain, print_json
 from lingua_scheduler.cli.session_view import session_list, session_page
 
@@ -15,14 +15,7 @@ def sessions() -> None:
 
 @sessions.command("list")
 @click.option("--tenant", metavar="ID", default="", help="Only sessions of this tenant.")
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 1_000_000),
-    default=100,
-    show_default=True,
-    help="Look no further after so many; they need not be the newest of all.",
-)
+@limit_option
 @client_options("gateway")
 @pass_options
 def list_sessions(options: Options, tenant: str, limit: int) -> None:
