@@ -104,7 +104,7 @@ class WaitingRounds:
         # A refusal that is older than the last sign of room says nothing: the first asks again.
         goes_on = not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE)
         if goes_on and not (waits and round_.again):
-            waiter = self._room.room_for([job.queue])
+            waiter = self._next(job.queue, round_)
             if waiter is not None:
                 self._call(waiter, round_)
                 return
@@ -115,6 +115,21 @@ class WaitingRounds:
         (self._choosy.add if round_.aside else self._choosy.discard)(job.queue)
         if round_.again:
             self.room_in([job.queue])
+
+    def _next(self, queue: str, round_: _Round) -> str | None:
+        """Who asks next: not one that wants the very node that an earlier one was refused."""
+        refused = {node_id for each in round_.aside if (node_id := self._only_node(each))}
+        while len(round_.aside) < _MAX_ASIDE:
+            waiter = self._room.room_for([queue])
+            if waiter is None or self._only_node(waiter) not in refused:
+                return waiter
+            round_.aside.append(waiter)
+        return None
+
+    def _only_node(self, job_id: str) -> str:
+        """The one node that the job may go to; empty where there are others."""
+        job = self._job(job_id)
+        return job.spec.preferred_node_id if job is not None and job.spec.strict else ""
 
     def _call(self, waiter: str, round_: _Round) -> None:
         job = self._job(waiter)
