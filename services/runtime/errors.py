@@ -166,6 +166,27 @@ class BackpressureError(LinguaError):
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+class UnauthenticatedError(LinguaError):
+    """The caller did not say who it is, or what it said does not hold."""
+
+    reason = common_pb2.ERROR_REASON_UNAUTHENTICATED
+    code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class PermissionDeniedError(LinguaError):
+    """It is known who calls, and that one may not do this."""
+
+    reason = common_pb2.ERROR_REASON_PERMISSION_DENIED
+    code = grpc.StatusCode.PERMISSION_DENIED
+
+
+class QuotaExceededError(LinguaError):
+    """The tenant uses as much as it may."""
+
+    reason = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 class InternalError(LinguaError):
     """A fault of the scheduler itself; the log of the instance has the rest."""
 

@@ -24,7 +24,9 @@ from lingua_scheduler.services.runtime.settings_fields import (
     GeneralFields,
     GrpcFields,
     PoolFields,
+    QuotaFields,
     RedisFields,
+    SecurityFields,
 )
 
 PREFIX = "LINGUA_"
@@ -115,6 +117,8 @@ class Settings(
     RedisFields,
     AddressFields,
     GrpcFields,
+    SecurityFields,
+    QuotaFields,
     PoolFields,
     DispatcherFields,
     GatewayFields,

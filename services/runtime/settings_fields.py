@@ -29,6 +29,7 @@ Profile = Literal["stable", "efficient"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "human"]
 TimeoutBinding = Literal["held", "always"]
+OffOrOn = Literal["off", "on"]
 
 
 def _lower(value: object) -> object:
@@ -184,6 +185,15 @@ class AddressFields(BaseModel):
     gateway_metrics_listen: ListenOrOff = _listens_or_off(
         "127.0.0.1:9730", "HTTP address of the session gateway's /metrics (empty: off)"
     )
+    pool_health_listen: ListenOrOff = _listens_or_off(
+        "", "plain-text gRPC address for probes of the pool service alone (empty: off)"
+    )
+    dispatcher_health_listen: ListenOrOff = _listens_or_off(
+        "", "plain-text gRPC address for probes of the dispatcher alone (empty: off)"
+    )
+    gateway_health_listen: ListenOrOff = _listens_or_off(
+        "", "plain-text gRPC address for probes of the session gateway alone (empty: off)"
+    )
     pool_address: Targets = _finds("127.0.0.1:7710", "where clients find the pool service")
     dispatcher_address: Targets = _finds("127.0.0.1:7720", "where clients find the dispatcher")
     dispatcher_advertise: TargetOrBound = _field(
@@ -208,6 +218,78 @@ class GrpcFields(BaseModel):
     )
     drain_grace_ms: int = _whole(
         20_000, 0, 600_000, "ms for what is in flight to finish after SIGTERM"
+    )
+    channel_renew_ms: int = _whole(
+        300_000,
+        0,
+        24 * _HOUR_MS,
+        "ms after which a connection to another service is made anew, so that added instances and "
+        "new certificates are found (0: never)",
+    )
+
+
+def _path(description: str) -> Any:
+    return _field("", description, "must be the path of a file, or empty")
+
+
+class SecurityFields(BaseModel):
+    """Who may call, and how the lines are kept private."""
+
+    auth: Annotated[OffOrOn, BeforeValidator(_lower)] = _field(
+        "off", "whether callers must say who they are, and may do only that", "must be off or on"
+    )
+    listen_without_auth: bool = _field(
+        False,
+        "with auth off: whether to listen where other machines can reach it",
+        "must be yes or no",
+    )
+    auth_secret_file: str = _path(
+        "secrets that sign and check HS256 tokens, one a line; the first one signs"
+    )
+    auth_jwks_file: str = _path("JSON Web Key Set that checks RS256 and ES256 tokens")
+    auth_issuer: str = _field(
+        "", "issuer (iss) that every token must name (empty: any)", "must be text or empty"
+    )
+    auth_audience: str = _field(
+        "lingua-scheduler",
+        "audience (aud) that every token must name",
+        "must be 1 to 256 characters",
+        min_length=1,
+        max_length=256,
+    )
+    token_file: str = _path(
+        "token that this process shows where it calls (empty: it signs its own where it has a "
+        "secret)"
+    )
+    tls_cert_file: str = _path("certificate chain of this server, PEM (empty: no TLS)")
+    tls_key_file: str = _path("its private key")
+    tls_client_ca_file: str = _path(
+        "authorities of callers' certificates: with it, every caller must have one (mutual TLS)"
+    )
+    tls_ca_file: str = _path(
+        "authorities of the servers that this process calls (empty: it calls without TLS)"
+    )
+    tls_client_cert_file: str = _path(
+        "certificate chain that this process shows where it calls (empty: that of the server)"
+    )
+    tls_client_key_file: str = _path("its private key")
+    tls_server_name: str = _field(
+        "",
+        "name that the certificates of the other services must have (empty: the host called)",
+        "must be a host name or empty",
+    )
+    metrics_tls: Annotated[OffOrOn, BeforeValidator(_lower)] = _field(
+        "off", "whether /metrics is served with TLS too, by the same files", "must be off or on"
+    )
+
+
+class QuotaFields(BaseModel):
+    """What one tenant may use at most, unless its token says otherwise; 0: as much as it likes."""
+
+    quota_sessions: int = _whole(0, 0, 10_000_000, "sessions of one tenant at a time")
+    quota_jobs: int = _whole(0, 0, 10_000_000, "jobs of one tenant in flight at a time")
+    quota_audio_s_per_minute: int = _whole(
+        0, 0, 10_000_000, "seconds of speech of one tenant in a minute"
     )
 
 
@@ -323,6 +405,8 @@ GROUPS: dict[str, type[BaseModel]] = {
     "redis": RedisFields,
     "addresses": AddressFields,
     "grpc": GrpcFields,
+    "security": SecurityFields,
+    "quotas": QuotaFields,
     "pool": PoolFields,
     "dispatcher": DispatcherFields,
     "gateway": GatewayFields,

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n lingua_scheduler/v1/common.proto\x12\x13lingua_scheduler.v1\"(\n\x0cLanguagePair\x12\x0b\n\x03src\x18\x01 \x01(\t\x12\x0b\n\x03tgt\x18\x02 \x01(\t\"m\n\x0b\x41udioFormat\x12\x34\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\".lingua_scheduler.v1.AudioEncoding\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x10\n\x08\x63hannels\x18\x03 \x01(\r\"\xb6\x01\n\x10NodeCapabilities\x12\x11\n\tasr_langs\x18\x01 \x03(\t\x12\x16\n\x0esemantic_langs\x18\x02 \x03(\t\x12\x11\n\ttts_langs\x18\x03 \x03(\t\x12\x34\n\tnmt_pairs\x18\x04 \x03(\x0b\x32!.lingua_scheduler.v1.LanguagePair\x12.\n\x06stages\x18\x05 \x03(\x0e\x32\x1e.lingua_scheduler.v1.StageKind\"$\n\x08NodeLoad\x12\x0b\n\x03\x63pu\x18\x01 \x01(\x01\x12\x0b\n\x03gpu\x18\x02 \x01(\x01\"-\n\nAttemptRef\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\x8e\x02\n\x05\x45rror\x12\x30\n\x06reason\x18\x01 \x01(\x0e\x32 .lingua_scheduler.v1.ErrorReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\x12=\n\x10\x66ield_violations\x18\x04 \x03(\x0b\x32#.lingua_scheduler.v1.FieldViolation\x12:\n\x08metadata\x18\x05 \x03(\x0b\x32(.lingua_scheduler.v1.Error.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*f\n\rAudioEncoding\x12\x1e\n\x1a\x41UDIO_ENCODING_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x41UDIO_ENCODING_PCM_S16LE\x10\x01\x12\x17\n\x13\x41UDIO_ENCODING_OPUS\x10\x02*\xd1\x01\n\x0e\x46inalizeReason\x12\x1f\n\x1b\x46INALIZE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INALIZE_REASON_IS_FINAL\x10\x01\x12\x1b\n\x17\x46INALIZE_REASON_TIMEOUT\x10\x02\x12 \n\x1c\x46INALIZE_REASON_MAX_DURATION\x10\x03\x12\x1e\n\x1a\x46INALIZE_REASON_MAX_LENGTH\x10\x04\x12!\n\x1d\x46INALIZE_REASON_SESSION_CLOSE\x10\x05*\x91\x01\n\tStageKind\x12\x1a\n\x16STAGE_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_KIND_ASR\x10\x01\x12\x17\n\x13STAGE_KIND_SEMANTIC\x10\x02\x12\x12\n\x0eSTAGE_KIND_NMT\x10\x03\x12\x12\n\x0eSTAGE_KIND_TTS\x10\x04\x12\x13\n\x0fSTAGE_KIND_TONE\x10\x05*\x8d\x01\n\nNodeHealth\x12\x1b\n\x17NODE_HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11NODE_HEALTH_READY\x10\x01\x12\x18\n\x14NODE_HEALTH_DEGRADED\x10\x02\x12\x18\n\x14NODE_HEALTH_DRAINING\x10\x03\x12\x17\n\x13NODE_HEALTH_OFFLINE\x10\x04*\xf3\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rJOB_STATE_NEW\x10\x01\x12\x17\n\x13JOB_STATE_SELECTING\x10\x02\x12\x16\n\x12JOB_STATE_RESERVED\x10\x03\x12\x18\n\x14JOB_STATE_DISPATCHED\x10\x04\x12\x13\n\x0fJOB_STATE_ACKED\x10\x05\x12\x12\n\x0eJOB_STATE_DONE\x10\x06\x12\x16\n\x12JOB_STATE_RETRYING\x10\x07\x12\x14\n\x10JOB_STATE_FAILED\x10\x08\x12\x17\n\x13JOB_STATE_CANCELLED\x10\t*\xdb\x06\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_INVALID_MESSAGE\x10\x01\x12 \n\x1c\x45RROR_REASON_NO_CAPABLE_NODE\x10\x02\x12.\n*ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED\x10\x03\x12+\n\'ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE\x10\x04\x12 \n\x1c\x45RROR_REASON_BOUND_NODE_FULL\x10\x05\x12*\n&ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN\x10\x06\x12\"\n\x1e\x45RROR_REASON_SESSION_NOT_FOUND\x10\x07\x12#\n\x1f\x45RROR_REASON_SESSION_TAKEN_OVER\x10\x08\x12!\n\x1d\x45RROR_REASON_NODE_ID_CONFLICT\x10\t\x12\x1f\n\x1b\x45RROR_REASON_NODE_NOT_FOUND\x10\n\x12\x1f\n\x1b\x45RROR_REASON_NODE_EPOCH_OLD\x10\x0b\x12\x1e\n\x1a\x45RROR_REASON_JOB_NOT_FOUND\x10\x0c\x12\x1c\n\x18\x45RROR_REASON_JOB_TIMEOUT\x10\r\x12\x1e\n\x1a\x45RROR_REASON_JOB_CANCELLED\x10\x0e\x12\x1b\n\x17\x45RROR_REASON_JOB_FAILED\x10\x0f\x12\x1f\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10\x10\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x11\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\x12\x12\x1a\n\x16\x45RROR_REASON_POOL_FULL\x10\x13\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\x14\x12\x1d\n\x19\x45RROR_REASON_BACKPRESSURE\x10\x15\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x16\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\x17\x12\x1a\n\x16\x45RROR_REASON_BAD_AUDIO\x10\x18\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n lingua_scheduler/v1/common.proto\x12\x13lingua_scheduler.v1\"(\n\x0cLanguagePair\x12\x0b\n\x03src\x18\x01 \x01(\t\x12\x0b\n\x03tgt\x18\x02 \x01(\t\"m\n\x0b\x41udioFormat\x12\x34\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\".lingua_scheduler.v1.AudioEncoding\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x10\n\x08\x63hannels\x18\x03 \x01(\r\"\xb6\x01\n\x10NodeCapabilities\x12\x11\n\tasr_langs\x18\x01 \x03(\t\x12\x16\n\x0esemantic_langs\x18\x02 \x03(\t\x12\x11\n\ttts_langs\x18\x03 \x03(\t\x12\x34\n\tnmt_pairs\x18\x04 \x03(\x0b\x32!.lingua_scheduler.v1.LanguagePair\x12.\n\x06stages\x18\x05 \x03(\x0e\x32\x1e.lingua_scheduler.v1.StageKind\"$\n\x08NodeLoad\x12\x0b\n\x03\x63pu\x18\x01 \x01(\x01\x12\x0b\n\x03gpu\x18\x02 \x01(\x01\"-\n\nAttemptRef\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"K\n\x0cTenantLimits\x12\x10\n\x08sessions\x18\x01 \x01(\r\x12\x0c\n\x04jobs\x18\x02 \x01(\r\x12\x1b\n\x13\x61udio_ms_per_minute\x18\x03 \x01(\r\"\xc6\x02\n\x07JobStep\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.lingua_scheduler.v1.JobStep.Kind\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x12\n\nstarted_us\x18\x03 \x01(\x04\x12\x0f\n\x07took_us\x18\x04 \x01(\x04\x12\x0f\n\x07node_id\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"\xb2\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n\x0bKIND_GATHER\x10\x01\x12\x11\n\rKIND_HANGOVER\x10\x02\x12\x0f\n\x0bKIND_SUBMIT\x10\x03\x12\x0e\n\nKIND_QUEUE\x10\x04\x12\x11\n\rKIND_ALLOCATE\x10\x05\x12\r\n\tKIND_SEND\x10\x06\x12\x0c\n\x08KIND_ACK\x10\x07\x12\r\n\tKIND_NODE\x10\x08\x12\x10\n\x0cKIND_DELIVER\x10\t\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\x8e\x02\n\x05\x45rror\x12\x30\n\x06reason\x18\x01 \x01(\x0e\x32 .lingua_scheduler.v1.ErrorReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\x12=\n\x10\x66ield_violations\x18\x04 \x03(\x0b\x32#.lingua_scheduler.v1.FieldViolation\x12:\n\x08metadata\x18\x05 \x03(\x0b\x32(.lingua_scheduler.v1.Error.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*f\n\rAudioEncoding\x12\x1e\n\x1a\x41UDIO_ENCODING_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x41UDIO_ENCODING_PCM_S16LE\x10\x01\x12\x17\n\x13\x41UDIO_ENCODING_OPUS\x10\x02*\xd1\x01\n\x0e\x46inalizeReason\x12\x1f\n\x1b\x46INALIZE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INALIZE_REASON_IS_FINAL\x10\x01\x12\x1b\n\x17\x46INALIZE_REASON_TIMEOUT\x10\x02\x12 \n\x1c\x46INALIZE_REASON_MAX_DURATION\x10\x03\x12\x1e\n\x1a\x46INALIZE_REASON_MAX_LENGTH\x10\x04\x12!\n\x1d\x46INALIZE_REASON_SESSION_CLOSE\x10\x05*\x91\x01\n\tStageKind\x12\x1a\n\x16STAGE_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_KIND_ASR\x10\x01\x12\x17\n\x13STAGE_KIND_SEMANTIC\x10\x02\x12\x12\n\x0eSTAGE_KIND_NMT\x10\x03\x12\x12\n\x0eSTAGE_KIND_TTS\x10\x04\x12\x13\n\x0fSTAGE_KIND_TONE\x10\x05*\x8d\x01\n\nNodeHealth\x12\x1b\n\x17NODE_HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11NODE_HEALTH_READY\x10\x01\x12\x18\n\x14NODE_HEALTH_DEGRADED\x10\x02\x12\x18\n\x14NODE_HEALTH_DRAINING\x10\x03\x12\x17\n\x13NODE_HEALTH_OFFLINE\x10\x04*\xf3\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rJOB_STATE_NEW\x10\x01\x12\x17\n\x13JOB_STATE_SELECTING\x10\x02\x12\x16\n\x12JOB_STATE_RESERVED\x10\x03\x12\x18\n\x14JOB_STATE_DISPATCHED\x10\x04\x12\x13\n\x0fJOB_STATE_ACKED\x10\x05\x12\x12\n\x0eJOB_STATE_DONE\x10\x06\x12\x16\n\x12JOB_STATE_RETRYING\x10\x07\x12\x14\n\x10JOB_STATE_FAILED\x10\x08\x12\x17\n\x13JOB_STATE_CANCELLED\x10\t*\xdb\x06\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_INVALID_MESSAGE\x10\x01\x12 \n\x1c\x45RROR_REASON_NO_CAPABLE_NODE\x10\x02\x12.\n*ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED\x10\x03\x12+\n\'ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE\x10\x04\x12 \n\x1c\x45RROR_REASON_BOUND_NODE_FULL\x10\x05\x12*\n&ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN\x10\x06\x12\"\n\x1e\x45RROR_REASON_SESSION_NOT_FOUND\x10\x07\x12#\n\x1f\x45RROR_REASON_SESSION_TAKEN_OVER\x10\x08\x12!\n\x1d\x45RROR_REASON_NODE_ID_CONFLICT\x10\t\x12\x1f\n\x1b\x45RROR_REASON_NODE_NOT_FOUND\x10\n\x12\x1f\n\x1b\x45RROR_REASON_NODE_EPOCH_OLD\x10\x0b\x12\x1e\n\x1a\x45RROR_REASON_JOB_NOT_FOUND\x10\x0c\x12\x1c\n\x18\x45RROR_REASON_JOB_TIMEOUT\x10\r\x12\x1e\n\x1a\x45RROR_REASON_JOB_CANCELLED\x10\x0e\x12\x1b\n\x17\x45RROR_REASON_JOB_FAILED\x10\x0f\x12\x1f\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10\x10\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x11\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\x12\x12\x1a\n\x16\x45RROR_REASON_POOL_FULL\x10\x13\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\x14\x12\x1d\n\x19\x45RROR_REASON_BACKPRESSURE\x10\x15\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x16\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\x17\x12\x1a\n\x16\x45RROR_REASON_BAD_AUDIO\x10\x18\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,18 +33,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERROR_METADATAENTRY']._loaded_options = None
   _globals['_ERROR_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_AUDIOENCODING']._serialized_start=807
-  _globals['_AUDIOENCODING']._serialized_end=909
-  _globals['_FINALIZEREASON']._serialized_start=912
-  _globals['_FINALIZEREASON']._serialized_end=1121
-  _globals['_STAGEKIND']._serialized_start=1124
-  _globals['_STAGEKIND']._serialized_end=1269
-  _globals['_NODEHEALTH']._serialized_start=1272
-  _globals['_NODEHEALTH']._serialized_end=1413
-  _globals['_JOBSTATE']._serialized_start=1416
-  _globals['_JOBSTATE']._serialized_end=1659
-  _globals['_ERRORREASON']._serialized_start=1662
-  _globals['_ERRORREASON']._serialized_end=2521
+  _globals['_AUDIOENCODING']._serialized_start=1213
+  _globals['_AUDIOENCODING']._serialized_end=1315
+  _globals['_FINALIZEREASON']._serialized_start=1318
+  _globals['_FINALIZEREASON']._serialized_end=1527
+  _globals['_STAGEKIND']._serialized_start=1530
+  _globals['_STAGEKIND']._serialized_end=1675
+  _globals['_NODEHEALTH']._serialized_start=1678
+  _globals['_NODEHEALTH']._serialized_end=1819
+  _globals['_JOBSTATE']._serialized_start=1822
+  _globals['_JOBSTATE']._serialized_end=2065
+  _globals['_ERRORREASON']._serialized_start=2068
+  _globals['_ERRORREASON']._serialized_end=2927
   _globals['_LANGUAGEPAIR']._serialized_start=57
   _globals['_LANGUAGEPAIR']._serialized_end=97
   _globals['_AUDIOFORMAT']._serialized_start=99
@@ -55,10 +55,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODELOAD']._serialized_end=431
   _globals['_ATTEMPTREF']._serialized_start=433
   _globals['_ATTEMPTREF']._serialized_end=478
-  _globals['_FIELDVIOLATION']._serialized_start=480
-  _globals['_FIELDVIOLATION']._serialized_end=532
-  _globals['_ERROR']._serialized_start=535
-  _globals['_ERROR']._serialized_end=805
-  _globals['_ERROR_METADATAENTRY']._serialized_start=758
-  _globals['_ERROR_METADATAENTRY']._serialized_end=805
+  _globals['_TENANTLIMITS']._serialized_start=480
+  _globals['_TENANTLIMITS']._serialized_end=555
+  _globals['_JOBSTEP']._serialized_start=558
+  _globals['_JOBSTEP']._serialized_end=884
+  _globals['_JOBSTEP_KIND']._serialized_start=706
+  _globals['_JOBSTEP_KIND']._serialized_end=884
+  _globals['_FIELDVIOLATION']._serialized_start=886
+  _globals['_FIELDVIOLATION']._serialized_end=938
+  _globals['_ERROR']._serialized_start=941
+  _globals['_ERROR']._serialized_end=1211
+  _globals['_ERROR_METADATAENTRY']._serialized_start=1164
+  _globals['_ERROR_METADATAENTRY']._serialized_end=1211
 # @@protoc_insertion_point(module_scope)

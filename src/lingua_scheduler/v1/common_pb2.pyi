@@ -427,6 +427,124 @@ class AttemptRef(_message.Message):
 Global___AttemptRef: _TypeAlias = AttemptRef  # noqa: Y015
 
 @_typing.final
+class TenantLimits(_message.Message):
+    """What a tenant may use at most; 0: no limit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    AUDIO_MS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    sessions: _builtins.int
+    """Sessions at a time."""
+    jobs: _builtins.int
+    """Jobs in flight at a time."""
+    audio_ms_per_minute: _builtins.int
+    """Speech in a minute."""
+    def __init__(
+        self,
+        *,
+        sessions: _builtins.int = ...,
+        jobs: _builtins.int = ...,
+        audio_ms_per_minute: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ms_per_minute", b"audio_ms_per_minute", "jobs", b"jobs", "sessions", b"sessions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantLimits: _TypeAlias = TenantLimits  # noqa: Y015
+
+@_typing.final
+class JobStep(_message.Message):
+    """One stretch of a job's way, for people who want to know where the time went."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[JobStep._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: JobStep._Kind.ValueType  # 0
+        KIND_GATHER: JobStep._Kind.ValueType  # 1
+        """From the first chunk to the cut."""
+        KIND_HANGOVER: JobStep._Kind.ValueType  # 2
+        """From the cut until late chunks may no longer join."""
+        KIND_SUBMIT: JobStep._Kind.ValueType  # 3
+        """From there until a dispatcher had the job."""
+        KIND_QUEUE: JobStep._Kind.ValueType  # 4
+        """Waiting for room, or for jobs that came before."""
+        KIND_ALLOCATE: JobStep._Kind.ValueType  # 5
+        """The question for a node, to the pool service and back."""
+        KIND_SEND: JobStep._Kind.ValueType  # 6
+        """From the placement until the owner of the node's stream had sent the job, by relay or not."""
+        KIND_ACK: JobStep._Kind.ValueType  # 7
+        """From there to the node's acknowledgement."""
+        KIND_NODE: JobStep._Kind.ValueType  # 8
+        """From there to the node's result."""
+        KIND_DELIVER: JobStep._Kind.ValueType  # 9
+        """From the result until it went to the client: the wait for earlier indexes included."""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
+    KIND_UNSPECIFIED: JobStep.Kind.ValueType  # 0
+    KIND_GATHER: JobStep.Kind.ValueType  # 1
+    """From the first chunk to the cut."""
+    KIND_HANGOVER: JobStep.Kind.ValueType  # 2
+    """From the cut until late chunks may no longer join."""
+    KIND_SUBMIT: JobStep.Kind.ValueType  # 3
+    """From there until a dispatcher had the job."""
+    KIND_QUEUE: JobStep.Kind.ValueType  # 4
+    """Waiting for room, or for jobs that came before."""
+    KIND_ALLOCATE: JobStep.Kind.ValueType  # 5
+    """The question for a node, to the pool service and back."""
+    KIND_SEND: JobStep.Kind.ValueType  # 6
+    """From the placement until the owner of the node's stream had sent the job, by relay or not."""
+    KIND_ACK: JobStep.Kind.ValueType  # 7
+    """From there to the node's acknowledgement."""
+    KIND_NODE: JobStep.Kind.ValueType  # 8
+    """From there to the node's result."""
+    KIND_DELIVER: JobStep.Kind.ValueType  # 9
+    """From the result until it went to the client: the wait for earlier indexes included."""
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    STARTED_US_FIELD_NUMBER: _builtins.int
+    TOOK_US_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    kind: Global___JobStep.Kind.ValueType
+    attempt: _builtins.int
+    """0: of the job as a whole."""
+    started_us: _builtins.int
+    """Time in microseconds since the epoch, by the clock of whoever saw it."""
+    took_us: _builtins.int
+    node_id: _builtins.str
+    detail: _builtins.str
+    """How it ended where that was not well, such as ACK_TIMEOUT; or what is worth a word, such as
+    "by relay".
+    """
+    def __init__(
+        self,
+        *,
+        kind: Global___JobStep.Kind.ValueType = ...,
+        attempt: _builtins.int = ...,
+        started_us: _builtins.int = ...,
+        took_us: _builtins.int = ...,
+        node_id: _builtins.str = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "detail", b"detail", "kind", b"kind", "node_id", b"node_id", "started_us", b"started_us", "took_us", b"took_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobStep: _TypeAlias = JobStep  # noqa: Y015
+
+@_typing.final
 class FieldViolation(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -67,6 +67,9 @@ class JobSpec(_message.Message):
     SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     FIRST_CHUNK_CLIENT_MS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    AUDIO_MS_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     session_id: _builtins.str
     utterance_index: _builtins.int
@@ -91,7 +94,9 @@ class JobSpec(_message.Message):
     first_chunk_client_ms: _builtins.int
     """Time at which the client recorded the first chunk."""
     traceparent: _builtins.str
-    """W3C trace context of the utterance."""
+    """W3C trace context of the utterance; in JobAssign, of the attempt."""
+    audio_ms: _builtins.int
+    """Length of the speech, as counted against the limits; 0: counted from the audio."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
@@ -104,6 +109,14 @@ class JobSpec(_message.Message):
     def audio_format(self) -> _common_pb2.AudioFormat: ...
     @_builtins.property
     def required_stages(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.StageKind.ValueType]: ...
+    @_builtins.property
+    def limits(self) -> _common_pb2.TenantLimits:
+        """What the tenant may use. Only services say it; what a client says of it is ignored."""
+
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.JobStep]:
+        """What happened before the job was submitted."""
+
     def __init__(
         self,
         *,
@@ -126,10 +139,13 @@ class JobSpec(_message.Message):
         session_epoch: _builtins.int = ...,
         first_chunk_client_ms: _builtins.int = ...,
         traceparent: _builtins.str = ...,
+        limits: _common_pb2.TenantLimits | None = ...,
+        audio_ms: _builtins.int = ...,
+        steps: _abc.Iterable[_common_pb2.JobStep] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "pair", b"pair"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "limits", b"limits", "pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_format", b"audio_format", "deadline_ms", b"deadline_ms", "features", b"features", "first_chunk_client_ms", b"first_chunk_client_ms", "job_type", b"job_type", "padding_ms", b"padding_ms", "pair", b"pair", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "reason", b"reason", "require_tts", b"require_tts", "required_stages", b"required_stages", "session_epoch", b"session_epoch", "session_id", b"session_id", "strict", b"strict", "tenant", b"tenant", "traceparent", b"traceparent", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_format", b"audio_format", "audio_ms", b"audio_ms", "deadline_ms", b"deadline_ms", "features", b"features", "first_chunk_client_ms", b"first_chunk_client_ms", "job_type", b"job_type", "limits", b"limits", "padding_ms", b"padding_ms", "pair", b"pair", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "reason", b"reason", "require_tts", b"require_tts", "required_stages", b"required_stages", "session_epoch", b"session_epoch", "session_id", b"session_id", "steps", b"steps", "strict", b"strict", "tenant", b"tenant", "traceparent", b"traceparent", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -925,15 +941,19 @@ class ResultTaken(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
+    DELIVERED_AFTER_US_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    delivered_after_us: _builtins.int
+    """From the moment the gateway had the result until it went to the client."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
+        delivered_after_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_after_us", b"delivered_after_us", "job_id", b"job_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1211,6 +1231,7 @@ class Job(_message.Message):
     UPDATED_MS_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     job_key: _builtins.str
     state: _common_pb2.JobState.ValueType
@@ -1230,6 +1251,10 @@ class Job(_message.Message):
     def error(self) -> _common_pb2.Error:
         """Where it failed."""
 
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.JobStep]:
+        """Where the time went, in the order of their beginnings."""
+
     def __init__(
         self,
         *,
@@ -1246,10 +1271,11 @@ class Job(_message.Message):
         updated_ms: _builtins.int = ...,
         attempts: _abc.Iterable[Global___AttemptRecord] | None = ...,
         error: _common_pb2.Error | None = ...,
+        steps: _abc.Iterable[_common_pb2.JobStep] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "created_ms", b"created_ms", "error", b"error", "home_instance", b"home_instance", "job_id", b"job_id", "job_key", b"job_key", "pair", b"pair", "reason", b"reason", "session_id", b"session_id", "state", b"state", "tenant", b"tenant", "updated_ms", b"updated_ms", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "created_ms", b"created_ms", "error", b"error", "home_instance", b"home_instance", "job_id", b"job_id", "job_key", b"job_key", "pair", b"pair", "reason", b"reason", "session_id", b"session_id", "state", b"state", "steps", b"steps", "tenant", b"tenant", "updated_ms", b"updated_ms", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -620,6 +620,8 @@ class AllocateRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     WAIT_FOR_BOUND_NODE_FIELD_NUMBER: _builtins.int
     HOME_INSTANCE_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    AUDIO_MS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     attempt: _builtins.int
     """Attempts count from 1. A job that already has this attempt or a later one under way, or is
@@ -643,8 +645,13 @@ class AllocateRequest(_message.Message):
     """
     home_instance: _builtins.str
     """The dispatcher that answers for the job."""
+    audio_ms: _builtins.int
     @_builtins.property
     def criteria(self) -> Global___NodeCriteria: ...
+    @_builtins.property
+    def limits(self) -> _common_pb2.TenantLimits:
+        """What the tenant may use, and what this job uses of it. Errors: QUOTA_EXCEEDED."""
+
     def __init__(
         self,
         *,
@@ -659,10 +666,12 @@ class AllocateRequest(_message.Message):
         reason: _common_pb2.FinalizeReason.ValueType = ...,
         wait_for_bound_node: _builtins.bool = ...,
         home_instance: _builtins.str = ...,
+        limits: _common_pb2.TenantLimits | None = ...,
+        audio_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["criteria", b"criteria"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["criteria", b"criteria", "limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "criteria", b"criteria", "home_instance", b"home_instance", "job_id", b"job_id", "job_key", b"job_key", "reason", b"reason", "session_epoch", b"session_epoch", "session_id", b"session_id", "tenant", b"tenant", "utterance_index", b"utterance_index", "wait_for_bound_node", b"wait_for_bound_node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "audio_ms", b"audio_ms", "criteria", b"criteria", "home_instance", b"home_instance", "job_id", b"job_id", "job_key", b"job_key", "limits", b"limits", "reason", b"reason", "session_epoch", b"session_epoch", "session_id", b"session_id", "tenant", b"tenant", "utterance_index", b"utterance_index", "wait_for_bound_node", b"wait_for_bound_node"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -912,6 +921,7 @@ class CompleteRequest(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     FINAL_STATE_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     outcome: Global___AttemptOutcome.ValueType
     detail: _builtins.str
@@ -922,6 +932,10 @@ class CompleteRequest(_message.Message):
     """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.JobStep]:
+        """For the record of a job that ends with this."""
+
     def __init__(
         self,
         *,
@@ -930,10 +944,11 @@ class CompleteRequest(_message.Message):
         outcome: Global___AttemptOutcome.ValueType = ...,
         detail: _builtins.str = ...,
         final_state: _common_pb2.JobState.ValueType = ...,
+        steps: _abc.Iterable[_common_pb2.JobStep] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "detail", b"detail", "final_state", b"final_state", "node_id", b"node_id", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "detail", b"detail", "final_state", b"final_state", "node_id", b"node_id", "outcome", b"outcome", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -172,7 +172,7 @@ class PoolServiceServicer:
         """Chooses a node, reserves a slot on it, records the job and moves the turn's binding, all in
         one atomic step.
         Errors: NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED, PREFERRED_NODE_NOT_CAPABLE,
-        BOUND_NODE_FULL, SESSION_TAKEN_OVER.
+        BOUND_NODE_FULL, SESSION_TAKEN_OVER, QUOTA_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -60,7 +60,7 @@ class PoolServiceStub:
     """Chooses a node, reserves a slot on it, records the job and moves the turn's binding, all in
     one atomic step.
     Errors: NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED, PREFERRED_NODE_NOT_CAPABLE,
-    BOUND_NODE_FULL, SESSION_TAKEN_OVER.
+    BOUND_NODE_FULL, SESSION_TAKEN_OVER, QUOTA_EXCEEDED.
     """
     Reserve: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ReserveRequest, _pool_pb2.ReserveResponse]
     """Reserves a slot on the node that is named, for an attempt whose job needs no choice.
@@ -118,7 +118,7 @@ class PoolServiceAsyncStub(PoolServiceStub):
     """Chooses a node, reserves a slot on it, records the job and moves the turn's binding, all in
     one atomic step.
     Errors: NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED, PREFERRED_NODE_NOT_CAPABLE,
-    BOUND_NODE_FULL, SESSION_TAKEN_OVER.
+    BOUND_NODE_FULL, SESSION_TAKEN_OVER, QUOTA_EXCEEDED.
     """
     Reserve: _aio.UnaryUnaryMultiCallable[_pool_pb2.ReserveRequest, _pool_pb2.ReserveResponse]  # type: ignore[assignment]
     """Reserves a slot on the node that is named, for an attempt whose job needs no choice.
@@ -209,7 +209,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         """Chooses a node, reserves a slot on it, records the job and moves the turn's binding, all in
         one atomic step.
         Errors: NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED, PREFERRED_NODE_NOT_CAPABLE,
-        BOUND_NODE_FULL, SESSION_TAKEN_OVER.
+        BOUND_NODE_FULL, SESSION_TAKEN_OVER, QUOTA_EXCEEDED.
         """
 
     @_abc_1.abstractmethod

@@ -105,6 +105,7 @@ class NewSession(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
+    """Empty: that of the caller's token. Another one than the token's is PERMISSION_DENIED."""
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair:
         """A fixed direction."""

@@ -65,7 +65,8 @@ class SessionGatewayServicer:
         acknowledges audio, and gives one Result or Missing for each utterance index, in order.
         A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
         Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
-        SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
+        SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE,
+        QUOTA_EXCEEDED, UNAUTHENTICATED, PERMISSION_DENIED.
         The two sides are peers on a long stream, not request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
