@@ -37,7 +37,7 @@ class DispatcherService:
         metrics = DispatcherMetrics(ground.registry)
         self._settings = settings
         self._address = settings.dispatcher_advertise
-        self._pool = PoolClient.from_settings(settings)
+        self._pool = PoolClient.from_settings(settings, ground.lines)
         self._pool.on_change.append(lambda up, _: metrics.pool_up.set(up))
         waiting = WaitingRoom(max_waiting=_MAX_WAITING)
         metrics.waiting.set_function(lambda: len(waiting))
@@ -60,7 +60,11 @@ class DispatcherService:
             unwanted=self._jobs.unwanted,
         )
         self._relays = RelayClients(
-            settings=settings, pool=self._pool, metrics=metrics, responsible=self._jobs
+            settings=settings,
+            lines=ground.lines,
+            pool=self._pool,
+            metrics=metrics,
+            responsible=self._jobs,
         )
         self._jobs.routes = Routes(
             instance_id=settings.instance_id,
@@ -81,7 +85,7 @@ class DispatcherService:
             views=views,
             kept=kept,
             instances=self._instances,
-            settings=settings,
+            lines=ground.lines,
         )
 
     def register(self, server: grpc.aio.Server) -> None:

@@ -21,7 +21,7 @@ from lingua_scheduler.services.dispatcher.pool_repeats import (
     jittered,
 )
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.channels import ChannelOptions, channel_target, in_words
+from lingua_scheduler.services.runtime.channels import Lines, in_words
 from lingua_scheduler.services.runtime.telemetry import current_traceparent, tracer_if_on
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
@@ -80,16 +80,16 @@ class OperateStream:
             may reach another one.
         timeout_ms: what a call may take.
         max_message_bytes: what a message may have.
-        options: of the channel.
+        lines: how it is called.
     """
 
     def __init__(
-        self, *, address: str, timeout_ms: int, max_message_bytes: int, options: ChannelOptions
+        self, *, address: str, timeout_ms: int, max_message_bytes: int, lines: Lines
     ) -> None:
         self._address = address
         self._timeout = timeout_ms / 1000
         self._max_bytes = max_message_bytes
-        self._options = options
+        self._lines = lines
         self._channel: grpc.aio.Channel | None = None
         self._stub: pool_pb2_grpc.PoolServiceAsyncStub
         self._runner: asyncio.Task[None] | None = None
@@ -135,9 +135,7 @@ class OperateStream:
         if self._channel is not None:
             raise RuntimeError("this client is already open")
         loop = asyncio.get_running_loop()
-        self._channel = grpc.aio.insecure_channel(
-            channel_target(self._address), options=self._options
-        )
+        self._channel = self._lines.channel(self._address)
         self._stub = pool_pb2_grpc.PoolServiceStub(self._channel)
         self._traced = tracer_if_on() is not None
         self._accepts, self._patience = True, loop.time() + FIRST_CONNECT_S
@@ -214,7 +212,7 @@ class OperateStream:
         pause = 0.0
         while True:
             began, clean = loop.time(), False
-            stream = self._stub.Operate()
+            stream = self._stub.Operate(metadata=self._lines.metadata())
             try:
                 await self._greet(stream)
                 self._came_up()

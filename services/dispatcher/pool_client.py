@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from lingua_scheduler.services.dispatcher.operate_stream import OperateStream
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.channels import channel_options, in_words
+from lingua_scheduler.services.runtime.channels import Lines, in_words
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.runtime.telemetry import current_traceparent
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -27,13 +27,13 @@ class PoolClient(OperateStream):
     """The operations of the pool service; what holds for all of them is said at OperateStream."""
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> PoolClient:
+    def from_settings(cls, settings: Settings, lines: Lines) -> PoolClient:
         """A client of LINGUA_POOL_ADDRESS, with the limits of the settings."""
         return cls(
             address=settings.pool_address,
             timeout_ms=settings.redis_timeout_ms + MARGIN_MS,
             max_message_bytes=settings.max_message_bytes,
-            options=channel_options(settings),
+            lines=lines,
         )
 
     async def allocate(self, request: pool_pb2.AllocateRequest) -> pool_pb2.AllocateResponse:

@@ -12,7 +12,7 @@ from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMe
 from lingua_scheduler.services.dispatcher.node_stream import AttemptKey, attempt_key
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Responsible
-from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc, pool_pb2
@@ -60,11 +60,13 @@ class RelayClients:
         self,
         *,
         settings: Settings,
+        lines: Lines,
         pool: PoolClient,
         metrics: DispatcherMetrics,
         responsible: Responsible,
     ) -> None:
         self._settings = settings
+        self._lines = lines
         self._pool = pool
         self._metrics = metrics
         self._responsible = responsible
@@ -107,9 +109,9 @@ class RelayClients:
     async def _run(self, peer: _Peer) -> None:
         writer: asyncio.Task[None] | None = None
         try:
-            options = channel_options(self._settings)
-            async with grpc.aio.insecure_channel(peer.address, options=options) as channel:
-                stream = dispatcher_pb2_grpc.DispatcherStub(channel).Relay()
+            async with self._lines.channel(peer.address) as channel:
+                stub = dispatcher_pb2_grpc.DispatcherStub(channel)
+                stream = stub.Relay(metadata=self._lines.metadata())
                 writer = asyncio.create_task(self._write(peer, stream))
                 async for message in stream:
                     for report in message.reports:

@@ -14,9 +14,8 @@ from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
 from lingua_scheduler.services.dispatcher.relay_server import RelayServer
 from lingua_scheduler.services.dispatcher.validate import check_id, check_job, check_list
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
 # A call to another instance on an operator's behalf.
@@ -59,7 +58,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         views: JobViews,
         kept: KeptResults,
         instances: Instances,
-        settings: Settings,
+        lines: Lines,
     ) -> None:
         self._jobs = jobs
         self._nodes = nodes
@@ -68,7 +67,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self._views = views
         self._kept = kept
         self._instances = instances
-        self._settings = settings
+        self._lines = lines
 
     # grpc.aio takes coroutines that write as well as iterators; the generated stub knows only the
     # latter.
@@ -160,11 +159,12 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self, address: str, request: dispatcher_pb2.CancelJobRequest
     ) -> dispatcher_pb2.CancelJobResponse:
         """Only a job's home can stop it."""
-        options = channel_options(self._settings)
-        async with grpc.aio.insecure_channel(address, options=options) as channel:
+        async with self._lines.channel(address) as channel:
             stub: Any = dispatcher_pb2_grpc.DispatcherStub(channel)
             try:
-                response = await stub.CancelJob(request, timeout=_FORWARD_WITHIN_S)
+                response = await stub.CancelJob(
+                    request, timeout=_FORWARD_WITHIN_S, metadata=self._lines.metadata()
+                )
             except grpc.aio.AioRpcError as error:
                 raise errors.DependencyDownError(
                     f"the job's home at {address} cannot be reached: {error.details()}"

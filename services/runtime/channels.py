@@ -5,6 +5,7 @@ import grpc
 from lingua_scheduler.services.runtime.settings import Settings
 
 ChannelOptions = tuple[tuple[str, str | int], ...]
+Metadata = tuple[tuple[str, str], ...]
 
 _ROUND_ROBIN = '{"loadBalancingConfig": [{"round_robin": {}}]}'
 
@@ -34,6 +35,21 @@ def channel_options(settings: Settings) -> ChannelOptions:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.primary_user_agent", f"lingua/{settings.instance_id}"),
     )
+
+
+class Lines:
+    """How this process calls other services: with which certificates, and as whom."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._options = channel_options(settings)
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """A new channel, which looks up names and reads certificates anew."""
+        return grpc.aio.insecure_channel(channel_target(address), options=self._options)
+
+    def metadata(self) -> Metadata:
+        """What every call carries: who calls."""
+        return ()
 
 
 def in_words(error: BaseException) -> str:

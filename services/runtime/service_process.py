@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SettingsError
 from lingua_scheduler.services.runtime.grpc_server import GrpcServer
 from lingua_scheduler.services.runtime.logs import configure_logs
@@ -32,6 +33,7 @@ class Ground:
     settings: Settings
     link: RedisLink
     registry: CollectorRegistry
+    lines: Lines
 
 
 class Service(Protocol):
@@ -102,7 +104,7 @@ async def run_service(
         timeout_ms=settings.redis_timeout_ms,
     )
     _count_redis_errors(link, registry)
-    service = build(Ground(settings, link, registry))
+    service = build(Ground(settings, link, registry, Lines(settings)))
     server = GrpcServer(
         listen=getattr(settings, f"{name}_listen"),
         variable=variable_name(f"{name}_listen"),

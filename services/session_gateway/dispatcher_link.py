@@ -9,7 +9,7 @@ from typing import Protocol
 
 import grpc
 
-from lingua_scheduler.services.runtime.channels import ChannelOptions, channel_target, in_words
+from lingua_scheduler.services.runtime.channels import Lines, in_words
 from lingua_scheduler.services.session_gateway.dispatcher_stream import DispatcherStream
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
@@ -61,12 +61,12 @@ class DispatcherLink:
 
     Args:
         address: where dispatchers are; of several, each new stream may reach another one.
-        options: of the channel.
+        lines: how they are called.
     """
 
-    def __init__(self, *, address: str, options: ChannelOptions) -> None:
+    def __init__(self, *, address: str, lines: Lines) -> None:
         self._address = address
-        self._options = options
+        self._lines = lines
         self._channel: grpc.aio.Channel | None = None
         # In the order in which they were submitted.
         self._jobs: dict[str, _Job] = {}
@@ -87,9 +87,7 @@ class DispatcherLink:
 
     async def open(self) -> None:
         """Starts to connect. Returns when it has, or after a second; then it goes on trying."""
-        self._channel = grpc.aio.insecure_channel(
-            channel_target(self._address), options=self._options
-        )
+        self._channel = self._lines.channel(self._address)
         connected = asyncio.Event()
         self._runner = asyncio.create_task(self._stay_connected(connected))
         self._watch = asyncio.create_task(self._look_for_silence())
@@ -181,7 +179,7 @@ class DispatcherLink:
     async def _connect(self) -> bool:
         assert self._channel is not None
         stub = dispatcher_pb2_grpc.DispatcherStub(self._channel)
-        call = stub.Submit()
+        call = stub.Submit(metadata=self._lines.metadata())
         stream = DispatcherStream(call, self._on_event)
         try:
             await stream.greet()

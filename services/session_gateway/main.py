@@ -5,7 +5,6 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.runtime.channels import channel_options
 from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.service_process import Ground, run_service
 from lingua_scheduler.services.runtime.settings import Settings
@@ -28,9 +27,7 @@ class SessionGatewayService:
         metrics = GatewayMetrics(ground.registry)
         self._address = ""
         self._instances = Instances(link=ground.link, settings=settings)
-        self._dispatchers = DispatcherLink(
-            address=settings.dispatcher_address, options=channel_options(settings)
-        )
+        self._dispatchers = DispatcherLink(address=settings.dispatcher_address, lines=ground.lines)
         self._dispatchers.on_change.append(metrics.dispatcher_up.set)
         metrics.jobs.set_function(lambda: self._dispatchers.jobs)
         self._sessions = Sessions(

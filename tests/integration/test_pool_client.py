@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from lingua_scheduler.services.dispatcher import operate_stream, pool_repeats
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.channels import channel_options
+from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.errors import DependencyDownError
 from lingua_scheduler.services.runtime.settings import load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
@@ -45,7 +45,7 @@ def make_client(address: str, *, timeout_ms: int = TIMEOUT_MS, **limits: int) ->
         address=address,
         timeout_ms=timeout_ms,
         max_message_bytes=limits.get("max_message_bytes", settings.max_message_bytes),
-        options=channel_options(settings),
+        lines=Lines(settings),
     )
 
 

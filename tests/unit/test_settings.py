@@ -263,6 +263,8 @@ def test_rows_cover_every_setting_group_by_group_with_a_description() -> None:
         "redis",
         "addresses",
         "grpc",
+        "security",
+        "quotas",
         "pool",
         "dispatcher",
         "gateway",
