@@ -353,7 +353,9 @@ def main() -> int:
     # Live, also where it is piped.
     sys.stdout.reconfigure(line_buffering=True)
     # However it is ended, nothing is left behind.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # Both, also where a shell that runs it in the background had SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     print(__doc__)
     with tempfile.TemporaryDirectory(prefix="lingua-") as folder:
         try:
