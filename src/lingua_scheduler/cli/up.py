@@ -115,6 +115,11 @@ class LocalScheduler:
         """Every service process, in the order of their start."""
         return [each for started in self._started.values() for each in started]
 
+    @property
+    def redis_pid(self) -> int:
+        """Process id of the embedded Redis; 0 where another one was given."""
+        return self._redis.pid if self._redis is not None else 0
+
     def address(self, service: str, number: int = 1) -> str:
         """Where a client on this machine finds an instance of a service."""
         started = self._started[service]
@@ -213,12 +218,16 @@ class LocalScheduler:
     def _start_service(self, service: str, number: int) -> ServiceProcess:
         name = service if self._instances == 1 else f"{service}-{number}"
         listen, metrics = f"{service}_listen", f"{service}_metrics_listen"
+        probes = f"{service}_health_listen"
         environ = {
             **self._environ,
             "LINGUA_REDIS_URL": self.redis_url,
             variable_name(listen): self._listen(getattr(self.settings, listen), name, number),
             variable_name(metrics): self._listen(
                 getattr(self.settings, metrics), f"{name}'s metrics", number
+            ),
+            variable_name(probes): self._listen(
+                getattr(self.settings, probes), f"{name}'s health service", number
             ),
         }
         for other, started in self._started.items():

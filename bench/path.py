@@ -1,0 +1,238 @@
+"""The whole path: client stream, gateway, dispatcher, pool, Redis, node, and back.
+
+    make bench-path              a table
+    make bench-path ARGS=--json  one JSON object
+
+Each service is one process, and so are the clients and the nodes. A job is an utterance of 32 KiB;
+nodes answer at once, so all that is measured is the scheduler and gRPC. The hangover is off: it is
+time that the scheduler waits on purpose.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from machine import machine
+
+from lingua_scheduler.cli.up import LocalScheduler
+
+HERE = Path(__file__).parent
+SESSIONS = 64
+NODES, SLOTS = 8, 64
+WARM_S, SATURATE_S, STEADY_S = 3.0, 8.0, 8.0
+PEERS_RATE = 200.0
+TICKS = os.sysconf("SC_CLK_TCK")
+ENVIRONMENT = {
+    **{f"LINGUA_{name}_LISTEN": "127.0.0.1:0" for name in ("POOL", "DISPATCHER", "GATEWAY")},
+    **{f"LINGUA_{name}_METRICS_LISTEN": "" for name in ("POOL", "DISPATCHER", "GATEWAY")},
+    "LINGUA_LOG_LEVEL": "warning",
+    "LINGUA_HANGOVER_MANUAL_MS": "0",
+    "LINGUA_PADDING_MANUAL_MS": "0",
+}
+
+
+class Child:
+    """A process of this benchmark that says READY."""
+
+    def __init__(self, program: str, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / program), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if self.line() != "READY":
+            raise RuntimeError(f"{program} did not start")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def ask(self, *words: object) -> dict[str, Any]:
+        """Has it obey a line; its answer."""
+        assert self.process.stdin is not None
+        print(*words, file=self.process.stdin, flush=True)
+        answer = self.line()
+        if not answer:
+            raise RuntimeError(f"{words[0]}: it has ended")
+        return dict(json.loads(answer))
+
+    def end(self) -> str:
+        """Ends it; what it still printed."""
+        self.process.send_signal(signal.SIGTERM)
+        rest, _ = self.process.communicate(timeout=30)
+        return str(rest)
+
+
+class Parts:
+    """All processes, and what each of them costs."""
+
+    def __init__(self, scheduler: LocalScheduler, nodes: Child, clients: Child) -> None:
+        self.nodes = nodes
+        self.clients = clients
+        self.pids = {each.name: each.pid for each in scheduler.services}
+        self.pids |= {"redis": scheduler.redis_pid, "nodes": nodes.pid, "clients": clients.pid}
+
+    def measure(self, *words: object) -> dict[str, Any]:
+        """What the clients answer, with the CPU milliseconds per job of every process."""
+        before = {name: cpu_s(pid) for name, pid in self.pids.items()}
+        answer = self.clients.ask(*words)
+        jobs = max(1, answer["jobs"])
+        answer["cpu_ms"] = {
+            name: (cpu_s(pid) - before[name]) * 1000 / jobs for name, pid in self.pids.items()
+        }
+        answer["jobs_per_s"] = answer["jobs"] / answer["took_s"]
+        return answer
+
+
+@contextmanager
+def path(sessions: int, nodes: int, slots: int = SLOTS) -> Iterator[Parts]:
+    """The scheduler with clients and nodes."""
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("LINGUA_")}
+    with LocalScheduler(environ={**environ, **ENVIRONMENT}) as scheduler:
+        node = Child(
+            "path_node.py", scheduler.address("dispatcher"), f"--count={nodes}", f"--slots={slots}"
+        )
+        client = Child("path_client.py", scheduler.address("gateway"), f"--sessions={sessions}")
+        try:
+            yield Parts(scheduler, node, client)
+        finally:
+            for child in (client, node):
+                if child.process.poll() is None:
+                    child.end()
+
+
+def cpu_s(pid: int) -> float:
+    """What a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def rss_kib(pid: int) -> int:
+    """What a process has in memory."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """p50 and p99."""
+    if len(values) < 2:
+        return {"p50_ms": 0.0, "p99_ms": 0.0}
+    cuts = statistics.quantiles(values, n=100)
+    return {"p50_ms": round(cuts[49], 3), "p99_ms": round(cuts[98], 3)}
+
+
+def end_to_end(rows: list[list[Any]]) -> dict[str, float]:
+    """From an utterance's chunk to its result, at the client."""
+    return percentiles([(heard - sent) / 1e6 for _, _, sent, heard in rows])
+
+
+def overhead(rows: list[list[Any]], node_rows: str) -> dict[str, dict[str, float]]:
+    """What lies before the node and after it, by the clocks of client and node."""
+    at_node = {}
+    for line in node_rows.splitlines():
+        if line:
+            spoken, number, *times = line.split()
+            at_node[spoken, int(number)] = int(times[0]), int(times[1])
+    there, back = [], []
+    for session, index, sent, heard in rows:
+        assigned, answered = at_node[session, index]
+        there.append((assigned - sent) / 1e6)
+        back.append((heard - answered) / 1e6)
+    return {"to_node": percentiles(there), "to_client": percentiles(back)}
+
+
+def memory() -> dict[str, float]:
+    """KiB that a session costs its gateway, and a node its dispatcher."""
+    few, many = 50, 550
+    grown: dict[str, list[int]] = {"gateway": [], "dispatcher": []}
+    for count in (few, many):
+        with path(count, count, slots=2) as one:
+            one.measure("steady", 100.0, count / 50)
+            for name, values in grown.items():
+                values.append(rss_kib(one.pids[name]))
+    return {
+        "session_kib": round((grown["gateway"][1] - grown["gateway"][0]) / (many - few), 1),
+        "node_kib": round((grown["dispatcher"][1] - grown["dispatcher"][0]) / (many - few), 1),
+    }
+
+
+def run(*, with_memory: bool = True) -> dict[str, Any]:
+    """Everything, as one object."""
+    with path(SESSIONS, NODES) as one:
+        one.measure("saturate", WARM_S)
+        full = one.measure("saturate", SATURATE_S)
+        half = one.measure("steady", full["jobs_per_s"] / 2, STEADY_S)
+        slow = one.measure("steady", PEERS_RATE, STEADY_S)
+        node_rows = one.nodes.end()
+    cpu = {name: round(ms, 3) for name, ms in full["cpu_ms"].items()}
+    ours = {name: ms for name, ms in cpu.items() if name not in ("clients", "nodes")}
+    result: dict[str, Any] = {
+        "jobs_per_s": round(full["jobs_per_s"], 1),
+        "cpu_ms_per_job": round(sum(cpu.values()), 3),
+        "scheduler_cpu_ms_per_job": round(sum(ours.values()), 3),
+        "cpu_ms_per_job_by_process": cpu,
+        **end_to_end(half["rows"]),
+        "overhead_at_half": overhead(half["rows"], node_rows),
+        "at_200_jobs_per_s": end_to_end(slow["rows"]),
+    }
+    if with_memory:
+        result["memory"] = memory()
+    return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """For people."""
+    half = result["overhead_at_half"]
+    lines = [
+        f"{result['jobs_per_s']:.0f} jobs/s at saturation, "
+        f"{result['cpu_ms_per_job']:.2f} ms of CPU per job:",
+        *(f"  {name:<12}{ms:6.3f} ms" for name, ms in result["cpu_ms_per_job_by_process"].items()),
+        "at half of that, p50 / p99 in ms:",
+        f"  end to end    {result['p50_ms']:.2f} / {result['p99_ms']:.2f}",
+        f"  to the node   {half['to_node']['p50_ms']:.2f} / {half['to_node']['p99_ms']:.2f}",
+        f"  to the client {half['to_client']['p50_ms']:.2f} / {half['to_client']['p99_ms']:.2f}",
+        "at 200 jobs/s, end to end: {p50_ms:.2f} / {p99_ms:.2f}".format(
+            **result["at_200_jobs_per_s"]
+        ),
+    ]
+    if "memory" in result:
+        lines.append(
+            "memory: {session_kib:.0f} KiB a session, {node_kib:.0f} KiB a node".format(
+                **result["memory"]
+            )
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Runs it and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    given = parser.parse_args()
+    began = time.monotonic()
+    result = run()
+    if given.json:
+        print(json.dumps({"machine": machine(), "path": result}, indent=2))
+    else:
+        print(table(result))
+        print(f"{machine()}, {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

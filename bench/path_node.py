@@ -1,0 +1,130 @@
+"""Nodes that answer at once, for `path.py`: acknowledgement and result in one message.
+
+Run by it as a process of its own. Prints READY when all are connected; on SIGTERM it writes one
+line a job, `session index assigned_ns answered_ns` by the machine's monotonic clock, and ends.
+"""
+
+import argparse
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+import grpc
+import uvloop
+
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+
+RESULT = dispatcher_pb2.JobResult.KIND_TRANSLATED
+TEXTS = dispatcher_pb2.Texts(source="hello", repaired="hello", translated="hola")
+Stream: TypeAlias = (
+    "grpc.aio.StreamStreamCall[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherMessage]"
+)
+OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class AtOnce:
+    """One node."""
+
+    def __init__(self, node_id: str, slots: int, seen: list[tuple[str, int, int, int]]) -> None:
+        self._hello = dispatcher_pb2.Hello(
+            node_id=node_id,
+            incarnation=secrets.token_hex(8),
+            max_concurrent_jobs=slots,
+            capabilities=common_pb2.NodeCapabilities(
+                asr_langs=["en"], semantic_langs=["en"], tts_langs=["es"]
+            ),
+        )
+        self._seen = seen
+        self._beats = 0
+        # gRPC takes one write at a time.
+        self._writing = asyncio.Lock()
+        self.connected = asyncio.Event()
+
+    async def run(self, channel: grpc.aio.Channel) -> None:
+        """Serves until it is cancelled."""
+        stream = dispatcher_pb2_grpc.DispatcherStub(channel).Connect()
+        await stream.write(_message(dispatcher_pb2.NodeEvent(hello=self._hello)))
+        beating: asyncio.Task[None] | None = None
+        async for message in _messages(stream):
+            answers = []
+            now = time.monotonic_ns()
+            for event in message.events:
+                if event.HasField("job_assign"):
+                    answers += self._answer(event.job_assign, now)
+                elif event.HasField("welcome"):
+                    every_s = event.welcome.heartbeat_interval_ms / 1000
+                    beating = asyncio.create_task(self._beat(stream, every_s))
+                    self.connected.set()
+                elif event.HasField("error"):
+                    sys.exit(f"a node was refused: {event.error.message}")
+            if answers:
+                async with self._writing:
+                    await stream.write(dispatcher_pb2.NodeMessage(events=answers))
+        if beating is not None:
+            beating.cancel()
+
+    def _answer(self, assign: dispatcher_pb2.JobAssign, now: int) -> list[dispatcher_pb2.NodeEvent]:
+        job = assign.job
+        result = dispatcher_pb2.JobResult(attempt=assign.attempt, kind=RESULT, texts=TEXTS)
+        ack = dispatcher_pb2.JobAck(attempt=assign.attempt)
+        self._seen.append((job.session_id, job.utterance_index, now, time.monotonic_ns()))
+        return [
+            dispatcher_pb2.NodeEvent(job_ack=ack),
+            dispatcher_pb2.NodeEvent(job_result=result),
+        ]
+
+    async def _beat(self, stream: Stream, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            self._beats += 1
+            beat = dispatcher_pb2.Heartbeat(seq=self._beats, health=common_pb2.NODE_HEALTH_READY)
+            async with self._writing:
+                await stream.write(_message(dispatcher_pb2.NodeEvent(heartbeat=beat)))
+
+
+def _message(event: dispatcher_pb2.NodeEvent) -> dispatcher_pb2.NodeMessage:
+    return dispatcher_pb2.NodeMessage(events=[event])
+
+
+async def _messages(
+    stream: Stream,
+) -> AsyncIterator[dispatcher_pb2.DispatcherMessage]:
+    while isinstance(message := await stream.read(), dispatcher_pb2.DispatcherMessage):
+        yield message
+
+
+async def main(address: str, count: int, slots: int, prefix: str) -> None:
+    """Connects all nodes and serves until SIGTERM."""
+    seen: list[tuple[str, int, int, int]] = []
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    nodes = [AtOnce(f"{prefix}-{at}", slots, seen) for at in range(count)]
+    # Some proxies and servers allow a hundred streams on a connection.
+    channels = [grpc.aio.insecure_channel(address, OPTIONS) for _ in range(1 + count // 100)]
+    running = [
+        asyncio.create_task(node.run(channels[at % len(channels)])) for at, node in enumerate(nodes)
+    ]
+    for node in nodes:
+        await node.connected.wait()
+    print("READY", flush=True)
+    await stop.wait()
+    for task in running:
+        task.cancel()
+    print("\n".join(" ".join(map(str, row)) for row in seen), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    parser.add_argument("--count", type=int, default=8)
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--prefix", default="at-once")
+    given = parser.parse_args()
+    uvloop.run(main(given.address, given.count, given.slots, given.prefix))
