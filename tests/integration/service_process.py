@@ -4,14 +4,14 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
+
+from tests.nursery import ForkedProcess, nursery
 
 RUNNER = """
 import asyncio, importlib, json, os, sys
@@ -82,7 +82,7 @@ class ServiceProcess:
             "TEST_LIMITS": json.dumps(limits or {}),
             **(environ or {}),
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
@@ -111,13 +111,14 @@ class ServiceProcess:
         }
         given = {f"LINGUA_{name.upper()}": str(value) for name, value in self._settings.items()}
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix=f"lingua-{self.name}-")
-        with self._file("out").open("wb") as out, self._file("err").open("ab") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", RUNNER],
-                env={**inherited, **given, **self._environ},
-                stdout=out,
-                stderr=err,
-            )
+        # What wait_ready looks at, before the new process gets to it.
+        self._file("out").write_bytes(b"")
+        self._process = nursery().fork(
+            RUNNER,
+            env={**inherited, **given, **self._environ},
+            out=self._file("out"),
+            err=self._file("err"),
+        )
 
     def wait_ready(self, within: float = START_S) -> None:
         """Returns when the service says that it answers; fails with its log if it ends."""
@@ -160,7 +161,7 @@ class ServiceProcess:
             self._folder = None
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> ForkedProcess:
         """The process, while it is started."""
         assert self._process is not None, f"the {self.name} service is not started"
         return self._process
