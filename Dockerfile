@@ -19,7 +19,6 @@ COPY services services
 COPY src src
 RUN /uv/bin/uv pip install --no-cache --compile-bytecode --python /opt/lingua/bin/python \
     --no-deps --build-constraints requirements.lock .
-COPY k8s/image/healthcheck.py /opt/lingua/
 
 FROM python:${PYTHON}
 ARG VERSION=0.1.0
@@ -35,5 +34,5 @@ USER 65532:65532
 # gRPC and metrics of pool, dispatcher and gateway.
 EXPOSE 7710 7720 7730 9710 9720 9730
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["python3", "/opt/lingua/healthcheck.py"]
+    CMD ["lingua", "health", "--pid", "1", "--timeout", "3"]
 ENTRYPOINT ["lingua"]

@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# What the interpreter node needs, with the versions of requirements-interpreter.lock. In a venv of
+# its own: nothing else of the project needs any of it.
+TALKING := .venv-interpreter
+TALKING_READY := $(TALKING)/.ready
 
 PROTOS := $(wildcard protos/lingua_scheduler/v1/*.proto)
 TESTS ?= tests
@@ -12,10 +16,10 @@ ENGINE ?= podman
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format proto proto-check bench bench-pool lock wheel image clean
+.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-path bench-traces lock wheel image clean run-real get-models bench-translate
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lingua-scheduler needs Python 3.11 or newer; this is %s. Set PYTHON=/path/to/python3.11" % sys.version.split()[0])'
@@ -28,6 +32,24 @@ $(READY): requirements.lock pyproject.toml
 run: $(READY)  ## the scheduler, a Redis and sample nodes; RUN_SECONDS=30 ends by itself
 	@$(BIN)/python examples/conversation.py
 
+$(TALKING_READY): requirements-interpreter.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lingua-scheduler needs Python 3.11 or newer; this is %s. Set PYTHON=/path/to/python3.11" % sys.version.split()[0])'
+	@command -v cc >/dev/null || { echo "ttspico is compiled, and there is no C compiler. To get one: apt-get install --no-install-recommends gcc libc6-dev python3-dev" >&2; exit 1; }
+	@echo "Fetching Python packages from PyPI into $(TALKING): about 60 MB, above all onnxruntime (MIT), numpy (BSD),"
+	@echo "  grpcio (Apache-2.0), sacrebleu (Apache-2.0) and ttspico (Apache-2.0), which is compiled: half a minute."
+	@test -x $(TALKING)/bin/python || $(PYTHON) -m venv $(TALKING)
+	@$(TALKING)/bin/python -m pip install --quiet --disable-pip-version-check $$(grep -o "^uv==[^ ]*" requirements.lock)
+	@$(TALKING)/bin/uv pip install --quiet --python $(TALKING)/bin/python --require-hashes -r requirements-interpreter.lock
+	@$(TALKING)/bin/uv pip install --quiet --python $(TALKING)/bin/python --no-deps -e .
+	@touch $@
+
+# Speech models that no part of the project may bring along; docs/interpreter.md has their licences.
+get-models: $(TALKING_READY)  ## the models of the interpreter node, into ~/.cache/lingua-scheduler
+	@PYTHONPATH=examples $(TALKING)/bin/python -m interpreter_node.fetching
+
+run-real: $(TALKING_READY)  ## two people, two languages, real speech; fetches what it needs
+	@$(TALKING)/bin/python examples/real_conversation.py
+
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --dist worksteal
 
@@ -38,6 +60,7 @@ lint: $(READY) proto-check  ## format, lint, types, import rules, protos
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
+	@$(BIN)/python docs/make_api.py --check
 
 format: $(READY)  ## format code and protos
 	$(BIN)/ruff format .
@@ -55,14 +78,36 @@ proto-check: $(READY)
 	  diff -r -x __pycache__ "$$tmp/committed" src/lingua_scheduler/v1 >/dev/null || \
 	  { echo "src/lingua_scheduler/v1 is not what protos/ generates: run 'make proto' and commit the result" >&2; exit 1; }
 
-bench: bench-pool  ## all benchmarks
+api-docs: $(READY)  ## regenerate docs/api.md from protos/
+	$(BIN)/python docs/make_api.py
+
+RULES := k8s/components/monitoring/rules.yaml
+rules:  ## regenerate the rules of the Prometheus operator from monitoring/alerts.yml
+	@printf '%s\n' '# Made by `make rules` from monitoring/alerts.yml: edit that.' \
+	  'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' 'metadata:' \
+	  '  name: lingua-scheduler' 'spec:' >$(RULES)
+	@sed 's/^./  &/' monitoring/alerts.yml >>$(RULES)
+
+bench: bench-pool bench-path bench-traces  ## all benchmarks
 
 bench-pool: $(READY)  ## the pool service beside the scripts of seed 003; ARGS=--json
 	@$(BIN)/python bench/pool.py $(ARGS)
 
+bench-path: $(READY)  ## the whole path, from client to node and back; ARGS=--json
+	@$(BIN)/python bench/path.py $(ARGS)
+
+bench-traces: $(READY)  ## what tracing costs; ARGS=--json
+	@$(BIN)/python bench/traces.py $(ARGS)
+
+bench-translate: $(TALKING_READY)  ## how well the interpreter node translates; ARGS=--json
+	@PYTHONPATH=examples $(TALKING)/bin/python bench/translate.py $(ARGS)
+
 lock: $(READY)  ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
 	  --upgrade --extra dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
+	  --upgrade --constraint requirements.lock --extra interpreter --extra mic --extra quality pyproject.toml \
+	  -o requirements-interpreter.lock
 
 wheel: $(READY)  ## dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
@@ -72,4 +117,4 @@ image:  ## the container image; ENGINE=docker, IMAGE_ARGS=... for more arguments
 	  --build-arg VERSION=$(VERSION) .
 
 clean:  ## remove the venv and everything built
-	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(TALKING) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -43,9 +43,16 @@ ENVIRONMENT = {
 class Child:
     """A process of this benchmark that says READY."""
 
-    def __init__(self, program: str, *arguments: str) -> None:
+    def __init__(
+        self,
+        program: str,
+        *arguments: str,
+        python: str = sys.executable,
+        environ: dict[str, str] | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / program), *arguments],
+            [python, str(HERE / program), *arguments],
+            env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -17,13 +17,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import grpc
 from voices import CHUNK_MS, SILENCE_S, chunks, speech, write_wav
 
 from lingua_scheduler.cli.live_line import LiveLine
+from lingua_scheduler.cli.options import Options
 from lingua_scheduler.cli.output import duration
+from lingua_scheduler.cli.pool_client import PoolClient
+from lingua_scheduler.cli.sdk_access import client_token, node_token, tls_of
 from lingua_scheduler.cli.up import LocalScheduler
 from lingua_scheduler.cli.up_command import exports
 from lingua_scheduler.sdk import (
@@ -40,7 +41,7 @@ from lingua_scheduler.sdk import (
     Session,
     SessionError,
 )
-from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
+from lingua_scheduler.services.runtime.settings import load_settings
 
 NODES = {"amber": "zh,en", "birch": "zh,en", "cedar": "en,es"}
 # How high they speak, in Hz, and the languages from and to which.
@@ -229,7 +230,16 @@ async def converse(talk: Talk, nodes: Nodes) -> None:
 
 async def talk_at(address: str, nodes: Nodes) -> Talk:
     """Opens the session, and closes it when all has been said and delivered."""
-    session = Session(address, a="zh", b="en", require_tts=True, partial_interval_ms=100)
+    settings = load_settings()
+    session = Session(
+        address,
+        a="zh",
+        b="en",
+        require_tts=True,
+        partial_interval_ms=100,
+        tls=tls_of(settings),
+        token=client_token(settings),
+    )
     talk = Talk(session)
     async with asyncio.timeout(TALK_WITHIN_S), session:
         hearing = asyncio.create_task(talk.hear())
@@ -262,7 +272,18 @@ def hold_conversation(address: str, nodes: Nodes) -> bool:
     return talk.wrong > 0
 
 
-def start_nodes(address: str) -> Nodes:
+def token_option(name: str, folder: Path) -> list[str]:
+    """The token of a node, in a file, where this process can sign one."""
+    token = node_token(load_settings(), name)
+    if not callable(token):
+        return []
+    file = folder / f"{name}.token"
+    file.touch(mode=0o600)
+    file.write_text(str(token()))
+    return ["--token-file", str(file)]
+
+
+def start_nodes(address: str, folder: Path) -> Nodes:
     """The sample nodes, each a process that ends with this one."""
     script = Path(__file__).with_name("sample_node.py")
     return {
@@ -270,6 +291,7 @@ def start_nodes(address: str) -> Nodes:
             [
                 *(sys.executable, str(script), "--id", name, "--langs", langs),
                 *("--dispatcher", address, "--until-eof"),
+                *token_option(name, folder),
             ],
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -281,10 +303,9 @@ def start_nodes(address: str) -> Nodes:
 
 def await_nodes(address: str) -> None:
     """Returns when the pool service knows all sample nodes."""
-    with grpc.insecure_channel(address) as channel:
-        stub: Any = pool_pb2_grpc.PoolServiceStub(channel)
+    with PoolClient.opened(Options(addresses={"pool": address})) as pool:
         deadline = time.monotonic() + NODES_WITHIN_S
-        while len(stub.ListNodes(pool_pb2.ListNodesRequest(), timeout=5).nodes) < len(NODES):
+        while len(pool.list_nodes().nodes) < len(NODES):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the sample nodes did not connect within {NODES_WITHIN_S:g} s")
             time.sleep(0.05)
@@ -328,7 +349,7 @@ def run(folder: Path) -> int:
         print(f"Redis       {scheduler.redis_words}")
         for each in scheduler.services:
             print(f"{each.name:<11} {each.address}")
-        nodes = start_nodes(scheduler.address("dispatcher"))
+        nodes = start_nodes(scheduler.address("dispatcher"), folder)
         try:
             await_nodes(scheduler.address("pool"))
             print(f"nodes       {', '.join(f'{name} ({langs})' for name, langs in NODES.items())}")

@@ -1,15 +1,29 @@
 """A node that says what it hears: `python examples/echo_node.py 127.0.0.1:7720`.
 
-Ctrl-C lets it finish what it has; twice ends it at once.
+Ctrl-C lets it finish what it has; twice ends it at once. Where the dispatcher asks who it is and
+speaks TLS, LINGUA_TOKEN_FILE and LINGUA_TLS_CA_FILE name the files.
 """
 
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
-from lingua_scheduler.sdk import Job, Node, Partial, Translated
+from lingua_scheduler.sdk import Job, Node, Partial, Tls, Translated
 
-node = Node(node_id="echo-1", asr=["en", "zh"], semantic=["en", "zh"], tts=["en", "zh"], slots=2)
+token_file = os.environ.get("LINGUA_TOKEN_FILE")
+ca_file = os.environ.get("LINGUA_TLS_CA_FILE")
+
+node = Node(
+    node_id="echo-1",
+    asr=["en", "zh"],
+    semantic=["en", "zh"],
+    tts=["en", "zh"],
+    slots=2,
+    token=Path(token_file) if token_file else None,
+    tls=Tls(ca=ca_file) if ca_file else None,
+)
 
 
 @node.handler

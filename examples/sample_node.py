@@ -6,6 +6,8 @@ It translates nothing, and takes a tenth of the speech's time for that, about as
 would. But it treats audio as a real node does: what is unfinished (cut by its duration, or still
 loud where a pause was taken for the end) is held, and joined to the next job of the same turn. So a
 sentence that was cut comes out whole, if its parts come to the same node.
+
+Where the dispatcher asks who it is and speaks TLS: --token-file, --ca, --cert and --key.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import threading
 from array import array
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from pathlib import Path
 
 from lingua_scheduler.sdk import (
     AudioFormat,
@@ -29,6 +32,7 @@ from lingua_scheduler.sdk import (
     NoSpeech,
     Partial,
     Reason,
+    Tls,
     Translated,
 )
 
@@ -66,10 +70,19 @@ def is_unfinished(job: Job, samples: "array[int]") -> bool:
     return job.reason is Reason.TIMEOUT and any(abs(each) > LOUD for each in tail)
 
 
-def sample_node(node_id: str, langs: list[str], slots: int) -> Node:
+def sample_node(
+    node_id: str, langs: list[str], slots: int, *, token: Path | None, tls: Tls | None
+) -> Node:
     """The node; `run` connects it."""
     node = Node(
-        node_id=node_id, asr=langs, semantic=langs, tts=langs, slots=slots, software="sample node"
+        node_id=node_id,
+        asr=langs,
+        semantic=langs,
+        tts=langs,
+        slots=slots,
+        software="sample node",
+        token=token,
+        tls=tls,
     )
     held = HeldAudio()
 
@@ -105,6 +118,14 @@ def _end_with_stdin() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def file_option(parser: argparse.ArgumentParser, flag: str, variable: str, what: str) -> None:
+    """An option that names a file; the variable is its default."""
+    default = os.environ.get(variable) or None
+    parser.add_argument(
+        flag, metavar="FILE", type=Path, default=default, help=f"{what} (default: {variable})"
+    )
+
+
 def main() -> None:
     """Runs one node until it is told to end."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -113,11 +134,25 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--dispatcher", default="127.0.0.1:7720", help="ADDRESS[,ADDRESS...]")
     parser.add_argument("--until-eof", action="store_true", help="end when stdin ends")
+    file_option(parser, "--token-file", "LINGUA_TOKEN_FILE", "says who this node is")
+    file_option(parser, "--ca", "LINGUA_TLS_CA_FILE", "the dispatchers' authority; none: no TLS")
+    file_option(parser, "--cert", "LINGUA_TLS_CLIENT_CERT_FILE", "this node's own certificate")
+    file_option(parser, "--key", "LINGUA_TLS_CLIENT_KEY_FILE", "its key")
+    parser.add_argument(
+        "--server-name",
+        default=os.environ.get("LINGUA_TLS_SERVER_NAME", ""),
+        help="in the dispatchers' certificate (default: LINGUA_TLS_SERVER_NAME)",
+    )
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     if chosen.until_eof:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
-    sample_node(chosen.id, chosen.langs.split(","), chosen.slots).run(chosen.dispatcher)
+    tls = None
+    if chosen.ca:
+        tls = Tls(ca=chosen.ca, cert=chosen.cert, key=chosen.key, server_name=chosen.server_name)
+    langs = chosen.langs.split(",")
+    node = sample_node(chosen.id, langs, chosen.slots, token=chosen.token_file, tls=tls)
+    node.run(chosen.dispatcher)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,16 @@
 --   job, attempt, key, tenant, home, utterance, session_epoch (0: not checked),
 --   reason (FinalizeReason), may_wait (1: a bound node that is only full is BOUND_NODE_FULL),
 --   reservation_ttl_ms, binding_ttl_ms, timeout_binds (1: every Timeout job binds),
---   job_record_ttl_ms
+--   job_record_ttl_ms, and, only where the tenant has limits, jobs, audio_ms_per_minute (0: no
+--   limit), audio_ms of the job, hold_ms (how long it counts as in flight without news of it)
 -- Returns {'ok', existing, attempt, job state, lease end, node id, epoch, owner instance,
---   owner address, path, binding, binding kind}, or {reason, why, times, ...}.
+--   owner address, path, binding, binding kind}, or {reason, why, times, ...}; where that is
+--   QUOTA_EXCEEDED, {reason, 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
 -- @include lib/now
 -- @include lib/want
 -- @include lib/choose
 -- @include lib/attempt
+-- @include lib/quota
 
 local P = KEYS[1]
 local now = now_ms()
@@ -27,6 +30,8 @@ local reason = tonumber(ARGV[at + 7])
 local may_wait = ARGV[at + 8] == '1'
 local reservation_ttl, binding_ttl = tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10])
 local timeout_binds = ARGV[at + 11] == '1'
+local tenant, most_jobs = ARGV[at + 3], tonumber(ARGV[at + 13]) or 0
+local most_audio = tonumber(ARGV[at + 14]) or 0
 
 local function placed(existing, number, state, ends, id, path, binding, kind, node)
   node = node or live_get(P, id)
@@ -65,6 +70,16 @@ if state and latest then
   attempt = math.max(attempt, latest + 1)
 end
 
+-- A job that has begun goes on, whatever others have used meanwhile.
+local begins = not known[4]
+if begins then
+  local refused = most_jobs > 0 and quota_full(P, tenant, 'jobs', most_jobs, JOB_RETRY_MS, now)
+    or most_audio > 0 and quota_mute(P, tenant, most_audio, now)
+  if refused then
+    return refused
+  end
+end
+
 local bound, bound_path, turn, last_turn, written
 if want.session then
   turn = turn_key(P, want.session, want.src, want.tgt)
@@ -76,12 +91,20 @@ if found.error then
   return refusal(found)
 end
 
-local fields = { 'key', ARGV[at + 2], 'tenant', ARGV[at + 3], 'home', ARGV[at + 4],
+local fields = { 'key', ARGV[at + 2], 'tenant', tenant, 'home', ARGV[at + 4],
   'session', want.session or '', 'utterance', utterance, 'src', want.src, 'tgt', want.tgt,
   'reason', reason }
-if not known[4] then
+if begins then
   fields[#fields + 1] = 'created_ms'
   fields[#fields + 1] = now
+  if most_audio > 0 then
+    quota_charge(P, tenant, tonumber(ARGV[at + 15]), most_audio, now)
+  end
+end
+if most_jobs > 0 then
+  fields[#fields + 1] = 'counted'
+  fields[#fields + 1] = tenant
+  quota_hold(P, tenant, 'jobs', { job }, tonumber(ARGV[at + 16]), now)
 end
 local ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl,
   tonumber(ARGV[at + 12]), now, fields)

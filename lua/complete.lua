@@ -5,18 +5,19 @@
 -- KEYS 1 prefix
 -- ARGV 1 node, 2 job, 3 attempt, 4 outcome (done, failed, timed_out or cancelled), 5 why,
 --   6 final state of the job or '' (done: always final), 7 eject_failures, 8 eject_ms,
---   9 eject_max_ms, 10 job_record_ttl_ms
+--   9 eject_max_ms, 10 job_record_ttl_ms, 11 steps, for the record (optional)
 -- Returns {'completed' | 'already' | 'superseded', job state}.
 -- @include lib/now
 -- @include lib/attempt
 -- @include lib/record
+-- @include lib/quota
 
 local P, id, job, attempt, outcome = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'winner', 'attempt', attempt .. ':node',
-  attempt .. ':state')
-local state, winner, latest, at, attempt_state = unpack(known, 1, 5)
+  attempt .. ':state', 'counted')
+local state, winner, latest, at, attempt_state, counted = unpack(known, 1, 6)
 
 local ended = attempt_state and ATTEMPT_OVER[attempt_state] and attempt_state ~= 'released'
 local node = live_get(P, id)
@@ -49,7 +50,7 @@ if state and JOB_OVER[state] then
 end
 if outcome == 'done' then
   state = 'done'
-  redis.call('HSET', key, 'state', state, 'winner', attempt)
+  redis.call('HSET', key, 'state', state, 'winner', attempt, 'steps', ARGV[11] or '')
 elseif ARGV[6] ~= '' then
   state = ARGV[6]
   redis.call('HSET', key, 'state', state)
@@ -62,5 +63,8 @@ if winner == attempt and outcome ~= 'done' then
 end
 if not latest or tonumber(latest) < tonumber(attempt) then
   redis.call('HSET', key, 'attempt', attempt)
+end
+if counted and JOB_OVER[state] then
+  quota_let_go(P, counted, 'jobs', job)
 end
 return { 'completed', state }

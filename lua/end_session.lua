@@ -12,11 +12,14 @@
 
 local key = session_key(KEYS[1], ARGV[1])
 local epoch = tonumber(ARGV[2])
-local known = redis.call('HMGET', key, 'epoch', 'token')
+local known = redis.call('HMGET', key, 'epoch', 'token', 'counted')
 if known[1] and tonumber(known[1]) > epoch then
   return { known[2] and 'SESSION_TAKEN_OVER' or 'ok' }
 end
 redis.call('DEL', key)
+if known[3] then
+  quota_let_go(KEYS[1], known[3], 'sessions', ARGV[1])
+end
 redis.call('HSET', key, 'epoch', epoch + 1)
 redis.call('PEXPIRE', key, ARGV[3])
 return { 'ok' }

@@ -3,13 +3,18 @@
 -- P:job:<id>:result, string: a JobResult of the contract
 --
 -- KEYS 1 prefix
--- ARGV 1 job, 2 result, 3 how long in ms, 4 over (1: also where another one is kept)
--- Returns 1.
+-- ARGV 1 job, 2 result, 3 how long in ms, 4 node, 5 attempt
+-- Node: who says that it has the result of that attempt. It must be the one that was given it, and
+-- replaces nothing. Empty: the job's home says so, and knows best.
+-- Returns 1 where it is kept.
 
-local key = KEYS[1] .. ':job:' .. ARGV[1] .. ':result'
-if ARGV[4] == '1' then
-  redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
-else
-  redis.call('SET', key, ARGV[2], 'PX', ARGV[3], 'NX')
+local key = KEYS[1] .. ':job:' .. ARGV[1]
+if ARGV[4] == '' then
+  redis.call('SET', key .. ':result', ARGV[2], 'PX', ARGV[3])
+  return 1
 end
+if redis.call('HGET', key, ARGV[5] .. ':node') ~= ARGV[4] then
+  return 0
+end
+redis.call('SET', key .. ':result', ARGV[2], 'PX', ARGV[3], 'NX')
 return 1

@@ -6,17 +6,24 @@
 -- P:session:<id>, hash: lib/session.lua
 --
 -- KEYS 1 prefix
--- ARGV 1 ttl_ms, then pairs of a session and its epoch
+-- ARGV 1 ttl_ms, then pairs of a session and its epoch, at most 500
 -- Returns for each pair, in order, 'ok', 'SESSION_NOT_FOUND' or 'SESSION_TAKEN_OVER'.
 -- @include lib/session
 
-local answers = {}
+local answers, counted = {}, {}
 for i = 2, #ARGV, 2 do
   local key = session_key(KEYS[1], ARGV[i])
-  local refusal = session_refusal(key, ARGV[i + 1])
+  local refusal, tenant = session_refusal(key, ARGV[i + 1])
   if not refusal then
     redis.call('PEXPIRE', key, ARGV[1])
+    if tenant then
+      counted[tenant] = counted[tenant] or {}
+      table.insert(counted[tenant], ARGV[i])
+    end
   end
   answers[#answers + 1] = refusal or 'ok'
+end
+for tenant, sessions in pairs(counted) do
+  quota_hold(KEYS[1], tenant, 'sessions', sessions, tonumber(ARGV[1]), now_ms())
 end
 return answers

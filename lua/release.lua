@@ -7,12 +7,14 @@
 -- @include lib/now
 -- @include lib/attempt
 -- @include lib/record
+-- @include lib/quota
 
 local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
-local known = redis.call('HMGET', key, 'state', 'attempt', attempt .. ':state', attempt .. ':node')
-local state, latest, attempt_state, at = unpack(known, 1, 4)
+local known = redis.call('HMGET', key, 'state', 'attempt', attempt .. ':state', attempt .. ':node',
+  'counted')
+local state, latest, attempt_state, at, counted = unpack(known, 1, 5)
 
 if lease_end(running_key(P, id), member, now) then
   return { 'running' }
@@ -35,6 +37,9 @@ end
 if state and not JOB_OVER[state] then
   if ARGV[6] ~= '' then
     redis.call('HSET', key, 'state', ARGV[6])
+    if counted then
+      quota_let_go(P, counted, 'jobs', job)
+    end
   elseif first_time and state == 'reserved' and latest == attempt then
     redis.call('HSET', key, 'state', 'retrying')
   end

@@ -1,24 +1,25 @@
 -- take_session: gives a session to the gateway that its client has come to.
 --
 -- Guarantees that of all gateways only the last to take a session can change it, and that nobody
--- learns whether a session exists who does not have its token. A repeat raises the epoch once more
+-- learns whether a session exists who does not have its token, or is of another tenant. A repeat raises the epoch once more
 -- and answers the new one: the caller is then fenced off from nothing but its own first call.
 --
 -- P:session:<id>, hash: lib/session.lua
 --
 -- KEYS 1 prefix
--- ARGV 1 session, 2 token hash, 3 gateway, 4 ttl_ms
+-- ARGV 1 session, 2 token hash, 3 gateway, 4 ttl_ms, 5 counts (1: among those of its tenant from now
+--   on; it is not refused for that), 6 tenant that it must be of (absent or empty: any)
 -- Returns {'ok', epoch, opened, opened_ms, next, seen, results, missing, acked, then index, cut of
 --   each cut that is kept, in rising order}, or {'SESSION_NOT_FOUND'}.
 -- @include lib/session
 
 local key = session_key(KEYS[1], ARGV[1])
-if redis.call('HGET', key, 'token') ~= ARGV[2] then
+local known = redis.call('HMGET', key, 'token', 'tenant')
+if known[1] ~= ARGV[2] or ((ARGV[6] or '') ~= '' and known[2] ~= ARGV[6]) then
   return { 'SESSION_NOT_FOUND' }
 end
 local epoch = redis.call('HINCRBY', key, 'epoch', 1)
 redis.call('HSET', key, 'gateway', ARGV[3])
-redis.call('PEXPIRE', key, ARGV[4])
 
 local flat = redis.call('HGETALL', key)
 local record, indexes = {}, {}
@@ -30,6 +31,11 @@ for i = 1, #flat, 2 do
   end
 end
 table.sort(indexes)
+if ARGV[5] == '1' and not record.counted then
+  record.counted = record.tenant
+  redis.call('HSET', key, 'counted', record.counted)
+end
+session_renew(KEYS[1], ARGV[1], record.counted, ARGV[4])
 
 local reply = { 'ok', epoch, record.opened }
 for _, name in ipairs({ 'opened_ms', 'next', 'seen', 'results', 'missing', 'acked' }) do

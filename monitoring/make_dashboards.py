@@ -144,6 +144,17 @@ GATEWAY: Rows = {
             "left: the stream broke, and the session can be resumed.",
         ),
         Panel("Refused", [(rate("lingua_gateway_opens_refused_total", "reason"), "{{reason}}")]),
+        Panel(
+            "Refused by a tenant's limits",
+            [(rate("lingua_quota_refused_total", "limit"), "{{limit}}")],
+            "ops",
+            "Sessions that were not opened, and tries to place a job: one that waits tries often.",
+        ),
+        Panel(
+            "Calls refused: who calls is not known, or may not",
+            [(rate("lingua_auth_refused_total", "reason"), "{{reason}}")],
+            "ops",
+        ),
     ],
     "Speech": [
         Panel(

@@ -59,6 +59,7 @@ from lingua_scheduler.sdk.session_events import (
     Texts,
 )
 from lingua_scheduler.sdk.session_files import wav_format
+from lingua_scheduler.sdk.tls import Tls
 
 __all__ = [
     "Accepted",
@@ -100,6 +101,7 @@ __all__ = [
     "Stage",
     "Texts",
     "Timing",
+    "Tls",
     "Translated",
     "Turn",
     "Unacknowledged",

@@ -4,10 +4,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 import grpc
 
 from lingua_scheduler.sdk.stream_state import MAX_MESSAGE_BYTES
+from lingua_scheduler.sdk.tls import Tls, TlsFiles
 
 # As often as the services ping: often enough for the proxies that cut idle connections.
 KEEPALIVE_MS = 20_000
@@ -67,12 +69,25 @@ def parse_addresses(addresses: str | Sequence[str]) -> list[str]:
     return found
 
 
+def is_loopback(address: str) -> bool:
+    """Whether what is sent there stays on this machine, as far as the address tells."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        return True  # a socket of the file system
+    host = match[2].strip("[]").partition("%")[0]
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 @dataclass(slots=True, eq=False)
 class Lease:
     """A stream's use of a channel."""
 
     address: str
     channel: grpc.aio.Channel
+    files: TlsFiles | None
     streams: int = 0
     stale: bool = False
 
@@ -81,32 +96,42 @@ class Channels:
     """Channels by address, each shared by up to `streams_each` streams.
 
     Every node or session has one of its own unless it is given one: `Node(channels=...)`,
-    `Session(channels=...)`. Those that share must run in one event loop, with the same credentials.
+    `Session(channels=...)`. Those that share must run in one event loop, and have the same TLS.
 
     Args:
-        credentials: for TLS; None for plain text.
+        tls: None for plain text.
         streams_each: after so many streams, another connection is opened.
     """
 
     def __init__(
         self,
         *,
-        credentials: grpc.ChannelCredentials | None = None,
+        tls: Tls | None = None,
         streams_each: int = STREAMS_EACH,
     ) -> None:
-        self._credentials = credentials
+        self.tls = tls
         self._streams_each = streams_each
         self._open: list[Lease] = []
 
-    def take(self, address: str) -> Lease:
-        """A channel for one more stream; give it back with `release`."""
+    async def take(self, address: str) -> Lease:
+        """A channel for one more stream; give it back with `release`.
+
+        Those that were made with other certificates than there are now get no more streams.
+
+        Raises:
+            ValueError: a file of `tls` cannot be read.
+        """
+        files = None if self.tls is None else self.tls.read()
+        for lease in self._open:
+            lease.stale = lease.stale or lease.files != files
         for lease in self._open:
             if lease.address == address and not lease.stale and lease.streams < self._streams_each:
                 break
         else:
-            lease = Lease(address, self._channel(address))
+            lease = Lease(address, self._channel(address, files), files)
             self._open.append(lease)
         lease.streams += 1
+        await self._close_unused()
         return lease
 
     async def release(self, lease: Lease, *, renew: bool = False) -> None:
@@ -118,9 +143,7 @@ class Channels:
         """
         lease.streams -= 1
         lease.stale = lease.stale or renew
-        if lease.stale and lease.streams == 0 and lease in self._open:
-            self._open.remove(lease)
-            await lease.channel.close()
+        await self._close_unused()
 
     async def close(self) -> None:
         """Closes them all."""
@@ -128,7 +151,14 @@ class Channels:
         for lease in leases:
             await lease.channel.close()
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        if self._credentials is None:
+    async def _close_unused(self) -> None:
+        unused = [lease for lease in self._open if lease.stale and lease.streams == 0]
+        self._open = [lease for lease in self._open if lease not in unused]
+        for lease in unused:
+            await lease.channel.close()
+
+    def _channel(self, address: str, files: TlsFiles | None) -> grpc.aio.Channel:
+        if self.tls is None or files is None:
             return grpc.aio.insecure_channel(address, options=_OPTIONS)
-        return grpc.aio.secure_channel(address, self._credentials, options=_OPTIONS)
+        options = (*_OPTIONS, *self.tls.options())
+        return grpc.aio.secure_channel(address, files.credentials(), options=options)

@@ -44,11 +44,18 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """The token does not hold, or no longer; the next one may."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """All is said and done: the node said goodbye, or the session is closed."""
 
 
-Ending = Lost | Moved | Refused | Left
+Ending = Lost | Moved | Refused | Expired | Left
 
 
 @dataclass(frozen=True, slots=True)

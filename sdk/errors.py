@@ -53,7 +53,17 @@ class SessionRefusedError(SessionError):
 
 
 class SessionUnavailableError(SessionError):
-    """No gateway opened the session in time. Nothing has been sent. The reason is UNREACHABLE."""
+    """No gateway opened the session in time. Nothing has been sent.
+
+    Args:
+        reason: UNREACHABLE; or QUOTA_EXCEEDED: the tenant has as much as it may have.
+        message: one sentence for a person.
+        retry_after: seconds after which another try may help; 0 where no server has said so.
+    """
+
+    def __init__(self, reason: str, message: str, *, retry_after: float = 0.0) -> None:
+        super().__init__(reason, message)
+        self.retry_after = retry_after
 
 
 class SessionLostError(SessionError):

@@ -86,7 +86,8 @@ class Job:
         required_stages: stages that the job must have.
         partial_interval: seconds between partial results; 0: none are wanted. The SDK sees to it
             that they are not sent more often, so a handler may yield as many as it likes.
-        traceparent: W3C trace context of the utterance, or "".
+        traceparent: W3C trace context of the attempt, or "". The handler's own spans are part of it
+            where the process traces.
         cancelled: set when nobody wants the result any more. Async handlers are cancelled as
             tasks are; blocking ones should look at it now and then.
     """
@@ -184,7 +185,7 @@ class Job:
 
     @property
     def span_context(self) -> SpanContext:
-        """The utterance's span as OpenTelemetry has it; not valid where nothing is traced."""
+        """The attempt's span as OpenTelemetry has it; not valid where nothing is traced."""
         return span_context(self.traceparent)
 
     def __repr__(self) -> str:

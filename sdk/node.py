@@ -12,14 +12,14 @@ from enum import IntEnum
 from importlib import metadata
 from typing import Literal, TypeVar
 
-import grpc
-
 from lingua_scheduler.sdk.channels import Channels, parse_addresses
 from lingua_scheduler.sdk.handlers import Handler, Kind, check_picklable, kind_of
 from lingua_scheduler.sdk.job import Stage
 from lingua_scheduler.sdk.processes import ProcessWorkers
 from lingua_scheduler.sdk.protocol import NodeProtocol
 from lingua_scheduler.sdk.serving import Serving
+from lingua_scheduler.sdk.tls import Tls
+from lingua_scheduler.sdk.tokens import Token, TokenSource
 from lingua_scheduler.sdk.validate import capabilities, check_id, check_slots
 from lingua_scheduler.sdk.workers import LoopWorkers, ThreadWorkers, Workers
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
@@ -71,9 +71,11 @@ class Node:
         workers: where blocking handlers run. Processes need a handler at the top of a module.
         drain_seconds: what running jobs may take when the node is to stop.
         software: name and version, for operators.
-        credentials: for TLS; None for plain text.
-        token: sent as "authorization: Bearer".
-        channels: shared with other nodes of this event loop; excludes `credentials`.
+        tls: None for plain text.
+        token: who this node is: a text, a file (pathlib.Path) that has it, or a function, async or
+            blocking, that gives it. File and function are asked at every connection, so the node
+            goes on with the next token where one expires.
+        channels: shared with other nodes of this event loop; excludes `tls`.
 
     Attributes:
         load: a function that says how busy the machine is, as (cpu, gpu), each from 0 to 1. It is
@@ -96,16 +98,16 @@ class Node:
         workers: Literal["threads", "processes"] = "threads",
         drain_seconds: float = DRAIN_SECONDS,
         software: str = "",
-        credentials: grpc.ChannelCredentials | None = None,
-        token: str | None = None,
+        tls: Tls | None = None,
+        token: Token | None = None,
         channels: Channels | None = None,
     ) -> None:
         if workers not in ("threads", "processes"):
             raise ValueError(f"workers: {workers!r} must be 'threads' or 'processes'")
         if drain_seconds < 0:
             raise ValueError(f"drain_seconds: {drain_seconds!r} must be 0 or more")
-        if channels is not None and credentials is not None:
-            raise ValueError("credentials: must be given to the channels that are shared")
+        if channels is not None and tls is not None:
+            raise ValueError("tls: must be given to the channels that are shared")
         self.node_id = check_id("node_id", node_id)
         self.load: Callable[[], tuple[float, float]] = cpu_load
         self._slots = check_slots(slots)
@@ -118,8 +120,8 @@ class Node:
         )
         self._workers = workers
         self._drain_seconds = drain_seconds
-        self._credentials = credentials
-        self._metadata = [("authorization", f"Bearer {token}")] if token else []
+        self._tls = tls
+        self._token = TokenSource(token)
         self._channels = channels
         self._health = Health.READY
         self._handler: Handler | None = None
@@ -199,7 +201,7 @@ class Node:
             raise RuntimeError(f"node {self.node_id} is being served already")
         found = parse_addresses(addresses)
         workers = self._make_workers()
-        channels = self._channels or Channels(credentials=self._credentials)
+        channels = self._channels or Channels(tls=self._tls)
         protocol = self.make_protocol(self._hello)
         protocol.set_health(common_pb2.NodeHealth.ValueType(self._health))
         self._loop = asyncio.get_running_loop()
@@ -211,7 +213,7 @@ class Node:
             workers=workers,
             addresses=found,
             channels=channels,
-            metadata=self._metadata,
+            token=self._token,
             load=lambda: self.load(),
             drain_seconds=self._drain_seconds,
             rng=random.Random(),

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from lingua_scheduler.sdk import tracing
 from lingua_scheduler.sdk.backoff import Backoff
-from lingua_scheduler.sdk.channels import Channels
+from lingua_scheduler.sdk.channels import Channels, Lease
 from lingua_scheduler.sdk.effects import (
     Close,
     Effect,
     Ending,
+    Expired,
     Left,
     Lost,
     Moved,
@@ -33,6 +34,8 @@ from lingua_scheduler.sdk.job import CancelFlag
 from lingua_scheduler.sdk.protocol import NodeProtocol
 from lingua_scheduler.sdk.results import Partial
 from lingua_scheduler.sdk.stream_shell import FLUSH_S, StreamShell, is_going_away
+from lingua_scheduler.sdk.stream_state import WELCOME_WITHIN_S
+from lingua_scheduler.sdk.tokens import TokenSource
 from lingua_scheduler.sdk.wire import reason_name
 from lingua_scheduler.sdk.workers import Workers
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
@@ -74,7 +77,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
         workers: where handlers run; closed at the end.
         addresses: of dispatchers, all alike.
         channels: connections to them.
-        metadata: sent with each stream.
+        token: asked for before every stream.
         load: how busy the machine is, as (cpu, gpu).
         drain_seconds: what running jobs may take when the node is to stop.
         rng: chooses the first address, and the waits.
@@ -88,18 +91,18 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
         workers: Workers,
         addresses: Sequence[str],
         channels: Channels,
-        metadata: Sequence[tuple[str, str]],
+        token: TokenSource,
         load: Callable[[], tuple[float, float]],
         drain_seconds: float,
         rng: random.Random,
     ) -> None:
-        super().__init__(name=f"node {node_id}", service="dispatcher")
+        super().__init__(
+            name=f"node {node_id}", service="dispatcher", channels=channels, token=token
+        )
         self._node_id = node_id
         self._protocol = protocol
         self._workers = workers
         self._addresses = addresses
-        self._channels = channels
-        self._metadata = tuple(metadata)
         self._load = load
         self._load_at = -LOAD_EVERY_S
         self._drain_seconds = drain_seconds
@@ -174,12 +177,15 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             await asyncio.wait([execution.task for execution in executions], timeout=FLUSH_S)
         self._workers.close()
 
-    def _next_wait(self, address: str, ending: Lost | Moved | Refused) -> float:
+    def _next_wait(self, address: str, ending: Lost | Moved | Refused | Expired) -> float:
         """Logs why a stream ended, and gives the seconds until the next; or raises."""
         if isinstance(ending, Moved):
             _log.info("node %s: %s asks to connect elsewhere", self._node_id, address)
             return min(ending.after, LONGEST_WAIT_S)
         wait = self._backoff.next()
+        if isinstance(ending, Expired):
+            _log.info("node %s: its token expired: %s", self._node_id, ending.why)
+            return wait
         if isinstance(ending, Lost):
             self._warn_rarely(f"no connection to {address}: {ending.why}")
             return wait
@@ -208,10 +214,13 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
     # ---- one stream ----
 
     async def _stream(self, address: str) -> Ending:
-        lease = self._channels.take(address)
+        dialled = await self._dial(address, WELCOME_WITHIN_S)
+        return await self._connect(dialled) if isinstance(dialled, Lease) else dialled
+
+    async def _connect(self, lease: Lease) -> Ending:
         call = dispatcher_pb2_grpc.DispatcherStub(lease.channel).Connect(metadata=self._metadata)
         self._sample_load()
-        self._connected_to = address
+        self._connected_to = lease.address
         opened = self._loop.time()
         self._protocol.on_connected(opened)
         writer = self._begin(call)
@@ -219,14 +228,15 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
         try:
             ending = await self._read(call)
         finally:
-            if self._protocol.welcomed and self._loop.time() - opened >= STABLE_S:
+            good = self._protocol.welcomed
+            if good and self._loop.time() - opened >= STABLE_S:
                 self._backoff.reset()
             self._call = None
             self._protocol.on_disconnected()
             writer.cancel()
             call.cancel()
             await self._channels.release(lease, renew=is_going_away(ending))
-        return ending
+        return self._token.judge(ending, good=good)
 
     def _take(self) -> dispatcher_pb2.NodeMessage | None:
         return self._protocol.take(self._loop.time())
@@ -305,14 +315,15 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             "lingua.session_id": assign.job.session_id,
             "lingua.utterance_index": assign.job.utterance_index,
         }
-        with tracing.consumer_span(assign.job.traceparent, attributes) as span:
+        job = assign.job
+        with tracing.node_span(job.job_type, job.traceparent, attributes) as span:
             try:
                 await self._workers.work(assign, cancelled, functools.partial(self._say, run))
             except JobError as error:
-                tracing.mark_failed(span, str(error))
+                tracing.mark_failed(span, error.cause)
                 self._fail(run, error.cause, error.detail, worth_retry=error.worth_retry)
             except Exception as error:
-                tracing.mark_failed(span, "HANDLER_ERROR", error)
+                tracing.mark_failed(span, type(error).__name__)
                 if not cancelled:
                     _log.exception("node %s: handler of %s/%d", self._node_id, job_id, attempt)
                 self._fail(run, "HANDLER_ERROR", f"{type(error).__name__}: {error}")

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-import grpc
-
 from lingua_scheduler.sdk.audio import AudioFormat
 from lingua_scheduler.sdk.channels import Channels, parse_addresses
 from lingua_scheduler.sdk.session_chunks import Cutter
@@ -23,6 +21,8 @@ from lingua_scheduler.sdk.session_options import (
 )
 from lingua_scheduler.sdk.session_protocol import SessionProtocol
 from lingua_scheduler.sdk.session_sending import SessionSending
+from lingua_scheduler.sdk.tls import Tls
+from lingua_scheduler.sdk.tokens import Token, TokenSource
 
 # About four minutes of speech at 16 kHz.
 MAX_UNACKNOWLEDGED_BYTES = 8 * 1024 * 1024
@@ -84,10 +84,12 @@ class Session(SessionSending):
         partial_interval_ms: over 0: partial texts are wanted, at most one in this time.
         features: options for nodes, such as a dialect or a voice.
         tenant: whose session it is, where the deployment has tenants.
-        credentials: for TLS; None for plain text.
-        token: sent as "authorization: Bearer".
+        tls: None for plain text.
+        token: who this app is: a text, a file (pathlib.Path) that has it, or a function, async or
+            blocking, that gives it. File and function are asked at every connection, so the
+            session goes on with the next token where one expires.
         metadata: pairs that are sent with each connection.
-        channels: shared with other sessions of this event loop; excludes `credentials`.
+        channels: shared with other sessions of this event loop; excludes `tls`.
         reconnect_seconds: how long to look for a gateway before it gives up. By default 10 s at
             first, and what the server allows (`limits.resume_within_ms`) later.
         max_unacknowledged_bytes: `send` waits while more than this is held; at least 1 MiB.
@@ -112,16 +114,16 @@ class Session(SessionSending):
         partial_interval_ms: int = 0,
         features: Mapping[str, str] | None = None,
         tenant: str = "",
-        credentials: grpc.ChannelCredentials | None = None,
-        token: str | None = None,
+        tls: Tls | None = None,
+        token: Token | None = None,
         metadata: Sequence[tuple[str, str]] = (),
         channels: Channels | None = None,
         reconnect_seconds: float | None = None,
         max_unacknowledged_bytes: int = MAX_UNACKNOWLEDGED_BYTES,
         chunk_ms: int = CHUNK_MS,
     ) -> None:
-        if channels is not None and credentials is not None:
-            raise ValueError("credentials: must be given to the channels that are shared")
+        if channels is not None and tls is not None:
+            raise ValueError("tls: must be given to the channels that are shared")
         if reconnect_seconds is not None:
             check_number("reconnect_seconds", reconnect_seconds, 0, 86_400)
         check_number(
@@ -150,8 +152,9 @@ class Session(SessionSending):
             max_unacknowledged_bytes=max_unacknowledged_bytes,
         )
         self._addresses = parse_addresses(addresses)
-        self._credentials = credentials
-        self._metadata = [*metadata, *([("authorization", f"Bearer {token}")] if token else [])]
+        self._tls = tls
+        self._token = TokenSource(token)
+        self._metadata = metadata
         self._shared_channels = channels
         self._inbox = Inbox()
         self._channels: Channels | None = None
@@ -168,11 +171,12 @@ class Session(SessionSending):
         """
         if self._task is not None:
             raise RuntimeError("a session is opened once; make another Session")
-        self._channels = self._shared_channels or Channels(credentials=self._credentials)
+        self._channels = self._shared_channels or Channels(tls=self._tls)
         self._link = SessionLink(
             protocol=self._protocol,
             addresses=self._addresses,
             channels=self._channels,
+            token=self._token,
             metadata=self._metadata,
             give=self._inbox.put,
             over=self._inbox.end,

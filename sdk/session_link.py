@@ -9,13 +9,14 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from lingua_scheduler.sdk.channels import Channels
+from lingua_scheduler.sdk.channels import Channels, Lease
 from lingua_scheduler.sdk.effects import Close, Ending, Lost
 from lingua_scheduler.sdk.errors import SessionError
 from lingua_scheduler.sdk.session_effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session_events import Event
 from lingua_scheduler.sdk.session_protocol import SessionProtocol
 from lingua_scheduler.sdk.stream_shell import StreamShell, is_going_away
+from lingua_scheduler.sdk.tokens import TokenSource
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 _log = logging.getLogger("lingua_scheduler.sdk")
@@ -28,7 +29,8 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
         protocol: what to say.
         addresses: of gateways, all alike.
         channels: connections to them.
-        metadata: sent with each stream.
+        token: asked for before every stream.
+        metadata: sent with each stream, beside the token.
         give: called with what the app is to hear.
         over: called when the session is closed: all has been given.
         rng: chooses the first address.
@@ -40,16 +42,21 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
         protocol: SessionProtocol,
         addresses: Sequence[str],
         channels: Channels,
+        token: TokenSource,
         metadata: Sequence[tuple[str, str]],
         give: Callable[[Event], None],
         over: Callable[[], None],
         rng: random.Random,
     ) -> None:
-        super().__init__(name="session", service="session gateway")
+        super().__init__(
+            name="session",
+            service="session gateway",
+            channels=channels,
+            token=token,
+            metadata=metadata,
+        )
         self._protocol = protocol
         self._addresses = addresses
-        self._channels = channels
-        self._metadata = tuple(metadata)
         self._give = give
         self._over = over
         self._at = rng.randrange(len(addresses))
@@ -62,7 +69,7 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
             while True:
                 await self._stream(self._addresses[self._at % len(self._addresses)])
                 if self._error is not None:
-                    raise self._error
+                    raise self._error from self._token.failure
                 if self._protocol.over:
                     return
                 self._at += 1
@@ -73,9 +80,16 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
     # ---- one stream ----
 
     async def _stream(self, address: str) -> None:
-        lease = self._channels.take(address)
-        call = session_pb2_grpc.SessionGatewayStub(lease.channel).Converse(metadata=self._metadata)
+        now = self._loop.time()
+        dialled = await self._dial(address, self._protocol.on_connecting(now) - now)
         self._protocol.on_connected(self._loop.time())
+        ending = await self._converse(dialled) if isinstance(dialled, Lease) else dialled
+        _log.debug("session %s: stream to %s: %s", self._protocol.session_id, address, ending)
+        self._do(self._protocol.on_disconnected(self._loop.time(), ending))
+        self.wake()
+
+    async def _converse(self, lease: Lease) -> Ending:
+        call = session_pb2_grpc.SessionGatewayStub(lease.channel).Converse(metadata=self._metadata)
         writer = self._begin(call)
         ending: Ending = Lost("the session was left")
         try:
@@ -86,9 +100,7 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
             call.cancel()
             await asyncio.wait([writer])
             await self._channels.release(lease, renew=is_going_away(ending))
-        _log.debug("session %s: stream to %s: %s", self._protocol.session_id, address, ending)
-        self._do(self._protocol.on_disconnected(self._loop.time(), ending))
-        self.wake()
+        return self._token.judge(ending, good=self._protocol.opened)
 
     def _take(self) -> session_pb2.ClientMessage | None:
         return self._protocol.take()

@@ -58,11 +58,14 @@ MAX_FAULTS = 5
 # How long a gateway that was asked to resume, and did not answer, may still take the session.
 LATE_RESUME_S = 60.0
 
+_INVALID = common_pb2.ERROR_REASON_INVALID_MESSAGE
+_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+# No other try would help: whoever calls may not, or the session was forgotten.
 _FATAL = frozenset(
     {
         common_pb2.ERROR_REASON_UNAUTHENTICATED,
         common_pb2.ERROR_REASON_PERMISSION_DENIED,
-        common_pb2.ERROR_REASON_INVALID_MESSAGE,
+        common_pb2.ERROR_REASON_SESSION_NOT_FOUND,
     }
 )
 _BEFORE_OPENED = frozenset({"opened", "error", "go_away"})
@@ -115,10 +118,14 @@ class SessionProtocol(SessionState):
 
     # ---- the stream ----
 
+    def on_connecting(self, now: float) -> float:
+        """The next stream is being made ready; until when that may take."""
+        self._retries.away(now)
+        return self._retries.answer_by(now)
+
     def on_connected(self, now: float) -> None:
         """A new stream is there; its first message is Open."""
-        self._retries.away(now)
-        opened_by = self._retries.answer_by(now)
+        opened_by = self.on_connecting(now)
         self._stream = SessionStream(resumes=bool(self.session_id), opened_by=opened_by)
 
     def on_message(self, now: float, message: session_pb2.ServerMessage) -> list[SessionEffect]:
@@ -205,7 +212,8 @@ class SessionProtocol(SessionState):
         self.awaited = max(self.awaited, index + 1)
 
     def _on_error(self, stream: SessionStream, error: common_pb2.Error) -> None:
-        stream.last_error = error
+        # Over a quota, an open stream goes on: if it ends then, it is not for that.
+        stream.last_error = None if stream.opened and error.reason == _QUOTA else error
         if not stream.opened:
             self._end_stream(stream, Close(Refused(error)))
             return
@@ -280,16 +288,14 @@ class SessionProtocol(SessionState):
             refused = SessionRefusedError(reason, message, fields_of(error))
             self._fail(self.lost(reason, message) if known else refused)
         else:
-            self._faults += stream.opened and error.reason in _FATAL
+            self._faults += stream.opened and error.reason == _INVALID
             self._retry(now, Refused(error), asked=error.retry_after_ms / 1000)
 
     def _is_final(self, now: float, stream: SessionStream, error: common_pb2.Error) -> bool:
         """Whether no other try would help."""
         if error.reason == common_pb2.ERROR_REASON_SESSION_TAKEN_OVER:
             return not self._was_it_us(now)
-        if error.reason == common_pb2.ERROR_REASON_SESSION_NOT_FOUND:
-            return True
-        return not stream.opened and error.reason in _FATAL
+        return error.reason in _FATAL or (not stream.opened and error.reason == _INVALID)
 
     def _was_it_us(self, now: float) -> bool:
         """Whether a resume that we gave up may have taken the session. Believed once of each."""
@@ -299,17 +305,20 @@ class SessionProtocol(SessionState):
     def _retry(
         self, now: float, ending: Ending, *, asked: float = 0.0, moved: bool = False
     ) -> None:
-        wait = self._retries.next_wait(now, asked=asked, moved=moved)
+        # A quota has room when it says so, and not earlier.
+        strictly = isinstance(ending, Refused) and ending.error.reason == _QUOTA
+        wait = self._retries.next_wait(now, asked=asked, moved=moved, strictly=strictly)
         if self._faults >= MAX_FAULTS:
             self._fail(self.lost("BROKEN_PROMISE", f"{MAX_FAULTS} streams failed: {_why(ending)}"))
         elif wait is not None:
             self._do(Retry(wait))
         else:
+            reason = "QUOTA_EXCEEDED" if strictly else "UNREACHABLE"
             what = f"no gateway within {self._retries.seconds:g} s; last: {_why(ending)}"
             if self.session_id:
-                self._fail(self.lost("UNREACHABLE", what))
+                self._fail(self.lost(reason, what))
             else:
-                self._fail(SessionUnavailableError("UNREACHABLE", what))
+                self._fail(SessionUnavailableError(reason, what, retry_after=asked))
 
     def _be_over(self) -> None:
         self.over = True

@@ -64,17 +64,22 @@ class Retries:
         latest = now + ANSWER_S
         return latest if give_up_at is None else min(latest, max(give_up_at, now + LAST_ANSWER_S))
 
-    def next_wait(self, now: float, *, asked: float = 0.0, moved: bool = False) -> float | None:
+    def next_wait(
+        self, now: float, *, asked: float = 0.0, moved: bool = False, strictly: bool = False
+    ) -> float | None:
         """Seconds until the next try; None: it has been tried for long enough.
 
         Args:
             now: the time.
             asked: what the server asked for at least.
             moved: the server asked to connect elsewhere, so there is nothing to be careful about.
+            strictly: before what was asked for, another try is in vain.
         """
         give_up_at = self.give_up_at
         wait = max(min(asked, LONGEST_WAIT_S), 0.0 if moved else self._backoff.next())
         if give_up_at is None:
             return wait
+        if strictly and now + asked > give_up_at:
+            return None
         # The last try is made in time.
         return None if now >= give_up_at else min(wait, max(0.0, give_up_at - now))

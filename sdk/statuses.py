@@ -21,12 +21,13 @@ _REASONS = {
 }
 
 
-def ending_of(error: grpc.aio.AioRpcError, *, service: str) -> Lost | Refused:
+def ending_of(error: grpc.aio.AioRpcError, *, service: str, hint: str = "") -> Lost | Refused:
     """How a stream ended that failed: refused with a reason, or just lost.
 
     Args:
         error: what gRPC raised.
         service: what is expected at the other end, for the message where it is something else.
+        hint: what to do about it, where that is known.
     """
     code, details = error.code(), error.details() or ""
     said = _details(error)
@@ -37,7 +38,7 @@ def ending_of(error: grpc.aio.AioRpcError, *, service: str) -> Lost | Refused:
         return Refused(common_pb2.Error(reason=reason, message=details))
     if code is grpc.StatusCode.UNIMPLEMENTED:
         details = f"this is no {service} ({details})"
-    return Lost(f"{code.name}: {details}")
+    return Lost(f"{code.name}: {details}{f'; {hint}' if hint else ''}")
 
 
 def _details(error: grpc.aio.AioRpcError) -> common_pb2.Error | None:

@@ -1,15 +1,19 @@
 """What the shells of a node and of a session share: one stream at a time, and one timer."""
 
 import asyncio
+import functools
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import grpc
 
+from lingua_scheduler.sdk.channels import Channels, Lease, is_loopback
 from lingua_scheduler.sdk.effects import Close, Ending, Lost, Moved, Refused
 from lingua_scheduler.sdk.statuses import ending_of
+from lingua_scheduler.sdk.tls import tls_hint
+from lingua_scheduler.sdk.tokens import TokenSource
 from lingua_scheduler.v1 import common_pb2
 
 # What a stream may take to be flushed and ended by the other side.
@@ -27,11 +31,25 @@ class StreamShell(ABC, Generic[Said, Heard]):
     Args:
         name: whose it is, for logs, such as "node gpu-1".
         service: whom it speaks with, in words.
+        channels: connections to it.
+        token: asked for before every stream.
+        metadata: sent with each stream, beside the token.
     """
 
-    def __init__(self, *, name: str, service: str) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        service: str,
+        channels: Channels,
+        token: TokenSource,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._name = name
         self._service = service
+        self._channels = channels
+        self._token = token
+        self._own_metadata = tuple(metadata)
         self._loop = asyncio.get_running_loop()
         # Not a TimerHandle everywhere: uvloop gives a plain one where the time is over.
         self._timer: asyncio.Handle | None = None
@@ -80,6 +98,22 @@ class StreamShell(ABC, Generic[Said, Heard]):
 
     # ---- one stream ----
 
+    async def _dial(self, address: str, within: float) -> Lease | Lost | Refused:
+        """A token and a channel for the next stream, within so many seconds; or why not."""
+        failed = await self._token.ask(within)
+        if failed is not None:
+            return failed
+        if self._token.metadata and self._channels.tls is None and not is_loopback(address):
+            _warn_of_plain_text(address)
+        try:
+            return await self._channels.take(address)
+        except ValueError as error:
+            return Lost(f"no TLS: {error}")
+
+    @property
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (*self._own_metadata, *self._token.metadata)
+
     def _begin(self, call: Any) -> "asyncio.Task[None]":
         """A stream is open; returns the task that writes to it."""
         self._call, self._ending, self._flushing = call, None, False
@@ -92,7 +126,8 @@ class StreamShell(ABC, Generic[Said, Heard]):
             while (message := await call.read()) is not grpc.aio.EOF:
                 self._hear(message)
         except grpc.aio.AioRpcError as error:
-            status = ending_of(error, service=self._service)
+            hint = tls_hint(error.details() or "", self._channels.tls)
+            status = ending_of(error, service=self._service, hint=hint)
         except asyncio.CancelledError:
             # Also raised where it is the call that was cancelled, by this side or the other.
             task = asyncio.current_task()
@@ -160,6 +195,12 @@ class StreamShell(ABC, Generic[Said, Heard]):
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+
+
+# Once for each address, however many nodes and sessions there are.
+@functools.cache
+def _warn_of_plain_text(address: str) -> None:
+    _log.warning("tokens go to %s in plain text, for all to read: use tls=Tls(...)", address)
 
 
 def is_going_away(ending: Ending) -> bool:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import INVALID_SPAN, Span, SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 TRACER_NAME = "lingua_scheduler.sdk"
@@ -24,13 +24,16 @@ def span_context(traceparent: str) -> SpanContext:
 
 
 @contextmanager
-def consumer_span(traceparent: str, attributes: dict[str, str | int]) -> Iterator[Span]:
+def node_span(job_type: str, traceparent: str, attributes: dict[str, str | int]) -> Iterator[Span]:
     """Within this block a span of the job is the current one."""
+    if not traceparent and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        yield INVALID_SPAN  # nobody traces, neither here nor there
+        return
     tracer = trace.get_tracer(TRACER_NAME)
     with tracer.start_as_current_span(
-        "translate",
+        f"node {job_type or 'translate'}",
         context=parent(traceparent),
-        kind=SpanKind.CONSUMER,
+        kind=SpanKind.SERVER,
         attributes=attributes,
         record_exception=False,
         set_status_on_exception=False,
@@ -38,8 +41,7 @@ def consumer_span(traceparent: str, attributes: dict[str, str | int]) -> Iterato
         yield span
 
 
-def mark_failed(span: Span, why: str, error: BaseException | None = None) -> None:
-    """The span ended badly."""
-    if error is not None:
-        span.record_exception(error)
+def mark_failed(span: Span, why: str) -> None:
+    """The span ended badly. Not in the handler's words, which may be the speaker's."""
+    span.set_attribute("error.type", why)
     span.set_status(Status(StatusCode.ERROR, why))

@@ -5,6 +5,8 @@
 --   attempt     number of the latest attempt
 --   winner      number of the attempt that was committed first; absent where there is none
 --   key, tenant, session, utterance, src, tgt, reason (FinalizeReason), home, created_ms, updated_ms
+--   counted     the tenant among whose jobs in flight it counts (quota.lua); absent: it does not
+--   steps       where the time went (JobSteps of the contract); absent while it is under way
 --   <n>:node, <n>:state (reserved, running, released, done, failed, timed_out, cancelled),
 --   <n>:path, <n>:reserved_ms, <n>:acked_ms, <n>:ended_ms, <n>:why    one set an attempt
 

@@ -5,6 +5,7 @@
 --   gateway        the instance that has the session; '' while none does
 --   token          SHA-256 of the resume token, in hex; without it the session has ended
 --   opened         a NewSession of the contract; tenant is that of it
+--   counted        the tenant among whose sessions it counts (quota.lua); absent: it does not
 --   opened_ms, last_chunk_ms (0: none yet)
 --   next           index that the next utterance will have
 --   seen           how many results the client has seen
@@ -16,6 +17,7 @@
 --
 -- Lifetimes are time, too: the clock is included for all, so that tests can put theirs in its place.
 -- @include lib/now
+-- @include lib/quota
 
 -- Fields written or deleted by one command: unpack's arguments live on Lua's stack.
 local FIELDS_AT_ONCE = 1000
@@ -26,15 +28,25 @@ end
 
 -- Why a gateway with this epoch must not change the record, or nil where it may. A record that is
 -- older than the gateway's hold is what a failover has left: the gateway has to write its own anew.
+-- And the tenant among whose sessions it counts, or false.
 local function session_refusal(key, epoch)
-  local current = redis.call('HGET', key, 'epoch')
+  local known = redis.call('HMGET', key, 'epoch', 'counted')
+  local current = known[1]
   if not current or tonumber(current) < tonumber(epoch) then
     return 'SESSION_NOT_FOUND'
   end
   if tonumber(current) > tonumber(epoch) then
     return 'SESSION_TAKEN_OVER'
   end
-  return nil
+  return nil, known[2]
+end
+
+-- Renews a record's lifetime, and with it the session's place among those of its tenant, if any.
+local function session_renew(P, session, counted, ttl_ms)
+  redis.call('PEXPIRE', session_key(P, session), ttl_ms)
+  if counted then
+    quota_hold(P, counted, 'sessions', { session }, tonumber(ttl_ms), now_ms())
+  end
 end
 
 local function session_many(command, key, words)

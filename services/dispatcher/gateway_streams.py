@@ -130,7 +130,8 @@ class GatewayStreams:
                 self._jobs.cancel(submission.cancel.job_id, submission.cancel.why, gateway)
             case "taken":
                 self._followed.stop(submission.taken.job_id, gateway)
-                self._jobs.taken(submission.taken.job_id, gateway)
+                taken = submission.taken
+                self._jobs.taken(taken.job_id, gateway, taken.delivered_after_us)
             case "leave":
                 self._followed.stop(submission.leave.job_id, gateway)
                 self._jobs.leave(submission.leave.job_id, gateway)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from lingua_scheduler.services.dispatcher.job_effects import Allocate
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, Phase
+from lingua_scheduler.services.dispatcher.job_timeline import Timeline
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
@@ -14,6 +15,7 @@ _NO_NODE_NOW = frozenset(
         common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
         common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
         common_pb2.ERROR_REASON_BOUND_NODE_FULL,
+        common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
         common_pb2.ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE,
         common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
         common_pb2.ERROR_REASON_DRAINING,
@@ -37,6 +39,8 @@ class Job:
     key: str
     spec: dispatcher_pb2.JobSpec
     machine: JobMachine
+    timeline: Timeline
+    # Who waits for room on the same nodes.
     queue: str
     # Counts up: who came first waits first, whenever it was told to wait.
     ticket: int
@@ -62,6 +66,18 @@ class Job:
     waits_since_ms: float | None = None
     # The last refusal says nothing of others that wait in the same queue.
     is_particular: bool = False
+    # The last refusal was that its tenant uses as much as it may.
+    is_over_quota: bool = False
+
+    @property
+    def line(self) -> str:
+        """Where it waits: with those who lack the same."""
+        return self.tenant_line if self.is_over_quota else self.queue
+
+    @property
+    def tenant_line(self) -> str:
+        """Where its tenant's jobs wait that are too many. No direction has such a name."""
+        return f"@{self.spec.tenant}"
 
     def ref(self, number: int) -> common_pb2.AttemptRef:
         """An attempt of this job."""

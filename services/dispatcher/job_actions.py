@@ -10,6 +10,7 @@ from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMe
 from lingua_scheduler.services.dispatcher.job import Job
 from lingua_scheduler.services.dispatcher.job_effects import Attempt, Effect, Problem
 from lingua_scheduler.services.dispatcher.job_machine import Phase
+from lingua_scheduler.services.dispatcher.job_timeline import cause_name, outcome_name
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.routes import Routes
@@ -113,6 +114,7 @@ class JobActions:
             case effects.FetchKept():
                 self._spawn(self._fetch_kept(job))
             case effects.Accepted():
+                job.timeline.acked(self._now(), effect.attempt.number)
                 accepted = dispatcher_pb2.JobAccepted(
                     node_id=effect.attempt.node_id, attempt=effect.attempt.number
                 )
@@ -127,8 +129,11 @@ class JobActions:
             case effects.Deliver():
                 self._deliver(job, effect)
             case effects.Fail():
-                self._metrics.finished(errors.reason_name(effect.why.reason).lower())
+                reason = errors.reason_name(effect.why.reason)
+                self._metrics.finished(reason.lower())
+                job.timeline.over(self._now(), reason)
                 self._over(job, dispatcher_pb2.JobEvent(failed=_error(effect.why)))
+                self._record_steps(job)
 
     def _ask_pool(self, job: Job, effect: effects.Allocate) -> None:
         if job.is_behind:
@@ -165,13 +170,20 @@ class JobActions:
             reason=spec.reason,
             wait_for_bound_node=effect.wait_for_bound_node,
             home_instance=settings.instance_id,
+            limits=spec.limits if spec.HasField("limits") else None,
+            audio_ms=spec.audio_ms,
         )
+        is_hedge = job.machine.phase is Phase.PLACED
+        asking = job.timeline.asks(self._now(), effect.number, hedge=is_hedge)
         try:
-            answer = await self._pool.allocate(request)
+            answer = await self._pool.allocate(request, asking)
         except errors.LinguaError as error:
             job.is_asking = False
-            problem = Problem(error.reason, error.message, error.retry_after_ms)
-            job.is_particular = bool(
+            job.timeline.refused(self._now(), errors.reason_name(error.reason))
+            job.is_over_quota = error.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+            facts = error.metadata if job.is_over_quota else {}
+            problem = Problem(error.reason, error.message, error.retry_after_ms, facts)
+            job.is_particular = not job.is_over_quota and bool(
                 effect.exclude
                 or spec.strict
                 or spec.required_stages
@@ -183,7 +195,9 @@ class JobActions:
         job.is_asking = False
         job.has_begun = True
         self._metrics.placed(answer.placement, settings.instance_id)
+        job.timeline.placed(self._now(), answer.attempt.attempt, answer.placement.node_id)
         self._leave_queue(job, placed=True)
+        job.is_over_quota = False
         self._feed(job, job.machine.on_allocated(self._now(), answer))
         self._waiting.has_answer(job)
 
@@ -198,13 +212,22 @@ class JobActions:
             time_left_ms=left,
             ack_within_ms=settings.ack_timeout_ms,
         )
+        # Whose node it is has no business with what the tenant may use.
+        assign.job.ClearField("limits")
+        if traceparent := job.timeline.traceparent(attempt.number):
+            assign.job.traceparent = traceparent
         job.sent_ms[attempt.number] = now
+        by_relay = not self.routes.is_here(attempt.placement)
+        job.timeline.sends(now, attempt.number, attempt.node_id, by_relay=by_relay)
         self._metrics.dispatch_seconds.observe((now - job.submitted_ms) / 1000)
         self.routes.assign(attempt.placement, assign)
 
     async def _commit(self, job: Job, attempt: Attempt) -> None:
         request = pool_pb2.CommitRequest(attempt=job.ref(attempt.number), node_id=attempt.node_id)
-        answer = await self._pool.persist("commit", request, self._settings.reservation_ttl_ms)
+        give_up_ms, trace = self._settings.reservation_ttl_ms, job.timeline
+        answer = await self._pool.persist(
+            "commit", request, give_up_ms, trace.traceparent(attempt.number)
+        )
         if answer is not None:
             outcome = answer.outcome
             self._feed(job, job.machine.on_committed(self._now(), attempt.number, outcome))
@@ -218,7 +241,12 @@ class JobActions:
             cause=effect.cause,
             final_state=effect.final,
         )
-        given_back = self._pool.persist("release", request, self._settings.reservation_ttl_ms)
+        number, timeline = effect.attempt.number, job.timeline
+        timeline.ends(self._now(), number, cause_name(effect.cause))
+        give_up_ms = self._settings.reservation_ttl_ms
+        given_back = self._pool.persist(
+            "release", request, give_up_ms, timeline.traceparent(number)
+        )
         given_back.add_done_callback(lambda _: self._slot_is_free(job, effect.attempt))
 
     def _complete(self, job: Job, effect: effects.Complete) -> None:
@@ -229,12 +257,20 @@ class JobActions:
             detail=effect.detail,
             final_state=effect.final,
         )
-        freed = self._pool.persist("complete", request, self._settings.running_lease_ms)
+        number, timeline = effect.attempt.number, job.timeline
+        if effect.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED:
+            request.steps = timeline.record(self._now())
+        else:
+            timeline.ends(self._now(), number, outcome_name(effect.outcome))
+        give_up_ms = self._settings.running_lease_ms
+        freed = self._pool.persist("complete", request, give_up_ms, timeline.traceparent(number))
         freed.add_done_callback(lambda _: self._slot_is_free(job, effect.attempt))
 
     def _slot_is_free(self, job: Job, attempt: Attempt) -> None:
         """The pool has said so: only now do those that wait find room."""
         self._waiting.room_for(self.routes.serves(attempt.node_id) | {job.queue})
+        if job.spec.limits.jobs:
+            self._waiting.room_in([job.tenant_line])
 
     async def _locate(self, job: Job, attempt: Attempt) -> None:
         """Looks for the node's new connection for as long as the job hopes for it."""
@@ -260,7 +296,9 @@ class JobActions:
                 self._feed(job, back)
 
     def _wait(self, job: Job) -> None:
-        self._metrics.waits.inc()
+        if not job.is_over_quota:
+            self._metrics.waits.inc()
+        job.timeline.waits(self._now(), max(job.machine.attempts, default=0) + 1)
         if job.waits_since_ms is None:
             job.waits_since_ms = self._now()
         if not self._waiting.wait(job):
@@ -270,7 +308,9 @@ class JobActions:
     def _leave_queue(self, job: Job, *, placed: bool) -> None:
         self._waiting.leave(job)
         if job.waits_since_ms is not None:
-            self._metrics.waited((self._now() - job.waits_since_ms) / 1000, placed=placed)
+            # More nodes would not have helped those over their quota.
+            if not job.is_over_quota:
+                self._metrics.waited((self._now() - job.waits_since_ms) / 1000, placed=placed)
             job.waits_since_ms = None
 
     def _wait_is_over(self, job: Job) -> None:
@@ -293,6 +333,7 @@ class JobActions:
             node_id=effect.attempt.node_id,
             attempts=len(job.machine.attempts),
         )
+        job.timeline.over(now)
         self._over(job, dispatcher_pb2.JobEvent(delivered=delivered))
 
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
@@ -308,6 +349,18 @@ class JobActions:
             self._timers.set(job.job_id, ("taken", 0), self._now() + _TAKEN_WITHIN_MS)
         self._timers.set(job.job_id, ("forget", 0), self._now() + _REMEMBER_MS)
 
+    def _record_steps(self, job: Job) -> None:
+        """Writes down where the time went, where there is a record that does not have it."""
+
+        async def record() -> None:
+            try:
+                await self._kept.record_steps(job.job_id, job.timeline.record(self._now()))
+            except errors.LinguaError as error:
+                _log.info("steps are not recorded: %s", error, extra={"job_id": job.job_id})
+
+        if job.has_begun:
+            self._spawn(record())
+
     def _keep(self, job: Job) -> None:
         """No gateway has taken the result: it goes to Redis for the session's next one."""
         if job.last is not None and job.last.HasField("delivered"):
@@ -316,13 +369,13 @@ class JobActions:
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)
 
-    def _keep_orphan(self, result: dispatcher_pb2.JobResult) -> None:
+    def _keep_orphan(self, result: dispatcher_pb2.JobResult, node_id: str) -> None:
         """A node has a result for which nobody here answers: somebody may ask for it."""
 
         async def keep() -> None:
             job_id = result.attempt.job_id
             try:
-                await self._kept.keep_orphan(job_id, result)
+                await self._kept.keep_orphan(job_id, result, node_id)
             except errors.LinguaError as error:
                 _log.info("a result could not be kept: %s", error, extra={"job_id": job_id})
 
@@ -396,5 +449,8 @@ class JobActions:
 
 def _error(problem: Problem) -> common_pb2.Error:
     return common_pb2.Error(
-        reason=problem.reason, message=problem.message, retry_after_ms=problem.retry_after_ms
+        reason=problem.reason,
+        message=problem.message,
+        retry_after_ms=problem.retry_after_ms,
+        metadata=problem.metadata,
     )

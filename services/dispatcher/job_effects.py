@@ -1,7 +1,9 @@
 """What a job's machine asks the world to do. Plain values: the shell carries them out in order."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
@@ -16,6 +18,7 @@ class Problem(NamedTuple):
     reason: common_pb2.ErrorReason.ValueType
     message: str
     retry_after_ms: int = 0
+    metadata: Mapping[str, str] = MappingProxyType({})
 
 
 class Stage(Enum):

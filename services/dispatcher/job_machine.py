@@ -27,6 +27,8 @@ __all__ = ["JobMachine", "JobRules", "Phase"]
 
 _BOUND_FULL = common_pb2.ERROR_REASON_BOUND_NODE_FULL
 _ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
+_OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+_WORTH_A_WAIT = (_BOUND_FULL, _ALL_FULL, _OVER_QUOTA)
 
 
 class JobMachine(JobSteps):
@@ -77,6 +79,7 @@ class JobMachine(JobSteps):
         if self._waits_since is None:
             self._waits_since = now
         wait_until = self._waits_since + self._rules.queue_wait_ms
+        self._refused_for = why
         if why.reason == _BOUND_FULL and asked.wait_for_bound_node:
             if self._bound_until is None:
                 self._bound_until = self._waits_since + self._rules.affinity_wait_ms
@@ -84,7 +87,7 @@ class JobMachine(JobSteps):
                 self._wait(BOUND, self._bound_until)
             else:
                 self._ask(now)
-        elif why.reason in (_BOUND_FULL, _ALL_FULL) and now < wait_until:
+        elif why.reason in _WORTH_A_WAIT and now + self._hopeless_ms(why) < wait_until:
             self._wait(WAIT, wait_until)
         else:
             self._fail(why)
@@ -207,9 +210,7 @@ class JobMachine(JobSteps):
             case "bound" if self.phase is Phase.WAITING:
                 self._select(now)
             case "wait" if self.phase is Phase.WAITING:
-                wait_ms = self._rules.queue_wait_ms
-                message = f"no node had room within {wait_ms:.0f} ms"
-                self._fail(Problem(_ALL_FULL, message, retry_after_ms=int(wait_ms)))
+                self._fail(self._waited_in_vain())
             case "deadline":
                 message = "the job's deadline passed before a result came"
                 self._fail(Problem(common_pb2.ERROR_REASON_JOB_TIMEOUT, message))
@@ -222,3 +223,16 @@ class JobMachine(JobSteps):
                 why = "its node did not come back"
                 self._lose(now, self.attempts[number], endings.NOT_BACK, why)
         return self._out()
+
+    @staticmethod
+    def _hopeless_ms(why: Problem) -> float:
+        """For how long nothing can change: only of a quota is that known."""
+        return why.retry_after_ms if why.reason == _OVER_QUOTA else 0
+
+    def _waited_in_vain(self) -> Problem:
+        """What a job fails with that has waited for long enough."""
+        if self._refused_for is not None and self._refused_for.reason == _OVER_QUOTA:
+            return self._refused_for
+        wait_ms = self._rules.queue_wait_ms
+        message = f"no node had room within {wait_ms:.0f} ms"
+        return Problem(_ALL_FULL, message, retry_after_ms=int(wait_ms))

@@ -4,7 +4,7 @@ The phases, and the contract's JobState for each:
 
     NEW        nothing has happened yet                                    NEW
     SELECTING  the pool has been asked for a node                          SELECTING, RETRYING
-    WAITING    all nodes are full; in the queue                            SELECTING, RETRYING
+    WAITING    all nodes are full, or the quota; in the queue              SELECTING, RETRYING
     PLACED     one attempt is at a node, unacknowledged (two: hedged)      DISPATCHED
     RUNNING    one attempt is acknowledged                                 ACKED
     LOST       its node's connection is gone; it may come back             ACKED
@@ -22,6 +22,7 @@ Every event in every phase ("-": nothing happens):
     had failed    -        fail      -        -        -        -        -        -
     all full      -        wait      -        -        -        -        -        -
     bound full    -        wait      -        -        -        -        -        -
+    over quota    -        wait      -        -        -        -        -        -
     refused       -        fail      -        -        -        -        -        -
     room          -        -         select   -        -        -        -        -
     send failed   -        -         -        next     lost     -        lost     -

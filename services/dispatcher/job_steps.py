@@ -78,6 +78,7 @@ class JobSteps:
         self._asked: Allocate | None = None
         self._waits_since: float | None = None
         self._bound_until: float | None = None
+        self._refused_for: Problem | None = None
 
     @property
     def state(self) -> common_pb2.JobState.ValueType:

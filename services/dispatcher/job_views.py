@@ -30,8 +30,10 @@ class JobViews:
         """One job. Raises JobNotFoundError."""
         record = await read_record(self._link, self._prefix + job_id)
         if not record:
-            raise JobNotFoundError(f"there is no job {job_id!r}, or it was forgotten")
-        return job_of(job_id, _strings(record))
+            raise job_not_found(job_id)
+        job = job_of(job_id, _strings(record))
+        job.steps.extend(common_pb2.JobSteps.FromString(record.get("steps", b"")).steps)
+        return job
 
     async def state(self, job_id: str) -> str:
         """The state of one job, as lua/lib/job.lua names it; "" where there is no such job."""
@@ -58,8 +60,13 @@ class JobViews:
         return dispatcher_pb2.ListJobsResponse(jobs=jobs, next_page_token=following)
 
 
+def job_not_found(job_id: str) -> JobNotFoundError:
+    """Nobody knows it, or it is not for the caller to know."""
+    return JobNotFoundError(f"there is no job {job_id!r}, or it was forgotten")
+
+
 def job_of(job_id: str, record: Mapping[str, str]) -> dispatcher_pb2.Job:
-    """A job from its record, as lua/lib/job.lua writes it."""
+    """A job from its record, as lua/lib/job.lua writes it; its steps are left out."""
     attempts = [
         _attempt(int(name.partition(":")[0]), record) for name in record if name.endswith(":node")
     ]
@@ -108,4 +115,4 @@ def _matches(job: dispatcher_pb2.Job, request: dispatcher_pb2.ListJobsRequest) -
 
 
 def _strings(record: Record) -> dict[str, str]:
-    return {name: value.decode() for name, value in record.items()}
+    return {name: value.decode() for name, value in record.items() if name != "steps"}

@@ -6,8 +6,11 @@ the outside (the pool service, a node, a gateway) is answered by another event l
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from itertools import count
+
+from opentelemetry.trace import SpanContext
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.job import Gateway, Job
@@ -15,6 +18,7 @@ from lingua_scheduler.services.dispatcher.job_actions import JobActions
 from lingua_scheduler.services.dispatcher.job_effects import Attempt
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules, Phase
 from lingua_scheduler.services.dispatcher.job_rules import MAX_DETAIL
+from lingua_scheduler.services.dispatcher.job_spans import new_timeline
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report
@@ -22,10 +26,14 @@ from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key, queue_name
 from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 # How often waiting jobs are tried without a sign.
 _POLL_EVERY_S = 0.1
+# A result that went to its client within this time was not held back by earlier ones: that is not
+# worth a call.
+_HELD_BACK_US = 5000
 # At the end of the process: for results that still go to Redis.
 _KEEP_WITHIN_S = 2.0
 
@@ -46,6 +54,7 @@ class Jobs(JobActions):
         self.is_draining = False
         """Set: no new job is begun; those that are known go on, and can be taken up."""
         self._tickets = count(1)
+        self._spans = span_writer_if_on()
         self._rules = JobRules(
             ack_timeout_ms=settings.ack_timeout_ms,
             job_timeout_ms=settings.job_timeout_ms,
@@ -58,7 +67,12 @@ class Jobs(JobActions):
 
     # ---- from gateways ----
 
-    def submit(self, spec: dispatcher_pb2.JobSpec, gateway: Gateway | None) -> Job:
+    def submit(
+        self,
+        spec: dispatcher_pb2.JobSpec,
+        gateway: Gateway | None,
+        brought_by: SpanContext | None = None,
+    ) -> Job:
         """Takes a job in.
 
         A job that is known already is taken up where it is; what it said last is said again. One
@@ -85,11 +99,23 @@ class Jobs(JobActions):
             self._forget(known)
         now = self._now()
         deadline = now + spec.deadline_ms if spec.deadline_ms else None
+        timeline = new_timeline(
+            self._spans,
+            job_id(key),
+            spec,
+            now=now,
+            wall_us=time.time_ns() // 1000,
+            earlier=known.timeline if known is not None else None,
+            brought_by=brought_by,
+        )
+        # They are for the record, not for the node.
+        spec.ClearField("steps")
         job = Job(
             job_id=job_id(key),
             key=key,
             spec=spec,
             machine=JobMachine(rules=self._rules, deadline_ms=deadline, earlier=earlier),
+            timeline=timeline,
             queue=queue_name(spec),
             ticket=next(self._tickets),
             submitted_ms=now,
@@ -138,11 +164,19 @@ class Jobs(JobActions):
         if job.machine.phase is Phase.OVER and not job.taken:
             self._keep(job)
 
-    def taken(self, wanted: str, gateway: Gateway) -> None:
+    def taken(self, wanted: str, gateway: Gateway, delivered_after_us: int = 0) -> None:
         """The client has the result: nobody needs it. A gateway that lost the job is not heard."""
         job = self.get(wanted)
         if job is not None and job.gateway is gateway and job.machine.phase is Phase.OVER:
+            if delivered_after_us and not job.taken:
+                job.timeline.delivered(delivered_after_us)
+                if delivered_after_us > _HELD_BACK_US:
+                    self._record_steps(job)
             self._result_is_safe(job)
+
+    def steps(self, job: Job) -> list[common_pb2.JobStep]:
+        """Where its time has gone so far."""
+        return job.timeline.messages(self._now())
 
     def cancel(self, wanted: str, why: str, gateway: Gateway | None = None) -> bool:
         """Stops a job; False where it is not known here.
@@ -172,7 +206,7 @@ class Jobs(JobActions):
             self._metrics.orphans.inc()
             if isinstance(report, dispatcher_pb2.JobResult):
                 # Its home may have died. Its node is not told, for the home may also be back soon.
-                self._keep_orphan(report)
+                self._keep_orphan(report, node_id)
             return
         now, machine, number = self._now(), job.machine, report.attempt.attempt
         if number in machine.attempts and not job.is_on(number, node_id):
@@ -181,6 +215,7 @@ class Jobs(JobActions):
         match report:
             case dispatcher_pb2.JobAck():
                 self._measure_ack(job, number, now)
+                job.timeline.sent(now, number, report.sent_us)
                 self._feed(job, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
                 self._metrics.rejected(report.cause)
@@ -189,6 +224,7 @@ class Jobs(JobActions):
                 self._feed(job, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():
                 if not job.waits_to_be_taken(number):
+                    job.timeline.result(now, number, report.timings)
                     self._feed(job, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
                 self._feed(job, machine.on_failed(now, report, node_id))

@@ -15,15 +15,24 @@ class KeptResults:
 
     async def keep(self, job_id: str, result: dispatcher_pb2.JobResult) -> None:
         """Keeps the result of a job. Raises DependencyDownError."""
-        await self._keep(job_id, result, over=True)
+        await self._keep(job_id, result, node_id="")
 
-    async def keep_orphan(self, job_id: str, result: dispatcher_pb2.JobResult) -> None:
-        """Keeps what may be the result of a job, unless one is kept. Raises DependencyDownError."""
-        await self._keep(job_id, result, over=False)
+    async def keep_orphan(
+        self, job_id: str, result: dispatcher_pb2.JobResult, node_id: str
+    ) -> None:
+        """Keeps what a node says is the result of a job, where it was given that attempt.
 
-    async def _keep(self, job_id: str, result: dispatcher_pb2.JobResult, *, over: bool) -> None:
-        written = result.SerializeToString()
-        await self._link.call("keep_result", job_id, written, self._ttl_ms, int(over))
+        Not where one is kept. Raises DependencyDownError.
+        """
+        await self._keep(job_id, result, node_id)
+
+    async def _keep(self, job_id: str, result: dispatcher_pb2.JobResult, node_id: str) -> None:
+        written, attempt = result.SerializeToString(), result.attempt.attempt
+        await self._link.call("keep_result", job_id, written, self._ttl_ms, node_id, attempt)
+
+    async def record_steps(self, job_id: str, steps: bytes) -> None:
+        """Writes steps into a job's record, where there is one. Raises DependencyDownError."""
+        await self._link.call("record_steps", job_id, steps)
 
     async def has(self, job_id: str) -> bool:
         """Whether a result is kept; costs less than to fetch it. Raises DependencyDownError."""

@@ -86,6 +86,7 @@ class DispatcherService:
             kept=kept,
             instances=self._instances,
             lines=ground.lines,
+            settings=settings,
         )
 
     def register(self, server: grpc.aio.Server) -> None:

@@ -1,6 +1,8 @@
 """One node's stream, as this instance sees it."""
 
 import asyncio
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,6 +30,8 @@ class Assignment(NamedTuple):
 
     job: dispatcher_pb2.JobSpec
     responsible: Responsible | None
+    # When it was written to the stream; 0: it has not been yet.
+    sent_us: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +63,15 @@ class NodeStream:
     def send(self, event: dispatcher_pb2.DispatcherEvent) -> bool:
         """Queues an event; False where too much waits already."""
         return self.outbox.put(event, event.ByteSize())
+
+    def sent(self, events: Iterable[dispatcher_pb2.DispatcherEvent]) -> None:
+        """These have been written."""
+        for event in events:
+            if event.HasField("job_assign"):
+                key = attempt_key(event.job_assign.attempt)
+                if assignment := self.assigned.get(key):
+                    now_us = time.time_ns() // 1000
+                    self.assigned[key] = assignment._replace(sent_us=now_us)
 
     def end(self) -> None:
         """Ends the stream after what is queued, and soon in any case."""

@@ -29,6 +29,7 @@ from lingua_scheduler.services.runtime.capabilities import Capabilities
 from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.duplex import run_duplex
 from lingua_scheduler.services.runtime.outbox import Outbox
+from lingua_scheduler.services.runtime.principals import caller
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -183,6 +184,8 @@ class NodeStreams:
             await self._refuse(context, problem)
         except errors.LinguaError as error:
             await self._refuse(context, error)
+            if isinstance(error, errors.PermissionDeniedError):
+                raise
         finally:
             if stream is not None:
                 self._holds = {held for held in self._holds if held[0] != stream.stream_id}
@@ -203,6 +206,7 @@ class NodeStreams:
         if self._draining:
             raise errors.DrainingError("this dispatcher is draining; connect elsewhere")
         hello = first.events[0].hello
+        _check_identity(hello.node_id)
         stream = NodeStream(
             hello=hello,
             stream_id=secrets.token_hex(8),
@@ -260,6 +264,7 @@ class NodeStreams:
     async def _write(self, stream: NodeStream, context: Context) -> None:
         while events := await stream.outbox.take():
             await context.write(dispatcher_pb2.DispatcherMessage(events=events))
+            stream.sent(events)
 
     async def _read(
         self,
@@ -308,6 +313,8 @@ class NodeStreams:
             self._spawn(self._take_when_bound(stream, report, stream.binding[key]))
             return
         assignment = stream.assigned.get(key)
+        if isinstance(report, dispatcher_pb2.JobAck):
+            report.sent_us = assignment.sent_us if assignment else 0
         if kind in ("job_reject", "job_result", "job_failed"):
             stream.assigned.pop(key, None)
             stream.running = tuple(each for each in stream.running if attempt_key(each) != key)
@@ -456,6 +463,17 @@ class NodeStreams:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time() * 1000
+
+
+def _check_identity(node_id: str) -> None:
+    """Nobody takes the id of another's node. Raises PermissionDeniedError."""
+    who = caller()
+    if who is None or who.may_be_node(node_id):
+        return
+    allowed = repr(who.node_id) if who.node_id else f"one that begins with {who.owner + '.'!r}"
+    problem = f"this caller may not be node {node_id[:128]!r}; its id must be {allowed}"
+    field = "events[0].hello.node_id"
+    raise errors.PermissionDeniedError(f"{field}: {problem}", fields=[(field, problem)])
 
 
 def _check_beat(beat: dispatcher_pb2.Heartbeat) -> None:

@@ -7,12 +7,12 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
 
+from lingua_scheduler.services.dispatcher.operate_calls import FRAMING_BYTES, Call
 from lingua_scheduler.services.dispatcher.pool_repeats import (
     PAUSE_MAX_S,
     PAUSE_MIN_S,
@@ -20,46 +20,25 @@ from lingua_scheduler.services.dispatcher.pool_repeats import (
     Repeats,
     jittered,
 )
+from lingua_scheduler.services.dispatcher.pool_stream import BROKEN, PoolStream
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.channels import Lines, in_words
-from lingua_scheduler.services.runtime.telemetry import current_traceparent, tracer_if_on
+from lingua_scheduler.services.runtime.renewed_channel import RenewedChannel
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
-# The service takes 1000. Answers of one message come together, so a message should not be long.
-MAX_BATCH = 500
-# Of an operation in its message: tag and length.
-FRAMING_BYTES = 8
-# A pool service does 5 to 8 operations a ms. More of them at once would only wait there, and in
-# front of Redis for longer than redis_timeout_ms; here they wait without harm.
-MAX_UNANSWERED = 1000
-# They take longest, and the answers of a message wait for its slowest operation.
-ALONE = frozenset({"heartbeat"})
 # A stream that broke sooner than this is opened again after a pause, not at once.
 STEADY_S = 1.0
 # Calls wait so long for the first connection: services that start together need not fail once.
 FIRST_CONNECT_S = 1.0
 # And so long for the next one after an instance has drained: nothing was lost, all goes on.
 HANDOVER_S = 0.3
+# What a stream or channel that is left has beyond the time of its last call.
+LEFT_S = 1.0
 # As in RedisLink: timers this close together are served together; when the event loop itself was
 # this late, answers may lie unread, so it reads them before it calls the service slow.
 SLACK_S, STALL_S, STALL_GRACE_S = 0.005, 0.05, 0.02
 
-_BROKEN = (grpc.RpcError, OSError, TimeoutError, asyncio.InvalidStateError)
-
 _log = logging.getLogger(__name__)
-
-Stream = grpc.aio.StreamStreamCall[pool_pb2.OperateRequest, pool_pb2.OperateResponse]
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    id: int
-    name: str
-    operation: pool_pb2.Operation
-    size: int
-    future: asyncio.Future[Any]
-    made: float
-    sent: bool = False
 
 
 class OperateStream:
@@ -73,6 +52,8 @@ class OperateStream:
     - When the stream breaks, or stays silent for `timeout_ms` with a call waiting, what is under
       way on it fails at once, and so does every call until there is a new one, on any instance.
       The client itself repeats only what certainly did not run: what a draining instance left.
+    - No call fails because the connection is made anew: those that are under way end on the old
+      one.
     - An error of the service is raised as the exception that it was there.
 
     Args:
@@ -80,36 +61,43 @@ class OperateStream:
             may reach another one.
         timeout_ms: what a call may take.
         max_message_bytes: what a message may have.
+        renew_ms: after which the connection is made anew; see RenewedChannel.
         lines: how it is called.
     """
 
     def __init__(
-        self, *, address: str, timeout_ms: int, max_message_bytes: int, lines: Lines
+        self,
+        *,
+        address: str,
+        timeout_ms: int,
+        max_message_bytes: int,
+        renew_ms: int,
+        lines: Lines,
     ) -> None:
         self._address = address
         self._timeout = timeout_ms / 1000
         self._max_bytes = max_message_bytes
         self._lines = lines
-        self._channel: grpc.aio.Channel | None = None
+        self._channel = RenewedChannel(
+            address=address, lines=lines, renew_ms=renew_ms, grace_s=self._timeout + LEFT_S
+        )
         self._stub: pool_pb2_grpc.PoolServiceAsyncStub
         self._runner: asyncio.Task[None] | None = None
-        self._traced = False
         self._up = False
         # Whether calls are queued; until `_patience` also while there is no stream.
         self._accepts = False
         self._patience = -math.inf
         self._down_reason = "it has not been opened"
         self._next_id = 0
-        self._queue: deque[_Call] = deque()
-        self._sent: dict[int, _Call] = {}
+        self._queue: deque[Call] = deque()
         # Every call under way, oldest first. All have the same time, so the first ends first and
         # one timer is enough.
-        self._under_way: deque[_Call] = deque()
+        self._under_way: deque[Call] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._wake: asyncio.Future[None] | None = None
-        # Of the stream that is up: ended with a reason to break it; when it was last heard.
-        self._cut: asyncio.Future[str] | None = None
-        self._heard = -math.inf
+        # The one that sends; beside it there may be some that wait for their last answers.
+        self._current: PoolStream | None = None
+        self._streams: dict[PoolStream, asyncio.Task[None]] = {}
+        self._lost = asyncio.Event()
         self.counts = PoolClientCounts()
         self._repeats = Repeats(send=self._queue_up, counts=self.counts)
         self.on_change: list[Callable[[bool, str], None]] = []
@@ -132,12 +120,10 @@ class OperateStream:
 
     async def open(self) -> None:
         """Starts to connect. Returns when it has, or after a second; then it goes on trying."""
-        if self._channel is not None:
+        if self._channel.is_open:
             raise RuntimeError("this client is already open")
         loop = asyncio.get_running_loop()
-        self._channel = self._lines.channel(self._address)
-        self._stub = pool_pb2_grpc.PoolServiceStub(self._channel)
-        self._traced = tracer_if_on() is not None
+        self._stub = pool_pb2_grpc.PoolServiceStub(self._channel.open())
         self._accepts, self._patience = True, loop.time() + FIRST_CONNECT_S
         self._down_reason = "it is not connected yet"
         connected = asyncio.Event()
@@ -158,27 +144,29 @@ class OperateStream:
         self._repeats.end_all()
         for call in self._under_way:
             self._fail(call, self._down_reason)
-        for calls in (self._under_way, self._queue, self._sent):
-            calls.clear()
-        if self._runner is not None:
-            self._runner.cancel()
-            await asyncio.gather(self._runner, return_exceptions=True)
-            self._runner = None
-        if self._channel is not None:
-            await self._channel.close()
-            self._channel = None
+        self._under_way.clear()
+        self._queue.clear()
+        self._current = None
+        tasks = [task for task in (self._runner, *self._streams.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await self._channel.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._runner = None
         if was_up:
             self._tell()
 
-    def _queue_up(self, operation: str, request: Message) -> asyncio.Future[Any]:
+    def _queue_up(
+        self, operation: str, request: Message, traceparent: str = ""
+    ) -> asyncio.Future[Any]:
         if not self._accepts:
             raise self._down(self._down_reason)
         self._next_id += 1
         # The contract's own types refuse what does not fit together.
         message = pool_pb2.Operation(id=self._next_id)
         getattr(message, operation).CopyFrom(request)
-        if self._traced:
-            message.traceparent = current_traceparent()
+        if traceparent:
+            message.traceparent = traceparent
         size = message.ByteSize() + FRAMING_BYTES
         if size > self._max_bytes:
             raise errors.InvalidMessageError(
@@ -186,7 +174,7 @@ class OperateStream:
                 "send less, or set LINGUA_MAX_MESSAGE_BYTES"
             )
         loop = asyncio.get_running_loop()
-        call = _Call(
+        call = Call(
             id=self._next_id,
             name=operation,
             operation=message,
@@ -200,113 +188,73 @@ class OperateStream:
             due = call.made + self._timeout
             self._timer = loop.call_at(due, self._on_time, due)
         # The writer wakes in the next turn of the loop, when the rest of this turn is queued too.
-        self._wake_writer()
+        if self._current is not None:
+            self._current.wake()
         return call.future
 
-    def _wake_writer(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+    # ---- streams ----
 
     async def _stay_connected(self, connected: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         pause = 0.0
         while True:
-            began, clean = loop.time(), False
-            stream = self._stub.Operate(metadata=self._lines.metadata())
-            try:
-                await self._greet(stream)
-                self._came_up()
+            began = loop.time()
+            if await self._channel.reconnect(self._connect):
                 connected.set()
-                clean, reason = await self._serve(stream)
-            except Exception as error:
-                reason = in_words(error)
-                if not isinstance(error, _BROKEN):
-                    _log.exception("the stream to the pool service failed inside")
-            finally:
-                stream.cancel()
-            self._stream_over(reason, clean=clean)
-            if loop.time() - began > STEADY_S and self._heard > began:
-                pause = 0.0
+                await self._channel.renew_until(self._lost, self._connect)
+                if loop.time() - began > STEADY_S:
+                    pause = 0.0
             await asyncio.sleep(jittered(pause))
             pause = min(max(2 * pause, PAUSE_MIN_S), PAUSE_MAX_S)
 
-    async def _greet(self, stream: Stream) -> None:
-        """Returns when the service has answered a message, if only an empty one."""
+    async def _connect(self, channel: grpc.aio.Channel) -> bool:
+        """Opens a stream that takes the place of the current one, if there is one."""
+        stub = pool_pb2_grpc.PoolServiceStub(channel)
+        stream = PoolStream(
+            stub.Operate(metadata=self._lines.metadata()),
+            queue=self._queue,
+            max_bytes=self._max_bytes,
+            counts=self.counts,
+            on_answers=self._forget_done,
+        )
         try:
-            async with asyncio.timeout(self._timeout):
-                await stream.write(pool_pb2.OperateRequest())
-                if await stream.read() is grpc.aio.EOF:
-                    raise ConnectionError("it is draining")
-        except TimeoutError:
-            raise TimeoutError(self._no_answer()) from None
-
-    async def _serve(self, stream: Stream) -> tuple[bool, str]:
-        """Runs the stream to its end; whether the service ended it on purpose, and the reason."""
-        self._cut = asyncio.get_running_loop().create_future()
-        reading = asyncio.create_task(self._read(stream))
-        writing = asyncio.create_task(self._write(stream))
-        try:
-            await asyncio.wait((reading, self._cut), return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                return False, self._cut.result()
-            reading.result()
-            return True, "it ended the stream"
-        finally:
-            self._cut = self._wake = None
+            await stream.greet(self._timeout)
+        except Exception as error:
             stream.cancel()
-            reading.cancel()
-            writing.cancel()
-            await asyncio.gather(reading, writing, return_exceptions=True)
+            reason = self._no_answer() if isinstance(error, TimeoutError) else in_words(error)
+            if not isinstance(error, BROKEN):
+                _log.exception("the stream to the pool service failed inside")
+            if self._current is None:
+                self._is_away(reason)
+            return False
+        except BaseException:
+            stream.cancel()
+            raise
+        self._channel.hold(channel)
+        self._streams[stream] = asyncio.create_task(self._serve(stream, channel))
+        old, self._current, self._stub = self._current, stream, stub
+        self._lost.clear()
+        self._came_up()
+        if old is not None:
+            old.finish(self._timeout + LEFT_S)
+        return True
 
-    async def _read(self, stream: Stream) -> None:
-        while isinstance(response := await stream.read(), pool_pb2.OperateResponse):
-            self._heard = asyncio.get_running_loop().time()
-            for result in response.results:
-                call = self._sent.pop(result.id, None)
-                # None: its time was over.
-                if call is not None and not call.future.done():
-                    _answer(call, result)
-            self._forget_done()
-            self._wake_writer()
-
-    async def _write(self, stream: Stream) -> None:
+    async def _serve(self, stream: PoolStream, channel: grpc.aio.Channel) -> None:
+        clean = False
         try:
-            while True:
-                while not self._queue or len(self._sent) >= MAX_UNANSWERED:
-                    self._wake = asyncio.get_running_loop().create_future()
-                    await self._wake
-                if (batch := self._take_batch()).operations:
-                    self.counts.messages += 1
-                    self.counts.operations += len(batch.operations)
-                    await stream.write(batch)
-        except _BROKEN:
-            # The reader learns why.
-            return
-
-    def _take_batch(self) -> pool_pb2.OperateRequest:
-        batch, size = pool_pb2.OperateRequest(), 0
-        most = min(MAX_BATCH, MAX_UNANSWERED - len(self._sent))
-        while self._queue and len(batch.operations) < most:
-            call = self._queue[0]
-            # Its caller has gone, or its time has.
-            if call.future.done():
-                self._queue.popleft()
-                continue
-            size += call.size
-            alone = call.name in ALONE
-            if batch.operations and (alone or size > self._max_bytes):
-                break
-            self._queue.popleft()
-            batch.operations.append(call.operation)
-            self._sent[call.id] = call
-            call.sent = True
-            if alone:
-                break
-        return batch
+            try:
+                clean, reason = await stream.run()
+            except Exception as error:
+                reason = in_words(error)
+                if not isinstance(error, BROKEN):
+                    _log.exception("the stream to the pool service failed inside")
+            self._stream_over(stream, reason, clean=clean)
+            await self._channel.let_go(channel)
+        finally:
+            del self._streams[stream]
 
     def _came_up(self) -> None:
         self._patience = -math.inf
-        self._heard = asyncio.get_running_loop().time()
         self.counts.streams += 1
         self._accepts = True
         if not self._up:
@@ -314,22 +262,31 @@ class OperateStream:
             _log.info("the pool service at %s is up", self._address)
             self._tell()
 
-    def _stream_over(self, reason: str, *, clean: bool) -> None:
-        now = asyncio.get_running_loop().time()
-        unanswered = list(self._sent.values())
-        self._sent.clear()
-        if not clean:
+    def _stream_over(self, stream: PoolStream, reason: str, *, clean: bool) -> None:
+        unanswered = list(stream.sent.values())
+        stream.sent.clear()
+        if not clean or not self._accepts:
             for call in unanswered:
                 self._fail(call, reason)
         else:
             # The service answers all that it has read, so these did not run.
-            self._patience = now + HANDOVER_S
             self._queue.extendleft(reversed(unanswered))
             for call in unanswered:
-                call.sent = False
+                call.stream = None
+        if self._current is stream:
+            self._current = None
+            if clean:
+                self._patience = asyncio.get_running_loop().time() + HANDOVER_S
+            self._is_away(reason)
+            self._lost.set()
+        elif self._current is not None:
+            self._current.wake()
+
+    def _is_away(self, reason: str) -> None:
+        """There is no stream: calls fail, unless there will be one in a moment."""
         if not self._up:
             self._down_reason = reason
-        if now < self._patience:
+        if asyncio.get_running_loop().time() < self._patience:
             return
         while self._queue:
             self._fail(self._queue.popleft(), reason)
@@ -339,6 +296,8 @@ class OperateStream:
             self._up = False
             _log.warning("the pool service at %s is down: %s", self._address, reason)
             self._tell()
+
+    # ---- time ----
 
     def _on_time(self, due: float, spared: float = -math.inf) -> None:
         """Fails the calls whose time is over, breaks a silent stream, sets the timer for the next.
@@ -354,12 +313,15 @@ class OperateStream:
         while self._under_way and self._under_way[0].made <= over:
             call = self._under_way.popleft()
             self.counts.timeouts += 1
-            self._sent.pop(call.id, None)
+            stream = call.stream or self._current
             self._fail(call, self._no_answer())
-            if self._heard < call.made and self._cut is not None and not self._cut.done():
-                self._cut.set_result(self._no_answer())
+            if stream is not None:
+                stream.sent.pop(call.id, None)
+                if stream.heard < call.made:
+                    stream.cut(self._no_answer())
             self._forget_done()
-        self._wake_writer()
+        for stream in self._streams:
+            stream.wake()
         if stalled:
             due = now + STALL_GRACE_S
             self._timer = loop.call_at(due, self._on_time, due, now)
@@ -371,7 +333,9 @@ class OperateStream:
 
     def _forget_done(self) -> None:
         while self._under_way and self._under_way[0].future.done():
-            self._sent.pop(self._under_way.popleft().id, None)
+            call = self._under_way.popleft()
+            if call.stream is not None:
+                call.stream.sent.pop(call.id, None)
 
     def _tell(self) -> None:
         for callback in self.on_change:
@@ -380,9 +344,9 @@ class OperateStream:
             except Exception:
                 _log.exception("a callback on the change of the pool client failed")
 
-    def _fail(self, call: _Call, reason: str) -> None:
+    def _fail(self, call: Call, reason: str) -> None:
         if not call.future.done():
-            happened = "may have happened" if call.sent else "was not sent"
+            happened = "was not sent" if call.stream is None else "may have happened"
             call.future.set_exception(self._down(f"{reason}; the call {happened}"))
 
     def _no_answer(self) -> str:
@@ -392,16 +356,4 @@ class OperateStream:
         return errors.DependencyDownError(
             f"the pool service at {self._address} cannot be used: {reason}",
             retry_after_ms=int(PAUSE_MAX_S * 1000),
-        )
-
-
-def _answer(call: _Call, result: pool_pb2.OperationResult) -> None:
-    name = result.WhichOneof("result")
-    if name == call.name:
-        call.future.set_result(getattr(result, name))
-    elif name == "error":
-        call.future.set_exception(errors.from_proto(result.error))
-    else:
-        call.future.set_exception(
-            errors.InternalError(f"the pool service answered {call.name} with {name or 'nothing'}")
         )

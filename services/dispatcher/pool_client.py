@@ -13,7 +13,7 @@ from lingua_scheduler.services.dispatcher.operate_stream import OperateStream
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.channels import Lines, in_words
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.runtime.telemetry import current_traceparent
+from lingua_scheduler.services.runtime.telemetry import trace_metadata
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # To be added to redis_timeout_ms: the pool service must be able to say that Redis is slow before
@@ -33,12 +33,17 @@ class PoolClient(OperateStream):
             address=settings.pool_address,
             timeout_ms=settings.redis_timeout_ms + MARGIN_MS,
             max_message_bytes=settings.max_message_bytes,
+            renew_ms=settings.channel_renew_ms,
             lines=lines,
         )
 
-    async def allocate(self, request: pool_pb2.AllocateRequest) -> pool_pb2.AllocateResponse:
+    async def allocate(
+        self, request: pool_pb2.AllocateRequest, traceparent: str = ""
+    ) -> pool_pb2.AllocateResponse:
         """Chooses a node and reserves a slot. These raise LinguaError as pool.proto says."""
-        return await self._operate("allocate", request, pool_pb2.AllocateResponse)
+        answer: pool_pb2.AllocateResponse
+        answer = await self._queue_up("allocate", request, traceparent)
+        return answer
 
     async def commit(self, request: pool_pb2.CommitRequest) -> pool_pb2.CommitResponse:
         """Makes a reservation a running lease."""
@@ -89,7 +94,7 @@ class PoolClient(OperateStream):
         return await self._unary("GetNode", request, pool_pb2.GetNodeResponse)
 
     def persist(
-        self, operation: str, request: Message, give_up_after_ms: float
+        self, operation: str, request: Message, give_up_after_ms: float, traceparent: str = ""
     ) -> asyncio.Future[Any]:
         """Gets an operation of the stream done, whatever is down meanwhile. Never raises.
 
@@ -100,13 +105,14 @@ class PoolClient(OperateStream):
             operation: its field in pool.proto's Operation, such as "commit".
             request: what that field holds.
             give_up_after_ms: such as the time after which the lease is surely over.
+            traceparent: the span that it is part of, where that is sampled.
 
         Returns:
             What will be the response, or None where there is none: refused for a reason that a
             repeat would not change, given up, dropped, closed. To cancel it ends nothing.
         """
-        if self._channel is not None:
-            return self._repeats.add(operation, request, give_up_after_ms)
+        if self._channel.is_open:
+            return self._repeats.add(operation, request, give_up_after_ms, traceparent)
         closed = asyncio.get_running_loop().create_future()
         closed.set_result(None)
         return closed
@@ -126,8 +132,7 @@ class PoolClient(OperateStream):
         if not self._accepts:
             raise self._down(self._down_reason)
         method: Callable[..., Awaitable[Response]] = getattr(self._stub, name)
-        traceparent = current_traceparent() if self._traced else ""
-        metadata = (("traceparent", traceparent),) if traceparent else None
+        metadata = self._lines.metadata() + trace_metadata()
         wait = not self._up
         try:
             return await method(

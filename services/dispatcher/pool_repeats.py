@@ -47,6 +47,7 @@ class _Repeat:
     request: Message
     until_ms: float
     future: asyncio.Future[Any]
+    traceparent: str = ""
     pause: float = PAUSE_MIN_S
 
 
@@ -57,7 +58,7 @@ class Repeats:
     """
 
     def __init__(
-        self, *, send: Callable[[str, Message], asyncio.Future[Any]], counts: PoolClientCounts
+        self, *, send: Callable[[str, Message, str], asyncio.Future[Any]], counts: PoolClientCounts
     ) -> None:
         self._send = send
         self._counts = counts
@@ -68,14 +69,17 @@ class Repeats:
     def __len__(self) -> int:
         return len(self._repeats)
 
-    def add(self, operation: str, request: Message, give_up_after_ms: float) -> asyncio.Future[Any]:
+    def add(
+        self, operation: str, request: Message, give_up_after_ms: float, traceparent: str = ""
+    ) -> asyncio.Future[Any]:
         """The future has the response, or None where there will be none."""
         future = asyncio.get_running_loop().create_future()
         if len(self._repeats) >= MAX_REPEATS:
             self._counts.dropped += 1
             self._end(next(iter(self._repeats)), None)
         self._next += 1
-        repeat = _Repeat(operation, request, _now_ms() + give_up_after_ms, future)
+        until_ms = _now_ms() + give_up_after_ms
+        repeat = _Repeat(operation, request, until_ms, future, traceparent)
         self._repeats[self._next] = repeat
         self._try(self._next)
         return future
@@ -89,7 +93,7 @@ class Repeats:
     def _try(self, number: int) -> None:
         repeat = self._repeats[number]
         try:
-            future = self._send(repeat.operation, repeat.request)
+            future = self._send(repeat.operation, repeat.request, repeat.traceparent)
         except errors.LinguaError as error:
             self._failed(number, error)
         else:

@@ -54,6 +54,9 @@ class RelayClients:
     An order that cannot be delivered, because the owner is gone or the node is no longer there, is
     told to the responsible at once. A dispatcher that cannot be reached takes its node along: the
     pool is told, so that no other job is sent there.
+
+    These connections are not made anew while they last: each goes to one instance, which no name
+    stands for, and TLS looks at certificates only when it connects.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class Routes:
 
     def assign(self, placement: pool_pb2.Placement, assign: dispatcher_pb2.JobAssign) -> None:
         """Gives a node an attempt. Where that fails, the responsible hears of it, in time."""
-        if not self._is_here(placement):
+        if not self.is_here(placement):
             self._relays.order(placement, dispatcher_pb2.RelayOrder(assign=assign))
             return
         why = self._nodes.assign(placement.node_id, placement.node_epoch, assign, self._responsible)
@@ -42,7 +42,7 @@ class Routes:
 
     def cancel(self, placement: pool_pb2.Placement, cancel: dispatcher_pb2.JobCancel) -> None:
         """Tells a node to stop an attempt. Whether it hears that does not matter."""
-        if self._is_here(placement) or placement.node_id in self._nodes:
+        if self.is_here(placement) or placement.node_id in self._nodes:
             self._nodes.cancel(placement.node_id, cancel)
         else:
             self._relays.order(placement, dispatcher_pb2.RelayOrder(cancel=cancel))
@@ -50,7 +50,7 @@ class Routes:
     def confirm(self, placement: pool_pb2.Placement, attempt: common_pb2.AttemptRef) -> None:
         """Tells a node that it may forget a result."""
         # A node that has come here since then is told here.
-        if self._is_here(placement) or placement.node_id in self._nodes:
+        if self.is_here(placement) or placement.node_id in self._nodes:
             self._nodes.confirm(placement.node_id, attempt)
         else:
             received = dispatcher_pb2.ResultReceived(attempt=attempt)
@@ -60,5 +60,6 @@ class Routes:
         """The pools that a node is in, as far as this instance knows."""
         return self._nodes.serves(node_id)
 
-    def _is_here(self, placement: pool_pb2.Placement) -> bool:
+    def is_here(self, placement: pool_pb2.Placement) -> bool:
+        """Whether the node is connected to this instance, as far as the pool knew."""
         return placement.owner_instance in ("", self._instance_id)

@@ -1,21 +1,28 @@
 """The gRPC face of the dispatcher. What it does is in jobs and the streams around them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
 
 from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
-from lingua_scheduler.services.dispatcher.job_views import JobViews
+from lingua_scheduler.services.dispatcher.job_views import JobViews, job_not_found
 from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
 from lingua_scheduler.services.dispatcher.relay_server import RelayServer
-from lingua_scheduler.services.dispatcher.validate import check_id, check_job, check_list
-from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.dispatcher.validate import (
+    check_id,
+    check_job,
+    check_list,
+    set_limits,
+)
+from lingua_scheduler.services.runtime import errors, principals
 from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.instances import Instances
+from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.telemetry import outside_spans, trace_metadata
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
 # A call to another instance on an operator's behalf.
@@ -59,6 +66,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         kept: KeptResults,
         instances: Instances,
         lines: Lines,
+        settings: Settings,
     ) -> None:
         self._jobs = jobs
         self._nodes = nodes
@@ -68,6 +76,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self._kept = kept
         self._instances = instances
         self._lines = lines
+        self._settings = settings
 
     # grpc.aio takes coroutines that write as well as iterators; the generated stub knows only the
     # latter.
@@ -90,8 +99,11 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self, request: dispatcher_pb2.DispatchRequest, context: Context
     ) -> dispatcher_pb2.DispatchResponse:
         check_job(request.job, "job.")
+        request.job.tenant = principals.tenant_for(request.job.tenant, "job.tenant")
+        set_limits(request.job, self._settings, "job.")
         caller = _OneJob()
-        job = self._jobs.submit(request.job, caller)
+        with outside_spans() as call:
+            job = self._jobs.submit(request.job, caller, brought_by=call)
         event = await caller.answered
         if event.HasField("failed"):
             raise errors.from_proto(event.failed)
@@ -108,7 +120,12 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self, request: dispatcher_pb2.GetJobRequest, context: Context
     ) -> dispatcher_pb2.GetJobResponse:
         check_id("job_id", request.job_id)
-        response = dispatcher_pb2.GetJobResponse(job=await self._job(request.job_id))
+        job = await self._job(request.job_id)
+        if principals.own_tenant() not in ("", job.tenant):
+            raise job_not_found(request.job_id)
+        if not job.steps and job.state not in _OVER:
+            job.steps.extend(await self._steps_at_home(job))
+        response = dispatcher_pb2.GetJobResponse(job=job)
         if request.with_result:
             result = await self._kept.fetch(request.job_id)
             if result is not None:
@@ -135,7 +152,31 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             job.state = home.machine.state
             job.reason = home.spec.reason
             _add_last(job, home.last)
+            del job.steps[:]
+            job.steps.extend(self._jobs.steps(home))
         return job
+
+    async def _steps_at_home(self, job: dispatcher_pb2.Job) -> Sequence[common_pb2.JobStep]:
+        """What happened so far to a job that is under way; nothing where its home is gone."""
+        address = ""
+        if job.home_instance != self._settings.instance_id:
+            address = await self._instances.address_of(job.home_instance)
+        if not address:
+            return ()
+        request = dispatcher_pb2.GetJobRequest(job_id=job.job_id)
+        async with self._lines.channel(address) as channel:
+            stub: Any = dispatcher_pb2_grpc.DispatcherStub(channel)
+            try:
+                found = await stub.GetJob(
+                    request, timeout=_FORWARD_WITHIN_S, metadata=self._metadata()
+                )
+            except grpc.aio.AioRpcError:
+                return ()
+            assert isinstance(found, dispatcher_pb2.GetJobResponse)
+            return found.job.steps
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._lines.metadata() + trace_metadata()
 
     async def ListJobs(  # noqa: N802
         self, request: dispatcher_pb2.ListJobsRequest, context: Context
@@ -147,7 +188,9 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self, request: dispatcher_pb2.CancelJobRequest, context: Context
     ) -> dispatcher_pb2.CancelJobResponse:
         check_id("job_id", request.job_id)
-        if not self._jobs.cancel(request.job_id, request.why):
+        with outside_spans():
+            is_here = self._jobs.cancel(request.job_id, request.why)
+        if not is_here:
             job = await self._job(request.job_id)
             home = await self._instances.address_of(job.home_instance)
             if home and job.state not in _OVER:
@@ -163,7 +206,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             stub: Any = dispatcher_pb2_grpc.DispatcherStub(channel)
             try:
                 response = await stub.CancelJob(
-                    request, timeout=_FORWARD_WITHIN_S, metadata=self._lines.metadata()
+                    request, timeout=_FORWARD_WITHIN_S, metadata=self._metadata()
                 )
             except grpc.aio.AioRpcError as error:
                 raise errors.DependencyDownError(

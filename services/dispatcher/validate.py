@@ -1,6 +1,10 @@
 """Checks of what gateways, operators and nodes send."""
 
+from lingua_scheduler.services.runtime.audio import UnusableAudioError, job_audio_ms
 from lingua_scheduler.services.runtime.checks import Check
+from lingua_scheduler.services.runtime.principals import Role, caller
+from lingua_scheduler.services.runtime.quotas import tenant_limits
+from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2
 
 _MAX_AUDIO_BYTES = 2 * 1024 * 1024
@@ -26,6 +30,26 @@ def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
     check.preference(spec.preferred_node_id, spec.strict)
     check.text("traceparent", spec.traceparent, 64)
     check.done()
+
+
+def set_limits(spec: dispatcher_pb2.JobSpec, settings: Settings, path: str = "") -> None:
+    """Says what the job's tenant may use, and what the job uses of it, unless a service has.
+
+    Raises:
+        InvalidMessageError: how much it uses cannot be told from its audio.
+    """
+    principal = caller()
+    if principal is not None and principal.role is Role.SERVICE:
+        return
+    spec.limits.CopyFrom(tenant_limits(settings))
+    spec.audio_ms = 0
+    if spec.limits.audio_ms_per_minute:
+        check = Check(path)
+        try:
+            spec.audio_ms = round(job_audio_ms(spec.audio_format, spec.audio))
+        except UnusableAudioError as error:
+            check.no("audio", str(error))
+        check.done()
 
 
 def check_id(field: str, value: str) -> None:

@@ -96,6 +96,11 @@ class WaitingRoom:
         if line.waiting + line.called == 0:
             del self._queues[waiter.queue]
 
+    def queue_of(self, job_id: str) -> str | None:
+        """The queue that a job is in, waiting or called; None: it is in none."""
+        waiter = self._waiters.get(job_id)
+        return None if waiter is None else waiter.queue
+
     def must_wait(self, queue: str) -> bool:
         """Whether a new job of this queue has to go behind others, waiting or just called."""
         return queue in self._queues

@@ -47,6 +47,8 @@ class WaitingRounds:
         self._job = job
         self._ask = ask
         self._rounds: dict[str, _Round] = {}
+        # Of those whose turn it is to ask: the queue of the round.
+        self._asking: dict[str, str] = {}
         # Queues whose first ones wait for reasons of their own: there may be room for others.
         self._choosy: set[str] = set()
 
@@ -61,13 +63,18 @@ class WaitingRounds:
 
     def wait(self, job: Job) -> bool:
         """Joins the queue; who has waited before keeps the place. False where it is full."""
-        round_ = self._rounds.get(job.queue)
+        queue = job.line
+        round_ = self._rounds.get(queue)
+        if self._room.queue_of(job.job_id) not in (None, queue):
+            # It lacks something else now: there, too, who came first waits first.
+            self._room.leave(job.job_id)
+            job.has_waited = False
         if round_ is not None and round_.asks == job.job_id and job.is_particular:
             round_.aside.append(job.job_id)
         elif job.has_waited:
-            self._room.rejoin_front(job.queue, job.job_id)
+            self._room.rejoin_front(queue, job.job_id)
         else:
-            job.has_waited = self._room.join(job.queue, job.job_id, job.ticket)
+            job.has_waited = self._room.join(queue, job.job_id, job.ticket)
         return job.has_waited
 
     def leave(self, job: Job) -> None:
@@ -96,25 +103,26 @@ class WaitingRounds:
 
     def has_answer(self, job: Job) -> None:
         """The pool has answered a job. If that was its turn in a round, the round goes on."""
-        round_ = self._rounds.get(job.queue)
-        if round_ is None or round_.asks != job.job_id:
+        queue = self._asking.pop(job.job_id, None)
+        if queue is None:
             return
-        del self._rounds[job.queue]
-        waits = job.machine.phase is Phase.WAITING
+        round_ = self._rounds.pop(queue)
+        # One that has moved to another queue does not wait here.
+        waits = job.machine.phase is Phase.WAITING and job.line == queue
         # A refusal that is older than the last sign of room says nothing: the first asks again.
         goes_on = not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE)
         if goes_on and not (waits and round_.again):
-            waiter = self._next(job.queue, round_)
+            waiter = self._next(queue, round_)
             if waiter is not None:
                 self._call(waiter, round_)
                 return
         for each in round_.aside:
             aside = self._job(each)
             if aside is not None and aside.machine.phase is Phase.WAITING:
-                self._room.rejoin_front(aside.queue, each)
-        (self._choosy.add if round_.aside else self._choosy.discard)(job.queue)
+                self._room.rejoin_front(queue, each)
+        (self._choosy.add if round_.aside else self._choosy.discard)(queue)
         if round_.again:
-            self.room_in([job.queue])
+            self.room_in([queue])
 
     def _next(self, queue: str, round_: _Round) -> str | None:
         """Who asks next: not one that wants the very node that an earlier one was refused."""
@@ -137,7 +145,8 @@ class WaitingRounds:
             self._room.leave(waiter)
             return
         round_.asks = waiter
-        self._rounds[job.queue] = round_
+        self._rounds[job.line] = round_
+        self._asking[waiter] = job.line
         self._ask(job)
         if not job.is_asking:
             # It no longer wants to: the round must not wait for it.

@@ -77,6 +77,7 @@ class Operations:
                 settings.binding_ttl_ms,
                 int(settings.timeout_binding == "always"),
                 settings.job_record_ttl_ms,
+                *self._limits(request),
             )
             self._metrics.selection_seconds.observe(perf_counter() - started)
             if reply[0] != _OK:
@@ -166,6 +167,7 @@ class Operations:
             codes.FINAL_STATES[request.final_state],
             *self._ejection,
             self._settings.job_record_ttl_ms,
+            request.steps,
         )
         self._metrics.completions.labels(ended).inc()
         return pool_pb2.CompleteResponse(
@@ -234,6 +236,15 @@ class Operations:
         if reply[0] != _OK:
             raise refusal(reply, "", request.node_id)
         return pool_pb2.SetNodeHealthResponse(node=await self._views.node(request.node_id))
+
+    def _limits(self, request: pool_pb2.AllocateRequest) -> tuple[int, ...]:
+        """What the script has to know of a tenant with limits; nothing of one without."""
+        limits, settings = request.limits, self._settings
+        if not (limits.jobs or limits.audio_ms_per_minute):
+            return ()
+        # An attempt is acknowledged while it is reserved, or not at all, and then has its time.
+        hold_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
+        return limits.jobs, limits.audio_ms_per_minute, request.audio_ms, hold_ms
 
     def _want(self, criteria: pool_pb2.NodeCriteria, session_id: str) -> list[str | int | float]:
         """The arguments of lua/lib/want.lua."""

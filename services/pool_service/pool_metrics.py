@@ -4,7 +4,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from lingua_scheduler.services.pool_service.capacity import Sample
 from lingua_scheduler.services.pool_service.directions import Direction, Directions
-from lingua_scheduler.services.runtime.errors import LinguaError, reason_name
+from lingua_scheduler.services.runtime.errors import (
+    LinguaError,
+    QuotaExceededError,
+    reason_name,
+)
+from lingua_scheduler.services.runtime.quotas import QuotaMetrics
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # From a local Redis to one that is about to time out.
@@ -131,6 +136,7 @@ class PoolMetrics:
             "When the gauges of nodes and slots were last read.",
             registry=registry,
         )
+        self._quotas = QuotaMetrics(registry, "jobs", "audio")
         # From 0, or the first of a kind would be no increase.
         for reason in (*_NO_ROOM, common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN):
             self._allocations.labels(reason_name(reason).lower())
@@ -158,6 +164,8 @@ class PoolMetrics:
         self._allocations.labels(reason).inc()
         if error.reason == common_pb2.ERROR_REASON_NO_CAPABLE_NODE:
             self._empty.inc()
+        if isinstance(error, QuotaExceededError):
+            self._quotas.refused(error)
         if error.reason in _NO_ROOM:
             self._refusals.labels(*self._directions.asked_for(criteria), reason).inc()
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.quotas import REFUSED, quota_error
 
 # When a retry after "all full" is worth it: about the time in which a slot frees somewhere.
 _RETRY_MS = 200
@@ -29,6 +30,8 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
         about: what was asked for, for the message, such as "zh->en".
         node_id: the node that was named, where one was.
     """
+    if reply[0] == REFUSED:
+        return quota_error(reply)
     reason = reply[0].decode()
     if reason == "NODE_ID_CONFLICT":
         holder = reply[1].decode()

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import grpc
-from opentelemetry import trace
 
+from lingua_scheduler.services.pool_service.operation_spans import with_span
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.views import Views
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.checks import Check
-from lingua_scheduler.services.runtime.telemetry import context_from_traceparent, tracer_if_on
+from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         self._views = views
         self._instance_id = instance_id
         self._max_message_bytes = max_message_bytes
-        self._tracer = tracer_if_on()
+        self._spans = span_writer_if_on()
         self._draining = asyncio.Event()
 
     async def end_streams(self) -> None:
@@ -185,13 +185,11 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
                 )
             run = self._operations.by_name[name]
             request = getattr(operation, name)
-            parent = context_from_traceparent(operation.traceparent) if self._tracer else None
-            if parent is None or self._tracer is None:
-                response = await run(request)
+            if self._spans is not None and operation.traceparent:
+                traceparent = operation.traceparent
+                response = await with_span(self._spans, name, traceparent, run(request))
             else:
-                kind = trace.SpanKind.SERVER
-                with self._tracer.start_as_current_span(f"pool {name}", parent, kind):
-                    response = await run(request)
+                response = await run(request)
             getattr(result, name).CopyFrom(response)
         except errors.LinguaError as error:
             result.error.CopyFrom(errors.to_proto(error))

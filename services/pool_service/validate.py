@@ -8,6 +8,7 @@ _JOB_KEY_CHARS = 1024
 _MAX_NMT_PAIRS = 16384
 _MAX_EXCLUDED = 100
 _MAX_BEATS = 5000
+_MAX_STEPS_BYTES = 16 * 1024
 _MAX_CLEARED = 16
 # A double holds whole numbers exactly up to here, and the store keeps epochs as doubles.
 _MAX_EPOCH = 2**53
@@ -136,6 +137,8 @@ def complete(request: pool_pb2.CompleteRequest) -> None:
         check.no("final_state", "must be unspecified where the outcome is SUCCEEDED")
     else:
         _final_state(check, request.final_state)
+    if len(request.steps) > _MAX_STEPS_BYTES:
+        check.no("steps", f"has {len(request.steps)} bytes; at most {_MAX_STEPS_BYTES} are allowed")
     check.done()
 
 

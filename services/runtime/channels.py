@@ -1,7 +1,11 @@
 """Channels from one service to another."""
 
+from weakref import WeakKeyDictionary
+
 import grpc
 
+from lingua_scheduler.services.runtime.own_token import OwnToken
+from lingua_scheduler.services.runtime.principals import Role
 from lingua_scheduler.services.runtime.settings import Settings
 
 ChannelOptions = tuple[tuple[str, str | int], ...]
@@ -25,6 +29,9 @@ def channel_options(settings: Settings) -> ChannelOptions:
         ("grpc.keepalive_permit_without_calls", 1),
         # 0: a stream on which nothing is sent is pinged as long as it lives.
         ("grpc.http2.max_pings_without_data", 0),
+        # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its own
+        # limit is a minute.
+        ("grpc.http2.ping_timeout_ms", settings.keepalive_timeout_ms),
         ("grpc.service_config", _ROUND_ROBIN),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 1000),
@@ -38,18 +45,46 @@ def channel_options(settings: Settings) -> ChannelOptions:
 
 
 class Lines:
-    """How this process calls other services: with which certificates, and as whom."""
+    """How this process calls other services: with which certificates, and as whom.
+
+    Raises:
+        SettingsError: the files for TLS, or of tokens, do not hold what they should.
+    """
 
     def __init__(self, settings: Settings) -> None:
+        # Not at the top: it takes long to load, and a command may do without.
+        from lingua_scheduler.services.runtime.tls import client_tls
+
         self._options = channel_options(settings)
+        self.tls = client_tls(settings)
+        # The files with which each channel was made.
+        self._made_with: WeakKeyDictionary[grpc.aio.Channel, object] = WeakKeyDictionary()
+        self._token: OwnToken | None = None
+        if settings.auth == "on" or settings.token_file:
+            self._token = OwnToken(settings, role=Role.SERVICE)
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """A new channel, which looks up names and reads certificates anew."""
-        return grpc.aio.insecure_channel(channel_target(address), options=self._options)
+        target = channel_target(address)
+        if self.tls is None:
+            return grpc.aio.insecure_channel(target, options=self._options)
+        # Before they are read: what changes meanwhile counts as changed.
+        stamp = self.tls.files.stamp()
+        channel = grpc.aio.secure_channel(
+            target, self.tls.credentials(), options=self._options + self.tls.options
+        )
+        self._made_with[channel] = stamp
+        return channel
+
+    def certificates_changed(self, channel: grpc.aio.Channel) -> bool:
+        """Whether the files have changed since this channel was made."""
+        if self.tls is None or channel not in self._made_with:
+            return False
+        return self.tls.files.stamp() != self._made_with[channel]
 
     def metadata(self) -> Metadata:
         """What every call carries: who calls."""
-        return ()
+        return self._token.metadata() if self._token is not None else ()
 
 
 def in_words(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What every gRPC call of every service has in common: errors, metrics, a span, a log line.
+"""What every gRPC call of every service has in common: who calls, errors, metrics, a span.
 
 Handlers raise; this is the one place that turns what they raise into a status. gRPC itself
 answers some faults with UNKNOWN (an exception, bytes that are no message, a response of the wrong
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Never, TypeAlias
 
@@ -18,10 +19,13 @@ import grpc
 from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry
 
+from lingua_scheduler.services.runtime.auth import Guard
 from lingua_scheduler.services.runtime.errors import (
     InternalError,
     InvalidMessageError,
     LinguaError,
+    PermissionDeniedError,
+    UnauthenticatedError,
     internal_error,
     to_trailing_metadata,
 )
@@ -49,16 +53,23 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     - What gRPC raises to end a call (abort, cancellation) passes.
     - Bytes that are no valid request: INVALID_MESSAGE.
     - Anything else: INTERNAL with an error id; the log has the traceback under the same id.
+
+    Before all that, the guard decides whether the caller may call this.
+
+    Args:
+        guard: None where everyone may call everything.
     """
 
     def __init__(
         self,
         *,
         instance_id: str,
+        guard: Guard | None = None,
         registry: CollectorRegistry | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self._instance_id = instance_id
+        self._guard = guard
         self._observer = CallObserver(registry=registry, tracer=tracer)
         self._framed: dict[str, tuple[Handler, Handler]] = {}
 
@@ -102,8 +113,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     async def _answer(self, method: Method, work: Work, request: Any, context: Context) -> Any:
         try:
+            principal = None
+            if self._guard is not None:
+                principal = self._guard.admit(method.name, context)
             if isinstance(request, _Malformed):
                 raise request.error
+            if principal is not None and principal.expires_s is not None and not method.unary:
+                return await _until(principal.expires_s, work(request, context))
             return await work(request, context)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, grpc.aio.AbortError) and context.done():
@@ -114,6 +130,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 # A generated servicer whose method was not written has set the code already.
                 await context.abort(grpc.StatusCode.UNIMPLEMENTED, context.details())
             failure = error if isinstance(error, LinguaError) else self._internal(method, error)
+            if isinstance(failure, UnauthenticatedError | PermissionDeniedError):
+                self._observer.refused(method, failure)
             try:
                 await context.abort(failure.code, failure.message, to_trailing_metadata(failure))
             except grpc.aio.AbortError:
@@ -140,6 +158,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 extra={"method": method.name},
             )
         raise asyncio.CancelledError from error
+
+
+async def _until(expires_s: float, work: Awaitable[Any]) -> Any:
+    """Does the work of a stream as long as its caller's token holds."""
+    try:
+        async with asyncio.timeout(max(0.0, expires_s - time.time())) as holds:
+            return await work
+    except TimeoutError:
+        if not holds.expired():
+            raise
+        raise UnauthenticatedError("the token has expired; connect again with a new one") from None
 
 
 def _nobody_listens(error: BaseException, context: Context) -> bool:

@@ -11,6 +11,8 @@ import grpc
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from lingua_scheduler.services.runtime.errors import LinguaError, reason_name
+from lingua_scheduler.services.runtime.principals import caller
 from lingua_scheduler.services.runtime.telemetry import context_from_traceparent
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
@@ -76,6 +78,16 @@ class CallObserver:
                 buckets=_BUCKETS,
                 registry=registry,
             )
+            self._refused = Counter(
+                "lingua_auth_refused",
+                "Calls that were refused for who made them, by reason: unauthenticated (nobody "
+                "knows who), permission_denied (that one may not).",
+                ["reason"],
+                registry=registry,
+            )
+            # From 0, or the first of a reason would be no increase.
+            for reason in ("unauthenticated", "permission_denied"):
+                self._refused.labels(reason)
 
     def method(self, path: str, *, streams_in: bool, streams_out: bool) -> Method:
         """The method that is called by `/package.Service/Name`."""
@@ -103,9 +115,20 @@ class CallObserver:
                 code = _code(context, ended_well=ended_well)
                 self._record(method, code, time.perf_counter() - started)
                 if span is not None:
-                    span.set_attribute("rpc.grpc.status_code", code.value[0])
+                    span.set_attribute("rpc.response.status_code", code.name)
                     if code in _SERVER_FAULTS:
+                        span.set_attribute("error.type", code.name)
                         span.set_status(Status(StatusCode.ERROR, context.details() or None))
+
+    def refused(self, method: Method, error: LinguaError) -> None:
+        """A call is refused for who made it. What it showed of itself is not logged."""
+        if self._handled is not None:
+            self._refused.labels(reason_name(error.reason).lower()).inc()
+        who = caller()
+        facts = {"method": method.name, "reason": error.message}
+        if who is not None:
+            facts |= {"role": str(who.role), "caller": who.name}
+        _log.info("call refused", extra=facts)
 
     def _span(
         self, method: Method, context: Context
@@ -114,14 +137,13 @@ class CallObserver:
             return contextlib.nullcontext()
         # At run time this is a plain tuple of pairs, whatever its type says.
         metadata = dict(context.invocation_metadata() or ())
-        service, _, name = method.name.partition("/")
         return self._tracer.start_as_current_span(
             method.name,
             context=context_from_traceparent(
                 str(metadata.get("traceparent", "")), str(metadata.get("tracestate", ""))
             ),
             kind=SpanKind.SERVER,
-            attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
+            attributes={"rpc.system.name": "grpc", "rpc.method": method.name},
             # The end of a call is its status; a client's mistake is no fault of the server.
             record_exception=False,
             set_status_on_exception=False,

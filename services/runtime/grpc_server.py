@@ -12,6 +12,7 @@ from opentelemetry.trace import TracerProvider
 from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.runtime.addresses import join_address, split_address
+from lingua_scheduler.services.runtime.auth import Guard
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.grpc_health import HealthServicer
 from lingua_scheduler.services.runtime.grpc_interceptors import CallInterceptor
@@ -36,6 +37,11 @@ class GrpcServer:
         variable: the environment variable that sets `listen`, for error messages.
         services: the full name of each service, and what adds its servicer to the server.
         instance_id: names this process in the answers to calls that fail inside.
+        credentials: for TLS; None for plain text.
+        probe_listen: where probes that cannot speak TLS find the health service, and nothing else,
+            in plain text; empty for nowhere.
+        probe_variable: the environment variable that sets `probe_listen`.
+        guard: who may call what; None where everyone may call everything.
         registry: where calls are counted; None for nowhere.
         tracer_provider: who makes spans; by default that of `configure_tracing`, which has to
             come first, or nobody.
@@ -52,12 +58,19 @@ class GrpcServer:
         keepalive_time_ms: int,
         keepalive_timeout_ms: int,
         drain_grace_ms: int,
+        credentials: grpc.ServerCredentials | None = None,
+        probe_listen: str = "",
+        probe_variable: str = "",
+        guard: Guard | None = None,
         registry: CollectorRegistry | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
         self._listen = listen
         self._variable = variable
         self._services = services
+        self._credentials = credentials
+        self._probe_listen = probe_listen
+        self._probe_variable = probe_variable
         self._grace_s = drain_grace_ms / 1000
         self._options = (
             # Two processes on one port would each get a share of the calls.
@@ -69,15 +82,22 @@ class GrpcServer:
             ("grpc.keepalive_permit_without_calls", 1),
             # 0: a stream on which nothing is sent is pinged as long as it lives.
             ("grpc.http2.max_pings_without_data", 0),
+            # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its
+            # own limit is a minute.
+            ("grpc.http2.ping_timeout_ms", keepalive_timeout_ms),
             ("grpc.http2.min_ping_interval_without_data_ms", keepalive_time_ms // _PING_TOLERANCE),
             ("grpc.http2.max_ping_strikes", _MAX_PING_STRIKES),
         )
         self._interceptor = CallInterceptor(
-            instance_id=instance_id, registry=registry, tracer=tracer_if_on(tracer_provider)
+            instance_id=instance_id,
+            guard=guard,
+            registry=registry,
+            tracer=tracer_if_on(tracer_provider),
         )
         self._health = HealthServicer(name for name, _ in services)
         self._drain_callbacks: list[Callable[[], Awaitable[None]]] = []
         self._server: grpc.aio.Server | None = None
+        self._probes: grpc.aio.Server | None = None
         self._drained: asyncio.Task[None] | None = None
 
     def on_drain(self, callback: Callable[[], Awaitable[None]]) -> None:
@@ -96,7 +116,6 @@ class GrpcServer:
         Raises:
             SettingsError: nothing can listen there.
         """
-        host, _ = split_address(self._listen)
         server = grpc.aio.server(interceptors=[self._interceptor], options=self._options)
         for _, register in self._services:
             register(server)
@@ -105,16 +124,20 @@ class GrpcServer:
         reflection.enable_server_reflection(
             [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
         )
-        try:
-            port = server.add_insecure_port(self._listen)
-        except RuntimeError:
-            why = await asyncio.to_thread(_why_no_bind, self._listen)
-            raise SettingsError(
-                f"{self._variable}={self._listen!r}: cannot listen there: {why}"
-            ) from None
+        address = await _bind(server, self._listen, self._variable, self._credentials)
         await server.start()
         self._server = server
-        return join_address(host, port)
+        if self._probe_listen:
+            self._probes = await self._start_probes()
+        return address
+
+    async def _start_probes(self) -> grpc.aio.Server:
+        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        address = await _bind(server, self._probe_listen, self._probe_variable, None)
+        await server.start()
+        _log.info("listening for probes", extra={"address": address})
+        return server
 
     def set_serving(self, serving: bool) -> None:
         """What the health service says of the server and all its services."""
@@ -143,6 +166,8 @@ class GrpcServer:
         except TimeoutError:
             _log.warning("the grace period ended before all was handed over")
         await self._server.stop(max(0.0, end - loop.time()))
+        if self._probes is not None:
+            await self._probes.stop(0)
 
 
 async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
@@ -151,6 +176,21 @@ async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
     except Exception:
         # The rest of the drain matters more than any one part of it.
         _log.exception("a step of the drain failed")
+
+
+async def _bind(
+    server: grpc.aio.Server, listen: str, variable: str, credentials: grpc.ServerCredentials | None
+) -> str:
+    """The address that it was bound to."""
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(listen)
+        else:
+            port = server.add_secure_port(listen, credentials)
+    except RuntimeError:
+        why = await asyncio.to_thread(_why_no_bind, listen)
+        raise SettingsError(f"{variable}={listen!r}: cannot listen there: {why}") from None
+    return join_address(split_address(listen)[0], port)
 
 
 def _why_no_bind(address: str) -> str:

@@ -1,19 +1,27 @@
 """Prometheus metrics of one process: its registry, and the HTTP server that shows them."""
 
 import asyncio
+import socket
+import ssl
 import threading
-from wsgiref.simple_server import WSGIServer
+from collections.abc import Callable
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import (
     CollectorRegistry,
     GCCollector,
     PlatformCollector,
     ProcessCollector,
-    start_http_server,
+    make_wsgi_app,
 )
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from lingua_scheduler.services.runtime.addresses import join_address, split_address
 from lingua_scheduler.services.runtime.errors import SettingsError
+
+# What a handshake, a request or its answer may take; a scrape takes milliseconds.
+_REQUEST_S = 10.0
 
 
 def new_registry() -> CollectorRegistry:
@@ -31,13 +39,22 @@ class MetricsServer:
     Args:
         listen: `host:port`; empty for no server at all, port 0 for any free port.
         variable: the environment variable that sets `listen`, for error messages.
+        tls: what a new connection uses for TLS; None for plain text.
     """
 
-    def __init__(self, *, listen: str, registry: CollectorRegistry, variable: str) -> None:
+    def __init__(
+        self,
+        *,
+        listen: str,
+        registry: CollectorRegistry,
+        variable: str,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         self._listen = listen
         self._registry = registry
         self._variable = variable
-        self._running: tuple[WSGIServer, threading.Thread] | None = None
+        self._tls = tls
+        self._running: tuple[ThreadingWSGIServer, threading.Thread] | None = None
 
     async def start(self) -> str:
         """Starts to listen.
@@ -53,15 +70,16 @@ class MetricsServer:
         host, port = split_address(self._listen)
         try:
             # In a thread, because it asks the resolver for the host's name.
-            self._running = await asyncio.to_thread(
-                start_http_server, port, host, registry=self._registry
-            )
+            server = await asyncio.to_thread(_bound, host, port, self._registry, self._tls)
         except OSError as error:
             raise SettingsError(
                 f"{self._variable}={self._listen!r}: cannot listen there: "
                 f"{error.strerror or error}; set another address, or an empty one for no metrics"
             ) from error
-        return join_address(host, self._running[0].server_port)
+        thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+        thread.start()
+        self._running = server, thread
+        return join_address(host, server.server_port)
 
     async def stop(self) -> None:
         """Stops and frees the address; does nothing if it does not run."""
@@ -71,3 +89,34 @@ class MetricsServer:
         await asyncio.to_thread(server.shutdown)
         server.server_close()
         await asyncio.to_thread(thread.join)
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """A scrape is no news."""
+
+
+def _bound(
+    host: str,
+    port: int,
+    registry: CollectorRegistry,
+    tls: Callable[[], ssl.SSLContext] | None,
+) -> ThreadingWSGIServer:
+    class Server(ThreadingWSGIServer):
+        address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            """In a thread of the request: a peer that says nothing keeps no other one waiting."""
+            request.settimeout(_REQUEST_S)
+            if tls is not None:
+                try:
+                    request = tls().wrap_socket(request, server_side=True)
+                except OSError:
+                    request.close()
+                    return
+            super().process_request_thread(request, client_address)
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """A peer that went away is no fault of ours."""
+
+    return make_server(host, port, make_wsgi_app(registry), Server, handler_class=_Handler)

@@ -4,6 +4,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lingua_scheduler.services.runtime.errors import PermissionDeniedError
 from lingua_scheduler.v1 import common_pb2
 
 
@@ -46,6 +47,25 @@ _caller: ContextVar[Principal | None] = ContextVar("caller", default=None)
 def caller() -> Principal | None:
     """Who made the call that is being handled; None where auth is off."""
     return _caller.get()
+
+
+def own_tenant() -> str:
+    """The tenant that the caller is kept to; "" where it is kept to none, as with auth off."""
+    who = _caller.get()
+    return who.tenant if who is not None else ""
+
+
+def tenant_for(said: str, field: str) -> str:
+    """The tenant that a call is for, of which the caller said this: a client's is always its own.
+
+    Raises:
+        PermissionDeniedError: a client named another one.
+    """
+    own = own_tenant()
+    if own and said not in ("", own):
+        problem = f"is not the tenant of the caller, which is {own!r}; leave it empty"
+        raise PermissionDeniedError(f"{field}: {said!r} {problem}", fields=[(field, problem)])
+    return own or said
 
 
 def set_caller(principal: Principal) -> None:

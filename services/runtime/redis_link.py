@@ -9,7 +9,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 from redis.exceptions import RedisError
@@ -26,7 +26,12 @@ from .redis_primary import (
     new_wire,
     pack,
 )
+from .redis_spans import with_span
 from .redis_url import Address, parse_redis_url
+from .telemetry import span_writer_if_on
+
+if TYPE_CHECKING:
+    from .span_writer import SpanWriter
 
 DEFAULT_TIMEOUT_MS = 400
 # While one batch is on its way the next can leave, so a slow script does not hold up all. On the
@@ -91,7 +96,7 @@ class RedisLink:
             name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
             for name, source in scripts.items()
         }
-        self._tracer: trace.Tracer | None = None
+        self._spans: SpanWriter | None = None
         self._address: Address | None = None
         # Counts the times the link came up; a lane with an older number has an old connection.
         self._generation = 0
@@ -132,9 +137,7 @@ class RedisLink:
         """
         if self._lanes:
             raise RuntimeError("this link is already open")
-        provider = trace.get_tracer_provider()
-        if not isinstance(provider, trace.NoOpTracerProvider | trace.ProxyTracerProvider):
-            self._tracer = trace.get_tracer(__name__)
+        self._spans = span_writer_if_on()
         try:
             await self._attach()
         except (RedisUnfitError, ScriptError):
@@ -182,17 +185,13 @@ class RedisLink:
         """
         packed = pack("EVALSHA", self._shas[script], 1, self._prefix, *args)
         # Outside a trace (a sweep, a heartbeat) a span would be a trace of its own: noise.
-        if self._tracer is None or not trace.get_current_span().get_span_context().is_valid:
+        if self._spans is None:
             return await self._send(script, packed)
-        attributes = {
-            "db.system.name": "redis",
-            "db.operation.name": "EVALSHA",
-            "db.stored_procedure.name": script,
-        }
-        with self._tracer.start_as_current_span(
-            f"EVALSHA {script}", kind=trace.SpanKind.CLIENT, attributes=attributes
-        ):
+        parent = trace.get_current_span().get_span_context()
+        if not parent.trace_flags.sampled:
             return await self._send(script, packed)
+        call = self._send(script, packed)
+        return await with_span(self._spans, parent, script, self._address, call)
 
     async def command(self, *args: str | bytes | int | float) -> Any:
         """Run a plain command, one word an argument; the raw reply.

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from lingua_scheduler.services.runtime.auth import guard_of
 from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SettingsError
 from lingua_scheduler.services.runtime.grpc_server import GrpcServer
@@ -19,6 +20,7 @@ from lingua_scheduler.services.runtime.redis_link import ERROR_KINDS, RedisLink
 from lingua_scheduler.services.runtime.settings import Settings, variable_name
 from lingua_scheduler.services.runtime.signals import stop_signals
 from lingua_scheduler.services.runtime.telemetry import configure_tracing
+from lingua_scheduler.services.runtime.tls import export_expiry, server_tls
 
 # Between tries to reach a Redis that was not there at the start.
 _OPEN_AGAIN_S = 0.5
@@ -89,7 +91,8 @@ async def run_service(
             "(or use 'lingua up', which brings its own)"
         )
     configure_logs(settings, name)
-    stop_tracing = configure_tracing(f"lingua-{name}", settings.instance_id)
+    guard = guard_of(settings, name)
+    stop_tracing = configure_tracing(name, settings.instance_id)
     registry = new_registry()
     redis_up = Gauge(
         f"lingua_{name}_redis_up", "1 while Redis answers, 0 while it does not.", registry=registry
@@ -104,7 +107,9 @@ async def run_service(
         timeout_ms=settings.redis_timeout_ms,
     )
     _count_redis_errors(link, registry)
-    service = build(Ground(settings, link, registry, Lines(settings)))
+    tls, lines = server_tls(settings), Lines(settings)
+    export_expiry(registry, tls, lines.tls)
+    service = build(Ground(settings, link, registry, lines))
     server = GrpcServer(
         listen=getattr(settings, f"{name}_listen"),
         variable=variable_name(f"{name}_listen"),
@@ -114,6 +119,10 @@ async def run_service(
         keepalive_time_ms=settings.keepalive_time_ms,
         keepalive_timeout_ms=settings.keepalive_timeout_ms,
         drain_grace_ms=settings.drain_grace_ms,
+        credentials=tls.credentials() if tls else None,
+        probe_listen=getattr(settings, f"{name}_health_listen"),
+        probe_variable=variable_name(f"{name}_health_listen"),
+        guard=guard,
         registry=registry,
     )
     server.on_drain(service.drain)
@@ -121,6 +130,7 @@ async def run_service(
         listen=getattr(settings, f"{name}_metrics_listen"),
         registry=registry,
         variable=variable_name(f"{name}_metrics_listen"),
+        tls=tls.context if tls and settings.metrics_tls == "on" else None,
     )
 
     def on_redis(up: bool, reason: str) -> None:

@@ -284,12 +284,15 @@ class SecurityFields(BaseModel):
 
 
 class QuotaFields(BaseModel):
-    """What one tenant may use at most, unless its token says otherwise; 0: as much as it likes."""
+    """What one tenant may use at most, unless its token says otherwise; 0: as much as it likes.
+
+    Those who have no tenant, as where auth is off and the app names none, share what one may use.
+    """
 
     quota_sessions: int = _whole(0, 0, 10_000_000, "sessions of one tenant at a time")
     quota_jobs: int = _whole(0, 0, 10_000_000, "jobs of one tenant in flight at a time")
     quota_audio_s_per_minute: int = _whole(
-        0, 0, 10_000_000, "seconds of speech of one tenant in a minute"
+        0, 0, 4_000_000, "seconds of speech of one tenant in a minute"
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lingua_scheduler.services.session_gateway.audio import (
+from lingua_scheduler.services.runtime.audio import (
     MAX_CHUNK_BYTES,
     UnusableAudioError,
     duration_ms,

@@ -10,6 +10,8 @@ from typing import Protocol
 import grpc
 
 from lingua_scheduler.services.runtime.channels import Lines, in_words
+from lingua_scheduler.services.runtime.renewed_channel import RenewedChannel
+from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.session_gateway.dispatcher_stream import DispatcherStream
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
@@ -53,6 +55,9 @@ class _Job:
 class DispatcherLink:
     """All jobs of this gateway, over one stream to some dispatcher.
 
+    From time to time that is a new stream on a new connection. Jobs stay on the stream that they
+    are on, and it ends when it has none any more; after `result_deadline_ms` it ends in any case.
+
     Promises:
     - A job that was submitted or attached stays so until it has a result or has failed: when its
       dispatcher is gone, goes away or falls silent, it is submitted to another one, with the same
@@ -60,19 +65,23 @@ class DispatcherLink:
     - Events of a job come to the owner that asked for it last.
 
     Args:
-        address: where dispatchers are; of several, each new stream may reach another one.
+        settings: where dispatchers are; of several, each new stream may reach another one.
         lines: how they are called.
     """
 
-    def __init__(self, *, address: str, lines: Lines) -> None:
-        self._address = address
+    def __init__(self, *, settings: Settings, lines: Lines) -> None:
+        self._address = settings.dispatcher_address
+        self._leave_s = settings.result_deadline_ms / 1000
         self._lines = lines
-        self._channel: grpc.aio.Channel | None = None
+        self._channel = RenewedChannel(
+            address=self._address, lines=lines, renew_ms=settings.channel_renew_ms
+        )
         # In the order in which they were submitted.
         self._jobs: dict[str, _Job] = {}
         self._current: DispatcherStream | None = None
-        self._streams: set[DispatcherStream] = set()
-        self._serving: set[asyncio.Task[None]] = set()
+        self._streams: dict[DispatcherStream, asyncio.Task[None]] = {}
+        # Those that get no new job, and until when they may keep what they have.
+        self._left: dict[DispatcherStream, float] = {}
         self._runner: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
@@ -87,10 +96,10 @@ class DispatcherLink:
 
     async def open(self) -> None:
         """Starts to connect. Returns when it has, or after a second; then it goes on trying."""
-        self._channel = self._lines.channel(self._address)
+        self._channel.open()
         connected = asyncio.Event()
         self._runner = asyncio.create_task(self._stay_connected(connected))
-        self._watch = asyncio.create_task(self._look_for_silence())
+        self._watch = asyncio.create_task(self._look_after_streams())
         try:
             async with asyncio.timeout(_FIRST_CONNECT_S):
                 await connected.wait()
@@ -99,14 +108,13 @@ class DispatcherLink:
 
     async def close(self) -> None:
         """Lets go of everything."""
-        tasks = [task for task in (self._runner, self._watch, *self._serving) if task is not None]
-        for task in tasks:
+        tasks = (self._runner, self._watch, *self._streams.values())
+        running = [task for task in tasks if task is not None]
+        for task in running:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
         self._jobs.clear()
-        if self._channel is not None:
-            await self._channel.close()
-            self._channel = None
+        await self._channel.close()
 
     def submit(self, spec: dispatcher_pb2.JobSpec, job_id: str, owner: JobOwner) -> None:
         """Submits a job."""
@@ -122,9 +130,9 @@ class DispatcherLink:
         cancel = dispatcher_pb2.CancelJobRequest(job_id=job_id, why=why)
         self._drop(job_id, dispatcher_pb2.Submission(cancel=cancel))
 
-    def taken(self, job_id: str) -> None:
-        """The client has its result."""
-        taken = dispatcher_pb2.ResultTaken(job_id=job_id)
+    def taken(self, job_id: str, delivered_after_us: int = 0) -> None:
+        """The client has its result, so long after it came here (0: not known)."""
+        taken = dispatcher_pb2.ResultTaken(job_id=job_id, delivered_after_us=delivered_after_us)
         self._drop(job_id, dispatcher_pb2.Submission(taken=taken))
 
     def leave(self, job_id: str, owner: JobOwner) -> None:
@@ -136,10 +144,12 @@ class DispatcherLink:
 
     def _add(self, job_id: str, job: _Job) -> None:
         # Taken out first: what is submitted again stands at the end of the order.
-        self._jobs.pop(job_id, None)
+        before = self._jobs.pop(job_id, None)
         self._jobs[job_id] = job
-        if self._current is not None:
-            self._place(job_id, job, self._current)
+        # A job that is asked for again is where it was.
+        stream = before.stream if before is not None and before.stream else self._current
+        if stream is not None:
+            self._place(job_id, job, stream)
 
     def _place(self, job_id: str, job: _Job, stream: DispatcherStream) -> None:
         job.stream = stream
@@ -165,20 +175,19 @@ class DispatcherLink:
         loop = asyncio.get_running_loop()
         pause = 0.0
         while True:
-            self._wanted.clear()
             began = loop.time()
-            if await self._connect():
+            if await self._channel.reconnect(self._connect):
                 connected.set()
-                await self._wanted.wait()
+                await self._channel.renew_until(self._wanted, self._connect)
                 if loop.time() - began > _STEADY_S:
                     pause = 0.0
             # Many gateways lose the same dispatcher at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(max(2 * pause, _PAUSE_MIN_S), _PAUSE_MAX_S)
 
-    async def _connect(self) -> bool:
-        assert self._channel is not None
-        stub = dispatcher_pb2_grpc.DispatcherStub(self._channel)
+    async def _connect(self, channel: grpc.aio.Channel) -> bool:
+        """Opens a stream that takes the place of the current one, if there is one."""
+        stub = dispatcher_pb2_grpc.DispatcherStub(channel)
         call = stub.Submit(metadata=self._lines.metadata())
         stream = DispatcherStream(call, self._on_event)
         try:
@@ -190,28 +199,33 @@ class DispatcherLink:
         except BaseException:
             call.cancel()
             raise
-        self._streams.add(stream)
-        task = asyncio.create_task(self._serve(stream))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-        self._current = stream
-        self._tell(True)
+        self._channel.hold(channel)
+        self._streams[stream] = asyncio.create_task(self._serve(stream, channel))
+        old, self._current = self._current, stream
+        self._wanted.clear()
+        if old is None:
+            self._tell(True)
+        else:
+            self._leave(old)
         for job_id, job in list(self._jobs.items()):
             if job.stream is None:
                 self._place(job_id, job, stream)
         return True
 
-    async def _serve(self, stream: DispatcherStream) -> None:
+    async def _serve(self, stream: DispatcherStream, channel: grpc.aio.Channel) -> None:
         reason = "it ended the stream"
         try:
-            await stream.run()
-        except _BROKEN as error:
-            reason = in_words(error)
-        except Exception:
-            _log.exception("the stream to a dispatcher failed inside")
+            try:
+                await stream.run()
+            except _BROKEN as error:
+                reason = in_words(error)
+            except Exception:
+                _log.exception("the stream to a dispatcher failed inside")
+            self._lose(stream, reason)
+            await self._channel.let_go(channel)
         finally:
-            self._streams.discard(stream)
-        self._lose(stream, reason)
+            del self._streams[stream]
+            self._left.pop(stream, None)
 
     def _lose(self, stream: DispatcherStream, reason: str) -> None:
         """A stream is over: its jobs go elsewhere."""
@@ -230,14 +244,18 @@ class DispatcherLink:
             self._current = None
             self._down_reason = reason
             _log.info("the dispatcher at %s is left: %s", self._address, reason)
+            self._leave(stream)
             self._tell(False)
             self._wanted.set()
+
+    def _leave(self, stream: DispatcherStream) -> None:
+        self._left[stream] = asyncio.get_running_loop().time() + self._leave_s
 
     def _tell(self, up: bool) -> None:
         for callback in self.on_change:
             callback(up)
 
-    async def _look_for_silence(self) -> None:
+    async def _look_after_streams(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _LOOK_EVERY_S
@@ -253,6 +271,17 @@ class DispatcherLink:
                     stream.cut()
                 elif now - stream.heard_at > _ASK_AFTER_S:
                     stream.ask()
+            self._end_left(now)
+
+    def _end_left(self, now: float) -> None:
+        """Ends streams that have no job any more, or have had them for too long."""
+        if self._left:
+            used = {job.stream for job in self._jobs.values()}
+            for stream, until in self._left.items():
+                if stream not in used:
+                    stream.finish()
+                elif now > until:
+                    stream.cut()
 
     # ---- events ----
 

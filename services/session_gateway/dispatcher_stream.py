@@ -16,6 +16,8 @@ _MAX_SUBMISSIONS = 100_000
 _MAX_BYTES = 512 * 1024 * 1024
 # A dispatcher greets at once, or is none.
 _GREET_S = 2.0
+# Of a stream that is to end: for what is queued, and for the dispatcher to end it.
+_FINISH_S = 2.0
 
 _Call = grpc.aio.StreamStreamCall[dispatcher_pb2.SubmitRequest, dispatcher_pb2.SubmitResponse]
 
@@ -38,6 +40,7 @@ class DispatcherStream:
             max_events=_MAX_SUBMISSIONS, max_bytes=_MAX_BYTES
         )
         self._cut = asyncio.Event()
+        self._last_moment: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
         """When it was last heard."""
@@ -55,6 +58,9 @@ class DispatcherStream:
         try:
             await run_duplex(read=self._read(), write=self._write(), cut=self._cut)
         finally:
+            # A timer would keep the stream, and so its connection.
+            if self._last_moment is not None:
+                self._last_moment.cancel()
             self._outbox.close()
             self._call.cancel()
 
@@ -66,6 +72,12 @@ class DispatcherStream:
         """Asks whether somebody is there."""
         self._outbox.put(None, 0, droppable=True, replaces="ask")
 
+    def finish(self) -> None:
+        """Ends the stream when all that is queued is said, and soon in any case."""
+        if not self._outbox.closed:
+            self._outbox.close()
+            self._last_moment = self._loop.call_later(_FINISH_S, self.cut)
+
     def cut(self) -> None:
         """Ends the stream at once."""
         self._cut.set()
@@ -74,6 +86,9 @@ class DispatcherStream:
         while waiting := await self._outbox.take():
             said = [each for each in waiting if each is not None]
             await self._call.write(dispatcher_pb2.SubmitRequest(submissions=said))
+        # The dispatcher takes all that was said, and then ends the stream.
+        await self._call.done_writing()
+        await self._cut.wait()
 
     async def _read(self) -> None:
         while isinstance(response := await self._call.read(), dispatcher_pb2.SubmitResponse):

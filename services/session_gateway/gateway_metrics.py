@@ -2,7 +2,12 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from lingua_scheduler.services.runtime.errors import reason_name
+from lingua_scheduler.services.runtime.errors import (
+    LinguaError,
+    QuotaExceededError,
+    reason_name,
+)
+from lingua_scheduler.services.runtime.quotas import QuotaMetrics
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # The scheduler's own share is milliseconds; a node's is up to its time-out.
@@ -33,6 +38,7 @@ _LIKELY_MISSING = (
     common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
     common_pb2.ERROR_REASON_JOB_FAILED,
     common_pb2.ERROR_REASON_JOB_TIMEOUT,
+    common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
 )
 
 
@@ -104,6 +110,7 @@ class GatewayMetrics:
             buckets=_LONG,
             registry=registry,
         )
+        self._quotas = QuotaMetrics(registry, "sessions")
         for reason in _LIKELY_MISSING:
             self._missing.labels(_word(reason))
         self._counters = {
@@ -134,9 +141,11 @@ class GatewayMetrics:
         """Counts an utterance that its client is told to be missing."""
         self._missing.labels(_word(reason)).inc()
 
-    def refused(self, reason: common_pb2.ErrorReason.ValueType) -> None:
+    def refused(self, error: LinguaError) -> None:
         """Counts a session that could not be opened or resumed."""
-        self._refused.labels(_word(reason)).inc()
+        self._refused.labels(_word(error.reason)).inc()
+        if isinstance(error, QuotaExceededError):
+            self._quotas.refused(error)
 
 
 def _word(reason: common_pb2.ErrorReason.ValueType) -> str:

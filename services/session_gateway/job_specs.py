@@ -1,7 +1,7 @@
 """What a session's jobs are made of, and how the client is told of their results."""
 
+from lingua_scheduler.services.runtime.audio import as_job_audio
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key
-from lingua_scheduler.services.session_gateway.audio import as_job_audio
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.speech import Direction
 from lingua_scheduler.services.session_gateway.utterance import Utterance
@@ -16,15 +16,23 @@ class JobSpecs:
         opened: what the client asked for when it opened the session.
         epoch: this gateway's hold on it.
         rules: the numbers.
+        limits: what its tenant may use.
     """
 
     def __init__(
-        self, *, session_id: str, opened: session_pb2.NewSession, epoch: int, rules: SessionRules
+        self,
+        *,
+        session_id: str,
+        opened: session_pb2.NewSession,
+        epoch: int,
+        rules: SessionRules,
+        limits: common_pb2.TenantLimits | None = None,
     ) -> None:
         self._session_id = session_id
         self._opened = opened
         self._epoch = epoch
         self._rules = rules
+        self._limits = limits
 
     def job_id(self, index: int, direction: Direction) -> str:
         """The id that the job of an utterance has or will have."""
@@ -45,6 +53,9 @@ class JobSpecs:
         spec.partial_interval_ms = options.partial_interval_ms
         spec.session_epoch = self._epoch
         spec.first_chunk_client_ms = utterance.first_client_ms
+        spec.audio_ms = round(utterance.audio_ms)
+        if self._limits is not None and (self._limits.jobs or self._limits.audio_ms_per_minute):
+            spec.limits.CopyFrom(self._limits)
         return spec
 
     def attach(self, utterance: Utterance) -> dispatcher_pb2.AttachJob:

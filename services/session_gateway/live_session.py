@@ -17,7 +17,10 @@ from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session_core import Past, SessionCore
 from lingua_scheduler.services.session_gateway.session_effects import Effect
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
+from lingua_scheduler.services.session_gateway.session_spans import SessionSpans
 from lingua_scheduler.services.session_gateway.session_store import SessionStore
+from lingua_scheduler.services.session_gateway.utterance import Utterance
+from lingua_scheduler.services.session_gateway.utterance_steps import steps_before
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
 # What may wait for a client that reads slowly. Partials go first; when even results do not fit, the
@@ -46,6 +49,7 @@ class LiveSession:
         epoch: this gateway's hold on it.
         past: what was before.
         rules: the numbers.
+        limits: what its tenant may use, as far as this connection goes.
         store: where cuts are written down.
         link: where jobs go.
         timers: of all sessions; the owner of each is the session.
@@ -62,6 +66,7 @@ class LiveSession:
         epoch: int,
         past: Past,
         rules: SessionRules,
+        limits: common_pb2.TenantLimits,
         store: SessionStore,
         link: DispatcherLink,
         timers: "Timers[LiveSession, AlarmKey]",
@@ -94,15 +99,22 @@ class LiveSession:
         self._most_cuts = rules.result_queue_max
         self._acked_seq = past.next_seq
         self._recording: asyncio.Task[None] | None = None
-        self._specs = JobSpecs(session_id=session_id, opened=opened, epoch=epoch, rules=rules)
+        self._spans: SessionSpans | None = None
+        self._limits = limits
+        self._specs = JobSpecs(
+            session_id=session_id, opened=opened, epoch=epoch, rules=rules, limits=limits
+        )
         self._core = SessionCore(
             rules=rules, opened=opened, specs=self._specs, past=past, now=self._now()
         )
 
     # ---- events ----
 
-    def start(self, opened: session_pb2.Opened) -> None:
-        """The client is told that the session is open."""
+    def start(self, opened: session_pb2.Opened, spans: SessionSpans | None = None) -> None:
+        """The client is told that the session is open; with `spans` it is traced."""
+        self._spans = spans
+        if spans is not None:
+            opened.traceparent = spans.traceparent
         self._send(session_pb2.ServerEvent(opened=opened))
         self._feed(self._core.start(self._now()))
 
@@ -143,6 +155,8 @@ class LiveSession:
             case "partial":
                 self._feed(core.on_partial(now, index, event.partial))
             case "delivered":
+                if self._spans is not None:
+                    self._spans.has_result(index)
                 self._feed(core.on_delivered(now, index, event.job_id, event.delivered))
             case "failed":
                 self._feed(core.on_failed(now, index, event.failed))
@@ -163,6 +177,8 @@ class LiveSession:
     async def leave(self) -> None:
         """The stream has ended: the session waits to be resumed, or is forgotten."""
         self._feed(self._core.on_left(self._now()))
+        if self._spans is not None:
+            self._spans.end(self.how_it_ended)
         self._timers.clear_all(self)
         self.outbox.close()
         if self._recording is not None:
@@ -176,6 +192,14 @@ class LiveSession:
         except errors.LinguaError as error:
             # Taken over meanwhile, or Redis is away: then it is forgotten in its time.
             _log.info("a session was not signed off: %s", error)
+
+    @property
+    def how_it_ended(self) -> str:
+        """In a word."""
+        if self.ended is None:
+            return "left"
+        why = self.ended.why
+        return "closed" if why is None else errors.reason_name(why.reason).lower()
 
     async def on_record_lost(self) -> None:
         """Redis has lost the record: it is written anew, as long as the session lives."""
@@ -219,6 +243,7 @@ class LiveSession:
             next_index=self._next_index,
             acked_seq=self._acked_seq,
             cuts=list(self._cuts.values()),
+            most_sessions=-1 if self._limits.sessions else 0,
         )
 
     # ---- effects ----
@@ -242,15 +267,17 @@ class LiveSession:
             case effects.Record():
                 self._recording = asyncio.create_task(self._record(effect))
             case effects.Submit() if effect.utterance.is_attached:
+                if self._spans is not None:
+                    self._spans.submitted(effect.utterance)
                 attach = self._specs.attach(effect.utterance)
                 self._link.attach(attach, effect.utterance.index, self)
             case effects.Submit():
-                spec = self._specs.spec(effect.utterance, self._now())
-                self._link.submit(spec, effect.utterance.job_id, self)
+                self._link.submit(self._spec(effect.utterance), effect.utterance.job_id, self)
             case effects.CancelJob():
                 self._link.cancel(effect.job_id, effect.why)
             case effects.Taken():
-                self._link.taken(effect.job_id)
+                # At least 1: it is known.
+                self._link.taken(effect.job_id, max(1, round(effect.held_back_ms * 1000)))
             case effects.Leave():
                 for job_id in effect.job_ids:
                     self._link.leave(job_id, self)
@@ -258,6 +285,14 @@ class LiveSession:
                 (self.may_read.set if effect.is_open else self.may_read.clear)()
             case effects.End():
                 self._end(effect)
+
+    def _spec(self, utterance: Utterance) -> dispatcher_pb2.JobSpec:
+        now = self._now()
+        spec = self._specs.spec(utterance, now)
+        spec.steps.extend(steps_before(utterance, now=now, wall_us=time.time_ns() // 1000))
+        if self._spans is not None:
+            spec.traceparent = self._spans.submitted(utterance, spec.steps)
+        return spec
 
     async def _record(self, effect: effects.Record) -> None:
         try:
@@ -297,8 +332,12 @@ class LiveSession:
         replaces = event.partial.utterance_index if droppable else None
         if event.HasField("result"):
             self._metrics.timed(event.result.timings)
+            if self._spans is not None:
+                self._spans.delivered(event.result)
         elif event.HasField("missing"):
             self._metrics.missing(event.missing.why.reason)
+            if self._spans is not None:
+                self._spans.missing(event.missing)
         fits = self.outbox.put(event, event.ByteSize(), droppable, replaces=replaces)
         if not fits and not droppable and not self.outbox.closed:
             self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))

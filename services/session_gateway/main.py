@@ -27,7 +27,7 @@ class SessionGatewayService:
         metrics = GatewayMetrics(ground.registry)
         self._address = ""
         self._instances = Instances(link=ground.link, settings=settings)
-        self._dispatchers = DispatcherLink(address=settings.dispatcher_address, lines=ground.lines)
+        self._dispatchers = DispatcherLink(settings=settings, lines=ground.lines)
         self._dispatchers.on_change.append(metrics.dispatcher_up.set)
         metrics.jobs.set_function(lambda: self._dispatchers.jobs)
         self._sessions = Sessions(

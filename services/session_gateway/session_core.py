@@ -75,6 +75,7 @@ _WORTH_A_RETRY = frozenset(
         common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
         common_pb2.ERROR_REASON_DRAINING,
         common_pb2.ERROR_REASON_BACKPRESSURE,
+        common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
     }
 )
 _TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
@@ -136,8 +137,9 @@ class SessionCore(SessionSteps):
             else:
                 self.results += 1
             job_id = self._unseen.pop(index, None)
+            held_back_ms = self._held_back_ms.pop(index, 0.0)
             if job_id is not None:
-                self._do(effects.Taken(job_id))
+                self._do(effects.Taken(job_id, held_back_ms))
         self._seen = seen
         return self._out(now)
 
@@ -280,13 +282,17 @@ class SessionCore(SessionSteps):
             utterance = self._open[index]
             if utterance.tries or utterance.is_taken_up:
                 self._do(effects.CancelJob(utterance.job_id, "its deadline has passed"))
-            self._count("deadline_missed")
             last = f"; last: {utterance.last_problem}" if utterance.last_problem else ""
             limit = self._rules.result_deadline_ms / 1000
+            if utterance.is_over_quota:
+                reason = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+            else:
+                reason = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
+                self._count("deadline_missed")
             self._end(
                 utterance,
                 common_pb2.Error(
-                    reason=common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
+                    reason=reason,
                     message=f"no result within {limit:g} s{last}",
                 ),
             )

@@ -1,6 +1,6 @@
 """What a session's core asks of its shell."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lingua_scheduler.services.session_gateway.alarms import ClearTimer, SetTimer
 from lingua_scheduler.services.session_gateway.utterance import Utterance
@@ -45,9 +45,10 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The client has this job's result."""
+    """The client has this job's result; it had waited here for those before it."""
 
     job_id: str
+    held_back_ms: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,8 @@ class SessionSteps:
         self._outage_told = False
         # Of results that the client may not have seen: their jobs. And indexes without a result.
         self._unseen: dict[int, str] = {}
+        # How long each waited for those before it.
+        self._held_back_ms: dict[int, float] = {}
         self._lacking: set[int] = set()
         self._last_reason: dict[Direction, common_pb2.FinalizeReason.ValueType] = {}
         self._take_up(past, now)
@@ -271,6 +273,9 @@ class SessionSteps:
         """Whether the turn has come to it: see decision 12."""
         if utterance.is_attached:
             return True
+        # Where the quota does not let one through, those after it must not take what becomes free.
+        if any(each.is_over_quota and each.index < utterance.index for each in self._open.values()):
+            return False
         # Not only of the last: what follows a turn must not overtake its end, which waits itself.
         return not any(
             self._holds_back(each)
@@ -289,10 +294,15 @@ class SessionSteps:
     def _retry(self, now: float, utterance: Utterance, why: common_pb2.Error) -> None:
         wait = min(RETRY_LONGEST_MS, RETRY_FIRST_MS * 2 ** min(utterance.tries - 1, 10))
         utterance.stage = Stage.READY
+        utterance.failed_ms = now
         utterance.retry_ms = now + max(wait, float(why.retry_after_ms))
         self._alarms.set(("retry", utterance.index), utterance.retry_ms)
         self._count("retried")
         utterance.last_problem = why.message
+        if why.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED and not any(
+            each.is_over_quota for each in self._open.values()
+        ):
+            self._problem(why)
         # It may be tried every second for the same reason, which is said once.
         if utterance.told_why != (why.reason, why.message):
             utterance.told_why = (why.reason, why.message)
@@ -344,6 +354,7 @@ class SessionSteps:
                 self._send(session_pb2.ServerEvent(missing=missing))
             elif outcome.utterance is not None:
                 self._count("result")
+                self._held_back_ms[index] = now - outcome.utterance.result_ms
                 result = result_event(now, outcome.utterance, end)
                 self._send(session_pb2.ServerEvent(result=result))
         while len(self._unseen) > self._rules.result_queue_max:

@@ -5,12 +5,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime import errors, quotas
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import session_pb2, session_record_pb2
 
-# Sessions that one script renews: about half a millisecond of Redis.
+# Sessions that one script renews: about half a millisecond of Redis, a little more with quotas.
 _KEPT_AT_ONCE = 500
 
 
@@ -56,11 +56,18 @@ class SessionStore:
         next_index: int = 0,
         acked_seq: int = 0,
         cuts: Iterable[session_record_pb2.Cut] = (),
+        most_sessions: int = 0,
     ) -> None:
         """Writes the record of a session that this gateway has.
 
-        Without the last five arguments it is a new one. With them it is a live one whose record
-        Redis has lost: what the client has seen comes back with the next `record`.
+        Without the five arguments from `epoch` on it is a new one. With them it is a live one whose
+        record Redis has lost: what the client has seen comes back with the next `record`.
+
+        most_sessions: how many its tenant may have; 0: it is not counted; -1: it is, and not
+            refused.
+
+        Raises:
+            QuotaExceededError: the tenant has as many sessions as it may.
         """
         reply = await self._link.call(
             "open_session",
@@ -74,17 +81,30 @@ class SessionStore:
             next_index,
             acked_seq,
             self._ttl_ms,
+            most_sessions,
             *_pairs(cuts),
         )
+        if reply[0] == quotas.REFUSED:
+            raise quotas.quota_error(reply)
         self._check(session_id, reply[0])
 
-    async def take(self, *, session_id: str, token: str) -> TakenSession:
+    async def take(
+        self, *, session_id: str, token: str, counts: bool = False, tenant: str = ""
+    ) -> TakenSession:
         """Takes a session over: from now on no older gateway can change it, nor create jobs.
 
-        SessionNotFoundError is raised for a wrong token as well, with the same words.
+        SessionNotFoundError is raised for a wrong token as well, with the same words, and for a
+        session of another tenant than the one that is named, if any. With `counts` it is one of its
+        tenant's from now on, if it was not; but never one too many.
         """
         reply = await self._link.call(
-            "take_session", session_id, _hashed(token), self._gateway, self._ttl_ms
+            "take_session",
+            session_id,
+            _hashed(token),
+            self._gateway,
+            self._ttl_ms,
+            int(counts),
+            tenant,
         )
         self._check(session_id, reply[0])
         epoch, opened, opened_ms, next_index, seen, results, missing, acked_seq = reply[1:9]

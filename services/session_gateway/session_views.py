@@ -20,12 +20,12 @@ class SessionViews:
         self._prefix = f"{settings.redis_prefix}:session:"
         self._instances = f"{settings.redis_prefix}:instance:"
 
-    async def get(self, session_id: str) -> session_pb2.Session:
-        """One session. Raises SessionNotFoundError."""
+    async def get(self, session_id: str, tenant: str = "") -> session_pb2.Session:
+        """One session, of this tenant where one is named. Raises SessionNotFoundError."""
         record = await read_record(self._link, self._prefix + session_id)
         session = session_of(session_id, record or {})
         # Under an id with colons there may be a turn of some session.
-        if session is None or ":" in session_id:
+        if session is None or ":" in session_id or tenant not in ("", session.tenant):
             raise SessionNotFoundError(f"there is no session {session_id!r}, or it was forgotten")
         await self._say_who_is_there([session])
         return session

@@ -12,23 +12,27 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.audio import MAX_CHUNK_BYTES
 from lingua_scheduler.services.runtime.duplex import run_duplex
+from lingua_scheduler.services.runtime.principals import own_tenant, tenant_for
+from lingua_scheduler.services.runtime.quotas import tenant_limits
 from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.telemetry import span_of, span_writer_if_on
 from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway.alarms import AlarmKey
-from lingua_scheduler.services.session_gateway.audio import MAX_CHUNK_BYTES
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.live_session import LiveSession
 from lingua_scheduler.services.session_gateway.session_core import Past
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
+from lingua_scheduler.services.session_gateway.session_spans import SessionSpans
 from lingua_scheduler.services.session_gateway.session_store import SessionStore
 from lingua_scheduler.services.session_gateway.validate import (
     check_open,
     check_resume,
     checked_new,
 )
-from lingua_scheduler.v1 import session_pb2
+from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # A client that has connected opens at once.
 _OPEN_WITHIN_S = 10.0
@@ -70,6 +74,7 @@ class Sessions:
             on_due=LiveSession.on_timer, clock=lambda: asyncio.get_running_loop().time() * 1000
         )
         metrics.timers.set_function(lambda: len(self._timers))
+        self._spans = span_writer_if_on()
         self._draining = False
         self._redis_is_back = asyncio.Event()
         self._empty = asyncio.Event()
@@ -82,7 +87,7 @@ class Sessions:
         try:
             session, opened = await self._open(requests)
         except errors.LinguaError as error:
-            self._metrics.refused(error.reason)
+            self._metrics.refused(error)
             event = session_pb2.ServerEvent(error=errors.to_proto(error))
             await context.write(session_pb2.ServerMessage(events=[event]))
             raise
@@ -107,7 +112,7 @@ class Sessions:
             await session.cut.wait()
 
         try:
-            session.start(opened)
+            session.start(opened, self._spans_of(session, context))
             await run_duplex(read=read(), write=write(), cut=session.cut)
         finally:
             self._depart(session)
@@ -167,9 +172,17 @@ class Sessions:
         self, asked: session_pb2.NewSession
     ) -> tuple[LiveSession, session_pb2.Opened]:
         opened = checked_new(asked)
+        opened.tenant = tenant_for(opened.tenant, "open.new.tenant")
         session_id, token = secrets.token_hex(12), secrets.token_urlsafe(_TOKEN_BYTES)
         now_ms = int(time.time() * 1000)
-        await self._store.open(session_id=session_id, token=token, opened=opened, opened_ms=now_ms)
+        limits = tenant_limits(self._settings)
+        await self._store.open(
+            session_id=session_id,
+            token=token,
+            opened=opened,
+            opened_ms=now_ms,
+            most_sessions=limits.sessions,
+        )
         session = self._session(
             session_id=session_id,
             token=token,
@@ -177,6 +190,7 @@ class Sessions:
             opened_ms=now_ms,
             epoch=1,
             past=Past(),
+            limits=limits,
         )
         self._metrics.opened.labels("new").inc()
         return session, self._opened(session_id, token, 0)
@@ -186,7 +200,10 @@ class Sessions:
     ) -> tuple[LiveSession, session_pb2.Opened]:
         check_resume(resume)
         session_id, token = resume.session_id, resume.resume_token
-        taken = await self._store.take(session_id=session_id, token=token)
+        limits = tenant_limits(self._settings)
+        taken = await self._store.take(
+            session_id=session_id, token=token, counts=limits.sessions > 0, tenant=own_tenant()
+        )
         before = self._live.get(session_id)
         if before is not None and before.epoch > taken.epoch:
             # Resumed twice at once, and the later one was faster.
@@ -211,6 +228,7 @@ class Sessions:
             opened_ms=taken.opened_ms,
             epoch=taken.epoch,
             past=past,
+            limits=limits,
         )
         self._metrics.opened.labels("resume").inc()
         return session, self._opened(session_id, token, past.next_seq)
@@ -224,6 +242,7 @@ class Sessions:
         opened_ms: int,
         epoch: int,
         past: Past,
+        limits: common_pb2.TenantLimits,
     ) -> LiveSession:
         return LiveSession(
             session_id=session_id,
@@ -233,6 +252,7 @@ class Sessions:
             epoch=epoch,
             past=past,
             rules=self._rules,
+            limits=limits,
             store=self._store,
             link=self._link,
             timers=self._timers,
@@ -255,6 +275,18 @@ class Sessions:
             ),
         )
 
+    def _spans_of(self, session: LiveSession, context: Context) -> SessionSpans | None:
+        if self._spans is None:
+            return None
+        # At run time this is a plain tuple of pairs, whatever its type says.
+        metadata = dict(context.invocation_metadata() or ())
+        return SessionSpans(
+            self._spans,
+            client=span_of(str(metadata.get("traceparent", ""))),
+            session_id=session.session_id,
+            epoch=session.epoch,
+        )
+
     # ---- those that are here ----
 
     def _arrive(self, session: LiveSession) -> None:
@@ -266,11 +298,7 @@ class Sessions:
 
     def _depart(self, session: LiveSession) -> None:
         self._metrics.sessions.dec()
-        how = "left"
-        if session.ended is not None:
-            why = session.ended.why
-            how = "closed" if why is None else errors.reason_name(why.reason).lower()
-        self._metrics.ended.labels(how).inc()
+        self._metrics.ended.labels(session.how_it_ended).inc()
         # A later one of the same id may be there.
         if self._live.get(session.session_id) is session:
             del self._live[session.session_id]

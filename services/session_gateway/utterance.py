@@ -57,6 +57,8 @@ class Utterance:
     first_ms: float = 0.0
     ended_ms: float = 0.0
     cut_ms: float = 0.0
+    # When its last try to be submitted had failed.
+    failed_ms: float = 0.0
     accepted_ms: float = 0.0
     result_ms: float = 0.0
     tries: int = 0
@@ -119,6 +121,13 @@ class Utterance:
     def is_safe(self) -> bool:
         """Whether the client may forget its audio."""
         return self.stage is Stage.OVER or self.accepted_ms > 0
+
+    @property
+    def is_over_quota(self) -> bool:
+        """Whether it waits because its tenant uses as much as it may."""
+        if self.told_why is None or self.is_safe:
+            return False
+        return self.told_why[0] == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 
     def has(self, seq: int) -> bool:
         """Whether a chunk is one of its own."""

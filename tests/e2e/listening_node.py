@@ -85,12 +85,14 @@ class ListeningNode(Node):
 
     Args:
         work_s: what a job takes.
+        options: of Node.
     """
 
-    def __init__(self, *, node_id: str, langs: list[str], slots: int, work_s: float) -> None:
-        super().__init__(
-            node_id=node_id, asr=langs, semantic=langs, tts=langs, slots=slots, drain_seconds=10
-        )
+    def __init__(
+        self, *, node_id: str, langs: list[str], slots: int, work_s: float, **options: Any
+    ) -> None:
+        options = {"slots": slots, "drain_seconds": 10, **options}
+        super().__init__(node_id=node_id, asr=langs, semantic=langs, tts=langs, **options)
         self.load = lambda: (0.0, 0.0)
         self.handler(self._translate)
         self._work_s = work_s

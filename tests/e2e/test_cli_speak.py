@@ -204,6 +204,19 @@ def test_a_pause_within_a_sentence_is_shown_as_held_and_joined(
     assert "2 utterances: 1 held, 1 translated." in ended.stdout
 
 
+@pytest.mark.parametrize("how", [[], ["--fast"]])
+def test_with_vad_each_silence_in_a_file_ends_an_utterance_and_none_is_sent(
+    running: Running, tmp_path: Path, how: list[str]
+) -> None:
+    audio = silence(0.5) + tone(0.6) + silence(1.5) + tone(0.8) + silence(1.5)
+    ended = running.speak(wav(tmp_path / "talk.wav", audio), "--vad", "--json", *how)
+    assert ended.returncode == 0, ended.stderr
+    results = json.loads(ended.stdout)["results"]
+    assert [each["kind"] for each in results] == ["TRANSLATED", "TRANSLATED"]
+    # Each with some silence before it and after it.
+    assert [each["texts"]["source"][:5] for each in results] == ["1.7 s", "1.9 s"]
+
+
 def test_of_a_file_that_ends_within_a_sample_all_whole_ones_are_spoken(
     running: Running, tmp_path: Path
 ) -> None:

@@ -146,7 +146,7 @@ def test_a_bad_setting_is_exit_code_2_with_its_name() -> None:
 
 def test_a_setting_that_only_the_service_can_judge_is_exit_code_2_too() -> None:
     # 192.0.2.1 is reserved for documentation: no machine has it.
-    ended = lingua("up", LINGUA_POOL_LISTEN="192.0.2.1:7710")
+    ended = lingua("up", LINGUA_POOL_LISTEN="192.0.2.1:7710", LINGUA_LISTEN_WITHOUT_AUTH="yes")
     assert ended.returncode == 2
     assert "could not start: exit code 2" in ended.stderr
     assert "LINGUA_POOL_LISTEN" in ended.stderr
@@ -239,7 +239,8 @@ def test_data_in_a_folder_outlives_the_run(tmp_path: Path) -> None:
 
 
 def test_from_a_program_a_service_that_cannot_start_is_an_exception_and_leaves_nothing() -> None:
-    scheduler = LocalScheduler(environ=environment(LINGUA_POOL_LISTEN="192.0.2.1:7710"))
+    listen = {"LINGUA_POOL_LISTEN": "192.0.2.1:7710", "LINGUA_LISTEN_WITHOUT_AUTH": "yes"}
+    scheduler = LocalScheduler(environ=environment(**listen))
     with pytest.raises(PartFailedError, match="LINGUA_POOL_LISTEN"):
         scheduler.start()
     assert scheduler.services == []

@@ -82,10 +82,17 @@ class RawNode:
     Args:
         beats: whether it sends heartbeats by itself.
         reads: whether it reads what it is sent, after Welcome.
+        metadata: says who calls, where that is asked.
     """
 
     def __init__(
-        self, address: str, hello: dispatcher_pb2.Hello, *, beats: bool = True, reads: bool = True
+        self,
+        address: str,
+        hello: dispatcher_pb2.Hello,
+        *,
+        beats: bool = True,
+        reads: bool = True,
+        metadata: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.hello = hello
         self.epoch = 0
@@ -100,7 +107,9 @@ class RawNode:
         self._channel = grpc.aio.insecure_channel(
             address, options=(("grpc.use_local_subchannel_pool", 1),)
         )
-        self._call: Any = dispatcher_pb2_grpc.DispatcherStub(self._channel).Connect()
+        self._call: Any = dispatcher_pb2_grpc.DispatcherStub(self._channel).Connect(
+            metadata=metadata
+        )
 
     @property
     def node_id(self) -> str:
@@ -250,6 +259,12 @@ class RawNode:
         """Returns when the dispatcher has ended the stream."""
         async with asyncio.timeout(within):
             await self.inbox.ended.wait()
+
+    async def status(self) -> grpc.StatusCode:
+        """How the stream ended, when it has."""
+        await self.ended()
+        code: grpc.StatusCode = await self._call.code()
+        return code
 
     def read_on(self) -> None:
         """Reads what it is sent, from now on."""

@@ -58,13 +58,15 @@ def new_session(src: str, tgt: str = "es", **fields: Any) -> session_pb2.NewSess
 
 
 class RawClient:
-    """One Converse stream."""
+    """One Converse stream; `metadata` says who calls, where that is asked."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
         self._channel = grpc.aio.insecure_channel(
             address, options=(("grpc.use_local_subchannel_pool", 1),)
         )
-        self.call: Any = session_pb2_grpc.SessionGatewayStub(self._channel).Converse()
+        self.call: Any = session_pb2_grpc.SessionGatewayStub(self._channel).Converse(
+            metadata=metadata
+        )
         self.events: list[ServerEvent] = []
         self.seq = 0
         self._may_read = asyncio.Event()
@@ -230,9 +232,11 @@ class RawClient:
 
 
 @contextlib.asynccontextmanager
-async def raw_client(address: str) -> AsyncIterator[RawClient]:
+async def raw_client(
+    address: str, metadata: tuple[tuple[str, str], ...] = ()
+) -> AsyncIterator[RawClient]:
     """A client whose stream is dropped at the end."""
-    client = RawClient(address)
+    client = RawClient(address, metadata)
     try:
         yield client
     finally:

@@ -365,3 +365,16 @@ async def test_while_redis_is_away_a_job_is_followed_on(
         assert reason(await following.failed(unknown)) == "JOB_NOT_FOUND"
         await gateway.leave(job)
         assert (await following.delivered(job)).result.texts.translated == "hello"
+
+
+async def test_a_result_of_a_node_that_was_not_given_the_job_is_not_kept(at: list[Scene]) -> None:
+    node, gateway, job, assign = await begun(at[0])
+    stranger = await at[1].node("stranger")
+
+    await stranger.result(assign, "forged")
+    await stranger.settled()
+    await asyncio.sleep(A_WHILE_S)
+
+    assert not (await at[0].job(job, with_result=True)).HasField("result")
+    await node.result(assign, "true")
+    assert (await gateway.delivered(job)).result.texts.translated == "true"

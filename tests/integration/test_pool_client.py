@@ -11,10 +11,8 @@ from typing import Any
 
 import grpc
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
 
-from lingua_scheduler.services.dispatcher import operate_stream, pool_repeats
+from lingua_scheduler.services.dispatcher import pool_repeats, pool_stream
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.channels import Lines
@@ -45,6 +43,7 @@ def make_client(address: str, *, timeout_ms: int = TIMEOUT_MS, **limits: int) ->
         address=address,
         timeout_ms=timeout_ms,
         max_message_bytes=limits.get("max_message_bytes", settings.max_message_bytes),
+        renew_ms=settings.channel_renew_ms,
         lines=Lines(settings),
     )
 
@@ -160,7 +159,7 @@ async def test_two_thousand_operations_at_once_share_a_few_messages(client: Pool
     )
     assert {answer.outcome for answer in outcomes} == {RELEASED}
     assert client.counts.operations == 4000
-    assert not client._sent
+    assert not client._current.sent
     assert not client._under_way
 
 
@@ -172,7 +171,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_behind(client: PoolClient)
     with pytest.raises(asyncio.CancelledError):
         await gone
     await client.allocate(allocation("j2"))
-    assert not client._sent
+    assert not client._current.sent
     assert client.up
 
 
@@ -367,9 +366,9 @@ async def test_a_burst_waits_at_the_client_and_not_at_the_service(eventually: Ev
     ):
         server.answers.clear()
         burst = [asyncio.create_task(client.release(release(f"j{n}"))) for n in range(3000)]
-        await eventually(lambda: client.counts.operations == operate_stream.MAX_UNANSWERED)
+        await eventually(lambda: client.counts.operations == pool_stream.MAX_UNANSWERED)
         await asyncio.sleep(0.1)
-        assert client.counts.operations == operate_stream.MAX_UNANSWERED
+        assert client.counts.operations == pool_stream.MAX_UNANSWERED
         server.answers.set()
         await asyncio.gather(*burst)
         assert client.counts.operations == 3000
@@ -398,18 +397,13 @@ async def test_what_a_draining_instance_leaves_unread_runs_on_the_next_stream() 
         assert client.up
 
 
-async def test_the_span_of_the_caller_goes_along_when_tracing_is_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    provider = TracerProvider()
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+async def test_the_span_of_an_operation_goes_along_however_often_it_is_repeated() -> None:
+    span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with recording_server() as server, client_of(server.address) as client:
         await client.release(release("j1"))
-        with provider.get_tracer("test").start_as_current_span("job") as span:
-            await client.release(release("j2"))
+        await client.persist("release", release("j2"), 5000, span)
         outside, inside = (batch.operations[0].traceparent for batch in server.batches)
-        assert outside == ""
-        assert f"{span.get_span_context().trace_id:032x}" in inside
+        assert (outside, inside) == ("", span)
 
 
 async def test_a_drained_service_is_left_and_its_successor_found(

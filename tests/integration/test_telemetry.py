@@ -30,6 +30,18 @@ if tracer:
 shutdown()
 """
 
+# More spans than the queue holds, for a collector that is not there.
+NOBODY_LISTENS = """
+from lingua_scheduler.services.runtime.telemetry import configure_tracing, span_writer_if_on
+shutdown = configure_tracing("pool", "pool-0")
+writer = span_writer_if_on()
+for _ in range(20_000):
+    span = writer.root("one span")
+    writer.write("one span", span, parent=None, start_us=1, end_us=2)
+print("written", flush=True)
+shutdown()
+"""
+
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[misc]
     """Keeps what it is sent."""
@@ -42,14 +54,15 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[mi
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
-async def run_process(**variables: str) -> str:
+async def run_process(program: str = PROCESS, **variables: str) -> str:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        PROCESS,
+        program,
         env={**environ, **variables},
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     stdout, _ = await process.communicate()
     assert process.returncode == 0
@@ -87,6 +100,37 @@ async def test_with_an_endpoint_spans_arrive_and_name_their_process() -> None:
 )
 async def test_without_a_wish_for_traces_there_are_none(variables: dict[str, str]) -> None:
     assert await run_process(**variables) == "off"
+
+
+async def test_a_collector_that_is_away_keeps_nobody_from_working_nor_from_ending() -> None:
+    # What the SDK would take to give up is half a minute.
+    async with asyncio.timeout(20):
+        said = await run_process(NOBODY_LISTENS, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
+    assert said == "written"
+
+
+@pytest.mark.parametrize("sampler", ["parentbased_traceidratio", "traceidratio"])
+async def test_every_process_samples_the_same_jobs(sampler: str) -> None:
+    program = """
+from lingua_scheduler.services.runtime.telemetry import configure_tracing, span_writer_if_on
+shutdown = configure_tracing("pool", "pool-0")
+writer = span_writer_if_on()
+jobs = [(number * 0x9E3779B97F4A7C15F39CC0605CEDC835) % 2**128 for number in range(1, 2000)]
+roots = [writer.root("utterance", job) for job in jobs]
+assert [root.trace_id for root in roots] == jobs
+print("".join(str(int(root.trace_flags.sampled)) for root in roots))
+shutdown()
+"""
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+        "OTEL_TRACES_SAMPLER": sampler,
+        "OTEL_TRACES_SAMPLER_ARG": "0.1",
+    }
+    first, second = await asyncio.gather(
+        run_process(program, **variables), run_process(program, **variables)
+    )
+    assert first == second
+    assert 0.05 < first.count("1") / len(first) < 0.2
 
 
 def test_a_traceparent_is_read_and_written_as_it_was() -> None:

@@ -7,6 +7,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +22,34 @@ _MANAGER = (
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
     ".HttpConnectionManager"
 )
+_TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 _HTTP_OPTIONS = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+
+@dataclass(frozen=True)
+class BackendTls:
+    """What certificates it accepts, and what it says when it connects."""
+
+    authority: str
+    name: str
+    alpn: Sequence[str]
+
+    def socket(self) -> dict[str, Any]:
+        """As Envoy writes it."""
+        context = {
+            "@type": _TLS,
+            "sni": self.name,
+            "common_tls_context": {
+                "alpn_protocols": list(self.alpn),
+                "validation_context": {
+                    "trusted_ca": {"inline_string": self.authority},
+                    "match_typed_subject_alt_names": [
+                        {"san_type": "DNS", "matcher": {"exact": self.name}}
+                    ],
+                },
+            },
+        }
+        return {"name": "envoy.transport_sockets.tls", "typed_config": context}
 
 
 class EnvoyProcess:
@@ -31,12 +59,20 @@ class EnvoyProcess:
         binary: the server.
         gateways: their addresses.
         service: what their health service is asked for.
+        tls: how it calls them; None for plain text.
     """
 
-    def __init__(self, *, binary: Path, gateways: Sequence[str], service: str) -> None:
+    def __init__(
+        self,
+        *,
+        binary: Path,
+        gateways: Sequence[str],
+        service: str,
+        tls: BackendTls | None = None,
+    ) -> None:
         self.address = ""
         self._binary = binary
-        self._config = _config(gateways, service)
+        self._config = _config(gateways, service, tls)
         self._folder = tempfile.TemporaryDirectory(prefix="lingua-envoy-")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -130,7 +166,7 @@ def _socket(host: str, port: int) -> dict[str, Any]:
     return {"socket_address": {"address": host, "port_value": port}}
 
 
-def _config(gateways: Sequence[str], service: str) -> dict[str, Any]:
+def _config(gateways: Sequence[str], service: str, tls: BackendTls | None) -> dict[str, Any]:
     manager = {
         "@type": _MANAGER,
         "stat_prefix": "clients",
@@ -154,7 +190,7 @@ def _config(gateways: Sequence[str], service: str) -> dict[str, Any]:
         },
         "http_filters": [{"name": "router", "typed_config": {"@type": _ROUTER}}],
     }
-    cluster = {
+    cluster: dict[str, Any] = {
         "name": "gateways",
         "type": "STATIC",
         "connect_timeout": "1s",
@@ -189,6 +225,8 @@ def _config(gateways: Sequence[str], service: str) -> dict[str, Any]:
             ],
         },
     }
+    if tls is not None:
+        cluster["transport_socket"] = tls.socket()
     listener = {
         "name": "clients",
         "address": _socket("127.0.0.1", 0),

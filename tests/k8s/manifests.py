@@ -28,6 +28,11 @@ COMPONENTS = {
 POD_IP = "10.1.2.3"
 POD_NAME = "lingua-pod-5d9c7b8f66-x2x4z"
 SECRETS = {"lingua-redis": {"url": "rediss://user:secret@redis.example.com:6379/0"}}
+# As files; docs/security.md says how they are made.
+SECRET_FOLDERS = {
+    "lingua-auth": {"secret"},
+    **{f"lingua-{component}-tls": {"tls.crt", "tls.key", "ca.crt"} for component in COMPONENTS},
+}
 
 Resource = dict[str, Any]
 
@@ -115,6 +120,15 @@ def container_of(workload: Resource) -> Resource:
     (container,) = pod_of(workload)["containers"]
     found: Resource = container
     return found
+
+
+def secret_mounts(workload: Resource) -> dict[str, str]:
+    """Where the files of Secrets are in its container: the folder, and the Secret."""
+    secrets = {
+        each["name"]: each["secret"]["secretName"] for each in pod_of(workload).get("volumes", [])
+    }
+    mounts = container_of(workload).get("volumeMounts", [])
+    return {each["mountPath"]: secrets[each["name"]] for each in mounts if each["name"] in secrets}
 
 
 def port_named(workload: Resource, name: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.k8s.manifests import Manifests, container_of, pod_of
+from tests.k8s.manifests import Manifests, container_of, pod_of, secret_mounts
 
 # A process imports for about a second; on a machine that runs other tests, for some more.
 WITHIN_S = 30.0
@@ -35,20 +35,34 @@ class PodProcess:
         component: such as `pool`.
         log: where its stderr goes.
         instead: variables that are others than the manifests say.
+        secrets: the folder with a folder of files for each Secret that it mounts.
     """
 
     def __init__(
-        self, manifests: Manifests, component: str, *, log: Path, instead: Mapping[str, str]
+        self,
+        manifests: Manifests,
+        component: str,
+        *,
+        log: Path,
+        instead: Mapping[str, str],
+        secrets: Path = Path("/nowhere"),
     ) -> None:
         deployment = manifests.one("Deployment", f"lingua-{component}")
         self._container = container_of(deployment)
         self._log = log
         self.port = free_port()
+        self._health_port = free_port()
+        said = manifests.environment(deployment)
+        for mounted_at, secret in secret_mounts(deployment).items():
+            said = {
+                key: value.replace(mounted_at, str(secrets / secret)) for key, value in said.items()
+            }
         self.environ = {
             **{key: value for key, value in os.environ.items() if not key.startswith("LINGUA_")},
-            **manifests.environment(deployment),
+            **said,
             f"LINGUA_{component.upper()}_LISTEN": f"127.0.0.1:{self.port}",
             f"LINGUA_{component.upper()}_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
+            f"LINGUA_{component.upper()}_HEALTH_LISTEN": f"127.0.0.1:{self._health_port}",
             **instead,
         }
         before_term_s = self._container["lifecycle"]["preStop"]["sleep"]["seconds"]
@@ -76,15 +90,7 @@ class PodProcess:
 
     def passes(self, probe: str) -> bool:
         """Whether a probe finds what it asks for now."""
-        asked = self._container[probe]
-        if "grpc" in asked:
-            return self._serves(asked["grpc"]["service"])
-        assert asked["tcpSocket"] == {"port": "grpc"}
-        try:
-            socket.create_connection(("127.0.0.1", self.port), PROBE_S).close()
-        except OSError:
-            return False
-        return True
+        return self._serves(self._container[probe]["grpc"]["service"])
 
     def becomes(self, probe: str, passing: bool) -> None:
         """Returns when a probe passes, or fails."""
@@ -96,7 +102,7 @@ class PodProcess:
 
     def _serves(self, service: str) -> bool:
         request: Any = health_pb2.HealthCheckRequest(service=service)
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+        with grpc.insecure_channel(f"127.0.0.1:{self._health_port}") as channel:
             try:
                 answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=PROBE_S)
             except grpc.RpcError as error:

@@ -4,9 +4,6 @@ The name server is the test's own, the pods are servers on one port of several l
 """
 
 import asyncio
-import contextlib
-import socket
-import struct
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -18,44 +15,20 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lingua_scheduler.services.runtime.channels import channel_options
 from lingua_scheduler.services.runtime.settings import Settings
+from tests.integration.name_server import NameServer, name_server
 
 WITHIN_S = 20.0
-TTL_S = 5
-TYPE_A, CLASS_IN = 1, 1
-RESPONSE = 0x8580
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="needs all of 127.0.0.0/8, which only Linux listens on"
 )
 
 
-class NameServer(asyncio.DatagramProtocol):
-    """Answers every question with the addresses of the pods that are ready."""
-
-    def __init__(self) -> None:
-        self.ready: list[str] = []
-        self._transport: Any = None
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        question = data[12 : data.index(b"\0", 12) + 5]
-        (wanted,) = struct.unpack("!H", question[-4:-2])
-        found = self.ready if wanted == TYPE_A else []
-        header = data[:2] + struct.pack("!HHHHH", RESPONSE, 1, len(found), 0, 0)
-        # The name of each answer is that of the question, 12 bytes from the start.
-        record = b"\xc0\x0c" + struct.pack("!HHIH", TYPE_A, CLASS_IN, TTL_S, 4)
-        answers = b"".join(record + socket.inet_aton(address) for address in found)
-        self._transport.sendto(header + question + answers, addr)
-
-
 class Service:
     """The pods behind one name, and a client with a channel as our services have it."""
 
-    def __init__(self, names: NameServer, names_at: int) -> None:
+    def __init__(self, names: NameServer) -> None:
         self._names = names
-        self._names_at = names_at
         self._port = 0
         self._pods: dict[str, grpc.aio.Server] = {}
         self._asked: Counter[str] = Counter()
@@ -84,7 +57,7 @@ class Service:
     async def answering(self) -> set[str]:
         """The pods that answer some calls in a row."""
         if self._channel is None:
-            target = f"dns://127.0.0.1:{self._names_at}/lingua-pool.test:{self._port}"
+            target = self._names.target("lingua-pool.test", self._port)
             self._channel = grpc.aio.insecure_channel(target, options=channel_options(Settings()))
         check = health_pb2_grpc.HealthStub(self._channel).Check
         self._asked.clear()
@@ -108,13 +81,10 @@ class Service:
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
     """A name without pods."""
-    loop = asyncio.get_running_loop()
-    transport, names = await loop.create_datagram_endpoint(NameServer, local_addr=("127.0.0.1", 0))
-    made = Service(names, transport.get_extra_info("sockname")[1])
-    async with contextlib.AsyncExitStack() as stack:
-        stack.callback(transport.close)
-        stack.push_async_callback(made.close)
+    async with name_server() as names:
+        made = Service(names)
         yield made
+        await made.close()
 
 
 async def test_calls_are_spread_over_all_pods_of_a_name(service: Service) -> None:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.settings import Settings, load_settings
 from lingua_scheduler.v1 import dispatcher_pb2, session_pb2
 from tests.k8s.manifests import Manifests, Resource, name_of
 
@@ -80,6 +80,23 @@ def test_a_stream_may_last_for_ever_and_goes_only_to_who_serves(production: Mani
         check = policy["healthCheck"]["active"]
         assert check["type"] == "GRPC"
         assert check["grpc"]["service"] == match_of(route)[0]
+
+
+def test_tls_goes_on_to_the_pods_by_the_name_of_their_certificates(production: Manifests) -> None:
+    (policy,) = production.of("BackendTLSPolicy")
+    behind = {
+        rule["backendRefs"][0]["name"]
+        for route in production.of("GRPCRoute")
+        for rule in route["spec"]["rules"]
+    }
+    assert {each["name"] for each in policy["spec"]["targetRefs"]} == behind
+    gateway = production.one("Deployment", "lingua-gateway")
+    settings = load_settings(production.environment(gateway))
+    assert policy["spec"]["validation"]["hostname"] == settings.tls_server_name
+    (proxy,) = production.of("EnvoyProxy")
+    assert proxy["spec"]["backendTLS"]["alpnProtocols"] == ["h2"]
+    (ingress,) = production.of("Gateway")
+    assert ingress["spec"]["infrastructure"]["parametersRef"]["name"] == name_of(proxy)
 
 
 def test_silence_ends_a_stream_no_sooner_than_the_services_would(production: Manifests) -> None:

@@ -1,9 +1,12 @@
 """What the manifests say is valid, and agrees with the code."""
 
+import json
+import re
 import tomllib
 
 import kubernetes_validate
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from lingua_scheduler.cli.app import app
@@ -20,6 +23,7 @@ from tests.k8s.manifests import (
     POD_IP,
     POD_NAME,
     ROOT,
+    SECRET_FOLDERS,
     SECRETS,
     Manifests,
     Resource,
@@ -29,12 +33,22 @@ from tests.k8s.manifests import (
     name_of,
     pod_of,
     port_named,
+    render,
+    secret_mounts,
 )
 
 # From the first version that has all that is used (a preStop that sleeps) to the newest.
 VERSIONS = ("1.30", kubernetes_validate.latest_version())
 # Of operators; no schema of them comes with a validator.
-CUSTOM = {"BackendTrafficPolicy", "GRPCRoute", "Gateway", "PodMonitor"}
+CUSTOM = {
+    "BackendTLSPolicy",
+    "BackendTrafficPolicy",
+    "EnvoyProxy",
+    "GRPCRoute",
+    "Gateway",
+    "PodMonitor",
+    "PrometheusRule",
+}
 
 DEFAULTS = Settings()
 
@@ -44,6 +58,14 @@ def test_every_resource_is_valid_at_the_strictest(manifests: Manifests, version:
     for each in manifests.resources:
         if each["kind"] not in CUSTOM:
             kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_what_the_guide_shows_is_valid_too() -> None:
+    guide = (ROOT / "docs" / "kubernetes.md").read_text()
+    shown = re.findall(r"^```yaml\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    assert shown
+    for each in shown:
+        kubernetes_validate.validate(yaml.safe_load(each), VERSIONS[0], strict=True)
 
 
 def test_the_validator_finds_an_unknown_field(manifests: Manifests) -> None:
@@ -89,11 +111,14 @@ def test_every_service_listens_for_others_on_the_ports_of_the_defaults(
         for setting, port in (
             (f"{component}_listen", "grpc"),
             (f"{component}_metrics_listen", "metrics"),
+            (f"{component}_health_listen", "health"),
         ):
             host, number = split_address(getattr(settings, setting))
             assert host == "0.0.0.0"
             assert number == port_named(deployment, port)
-            assert number == split_address(getattr(DEFAULTS, setting))[1]
+            # By default there is no port for health alone.
+            if default := getattr(DEFAULTS, setting):
+                assert number == split_address(default)[1]
 
 
 def test_every_service_is_found_by_all_its_pods(manifests: Manifests) -> None:
@@ -130,6 +155,7 @@ def test_what_is_referred_to_is_there_or_the_operators(manifests: Manifests) -> 
         for key, kind in (("configMapRef", "ConfigMap"), ("secretKeyRef", "Secret")):
             for name in (held["name"] for found, held in named if found == key):
                 assert (kind, name) in there or (kind == "Secret" and name in SECRETS), name
+        assert set(secret_mounts(each).values()) <= SECRET_FOLDERS.keys()
         account = pod_of(each).get("serviceAccountName")
         assert account is None or ("ServiceAccount", account) in there
 
@@ -145,11 +171,11 @@ def test_every_image_is_that_of_this_version(manifests: Manifests) -> None:
 
 def test_only_readiness_asks_whether_the_service_serves(manifests: Manifests) -> None:
     for component, deployment in manifests.services():
-        container, port = container_of(deployment), port_named(deployment, "grpc")
+        container, port = container_of(deployment), port_named(deployment, "health")
         asked = {"port": port, "service": COMPONENTS[component]}
         assert container["readinessProbe"]["grpc"] == asked
         assert container["livenessProbe"]["grpc"] == {"port": port, "service": LIVENESS}
-        assert container["startupProbe"]["tcpSocket"] == {"port": "grpc"}
+        assert container["startupProbe"]["grpc"] == {"port": port, "service": LIVENESS}
 
 
 def test_a_pod_has_time_to_leave_the_endpoints_to_drain_and_to_end(manifests: Manifests) -> None:
@@ -245,9 +271,62 @@ def test_every_pod_is_scraped(production: Manifests) -> None:
     assert set(production.selected(monitor["spec"]["selector"]["matchLabels"])) == names
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert (endpoint["port"], endpoint["path"]) == ("metrics", "/metrics")
+    # The job that its series have; the rules find ours by that.
+    job = f"{monitor['metadata']['namespace']}/{name_of(monitor)}"
+    assert "jobLabel" not in monitor["spec"]
+    assert "lingua" in job
+
+
+def test_the_rules_of_the_operator_are_those_of_prometheus(production: Manifests) -> None:
+    (rules,) = production.of("PrometheusRule")
+    alerts = yaml.safe_load((ROOT / "monitoring" / "alerts.yml").read_text())
+    # Kustomize writes long strings with other line breaks, which mean nothing to Prometheus.
+    made, wanted = (
+        re.sub(r"(\\n|\s)+", " ", json.dumps(each, sort_keys=True))
+        for each in (rules["spec"], alerts)
+    )
+    assert made == wanted, "run 'make rules' and commit the result"
+
+
+# ---- tokens and TLS ----
+
+
+def test_the_base_leaves_it_to_the_overlays_who_may_call() -> None:
+    base = render("base")
+    for _, deployment in base.services():
+        settings = load_settings(base.environment(deployment))
+        # With this alone, the services refuse to listen.
+        assert (settings.auth, settings.listen_without_auth) == ("off", False)
+        assert secret_mounts(deployment) == {}
+
+
+def test_production_asks_who_calls_and_has_tls_on_every_line(production: Manifests) -> None:
+    for component, deployment in production.services():
+        settings = load_settings(production.environment(deployment))
+        assert settings.auth == "on"
+        assert settings.tls_server_name
+        # Who is called by others than services cannot ask for certificates.
+        assert bool(settings.tls_client_ca_file) == (component == "pool")
+        folders = secret_mounts(deployment)
+        for path in (
+            settings.auth_secret_file,
+            settings.tls_cert_file,
+            settings.tls_key_file,
+            settings.tls_ca_file,
+            settings.tls_client_ca_file or settings.tls_ca_file,
+        ):
+            folder, _, name = path.rpartition("/")
+            assert name in SECRET_FOLDERS[folders[folder]]
 
 
 # ---- the overlay dev ----
+
+
+def test_dev_says_in_so_many_words_that_everybody_may_call(dev: Manifests) -> None:
+    for _, deployment in dev.services():
+        settings = load_settings(dev.environment(deployment))
+        assert settings.auth == "off"
+        assert settings.listen_without_auth
 
 
 def test_dev_has_one_pod_of_each_and_no_scaler(dev: Manifests) -> None:

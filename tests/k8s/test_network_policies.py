@@ -9,7 +9,7 @@ import pytest
 
 from lingua_scheduler.services.runtime.addresses import split_address
 from lingua_scheduler.services.runtime.settings import Settings
-from tests.k8s.manifests import Manifests, container_of, labels_of, name_of
+from tests.k8s.manifests import Manifests, container_of, labels_of, name_of, port_named
 
 SETTINGS = Settings()
 POOL, DISPATCHER, GATEWAY = (
@@ -125,7 +125,8 @@ PORTS = {port for *_, port in PICTURE} | {REDIS, DNS, OTLP}
 
 
 def test_only_the_lines_of_the_picture_are_open(manifests: Manifests) -> None:
-    assert Network(manifests).edges(PORTS) == PICTURE | BESIDES[manifests.layer]
+    health = {port_named(deployment, "health") for _, deployment in manifests.services()}
+    assert Network(manifests).edges(PORTS | health) == PICTURE | BESIDES[manifests.layer]
 
 
 def test_no_policy_names_a_port_that_nobody_has(manifests: Manifests) -> None:

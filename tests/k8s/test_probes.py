@@ -1,5 +1,7 @@
 """Each probe means what it should: asked of real services, started as the manifests say."""
 
+import json
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +15,10 @@ from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
 from tests.k8s.manifests import COMPONENTS, ROOT, Manifests
 from tests.k8s.pod_process import WITHIN_S, PodProcess
 
-HEALTHCHECK = ROOT / "k8s" / "image" / "healthcheck.py"
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+# As the Dockerfile has it, but for the process.
+HEALTHCHECK = json.loads(re.findall(r"HEALTHCHECK .*\\\n +CMD (.*)", DOCKERFILE)[0])
 
 
 @pytest.fixture
@@ -63,20 +68,22 @@ def test_a_pod_that_is_told_to_end_is_gone_before_it_would_be_killed(
         assert pod.process.wait(pod.ends_within_s) == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the script runs in a container")
+@pytest.mark.skipif(sys.platform != "linux", reason="it runs in a container")
 def test_the_health_check_of_the_image_says_whether_its_service_serves(
     pods: list[PodProcess], own_redis: EmbeddedRedis
 ) -> None:
     def check(pod: PodProcess, pid: int) -> tuple[int, str]:
+        lingua, *arguments = HEALTHCHECK
+        arguments[arguments.index("--pid") + 1] = str(pid)
         ran = subprocess.run(
-            [sys.executable, HEALTHCHECK, str(pid)],
+            [Path(sys.executable).with_name(lingua), *arguments],
             env=pod.environ,
             capture_output=True,
             text=True,
             timeout=WITHIN_S,
         )
         assert not ran.stderr
-        return ran.returncode, ran.stdout.strip()
+        return ran.returncode, ran.stdout.rpartition(" ")[2].strip()
 
     pool = pods[0]
     pool.becomes("readinessProbe", passing=True)

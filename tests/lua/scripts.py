@@ -366,9 +366,13 @@ class Scripts:
         session_epoch: int = 0,
         home: str = "d1",
         tenant: str = "t1",
+        quota: tuple[int, ...] = (),
         **criteria: Any,
     ) -> Placed | Refused:
-        """Chooses and reserves. Further criteria are those of `want`."""
+        """Chooses and reserves. Further criteria are those of `want`.
+
+        quota: jobs, audio_ms_per_minute, audio_ms, hold_ms; of a tenant without limits nothing.
+        """
         limits = self.limits
         reply = self.call(
             "allocate",
@@ -386,6 +390,7 @@ class Scripts:
             limits.binding_ttl_ms,
             int(limits.timeout_binds),
             limits.record_ttl_ms,
+            *quota,
         )
         if refused := _refused(reply):
             return refused
@@ -489,6 +494,10 @@ class Scripts:
     def running(self, node: str) -> dict[str, int]:
         """The living leases of what a node has acknowledged."""
         return self._living(self.key("node", node, "running"))
+
+    def holds(self, tenant: str, what: str) -> dict[str, int]:
+        """What counts among a tenant's sessions or jobs."""
+        return self._living(self.key("tenant", tenant, what))
 
     def _living(self, key: str) -> dict[str, int]:
         found = self.client.zrange(key, 0, -1, withscores=True)

@@ -58,14 +58,25 @@ class SessionScripts(Scripts):
         next_index: int = 0,
         acked: int = 0,
         cuts: Mapping[int, bytes] | None = None,
+        tenant: str = "t1",
+        most: int = 0,
     ) -> str:
         """Writes a record."""
-        fixed = (session, epoch, token, gateway, "t1", b"\x00opened\xff", opened_ms, next_index)
-        return self._word("open_session", *fixed, acked, TTL_MS, *_pairs(cuts))
+        fixed = (session, epoch, token, gateway, tenant, b"\x00opened\xff", opened_ms, next_index)
+        reply = self.call("open_session", *fixed, acked, TTL_MS, most, *_pairs(cuts))
+        return str(reply[0].decode())
 
-    def take(self, session: str = "s", *, token: str = TOKEN, gateway: str = "g2") -> Taken | str:
+    def take(
+        self,
+        session: str = "s",
+        *,
+        token: str = TOKEN,
+        gateway: str = "g2",
+        counts: bool = False,
+        tenant: str = "",
+    ) -> Taken | str:
         """Takes a session over; the word where it is refused."""
-        reply = self.call("take_session", session, token, gateway, TTL_MS)
+        reply = self.call("take_session", session, token, gateway, TTL_MS, int(counts), tenant)
         if reply[0] != b"ok":
             assert len(reply) == 1
             return str(reply[0].decode())

@@ -160,6 +160,17 @@ def test_every_take_over_raises_the_epoch_also_a_repeated_one(sessions: SessionS
     assert [sessions.taken(gateway="g2").epoch for _ in range(3)] == [2, 3, 4]
 
 
+def test_a_session_of_another_tenant_is_not_taken_and_not_touched(
+    sessions: SessionScripts,
+) -> None:
+    sessions.open_session(tenant="t1")
+    before = sessions.fields()
+    for tenant in ("t2", "t", "T1"):
+        assert sessions.take(tenant=tenant, counts=True) == NOT_FOUND
+    assert sessions.fields() == before
+    assert isinstance(sessions.take(tenant="t1"), Taken)
+
+
 def test_a_wrong_token_is_answered_as_if_there_were_no_session(sessions: SessionScripts) -> None:
     sessions.open_session()
     before, expires = sessions.fields(), sessions.expires_ms()

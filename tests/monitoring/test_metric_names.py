@@ -11,6 +11,7 @@ LABELS = {
     "health",
     "how",
     "kind",
+    "limit",
     "method",
     "outcome",
     "path",
@@ -29,7 +30,14 @@ def test_every_metric_has_the_prefix_and_the_unit_in_its_name(
         for name, (kind, _) in each.families.items():
             if name.startswith(("python_", "process_")):
                 continue
-            assert name.startswith((f"lingua_{service}_", "lingua_grpc_", "lingua_redis_")), name
+            shared = (
+                "lingua_auth_",
+                "lingua_grpc_",
+                "lingua_quota_",
+                "lingua_redis_",
+                "lingua_tls_",
+            )
+            assert name.startswith((f"lingua_{service}_", *shared)), name
             assert not name.endswith(("_ms", "_millis", "_percent")), name
             assert kind != "histogram" or name.endswith("_seconds"), name
 

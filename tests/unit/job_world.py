@@ -351,6 +351,9 @@ class World:
         free = [name for name in NODES if name not in asked.exclude]
         if asked.wait_for_bound_node and self.choices.one_in(3):
             return fx.Problem(common_pb2.ERROR_REASON_BOUND_NODE_FULL, "bound")
+        if not store.latest and self.choices.one_in(self.calm):
+            retry_ms = (0, 20, 10_000)[self.choices.pick(3)]
+            return fx.Problem(common_pb2.ERROR_REASON_QUOTA_EXCEEDED, "quota", retry_ms)
         if not free or self.choices.one_in(self.calm // 2):
             return fx.Problem(common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED, "full")
         store.node[number] = free[self.choices.pick(len(free))]

@@ -43,6 +43,7 @@ OPENED = session_pb2.NewSession(
 )
 _DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 _FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
+_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 _FAILED = common_pb2.ERROR_REASON_JOB_FAILED
 _CANCELLED = common_pb2.ERROR_REASON_JOB_CANCELLED
 _NOT_FOUND = common_pb2.ERROR_REASON_JOB_NOT_FOUND
@@ -579,7 +580,7 @@ class World(ABC):
         elif self._rough:
             # It never came there; or the stream breaks, and twice is told what is lost.
             for _ in range(1 + self.choices.one_in(3)):
-                self._failed(life, index, (_DOWN, _FULL)[self.choices.pick(2)])
+                self._failed(life, index, (_DOWN, _FULL, _QUOTA)[self.choices.pick(3)])
         elif job is None and utterance.is_attached:
             self._failed(life, index, _NOT_FOUND)
         elif job is None:
@@ -675,7 +676,7 @@ class World(ABC):
         why = common_pb2.Error(reason=reason, message="why")
 
         def tell(life: Life) -> list[fx.Effect]:
-            if reason not in (_DOWN, _FULL, _TAKEN_OVER):
+            if reason not in (_DOWN, _FULL, _QUOTA, _TAKEN_OVER):
                 life.over.add(index)
                 self.declared.add(index)
             return life.core.on_failed(self.now, index, why)

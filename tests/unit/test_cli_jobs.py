@@ -18,6 +18,7 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from .test_cli_client import Answer, run
 
 T0 = 1_700_000_000_000
+STEP = common_pb2.JobStep
 ZH_EN = common_pb2.LanguagePair(src="zh", tgt="en")
 
 
@@ -60,15 +61,30 @@ def cancelled(state: common_pb2.JobState.ValueType) -> Answer:
     return Answer("CancelJob", dispatcher_pb2.CancelJobResponse(state=state))
 
 
+def step(
+    kind: common_pb2.JobStep.Kind.ValueType, at: float, took: float, number: int = 0, how: str = ""
+) -> common_pb2.JobStep:
+    """A step whose times are ms from T0."""
+    return common_pb2.JobStep(
+        kind=kind,
+        attempt=number,
+        started_us=T0 * 1000 + round(at * 1000),
+        took_us=round(took * 1000),
+        node_id=f"n{number}" if number else "",
+        detail=how,
+    )
+
+
 def waterfall(
     found: dispatcher_pb2.Job, result: dispatcher_pb2.JobResult | None = None
-) -> list[str]:
-    """The lines of the attempts, with bars of 20 characters."""
+) -> tuple[list[tuple[str, str, list[str]]], str]:
+    """Label, bar of 24 characters and the rest of each step; and the last line."""
     told, _ = run("jobs show j1", shown(found, result), env={"COLUMNS": "80"})
     assert told.exit_code == 0
-    lines = told.stdout.splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("#"))
-    return lines[start:]
+    assert "\x1b" not in told.stdout
+    lines = told.stdout.split("STEP", 1)[1].split("\n\n")[0].splitlines()[1:]
+    cells = [line.split("|") for line in lines]
+    return [(a.rstrip(), bar, rest.split()) for a, bar, rest in cells], told.stdout.splitlines()[-1]
 
 
 def test_list_shows_each_job_on_an_aligned_line() -> None:
@@ -200,85 +216,134 @@ def test_show_has_the_result_while_it_is_kept() -> None:
     assert "repaired" not in told.stdout
 
 
-def test_show_draws_all_attempts_on_one_scale_with_how_long_each_step_took() -> None:
-    tries = [
-        attempt(1, "n1", at=0, ack=-1, end=500, outcome="released", detail="ack_timeout"),
-        attempt(2, "n2", at=500, ack=600, end=1000, outcome="failed", detail="OOM: no\nmemory"),
-        attempt(3, "n3", at=1000, ack=1001, end=2000),
+def test_show_draws_every_step_below_its_attempt_from_the_cut_on() -> None:
+    steps = [
+        step(STEP.KIND_GATHER, -3000, 3000),
+        step(STEP.KIND_HANGOVER, 0, 200),
+        step(STEP.KIND_SUBMIT, 200, 1.25),
+        step(STEP.KIND_ALLOCATE, 202, 2, 1),
+        step(STEP.KIND_SEND, 204, 0, 1, "by relay"),
+        step(STEP.KIND_ACK, 204, 996, 1, "ACK_TIMEOUT"),
+        step(STEP.KIND_ALLOCATE, 1200, 1, 2),
+        step(STEP.KIND_SEND, 1201, 1, 2),
+        step(STEP.KIND_ACK, 1202, 198, 2),
+        step(STEP.KIND_NODE, 1400, 800, 2),
+        step(STEP.KIND_STAGE, 1400, 400, 2, "asr"),
+        step(STEP.KIND_DELIVER, 2200, 200),
     ]
-    head, *rows, _, legend = waterfall(job(updated_ms=T0 + 2000, attempts=tries))
-    assert " ".join(head.split()) == "# NODE 0 2.00s START FOR ACK RAN OUTCOME DETAIL"
+    tries = [attempt(1, "n1", outcome="released", detail="ack_timeout"), attempt(2, "n2")]
+    rows, last = waterfall(job(steps=steps, attempts=tries))
     assert rows == [
-        "1  n1    |.....               |  +0ms    500ms    -      released  ack_timeout",
-        "2  n2    |     .====          |  +500ms  100ms    400ms  failed    OOM: no memory",
-        "3  n3    |          .=========|  +1.00s  1ms      999ms  done",
+        ("gather", "~~~" + " " * 24, ["-3000.0", "3000.0"]),
+        ("hangover", "   " + "..".ljust(24), ["+0.0", "200.0"]),
+        ("submit", "   " + "  =".ljust(24), ["+200.0", "1.2"]),
+        ("attempt 1", " " * 27, ["+202.0", "998.0", "n1", "released:", "ack_timeout"]),
+        ("  allocate", "   " + "  =".ljust(24), ["+202.0", "2.0"]),
+        ("  send", "   " + "  =".ljust(24), ["+204.0", "0.0", "by", "relay"]),
+        ("  ack", "   " + "  ..........".ljust(24), ["+204.0", "996.0", "ACK_TIMEOUT"]),
+        ("attempt 2", " " * 27, ["+1200.0", "1000.0", "n2", "done"]),
+        ("  allocate", "   " + " " * 12 + "=".ljust(12), ["+1200.0", "1.0"]),
+        ("  send", "   " + " " * 12 + "=".ljust(12), ["+1201.0", "1.0"]),
+        ("  ack", "   " + " " * 12 + "..".ljust(12), ["+1202.0", "198.0"]),
+        ("  node", "   " + " " * 14 + "========".ljust(10), ["+1400.0", "800.0"]),
+        ("    asr", "   " + " " * 14 + "----".ljust(10), ["+1400.0", "400.0"]),
+        ("deliver", "   " + " " * 22 + "..", ["+2200.0", "200.0"]),
     ]
-    assert legend == ". waiting for the ACK   = running"
+    assert last == (
+        "5400.0 ms in all, 2400.0 ms after the cut; most of it: ack of attempt 1, 996.0 ms (42 %)"
+    )
 
 
-def test_an_attempt_that_goes_on_reaches_until_now_and_says_so() -> None:
+def test_a_job_that_is_under_way_says_what_goes_on() -> None:
+    steps = [
+        step(STEP.KIND_ALLOCATE, 0, 10, 1),
+        step(STEP.KIND_SEND, 10, 0, 1),
+        step(STEP.KIND_ACK, 10, 10, 1),
+        step(STEP.KIND_NODE, 20, 80, 1, "under way"),
+    ]
+    acked = common_pb2.JOB_STATE_ACKED
+    rows, last = waterfall(job(state=acked, steps=steps, attempts=[attempt(end=-1)]))
+    assert rows[0][2][-1] == "running"
+    label, bar, rest = rows[-1]
+    assert (label, bar[-2:], rest[-2:]) == ("  node", "=>", ["under", "way"])
+    assert last.startswith("100.0 ms so far; most of it: node of attempt 1, 80.0 ms")
+
+
+def test_a_job_that_never_had_a_node_shows_where_it_waited() -> None:
+    full = "ALL_CANDIDATES_FULL_OR_FAILED"
+    steps = [step(STEP.KIND_ALLOCATE, 0, 2, 1, full), step(STEP.KIND_QUEUE, 2, 1998, 1, full)]
+    rows, last = waterfall(job(state=common_pb2.JOB_STATE_FAILED, steps=steps, attempts=[]))
+    assert [(label, rest[-1]) for label, _, rest in rows[1:]] == [
+        ("  allocate", full),
+        ("  queue", full),
+    ]
+    assert "most of it: queue" in last
+
+
+def test_without_steps_on_record_the_times_of_attempts_are_drawn() -> None:
+    tries = [
+        attempt(1, "n1", at=0, ack=-1, end=500, outcome="released"),
+        attempt(2, "n2", at=500, ack=600, end=1000, outcome="failed", detail="OOM: no\nmemory"),
+    ]
+    timings = [dispatcher_pb2.StageTiming(stage=common_pb2.STAGE_KIND_ASR, took_ms=200)]
+    result = dispatcher_pb2.JobResult(
+        attempt=common_pb2.AttemptRef(job_id="j1", attempt=2), timings=timings
+    )
+    rows, _ = waterfall(job(attempts=tries), result)
+    assert [(label, rest[:2]) for label, _, rest in rows] == [
+        ("attempt 1", ["+0.0", "500.0"]),
+        ("  ack", ["+0.0", "500.0"]),
+        ("attempt 2", ["+500.0", "500.0"]),
+        ("  ack", ["+500.0", "100.0"]),
+        ("  node", ["+600.0", "400.0"]),
+        ("    asr", ["+600.0", "200.0"]),
+    ]
+    assert rows[2][2][-4:] == ["failed:", "OOM:", "no", "memory"]
+
+
+def test_an_attempt_that_goes_on_reaches_until_now_where_only_its_times_are_known() -> None:
     now = int(time.time() * 1000)
     going = attempt(end=-1, reserved_ms=now - 4000, acked_ms=now - 2000)
     running = job(state=common_pb2.JOB_STATE_ACKED, created_ms=now - 4000, attempts=[going])
-    _, row, _, legend = waterfall(running)
-    bar = row.split("|")[1]
-    assert bar.startswith(".........")
-    assert bar.endswith("====>")
-    assert row.endswith("running")
-    assert legend.endswith("> goes on")
-
-
-def test_an_attempt_that_was_not_acknowledged_yet_waits() -> None:
-    waiting = job(state=common_pb2.JOB_STATE_DISPATCHED, attempts=[attempt(ack=-1, end=-1)])
-    _, row, *_ = waterfall(waiting)
-    assert row.split("|")[1] == "." * 19 + ">"
-    assert row.endswith("waiting")
+    rows, last = waterfall(running)
+    assert rows[-1][1].endswith("====>")
+    assert rows[0][2][-1] == "running"
+    assert "so far" in last
 
 
 def test_an_attempt_without_an_end_of_a_job_that_is_over_is_not_said_to_run() -> None:
     tries = [attempt(1, end=-1), attempt(2, at=500, ack=510)]
-    _, first, second, *_ = waterfall(job(attempts=tries))
-    assert first.endswith("unknown")
-    assert ">" not in first
-    assert second.endswith("done")
+    rows, _ = waterfall(job(attempts=tries))
+    heads = {label: rest for label, _, rest in rows if label.startswith("attempt")}
+    assert heads["attempt 1"][-1] == "unknown"
+    assert heads["attempt 2"][-1] == "done"
+    assert not any(">" in bar for _, bar, _ in rows)
 
 
-def test_stages_that_a_node_timed_stand_below_their_attempt() -> None:
-    timings = [
-        dispatcher_pb2.StageTiming(stage=common_pb2.STAGE_KIND_ASR, started_ms=0, took_ms=500),
-        dispatcher_pb2.StageTiming(stage=common_pb2.STAGE_KIND_NMT, started_ms=500, took_ms=400),
-    ]
-    result = dispatcher_pb2.JobResult(
-        attempt=common_pb2.AttemptRef(job_id="j1", attempt=1), timings=timings
-    )
-    rows = waterfall(job(attempts=[attempt(ack=0)]), result)[2:4]
-    assert [row.split("|")[0].strip() for row in rows] == ["asr", "nmt"]
-    assert [row.split("|")[1] for row in rows] == ["-" * 10 + " " * 10, " " * 10 + "-" * 8 + "  "]
-    assert rows[1].split("|")[2].split() == ["+500ms", "400ms"]
-
-
-def test_a_job_without_attempts_says_so() -> None:
+def test_a_job_of_which_nothing_is_known_yet_says_so() -> None:
     result, _ = run("jobs show j1", shown(job(state=common_pb2.JOB_STATE_SELECTING, attempts=[])))
-    assert result.stdout.endswith("no attempts yet\n")
+    assert result.stdout.endswith("no steps are known yet\n")
 
 
 @pytest.mark.parametrize(
-    ("steps", "bar"),
+    ("start", "end", "bar"),
     [
-        ([(".", 0, 0), ("=", 0, 100)], "|.=========|"),
-        ([(".", 99, 100), ("=", 100, 100)], "|         =|"),
-        ([("-", 90, 500)], "|         -|"),
-        ([("-", -50, 10)], "|-         |"),
+        (0, 100, "=========="),
+        (0, 0, "=         "),
+        (100, 100, "         ="),
+        (90, 500, "         ="),
+        (-50, 10, "=         "),
+        (-50, -10, "          "),
     ],
 )
 def test_a_step_has_a_character_at_least_and_stays_within_the_bar(
-    steps: list[tuple[str, int, int]], bar: str
+    start: int, end: int, bar: str
 ) -> None:
-    assert Scale(0, 100, 10).bar(steps) == bar
+    assert Scale(0, 100, 10).bar("=", start, end) == bar
 
 
 def test_a_scale_without_length_still_draws() -> None:
-    assert Scale(5, 5, 4).bar([(".", 5, 5)]) == "|.   |"
+    assert Scale(5, 5, 4).bar("=", 5, 5) == "=   "
 
 
 def test_show_as_json_is_the_response_with_maps_and_bytes() -> None:

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lingua_scheduler.services.session_gateway.audio import (
+from lingua_scheduler.services.runtime.audio import (
     MAX_CHUNK_BYTES,
     UnusableAudioError,
     as_job_audio,
     duration_ms,
+    job_audio_ms,
     size_in_job,
 )
 from lingua_scheduler.v1 import common_pb2
@@ -231,3 +232,20 @@ def test_the_packets_of_a_job_can_be_told_apart_again(packets: list[bytes]) -> N
 def test_samples_follow_each_other_in_a_job(chunks: list[bytes]) -> None:
     assert as_job_audio(pcm(), chunks) == b"".join(chunks)
     assert all(size_in_job(pcm(), each) == len(each) for each in chunks)
+
+
+# ---- jobs ----
+
+
+@given(st.lists(st.sampled_from([10, 20, 40, 60]), max_size=8))
+def test_the_audio_of_a_job_lasts_as_long_as_its_chunks(lengths: list[int]) -> None:
+    packets = [packet(0, b"x" * 9, config=FRAME_MS.index(ms)) for ms in lengths]
+    assert job_audio_ms(OPUS, as_job_audio(OPUS, packets)) == sum(lengths)
+    samples = [bytes(32 * ms) for ms in lengths]
+    assert job_audio_ms(pcm(), as_job_audio(pcm(), samples)) == sum(lengths)
+
+
+@pytest.mark.parametrize("audio", [b"\0", b"\0\0", b"\0\5ab", b"\0\1\x08\0"])
+def test_what_is_no_row_of_packets_is_refused(audio: bytes) -> None:
+    with pytest.raises(UnusableAudioError):
+        job_audio_ms(OPUS, audio)

@@ -8,6 +8,7 @@ from lingua_scheduler.services.dispatcher import job_effects as fx
 from lingua_scheduler.services.dispatcher.job import Job
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules, Phase
 from lingua_scheduler.services.dispatcher.job_rules import ASK_AGAIN_MS
+from lingua_scheduler.services.dispatcher.job_timeline import Timeline
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -29,6 +30,7 @@ NO_NODE_NOW = (
     REASONS.ERROR_REASON_NO_CAPABLE_NODE,
     ALL_FULL,
     REASONS.ERROR_REASON_BOUND_NODE_FULL,
+    REASONS.ERROR_REASON_QUOTA_EXCEEDED,
     REASONS.ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE,
     REASONS.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
     REASONS.ERROR_REASON_DRAINING,
@@ -123,6 +125,7 @@ def job(machine: JobMachine, last: dispatcher_pb2.JobEvent | None, epoch: int = 
         submitted_ms=0,
         deadline_ms=None,
         gateway=None,
+        timeline=Timeline((), now=0, wall_us=0),
         epoch=epoch,
         last=last,
     )

@@ -15,6 +15,7 @@ CANCELLED = common_pb2.JOB_STATE_CANCELLED
 ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
 BOUND_FULL = common_pb2.ERROR_REASON_BOUND_NODE_FULL
 NO_NODE = common_pb2.ERROR_REASON_NO_CAPABLE_NODE
+OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 COMMIT = pool_pb2.CommitResponse
 
 
@@ -81,8 +82,9 @@ class Job:
         )
         return self.then(self.machine.on_allocated(self.now, answer))
 
-    def refused(self, reason: common_pb2.ErrorReason.ValueType) -> "Job":
-        return self.then(self.machine.on_refused(self.now, fx.Problem(reason, "refused")))
+    def refused(self, reason: common_pb2.ErrorReason.ValueType, retry_ms: int = 0) -> "Job":
+        problem = fx.Problem(reason, "refused", retry_ms)
+        return self.then(self.machine.on_refused(self.now, problem))
 
     def room(self) -> "Job":
         return self.then(self.machine.on_room(self.now))
@@ -442,6 +444,28 @@ def test_a_retry_has_a_wait_of_its_own() -> None:
     job.at(190).rejected(1).refused(ALL_FULL)
 
     assert fx.SetTimer(("wait", 0), 390) in job.effects
+
+
+def test_over_its_quota_a_job_waits_and_then_fails_as_such() -> None:
+    job = Job().start().refused(OVER_QUOTA, 50)
+    assert job.effects == [fx.Wait(), fx.SetTimer(("wait", 0), 200)]
+    assert job.at(60).room().refused(OVER_QUOTA, 70).effects == [fx.Wait()]
+
+    job.at(200).timer("wait")
+
+    assert job.effects == [fx.Fail(fx.Problem(OVER_QUOTA, "refused", 70))]
+
+
+def test_who_cannot_be_let_through_within_the_wait_is_told_so_at_once() -> None:
+    job = Job().start().at(10).refused(OVER_QUOTA, 200)
+
+    assert job.effects == [fx.Fail(fx.Problem(OVER_QUOTA, "refused", 200))]
+
+
+def test_quota_and_room_share_one_wait_and_the_last_refusal_is_told() -> None:
+    job = Job().start().refused(OVER_QUOTA, 50).at(60).room().refused(ALL_FULL)
+
+    assert job.at(200).timer("wait").failure() == ALL_FULL
 
 
 def test_a_refusal_that_no_wait_would_change_fails_at_once() -> None:

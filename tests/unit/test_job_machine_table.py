@@ -9,7 +9,16 @@ from lingua_scheduler.services.dispatcher import job_phases
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, Phase
 from lingua_scheduler.v1 import common_pb2
 
-from .test_job_machine import ALL_FULL, BOUND_FULL, CANCELLED, COMMIT, FAILED, NO_NODE, Job
+from .test_job_machine import (
+    ALL_FULL,
+    BOUND_FULL,
+    CANCELLED,
+    COMMIT,
+    FAILED,
+    NO_NODE,
+    OVER_QUOTA,
+    Job,
+)
 
 PHASES = tuple(Phase)
 
@@ -78,6 +87,7 @@ EVENTS: dict[str, Callable[[Job, int], Job]] = {
     "had failed": lambda job, _: job.told(NEW_NUMBER, FAILED, lease=0),
     "all full": lambda job, _: job.refused(ALL_FULL),
     "bound full": lambda job, _: job.refused(BOUND_FULL),
+    "over quota": lambda job, _: job.refused(OVER_QUOTA),
     "refused": lambda job, _: job.refused(NO_NODE),
     "room": lambda job, _: job.room(),
     "send failed": Job.send_failed,

@@ -1,4 +1,4 @@
-"""The code of docs/clients.md works as it stands."""
+"""The code of docs/clients.md works as it stands, and so does what docs/nodes.md says of tokens."""
 
 import asyncio
 import re
@@ -9,16 +9,36 @@ from typing import Any
 
 import pytest
 
-from .test_sdk_session_peer import Peer, ack, closed, missing, partial, peers, result
+from tests.conftest import Eventually
+
+from .test_sdk_session_peer import (
+    Peer,
+    ack,
+    closed,
+    entered,
+    leave,
+    missing,
+    partial,
+    peers,
+    result,
+)
+from .test_sdk_tls import OURS, plain_tls
+from .test_sdk_tokens import running_dispatcher
 
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
+NODES_PAGE = PAGE.with_name("nodes.md")
+
+
+def blocks(page: Path) -> list[str]:
+    """The page's blocks of Python."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def examples(address: str) -> list[str]:
-    """The page's blocks of Python, with an address that answers."""
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 2
-    return [re.sub(r'"[^"]+:7730"', repr(address), block) for block in blocks]
+    """Those of docs/clients.md, with an address that answers."""
+    found = blocks(PAGE)
+    assert len(found) == 3
+    return [re.sub(r'"[^"]+:7730"', repr(address), block) for block in found]
 
 
 async def serve(peer: Peer) -> None:
@@ -61,3 +81,44 @@ async def test_the_second_example_holds_a_conversation(capsys: pytest.CaptureFix
         exec(compile(examples(peer.address)[1], str(PAGE), "exec"), scope)
         await asyncio.gather(scope["talk"](microphone()), serve(peer))
     assert capsys.readouterr().out == "0: hel ...\n0: hola\n"
+
+
+async def test_the_third_example_shows_tokens_and_speaks_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask() -> str:
+        return "from-the-login"
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.pem").write_bytes(OURS.pem)
+    (tmp_path / "client.token").write_text("from-a-file\n")
+    async with peers("a", credentials=plain_tls(OURS.issue())) as (peer,):
+        scope: dict[str, Any] = {"ask_your_login_server": ask}
+        exec(compile(examples(peer.address)[2], str(PAGE), "exec"), scope)
+        for session, token in (
+            (scope["session_of_a_user"]("of-a-user"), "of-a-user"),
+            (scope["session_of_this_service"](), "from-a-file"),
+            (scope["long_session"](), "from-the-login"),
+        ):
+            await entered(session, peer)
+            assert peer.metadata["authorization"] == f"Bearer {token}"
+            await leave(session)
+
+
+async def test_the_node_with_a_token_and_tls_connects(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    (tmp_path / "ca.pem").write_bytes(OURS.pem)
+    (tmp_path / "token").write_text("of-acme")
+    code = blocks(NODES_PAGE)[1].replace("/etc/lingua", str(tmp_path))
+    async with running_dispatcher(plain_tls(OURS.issue())) as dispatcher:
+        scope: dict[str, Any] = {}
+        exec(compile(code, str(NODES_PAGE), "exec"), scope)
+        node = scope["node"]
+        node.handler(lambda job: None)
+        dispatcher.next(welcome=True, end=None)
+        serving = asyncio.create_task(node.serve(dispatcher.address))
+        await eventually(lambda: node.connected or serving.done())
+        await node.stop()
+        await serving
+    assert dispatcher.tokens == ["Bearer of-acme"]

@@ -25,6 +25,7 @@ from lingua_scheduler.sdk import (
     Stage,
     Texts,
     Timing,
+    Tls,
     opus_packets,
     wav_format,
 )
@@ -70,9 +71,9 @@ def test_a_wrong_argument_is_named_with_what_is_allowed(
         Session(**{**GOOD, **wrong})
 
 
-async def test_shared_channels_have_their_own_credentials() -> None:
-    with pytest.raises(ValueError, match=r"^credentials: must be given to the channels"):
-        Session(**GOOD, channels=Channels(), credentials=object())  # type: ignore[arg-type]
+async def test_shared_channels_have_their_own_tls() -> None:
+    with pytest.raises(ValueError, match=r"^tls: must be given to the channels"):
+        Session(**GOOD, channels=Channels(), tls=Tls())
 
 
 # ---- cutting ----

@@ -11,6 +11,7 @@ from lingua_scheduler.sdk.channels import Channels
 from lingua_scheduler.sdk.handlers import Kind
 from lingua_scheduler.sdk.protocol import NodeProtocol
 from lingua_scheduler.sdk.serving import Serving
+from lingua_scheduler.sdk.tokens import TokenSource
 from lingua_scheduler.sdk.workers import LoopWorkers
 from lingua_scheduler.v1.dispatcher_pb2 import Hello
 
@@ -27,7 +28,7 @@ def test_a_deadline_that_is_over_can_be_set_again_on_any_event_loop(
             workers=LoopWorkers(lambda job: None, Kind.COROUTINE),
             addresses=["127.0.0.1:1"],
             channels=Channels(),
-            metadata=[],
+            token=TokenSource(None),
             load=lambda: (0.0, 0.0),
             drain_seconds=0.0,
             rng=random.Random(1),

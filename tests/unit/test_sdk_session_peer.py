@@ -106,14 +106,20 @@ class Peer(session_pb2_grpc.SessionGatewayServicer):
 
 
 @contextlib.asynccontextmanager
-async def peers(*names: str) -> AsyncIterator[list[Peer]]:
-    """Running peers, each on a port of its own."""
+async def peers(
+    *names: str, credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[list[Peer]]:
+    """Running peers, each on a port of its own; with TLS where there are credentials."""
     made, servers = [Peer(name) for name in names], []
     try:
         for peer in made:
             server = grpc.aio.server()
             session_pb2_grpc.add_SessionGatewayServicer_to_server(peer, server)
-            peer.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+            if credentials is None:
+                port = server.add_insecure_port("127.0.0.1:0")
+            else:
+                port = server.add_secure_port("127.0.0.1:0", credentials)
+            peer.address = f"127.0.0.1:{port}"
             await server.start()
             servers.append(server)
         yield made

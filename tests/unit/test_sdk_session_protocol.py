@@ -158,6 +158,28 @@ def test_a_server_that_asks_for_patience_gets_it() -> None:
     assert retry.after >= 4
 
 
+def test_a_quota_that_has_room_too_late_is_said_at_once() -> None:
+    driver = Driver()
+    driver.protocol.on_connected(driver.now)
+    driver.drain()
+    driver.say(failed(common_pb2.ERROR_REASON_QUOTA_EXCEEDED, retry_after_ms=60_000))
+    error = error_in(driver.lose())
+    assert isinstance(error, SessionUnavailableError)
+    assert (error.reason, error.retry_after) == ("QUOTA_EXCEEDED", 60.0)
+    assert "no" in error.message
+
+
+def test_an_open_session_over_its_quota_hears_of_it_and_does_not_wait_after_a_break(
+    open_one: Driver,
+) -> None:
+    told = open_one.say(failed(common_pb2.ERROR_REASON_QUOTA_EXCEEDED, retry_after_ms=60_000))
+    (problem,) = given(told)
+    assert isinstance(problem, Problem)
+    assert problem.reason == "QUOTA_EXCEEDED"
+    (after,) = [each.after for each in open_one.lose() if isinstance(each, Retry)]
+    assert after < 1
+
+
 # ---- results ----
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from lingua_scheduler.services.runtime.audio import MAX_CHUNK_BYTES
 from lingua_scheduler.services.session_gateway import session_effects as fx
 from lingua_scheduler.services.session_gateway.alarms import (
     FRAGMENT,
@@ -18,7 +19,6 @@ from lingua_scheduler.services.session_gateway.alarms import (
     ClearTimer,
     SetTimer,
 )
-from lingua_scheduler.services.session_gateway.audio import MAX_CHUNK_BYTES
 from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session_core import Past, Phase, SessionCore
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
@@ -54,6 +54,7 @@ _REASON = common_pb2.ErrorReason
 DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 FOR_GOOD = common_pb2.ERROR_REASON_JOB_FAILED
 TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
+OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 RETRYABLE = (
     common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
     common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,

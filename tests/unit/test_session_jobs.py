@@ -11,6 +11,7 @@ from .test_session_core import (
     BA,
     BYTES_PER_MS,
     DOWN,
+    OVER_QUOTA,
     RETRYABLE,
     RULES,
     TAKEN_OVER,
@@ -90,7 +91,7 @@ def test_a_retry_waits_as_long_as_it_was_asked_to() -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    [each for each in _REASON.values() if each not in (*RETRYABLE, TAKEN_OVER)],
+    [each for each in _REASON.values() if each not in (*RETRYABLE, OVER_QUOTA, TAKEN_OVER)],
 )
 def test_a_job_that_failed_for_good_is_missing(reason: _REASON.ValueType) -> None:
     desk = Desk().submit()
@@ -98,6 +99,37 @@ def test_a_job_that_failed_for_good_is_missing(reason: _REASON.ValueType) -> Non
 
     assert desk.failed(0, reason).told() == ["send missing 0", "send ack 1"]
     assert desk.sent[-2].missing.why.reason == reason
+
+
+def test_a_client_is_told_once_that_it_is_over_its_quota_and_those_behind_wait() -> None:
+    desk = Desk().submit().submit()
+    desk.told()
+
+    assert desk.failed(0, OVER_QUOTA).told() == ["send error QUOTA_EXCEEDED", "send retrying 0"]
+    assert desk.failed(1, OVER_QUOTA, after_ms=150).told() == ["send retrying 1"]
+    assert desk.silence(100).told() == ["submit 0"]
+    assert desk.failed(0, OVER_QUOTA).told() == []
+    # The second is due first, and lets the first go before it.
+    assert desk.silence(50).told() == []
+    assert desk.silence(150).told() == ["submit 0"]
+    assert desk.accepted(0).told() == ["send accepted 0", "submit 1", "send ack 1"]
+    # It is over the quota still, or again: the second knows of it.
+    assert desk.failed(1, OVER_QUOTA).told() == []
+    assert desk.silence(400).accepted(1).told() == ["submit 1", "send accepted 1", "send ack 2"]
+    assert desk.submit().failed(2, OVER_QUOTA).told()[-2:] == [
+        "send error QUOTA_EXCEEDED",
+        "send retrying 2",
+    ]
+
+
+def test_what_the_quota_does_not_let_through_until_its_deadline_is_missing_for_that() -> None:
+    desk = Desk().submit().failed(0, OVER_QUOTA, after_ms=60_000)
+    desk.told()
+
+    assert desk.silence(30_000).told() == ["cancel 0", "send missing 0", "send ack 1"]
+    why = desk.sent[-2].missing.why
+    assert why.reason == OVER_QUOTA
+    assert why.message == "no result within 30 s; last: why"
 
 
 def test_the_audio_of_an_accepted_job_is_kept_until_it_is_over() -> None:

@@ -19,6 +19,7 @@ RUNS = int(os.environ.get("LINGUA_SESSION_RUNS", "800"))
 BATCHES = 8
 
 DEADLINE_EXCEEDED = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
+QUOTA_EXCEEDED = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 NOT_FOUND = common_pb2.ERROR_REASON_JOB_NOT_FOUND
 
 
@@ -114,7 +115,7 @@ class Promises(World):
         if job is not None and (job.state in ("failed", "cancelled") or job.forgotten):
             return
         limit = self.rules.result_deadline_ms
-        if missing.why.reason == DEADLINE_EXCEEDED:
+        if missing.why.reason in (DEADLINE_EXCEEDED, QUOTA_EXCEEDED):
             known = self.life.since.get(index, 0.0)
             assert known + limit < since + 5000, f"{index} is missing for no reason"
         else:

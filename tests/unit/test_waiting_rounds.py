@@ -3,6 +3,7 @@
 from lingua_scheduler.services.dispatcher.job import Job
 from lingua_scheduler.services.dispatcher.job_effects import Problem
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules
+from lingua_scheduler.services.dispatcher.job_timeline import Timeline
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
 from lingua_scheduler.services.dispatcher.waiting_rounds import WaitingRounds
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
@@ -30,17 +31,18 @@ class Pool:
             room=WaitingRoom(max_waiting=100), job=self.jobs.get, ask=self._ask
         )
 
-    def waits(self, job_id: str, *, only: str = "") -> Job:
+    def waits(self, job_id: str, *, only: str = "", tenant: str = "") -> Job:
         job = Job(
             job_id=job_id,
             key=job_id,
-            spec=dispatcher_pb2.JobSpec(preferred_node_id=only, strict=bool(only)),
+            spec=dispatcher_pb2.JobSpec(preferred_node_id=only, strict=bool(only), tenant=tenant),
             machine=JobMachine(rules=RULES),
             queue=QUEUE,
             ticket=len(self.jobs),
             submitted_ms=0,
             deadline_ms=None,
             gateway=None,
+            timeline=Timeline((), now=0, wall_us=0),
         )
         self.jobs[job_id] = job
         job.is_particular = bool(only)
@@ -49,9 +51,10 @@ class Pool:
         self.rounds.wait(job)
         return job
 
-    def refuses(self, job_id: str) -> None:
+    def refuses(self, job_id: str, *, for_quota: bool = False) -> None:
         job = self.jobs[job_id]
         job.is_asking = False
+        job.is_over_quota = for_quota
         self.rounds.wait(job)
         self.rounds.has_answer(job)
 
@@ -101,3 +104,59 @@ def test_those_that_did_not_ask_keep_their_places() -> None:
     pool.places("second")
 
     assert pool.asked() == ["first", "second", "third"]
+
+
+def test_a_tenant_over_its_quota_does_not_hold_up_others() -> None:
+    pool = Pool()
+    for name in range(20):
+        pool.waits(f"greedy-{name}", tenant="greedy")
+    pool.waits("other", tenant="other")
+    pool.rounds.room_in([QUEUE])
+    for name in range(20):
+        assert pool.asked() == [f"greedy-{name}"]
+        pool.refuses(f"greedy-{name}", for_quota=True)
+
+    assert pool.asked() == ["other"]
+    pool.places("other")
+    # None of them waits for room any more.
+    pool.rounds.room_in([QUEUE])
+    assert pool.asked() == []
+
+
+def test_those_over_their_quota_are_let_through_in_the_order_in_which_they_came() -> None:
+    pool = Pool()
+    line = pool.waits("first", tenant="t").tenant_line
+    for name in ("second", "third"):
+        pool.waits(name, tenant="t")
+    for _ in range(3):
+        # Whoever was asked last is first in the line of the tenant only by its ticket.
+        pool.rounds.room_in([QUEUE])
+    for name in ("first", "second", "third"):
+        pool.refuses(name, for_quota=True)
+    assert pool.asked() == ["first", "second", "third"]
+
+    pool.rounds.room_in([line])
+    assert pool.asked() == ["first"]
+    # One refusal says all: nobody else of the tenant asks.
+    pool.refuses("first", for_quota=True)
+    assert pool.asked() == []
+    pool.rounds.room_in([line])
+    pool.places("first")
+    assert pool.asked() == ["first", "second"]
+
+
+def test_who_is_let_through_and_finds_no_room_waits_for_room_where_its_ticket_puts_it() -> None:
+    pool = Pool()
+    line = pool.waits("early", tenant="t").tenant_line
+    pool.rounds.room_in([QUEUE])
+    pool.refuses("early", for_quota=True)
+    pool.waits("late")
+    assert pool.asked() == ["early"]
+
+    pool.rounds.room_in([line])
+    pool.refuses("early")
+    pool.rounds.room_in([QUEUE])
+
+    assert pool.asked() == ["early", "early"]
+    pool.places("early")
+    assert pool.asked() == ["late"]

@@ -13,14 +13,17 @@ from lingua_scheduler.cli.options import client_options
 
 # What the help says of each command, here so that the help loads none of them.
 COMMANDS = {
+    "certs": "Make the certificates for TLS: an authority, and what it issues.",
     "config": "Show every setting, its value, and where it comes from.",
+    "health": "Ask services whether they serve.",
     "jobs": "List, show and cancel jobs.",
     "nodes": "List, show, drain and remove nodes.",
     "pools": "Show how many nodes and free slots each direction has.",
     "serve": "Run one service in the foreground.",
     "sessions": "List and show sessions.",
     "sim-nodes": "Run simulated nodes, over real streams, in one process.",
-    "speak": "Speak WAV files into a session, and show the translations.",
+    "speak": "Speak WAV files, or by --mic into a microphone, and show the translations.",
+    "token": "Make and read tokens, which say who calls.",
     "up": "Run everything on this machine: a Redis and all services.",
 }
 

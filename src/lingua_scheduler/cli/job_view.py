@@ -60,7 +60,7 @@ def job_list(jobs: Iterable[dispatcher_pb2.Job]) -> str:
 
 
 def job_page(response: dispatcher_pb2.GetJobResponse) -> str:
-    """Everything of one job, a line a fact, then its attempts."""
+    """Everything of one job, a line a fact, then its steps."""
     job, now_ms = response.job, _now_ms()
     facts = [
         ("state", _state(job)),
@@ -81,8 +81,8 @@ def job_page(response: dispatcher_pb2.GetJobResponse) -> str:
         facts += _result_facts(response.result)
     else:
         facts.append(("result", "none is kept"))
-    attempts = waterfall(response, over=is_over(job.state), now_ms=now_ms)
-    return f"{columns(('job', job.job_id), facts)}\n\n{attempts}"
+    steps = waterfall(response, over=is_over(job.state), now_us=now_ms * 1000)
+    return f"{columns(('job', job.job_id), facts)}\n\n{steps}"
 
 
 def _error_facts(error: common_pb2.Error) -> list[tuple[str, str]]:

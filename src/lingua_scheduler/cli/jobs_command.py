@@ -47,7 +47,7 @@ def list_jobs(options: Options, session: str, node: str, state: str | None, limi
 @client_options("dispatcher")
 @pass_options
 def show(options: Options, job_id: str) -> None:
-    """Show all that is known of a job, and when each attempt was reserved, acknowledged, over."""
+    """Show all that is known of a job, and step by step where its time went."""
     with DispatcherClient.opened(options) as client:
         response = client.get_job(job_id)
     if options.json:

@@ -10,7 +10,7 @@ import contextlib
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from lingua_scheduler.sdk import (
@@ -23,10 +23,12 @@ from lingua_scheduler.sdk import (
     JobError,
     Node,
     Reason,
+    Tls,
     Translated,
     Turn,
 )
 from lingua_scheduler.sdk.protocol import NodeProtocol
+from lingua_scheduler.sdk.tokens import Token
 from lingua_scheduler.sdk.wire import Ref, ref_of
 from lingua_scheduler.v1 import dispatcher_pb2
 
@@ -85,7 +87,8 @@ class SimulatedNodes:
         behaviour: what they do.
         prefix: nodes are named PREFIX-0, PREFIX-1, and so on.
         seed: makes what they draw repeatable; None for a new one each time.
-        token: for dispatchers that ask for one.
+        token: of a node by its id, for dispatchers that ask for one.
+        tls: None for plain text.
     """
 
     def __init__(
@@ -96,12 +99,13 @@ class SimulatedNodes:
         behaviour: Behaviour,
         prefix: str = "sim",
         seed: int | None = None,
-        token: str | None = None,
+        token: Callable[[str], Token | None] = lambda _: None,
+        tls: Tls | None = None,
     ) -> None:
         # What became of jobs: done, held, failed, silent, rejected, unacknowledged, cancelled.
         self.outcomes: Counter[str] = Counter()
         self._addresses = addresses
-        self._channels = Channels()
+        self._channels = Channels(tls=tls)
         self._nodes = [
             _SimulatedNode(
                 node_id=f"{prefix}-{at}",
@@ -109,7 +113,7 @@ class SimulatedNodes:
                 rng=random.Random(None if seed is None else f"{seed}/{at}"),
                 outcomes=self.outcomes,
                 channels=self._channels,
-                token=token,
+                token=token(f"{prefix}-{at}"),
             )
             for at in range(count)
         ]
@@ -154,7 +158,7 @@ class _SimulatedNode(Node):
         rng: random.Random,
         outcomes: Counter[str],
         channels: Channels,
-        token: str | None,
+        token: Token | None,
     ) -> None:
         super().__init__(
             node_id=node_id,

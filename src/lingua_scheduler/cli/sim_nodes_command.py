@@ -1,6 +1,7 @@
 """`lingua sim-nodes`: simulated nodes for trying things out and for load."""
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -75,13 +76,13 @@ def sim_nodes(
     every few seconds goes to stderr, a summary to stdout. Ctrl-C drains; twice ends at once.
     """
     # Not at the top: `lingua --help` needs no gRPC.
+    from lingua_scheduler.cli.sdk_access import may_not, node_token, tls_of
     from lingua_scheduler.cli.sim_nodes import Behaviour, SimulatedNodes
     from lingua_scheduler.sdk import NodeRefusedError
     from lingua_scheduler.services.runtime.settings import load_settings
 
-    addresses = (
-        dispatcher or options.addresses.get("dispatcher") or load_settings().dispatcher_address
-    )
+    settings = load_settings()
+    addresses = dispatcher or options.addresses.get("dispatcher") or settings.dispatcher_address
     # A thousand nodes that lose one dispatcher would say so a thousand times.
     logging.getLogger("lingua_scheduler.sdk").setLevel(logging.ERROR)
     spoken = [lang.strip() for lang in langs.split(",") if lang.strip()]
@@ -93,6 +94,8 @@ def sim_nodes(
             behaviour=Behaviour(langs=spoken, **behaviour),
             prefix=prefix,
             seed=seed,
+            token=functools.partial(node_token, settings),
+            tls=tls_of(settings),
         )
         return await _watch(nodes, seconds)
 
@@ -101,7 +104,9 @@ def sim_nodes(
     except ValueError as error:
         raise Failure(str(error), reason="USAGE", exit_code=USAGE) from error
     except NodeRefusedError as error:
-        raise Failure(str(error), reason=error.reason, exit_code=FAILED) from error
+        hint = may_not(error.reason, "node")
+        exit_code = USAGE if hint else FAILED
+        raise Failure(f"{error}{hint}", reason=error.reason, exit_code=exit_code) from error
     if options.json:
         print_json(summary)
     else:

@@ -1,20 +1,24 @@
-"""`lingua speak`: WAV files into a session, translations out of it."""
+"""`lingua speak`: WAV files or a microphone into a session, translations out of it."""
 
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from lingua_scheduler.cli import event_loop
+from lingua_scheduler.cli import event_loop, microphone
 from lingua_scheduler.cli.failures import FAILED, UNREACHABLE, USAGE, Failure
 from lingua_scheduler.cli.gateway_client import GatewayClient
 from lingua_scheduler.cli.options import Command, Options, client_options, pass_options
 from lingua_scheduler.cli.output import print_json
-from lingua_scheduler.cli.speaking import speak as speak_files
+from lingua_scheduler.cli.sdk_access import client_token, may_not, tls_of
+from lingua_scheduler.cli.speaking import Say, files_as_heard, say_files, say_hands_free
+from lingua_scheduler.cli.speaking import speak as speak_into
 from lingua_scheduler.cli.speech_files import SpeechFolder, format_of_all
 from lingua_scheduler.cli.speech_view import SpeechView
 from lingua_scheduler.sdk import (
+    AudioFormat,
     Session,
     SessionError,
     SessionRefusedError,
@@ -26,6 +30,7 @@ from lingua_scheduler.services.runtime.settings import load_settings
 # Often enough to look alive on a terminal.
 _PARTIAL_EVERY_MS = 200
 _NOBODY_THERE = ("UNREACHABLE", "SCHEDULER_DEPENDENCY_DOWN")
+_WRONGLY_USED = ("INVALID_MESSAGE", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 def _language(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -51,11 +56,14 @@ def _language_option(flag: str, name: str, which: str) -> Callable[[Command], Co
     "files",
     metavar="FILE.wav...",
     nargs=-1,
-    required=True,
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
 )
 @_language_option("--from", "src", "spoken")
 @_language_option("--to", "tgt", "wanted")
+@click.option("--mic", is_flag=True, help="Speak into the microphone instead, hands-free.")
+@click.option(
+    "--vad", is_flag=True, help="Send only the speech in the files; each silence ends an utterance."
+)
 @click.option("--fast", is_flag=True, help="Not at the pace of speech, but as fast as it goes.")
 @click.option(
     "--pause",
@@ -80,13 +88,15 @@ def speak(
     files: tuple[Path, ...],
     src: str,
     tgt: str,
+    mic: bool,
+    vad: bool,
     fast: bool,
     pause: float | None,
     save: Path | None,
     text_only: bool,
     tenant: str,
 ) -> None:
-    """Speak WAV files into a session, and show the translations.
+    """Speak WAV files, or by --mic into a microphone, and show the translations.
 
     Files are sent at the pace of speech, one after the other, each an utterance or, where it is
     long, several. Ctrl-C ends the speech: what was said is still translated. Fails where an
@@ -94,9 +104,13 @@ def speak(
     """
     if save and text_only:
         raise click.UsageError("--save needs speech, and --text-only asks for none")
-    audio_format = format_of_all(files)
+    if mic == bool(files):
+        raise click.UsageError("give WAV files to speak, or --mic, and not both")
+    device = microphone.open_device() if mic else None
+    audio_format = AudioFormat() if mic else format_of_all(files)
     live = sys.stdout.isatty() and not options.json
-    address = options.addresses.get("gateway") or load_settings().gateway_address
+    settings = load_settings()
+    address = options.addresses.get("gateway") or settings.gateway_address
     try:
         session = Session(
             address,
@@ -106,6 +120,8 @@ def speak(
             require_tts=not text_only,
             partial_interval_ms=_PARTIAL_EVERY_MS if live else 0,
             tenant=tenant,
+            tls=tls_of(settings),
+            token=client_token(settings, tenant),
             reconnect_seconds=options.timeout_s,
         )
     except ValueError as error:
@@ -115,17 +131,23 @@ def speak(
         # It fails at once, and in the words of all commands; a session would try for a while.
         client.reach()
     view = SpeechView(folder=folder, words=not options.json, live=live)
-    work = speak_files(
+    how = " (Ctrl-C ends it)" if mic else ""
+    say: Say = functools.partial(say_files, files=files, pause_s=pause, fast=fast)
+    if mic:
+        say = functools.partial(say_hands_free, source=microphone.hear(device, audio_format))
+    elif vad:
+        heard = files_as_heard(session, files, pause_s=pause, fast=fast)
+        say = functools.partial(say_hands_free, source=heard)
+    work = speak_into(
         session,
-        files,
-        pause_s=pause,
-        fast=fast,
-        opened=lambda: view.start(f"Session {session.session_id} at {address}"),
+        say,
+        opened=lambda: view.start(f"Session {session.session_id} at {address}{how}"),
         hear=view.hear,
     )
     whole = False
     try:
-        whole = event_loop.run(work)
+        # Whoever speaks into a microphone says all that they want to.
+        whole = event_loop.run(work) or mic
     except SessionError as error:
         raise _failure(error, address) from error
     finally:
@@ -146,7 +168,9 @@ def speak(
 
 def _failure(error: SessionError, address: str) -> Failure:
     """Words and the exit code for a session that could not be opened, or was lost."""
-    if isinstance(error, SessionUnavailableError):
+    if error.reason == "QUOTA_EXCEEDED":
+        message = f"the session gateway at {address} has no room for this tenant: {error.message}"
+    elif isinstance(error, SessionUnavailableError):
         message = (
             f"no session at {address}: {error.message}. 'lingua up' starts a gateway; --gateway or "
             "LINGUA_GATEWAY_ADDRESS says where it is, --timeout gives it more time"
@@ -155,9 +179,10 @@ def _failure(error: SessionError, address: str) -> Failure:
         message = f"the session gateway at {address} refuses this session: {error.message}"
     else:
         message = f"the session was lost: {error.message}"
+    message += may_not(error.reason, "client")
     exit_code = FAILED
     if error.reason in _NOBODY_THERE:
         exit_code = UNREACHABLE
-    elif error.reason == "INVALID_MESSAGE":
+    elif error.reason in _WRONGLY_USED:
         exit_code = USAGE
     return Failure(message, reason=error.reason, exit_code=exit_code)

@@ -1,6 +1,7 @@
 """`lingua up`: everything on this machine, in the foreground."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,16 @@ from lingua_scheduler.cli.up import (
     PartFailedError,
 )
 from lingua_scheduler.services.runtime.settings import Settings, masked_url, variable_name
+
+# Settings without which callers would not be let in.
+_CALLERS = (
+    "auth_secret_file",
+    "token_file",
+    "tls_ca_file",
+    "tls_client_cert_file",
+    "tls_client_key_file",
+    "tls_server_name",
+)
 
 
 @click.command()
@@ -137,11 +148,14 @@ def how_to_talk(scheduler: LocalScheduler) -> list[str]:
 
 
 def exports(scheduler: LocalScheduler) -> list[str]:
-    """What has to be exported for clients to find the services, a line each; often nothing."""
+    """What has to be exported for clients to be let in, a line each; often nothing."""
     lines = []
     for service in SERVICES:
         name, address = f"{service}_address", scheduler.addresses(service)
         default = Settings.model_fields[name].default
         if not address == default == getattr(scheduler.settings, name):
             lines.append(f"  export {variable_name(name)}={address}")
+    for name in _CALLERS:
+        if value := getattr(scheduler.settings, name):
+            lines.append(f"  export {variable_name(name)}={shlex.quote(value)}")
     return lines

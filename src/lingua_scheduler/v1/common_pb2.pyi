@@ -487,6 +487,8 @@ class JobStep(_message.Message):
         """From there to the node's result."""
         KIND_DELIVER: JobStep._Kind.ValueType  # 9
         """From the result until it went to the client: the wait for earlier indexes included."""
+        KIND_STAGE: JobStep._Kind.ValueType  # 10
+        """A part of KIND_NODE by the node's own account, such as "asr" (detail)."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: JobStep.Kind.ValueType  # 0
@@ -508,6 +510,8 @@ class JobStep(_message.Message):
     """From there to the node's result."""
     KIND_DELIVER: JobStep.Kind.ValueType  # 9
     """From the result until it went to the client: the wait for earlier indexes included."""
+    KIND_STAGE: JobStep.Kind.ValueType  # 10
+    """A part of KIND_NODE by the node's own account, such as "asr" (detail)."""
 
     KIND_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
@@ -524,7 +528,7 @@ class JobStep(_message.Message):
     node_id: _builtins.str
     detail: _builtins.str
     """How it ended where that was not well, such as ACK_TIMEOUT; or what is worth a word, such as
-    "by relay".
+    "by relay"; "under way" where it has not ended. Never what somebody has said.
     """
     def __init__(
         self,
@@ -543,6 +547,30 @@ class JobStep(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobStep: _TypeAlias = JobStep  # noqa: Y015
+
+@_typing.final
+class JobSteps(_message.Message):
+    """As a job's record has them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobStep]:
+        """At most 64."""
+
+    def __init__(
+        self,
+        *,
+        steps: _abc.Iterable[Global___JobStep] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["steps", b"steps"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobSteps: _TypeAlias = JobSteps  # noqa: Y015
 
 @_typing.final
 class FieldViolation(_message.Message):

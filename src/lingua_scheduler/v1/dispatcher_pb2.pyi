@@ -325,16 +325,22 @@ class JobAck(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ATTEMPT_FIELD_NUMBER: _builtins.int
+    SENT_US_FIELD_NUMBER: _builtins.int
+    sent_us: _builtins.int
+    """Time in microseconds at which the job was written to the node's stream. Set by the dispatcher
+    that holds the stream, whatever the node says.
+    """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
         self,
         *,
         attempt: _common_pb2.AttemptRef | None = ...,
+        sent_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "sent_us", b"sent_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

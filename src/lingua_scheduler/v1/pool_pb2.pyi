@@ -930,12 +930,12 @@ class CompleteRequest(_message.Message):
     """For an outcome other than SUCCEEDED: FAILED or CANCELLED where the job ends with this attempt;
     unspecified where another attempt follows.
     """
+    steps: _builtins.bytes
+    """A serialized JobSteps, for the record of a job that ends with this: only passed on. At most
+    16 KiB.
+    """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
-    @_builtins.property
-    def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.JobStep]:
-        """For the record of a job that ends with this."""
-
     def __init__(
         self,
         *,
@@ -944,7 +944,7 @@ class CompleteRequest(_message.Message):
         outcome: Global___AttemptOutcome.ValueType = ...,
         detail: _builtins.str = ...,
         final_state: _common_pb2.JobState.ValueType = ...,
-        steps: _abc.Iterable[_common_pb2.JobStep] | None = ...,
+        steps: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

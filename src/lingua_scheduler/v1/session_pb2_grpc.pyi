@@ -42,7 +42,8 @@ class SessionGatewayStub:
     A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
     Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
     SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE,
-    QUOTA_EXCEEDED, UNAUTHENTICATED, PERMISSION_DENIED.
+    QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant). UNAUTHENTICATED, at the start or when the
+    token ends, is the status alone, and so is PERMISSION_DENIED where no client may call.
     The two sides are peers on a long stream, not request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -65,7 +66,8 @@ class SessionGatewayAsyncStub(SessionGatewayStub):
     A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
     Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
     SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE,
-    QUOTA_EXCEEDED, UNAUTHENTICATED, PERMISSION_DENIED.
+    QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant). UNAUTHENTICATED, at the start or when the
+    token ends, is the status alone, and so is PERMISSION_DENIED where no client may call.
     The two sides are peers on a long stream, not request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -91,7 +93,8 @@ class SessionGatewayServicer(metaclass=_abc_1.ABCMeta):
         A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
         Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
         SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE,
-        QUOTA_EXCEEDED, UNAUTHENTICATED, PERMISSION_DENIED.
+        QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant). UNAUTHENTICATED, at the start or when the
+        token ends, is the status alone, and so is PERMISSION_DENIED where no client may call.
         The two sides are peers on a long stream, not request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME

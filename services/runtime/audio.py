@@ -1,4 +1,4 @@
-"""Audio as it comes in chunks: what a chunk may be, how long it lasts, how a job carries it."""
+"""Audio in chunks and jobs: what a chunk may be, how long it lasts, how a job carries it."""
 
 from collections.abc import Sequence
 
@@ -57,6 +57,26 @@ def as_job_audio(audio_format: common_pb2.AudioFormat, chunks: Sequence[bytes]) 
         framed = (len(chunk).to_bytes(_LENGTH_BYTES, "big") + chunk for chunk in chunks)
         return b"".join(framed)
     return b"".join(chunks)
+
+
+def job_audio_ms(audio_format: common_pb2.AudioFormat, audio: bytes) -> float:
+    """How long the audio of a job lasts.
+
+    Raises:
+        UnusableAudioError: it is not what `as_job_audio` makes.
+    """
+    if audio_format.encoding != _OPUS:
+        return duration_ms(audio_format, audio)
+    lasts, at = 0.0, 0
+    while at < len(audio):
+        size = int.from_bytes(audio[at : at + _LENGTH_BYTES], "big")
+        at += _LENGTH_BYTES
+        packet = audio[at : at + size]
+        if not size or len(packet) < size:
+            raise UnusableAudioError("it is not Opus packets, each after its length in two bytes")
+        lasts += _opus_ms(packet)
+        at += size
+    return lasts
 
 
 def _opus_ms(packet: bytes) -> float:

@@ -1,0 +1,277 @@
+"""Where a job's time went, step by step, as its home sees it. No I/O, no clock of its own.
+
+    gather, hangover, submit   from the gateway; the home closes `submit` when it has the job
+    queue      from the first refusal that the job waits after, to the question that is granted
+    allocate   each question to the pool service, but for those that are refused within a queue
+    send       from the placement until the job was written to the node's stream, by relay or not
+    ack        from there until the node has acknowledged it
+    node       from there to the result, with the stages that the node has timed
+    deliver    from the result until the gateway had sent it to the client
+
+An attempt that ends badly says how in its last step. Times are microseconds since the epoch, by the
+clock of the home at the job's submission and evenly from there; what other machines say is fitted
+in between, so that no step has less than no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+
+MAX_STEPS = 64
+# Of those that are left out, none is of these first ones: the gateway's own.
+_KEPT_FIRST = 3
+_MAX_STAGES = 8
+_MAX_BEFORE = 8
+
+Kind = common_pb2.JobStep
+
+UNDER_WAY = "under way"
+SEND_FAILED = "SEND_FAILED"
+
+_OF_GATEWAY = (Kind.KIND_GATHER, Kind.KIND_HANGOVER)
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """One step; `end_us` is 0 while it is under way."""
+
+    kind: common_pb2.JobStep.Kind.ValueType
+    attempt: int
+    start_us: int
+    end_us: int = 0
+    node_id: str = ""
+    detail: str = ""
+
+    def close(self, at_us: int, how: str = "") -> None:
+        """It is over."""
+        self.end_us = max(self.start_us, at_us)
+        if how:
+            self.detail = f"{self.detail}, {how}" if self.detail else how
+
+    def message(self, now_us: int) -> common_pb2.JobStep:
+        """As the contract has it."""
+        message = common_pb2.JobStep(
+            kind=self.kind,
+            attempt=self.attempt,
+            started_us=self.start_us,
+            took_us=max(0, (self.end_us or now_us) - self.start_us),
+        )
+        # Most have neither, and every job that ends well comes through here.
+        if self.node_id:
+            message.node_id = self.node_id
+        if not self.end_us:
+            message.detail = f"{self.detail}, {UNDER_WAY}" if self.detail else UNDER_WAY
+        elif self.detail:
+            message.detail = self.detail
+        return message
+
+
+class Timeline:
+    """The steps of one job. Every event carries the time, in the milliseconds of the loop.
+
+    Args:
+        before: what the gateway recorded.
+        now: the time.
+        wall_us: the same, since the epoch.
+        earlier: of the same job, from before it began anew.
+    """
+
+    def __init__(
+        self,
+        before: Iterable[common_pb2.JobStep],
+        *,
+        now: float,
+        wall_us: int,
+        earlier: Timeline | None = None,
+    ) -> None:
+        self._offset_us = wall_us - now * 1000
+        self._over_us = 0
+        self._steps: list[Step] = _shortened(earlier._steps) if earlier else []
+        # Of these, the first are from before.
+        self._mine = len(self._steps)
+        # What each attempt is doing, and what the job does between them.
+        self._open: dict[int, Step] = {}
+        self._sends: dict[int, Step] = {}
+        self._queue: Step | None = None
+        self._ask: Step | None = None
+        for given in islice(before, _MAX_BEFORE):
+            self._take(given, wall_us)
+
+    def _take(self, given: common_pb2.JobStep, wall_us: int) -> None:
+        is_submit = given.kind == Kind.KIND_SUBMIT
+        if is_submit or (self._mine == 0 and given.kind in _OF_GATEWAY):
+            # A gateway whose clock is ahead has not submitted it in the future.
+            start_us = min(given.started_us, wall_us)
+            end_us = wall_us if is_submit else min(start_us + given.took_us, wall_us)
+            self._steps.append(Step(given.kind, 0, start_us, end_us, detail=given.detail[:64]))
+
+    # ---- looking for a node ----
+
+    def asks(self, now: float, number: int, *, hedge: bool = False) -> str:
+        """The pool is asked for an attempt; returns the trace context of the question."""
+        detail = "hedge" if hedge else ""
+        self._ask = Step(Kind.KIND_ALLOCATE, number, self._us(now), detail=detail)
+        return ""
+
+    def refused(self, now: float, why: str) -> None:
+        """It has no node."""
+        ask, self._ask = self._ask, None
+        if ask is not None and self._queue is None and not self._over_us:
+            ask.close(self._us(now), why)
+            self._steps.append(ask)
+
+    def waits(self, now: float, number: int) -> None:
+        """The job waits for room, or goes on waiting."""
+        if self._queue is None and not self._over_us:
+            self._queue = Step(Kind.KIND_QUEUE, number, self._us(now))
+            self._steps.append(self._queue)
+
+    def placed(self, now: float, number: int, node_id: str) -> None:
+        """It has a node for this attempt."""
+        ask, self._ask = self._ask, None
+        if ask is None or self._over_us:
+            return
+        if self._queue is not None:
+            self._queue.close(ask.start_us)
+            self._queue = None
+        ask.attempt, ask.node_id = number, node_id
+        ask.close(self._us(now))
+        self._steps.append(ask)
+
+    # ---- an attempt ----
+
+    def sends(self, now: float, number: int, node_id: str, *, by_relay: bool) -> None:
+        """The attempt is on its way to its node. Where that has it already, it is told again."""
+        if number in self._open or self._over_us:
+            return
+        start_us, detail = self._us(now), "by relay" if by_relay else ""
+        send = Step(Kind.KIND_SEND, number, start_us, start_us, node_id, detail)
+        self._sends[number] = send
+        self._steps.append(send)
+        self._begin(Kind.KIND_ACK, number, start_us, node_id)
+
+    def sent(self, now: float, number: int, sent_us: int) -> None:
+        """When it was written to the node's stream, which is told with the acknowledgement."""
+        ack = self._open.get(number)
+        if ack is not None and ack.kind == Kind.KIND_ACK:
+            send = self._sends[number]
+            send.close(min(sent_us, self._us(now)))
+            ack.start_us = send.end_us
+
+    def acked(self, now: float, number: int) -> None:
+        """The node runs it."""
+        step = self._open.get(number)
+        if step is not None and step.kind == Kind.KIND_ACK:
+            step.close(self._us(now))
+            self._begin(Kind.KIND_NODE, number, step.end_us, step.node_id)
+
+    def result(
+        self, now: float, number: int, timings: Iterable[dispatcher_pb2.StageTiming]
+    ) -> None:
+        """The node has its result, and says what it did meanwhile."""
+        step = self._open.pop(number, None)
+        if step is None:
+            return
+        step.close(self._us(now))
+        for timing in islice(timings, _MAX_STAGES):
+            start_us = min(step.start_us + timing.started_ms * 1000, step.end_us)
+            end_us = min(start_us + timing.took_ms * 1000, step.end_us)
+            name = _stage_name(timing.stage)
+            self._steps.append(Step(Kind.KIND_STAGE, number, start_us, end_us, step.node_id, name))
+
+    def ends(self, now: float, number: int, how: str) -> None:
+        """The attempt is over without a result."""
+        step = self._open.pop(number, None)
+        if step is not None:
+            if how == SEND_FAILED:
+                # It has never been there to be acknowledged.
+                self._steps.remove(step)
+                step = self._sends[number]
+            step.close(self._us(now), how)
+            return
+        # It was given back before it was sent.
+        for last in reversed(self._steps[self._mine :]):
+            if last.attempt == number and last.kind == Kind.KIND_ALLOCATE and not self._over_us:
+                last.close(last.end_us, how)
+                return
+
+    # ---- the end ----
+
+    def over(self, now: float, how: str = "") -> None:
+        """The job is over; how, where that was not well."""
+        if self._over_us:
+            return
+        self._over_us = self._us(now)
+        if self._ask is not None and self._queue is None:
+            self._steps.append(self._ask)
+        self._ask = self._queue = None
+        self._open.clear()
+        for step in self._steps:
+            if not step.end_us:
+                step.close(self._over_us, how)
+
+    def delivered(self, after_us: int) -> None:
+        """The gateway has given the result to the client, so long after it came."""
+        if self._over_us:
+            end_us = self._over_us + after_us
+            self._steps.append(Step(Kind.KIND_DELIVER, 0, self._over_us, end_us))
+
+    def traceparent(self, number: int) -> str:
+        """The trace context of an attempt; "" where nothing is traced."""
+        return ""
+
+    def record(self, now: float) -> bytes:
+        """The same as it is written down: JobSteps, serialized."""
+        return common_pb2.JobSteps(steps=self.messages(now)).SerializeToString()
+
+    def messages(self, now: float) -> list[common_pb2.JobStep]:
+        """The steps in the order of their beginnings; those under way last until now."""
+        now_us = self._us(now)
+        steps = _shortened(self._steps)
+        if self._ask is not None and self._queue is None:
+            steps.append(self._ask)
+        # Python's sort is stable: a step that took no time stays before the one after it.
+        steps.sort(key=lambda step: step.start_us)
+        return [step.message(now_us) for step in steps]
+
+    def _begin(
+        self,
+        kind: common_pb2.JobStep.Kind.ValueType,
+        number: int,
+        start_us: int,
+        node_id: str,
+    ) -> None:
+        step = Step(kind, number, start_us, node_id=node_id)
+        self._open[number] = step
+        self._steps.append(step)
+
+    def _us(self, now: float) -> int:
+        return int(self._offset_us + now * 1000)
+
+
+def _shortened(steps: list[Step]) -> list[Step]:
+    """A copy with as many as a record may have."""
+    if len(steps) < MAX_STEPS:
+        return list(steps)
+    return steps[:_KEPT_FIRST] + steps[_KEPT_FIRST - MAX_STEPS + 1 :]
+
+
+def _stage_name(stage: common_pb2.StageKind.ValueType) -> str:
+    kinds = common_pb2.StageKind
+    # A newer node may have stages that this dispatcher does not know.
+    known = stage in kinds.values()
+    return kinds.Name(stage).removeprefix("STAGE_KIND_").lower() if known else f"stage {stage}"
+
+
+def cause_name(cause: pool_pb2.ReleaseCause.ValueType) -> str:
+    """How an attempt ended that had not been acknowledged."""
+    return pool_pb2.ReleaseCause.Name(cause).removeprefix("RELEASE_CAUSE_")
+
+
+def outcome_name(outcome: pool_pb2.AttemptOutcome.ValueType) -> str:
+    """How an attempt ended that had been."""
+    return pool_pb2.AttemptOutcome.Name(outcome).removeprefix("ATTEMPT_OUTCOME_")

@@ -1,0 +1,144 @@
+"""One Operate stream to one pool service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.dispatcher.operate_calls import Call, answer, take_batch
+from lingua_scheduler.services.dispatcher.pool_repeats import PoolClientCounts
+from lingua_scheduler.v1 import pool_pb2
+
+# A pool service does 5 to 8 operations a ms. More of them at once would only wait there, and in
+# front of Redis for longer than redis_timeout_ms; here they wait without harm.
+MAX_UNANSWERED = 1000
+
+BROKEN = (grpc.RpcError, OSError, TimeoutError, asyncio.InvalidStateError)
+
+_Stream = grpc.aio.StreamStreamCall[pool_pb2.OperateRequest, pool_pb2.OperateResponse]
+
+
+class PoolStream:
+    """A stream, from its greeting to its end.
+
+    Args:
+        stream: the call.
+        queue: calls that are to be sent; only the newest stream takes from it.
+        max_bytes: what a message may have.
+        counts: what was sent is counted there.
+        on_answers: called when some calls were answered.
+    """
+
+    def __init__(
+        self,
+        stream: Any,
+        *,
+        queue: deque[Call],
+        max_bytes: int,
+        counts: PoolClientCounts,
+        on_answers: Callable[[], None],
+    ) -> None:
+        self._stream: _Stream = stream
+        self._queue = queue
+        self._max_bytes = max_bytes
+        self._counts = counts
+        self._on_answers = on_answers
+        self._loop = asyncio.get_running_loop()
+        self._cut: asyncio.Future[str] = self._loop.create_future()
+        self._wake: asyncio.Future[None] | None = None
+        self._finishing = False
+        self._last_moment: asyncio.TimerHandle | None = None
+        self.sent: dict[int, Call] = {}
+        """Calls that were sent here and have no answer, oldest first."""
+        self.heard = self._loop.time()
+        """When it was last heard."""
+
+    async def greet(self, within: float) -> None:
+        """Returns when the service has answered a message, if only an empty one."""
+        async with asyncio.timeout(within):
+            await self._stream.write(pool_pb2.OperateRequest())
+            if await self._stream.read() is grpc.aio.EOF:
+                raise ConnectionError("it is draining")
+        self.heard = self._loop.time()
+
+    async def run(self) -> tuple[bool, str]:
+        """Runs the stream to its end; whether the service ended it on purpose, and the reason."""
+        reading = asyncio.create_task(self._read())
+        writing = asyncio.create_task(self._write())
+        try:
+            await asyncio.wait((reading, self._cut), return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                return False, self._cut.result()
+            reading.result()
+            return True, "it ended the stream"
+        finally:
+            # A timer would keep the stream, and so its connection.
+            if self._last_moment is not None:
+                self._last_moment.cancel()
+            self.cancel()
+            reading.cancel()
+            writing.cancel()
+            await asyncio.gather(reading, writing, return_exceptions=True)
+
+    def wake(self) -> None:
+        """There is something to send, or room for it."""
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def finish(self, within: float) -> None:
+        """Takes no more calls; ends when those that it has are answered, or within that time."""
+        self._finishing = True
+        self._last_moment = self._loop.call_later(within, self.cut, "it is left, and does not end")
+        self.wake()
+
+    def cut(self, reason: str) -> None:
+        """Ends the stream at once."""
+        if not self._cut.done():
+            self._cut.set_result(reason)
+
+    def cancel(self) -> None:
+        """Ends a stream that does not run."""
+        self._stream.cancel()
+
+    async def _read(self) -> None:
+        while isinstance(response := await self._stream.read(), pool_pb2.OperateResponse):
+            self.heard = self._loop.time()
+            for result in response.results:
+                # None: its time was over.
+                if (call := self.sent.pop(result.id, None)) is not None:
+                    answer(call, result)
+            self._on_answers()
+            self.wake()
+
+    async def _write(self) -> None:
+        try:
+            while not self._finishing:
+                if batch := take_batch(
+                    self._queue, MAX_UNANSWERED - len(self.sent), self._max_bytes
+                ):
+                    await self._send(batch)
+                else:
+                    await self._woken()
+            while self.sent:
+                await self._woken()
+            await self._stream.done_writing()
+        except BROKEN:
+            # The reader learns why.
+            return
+
+    async def _send(self, batch: list[Call]) -> None:
+        for call in batch:
+            call.stream = self
+            self.sent[call.id] = call
+        self._counts.messages += 1
+        self._counts.operations += len(batch)
+        operations = [call.operation for call in batch]
+        await self._stream.write(pool_pb2.OperateRequest(operations=operations))
+
+    async def _woken(self) -> None:
+        self._wake = self._loop.create_future()
+        await self._wake

@@ -1,0 +1,78 @@
+"""A file that is read again when it changes: keys and tokens that are rotated."""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from lingua_scheduler.services.runtime.errors import SettingsError
+
+# The file is looked at no more often than this.
+_LOOK_EVERY_S = 1.0
+
+Content = TypeVar("Content")
+
+_log = logging.getLogger(__name__)
+
+
+class WatchedFile(Generic[Content]):
+    """What a file holds now. A change that cannot be read is logged once; the old content stays.
+
+    Args:
+        path: the file. A link is followed, so that whole folders can be swapped.
+        variable: the environment variable that names it, for error messages.
+        parse: makes the content of the bytes; raises ValueError with what is wrong.
+
+    Raises:
+        SettingsError: it cannot be read at the start.
+    """
+
+    def __init__(self, *, path: str, variable: str, parse: Callable[[bytes], Content]) -> None:
+        self._path = Path(path).expanduser()
+        self._variable = variable
+        self._parse = parse
+        self.version = 0
+        """One more with every change."""
+        self._seen = self._look()
+        self._looked_at = time.monotonic()
+        try:
+            self._content = self._read()
+        except (OSError, ValueError) as error:
+            raise SettingsError(self._words(error)) from None
+
+    def get(self) -> Content:
+        """The content, at most a second old."""
+        now = time.monotonic()
+        if now - self._looked_at >= _LOOK_EVERY_S:
+            self._looked_at = now
+            seen = self._look()
+            if seen != self._seen:
+                self._seen = seen
+                self._read_again()
+        return self._content
+
+    def _read_again(self) -> None:
+        try:
+            self._content = self._read()
+        except (OSError, ValueError) as error:
+            _log.error("%s; what was read before still counts", self._words(error))
+            return
+        self.version += 1
+        _log.info("%s was read again", self._variable, extra={"path": str(self._path)})
+
+    def _read(self) -> Content:
+        return self._parse(self._path.read_bytes())
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """What differs when the file does; None where it is not there."""
+        try:
+            stat = os.stat(self._path)
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+    def _words(self, error: OSError | ValueError) -> str:
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return f"{self._variable}={str(self._path)!r}: {problem}"

@@ -1,0 +1,209 @@
+"""`lingua token`: the secret and the tokens that a first deployment with auth needs."""
+
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lingua_scheduler.cli.failures import FAILED, USAGE, Failure
+from lingua_scheduler.cli.options import Options, json_option, pass_options
+from lingua_scheduler.cli.output import print_json
+from lingua_scheduler.services.runtime.settings import Settings, load_settings, variable_name
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SECRET_BYTES = 48
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MAX_LIFE_S = 10 * 366 * 86_400
+
+
+class _Life(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
+    name = "TIME"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,9})([smhd])", value)
+        life_s = int(match[1]) * _UNITS[match[2]] if match else 0
+        if not 0 < life_s <= _MAX_LIFE_S:
+            self.fail(
+                f"{value!r} must be a number and s, m, h or d, such as 30d; at most ten years",
+                parameter,
+                context,
+            )
+        return life_s
+
+
+def _options(life: str) -> Callable[[Command], Command]:
+    """What all commands that sign have in common."""
+
+    def add(command: Command) -> Command:
+        for option in (
+            click.option("--name", metavar="TEXT", default="", help="What logs call its holder."),
+            click.option(
+                "--secret-file",
+                metavar="FILE",
+                help=f"Secrets, of which the first one signs [default: "
+                f"{variable_name('auth_secret_file')}].",
+            ),
+            click.option(
+                "--for",
+                "life_s",
+                type=_Life(),
+                default=life,
+                show_default=True,
+                help="How long it holds, such as 30d, 12h or 90s.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.group()
+def token() -> None:
+    """Make and read tokens, which say who calls.
+
+    A token is signed with the first secret of LINGUA_AUTH_SECRET_FILE; services with the same
+    secret, and LINGUA_AUTH=on, take it. It cannot be called back before it ends.
+    """
+
+
+@token.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def secret(file: Path) -> None:
+    """Write a new random secret to FILE, which must not exist yet."""
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise Failure(
+            f"{str(file)!r} exists already. To replace a secret, write a new file, add its line "
+            "below the old one, wait until all services have read it, and then remove the old one",
+            reason="EXISTS",
+        ) from None
+    with os.fdopen(handle, "w") as opened:
+        opened.write(secrets.token_urlsafe(_SECRET_BYTES) + "\n")
+    shown = file.absolute()
+    click.echo(f"Wrote a secret to {shown}. For all services, and for who signs tokens:")
+    click.echo(f"  export {variable_name('auth')}=on {variable_name('auth_secret_file')}={shown}")
+
+
+@token.command()
+@click.option("--tenant", required=True, metavar="ID", help="Whose sessions and jobs it gets at.")
+@click.option("--sessions", type=click.IntRange(min=0), help="Sessions at a time (0: any number).")
+@click.option("--jobs", type=click.IntRange(min=0), help="Jobs in flight (0: any number).")
+@click.option(
+    "--audio-s-per-minute", type=click.IntRange(min=0), help="Seconds of speech (0: any number)."
+)
+@_options("30d")
+def client(tenant: str, life_s: int, secret_file: str | None, name: str, **limits: Any) -> None:
+    """Print a token for an app. Limits that are not given are those of the services' settings."""
+    given = {each: value for each, value in limits.items() if value is not None}
+    _print(secret_file, life_s, role="client", tenant=tenant, limits=given, name=name)
+
+
+@token.command()
+@click.option("--node-id", metavar="ID", default="", help="The one id that its holder may have.")
+@click.option(
+    "--owner",
+    metavar="NAME",
+    default="",
+    help="For all nodes whose id begins with this name and a dot, such as acme.gpu-1.",
+)
+@_options("365d")
+def node(node_id: str, owner: str, life_s: int, secret_file: str | None, name: str) -> None:
+    """Print a token for a node, or for all nodes of an owner."""
+    if bool(node_id) == bool(owner):
+        raise click.UsageError("one of --node-id and --owner is needed")
+    _print(secret_file, life_s, role="node", node_id=node_id, owner=owner, name=name)
+
+
+@token.command()
+@_options("30d")
+def service(life_s: int, secret_file: str | None, name: str) -> None:
+    """Print a token for a service. One that has the secret signs its own."""
+    _print(secret_file, life_s, role="service", name=name)
+
+
+@token.command()
+@_options("12h")
+def operator(life_s: int, secret_file: str | None, name: str) -> None:
+    """Print a token for the other commands. Where the secret is set they sign their own."""
+    _print(secret_file, life_s, role="operator", name=name)
+
+
+@token.command()
+@click.argument("given", metavar="[TOKEN]", default="-")
+@json_option
+@pass_options
+def show(options: Options, given: str) -> None:
+    """Show what a token says, and whether it holds; "-", the default, reads it from stdin.
+
+    It is checked with the keys of LINGUA_AUTH_SECRET_FILE and LINGUA_AUTH_JWKS_FILE. Exit code 1
+    where it does not hold.
+    """
+    from lingua_scheduler.services.runtime.token_claims import BadClaimsError
+    from lingua_scheduler.services.runtime.tokens import read_claims
+
+    text = (sys.stdin.read() if given == "-" else given).strip()
+    try:
+        header, claims = read_claims(text)
+    except BadClaimsError as error:
+        raise Failure(f"this is no token: {error}", reason="NO_TOKEN", exit_code=USAGE) from None
+    problem = _problem(text, load_settings())
+    if options.json:
+        print_json({"header": header, "claims": claims, "holds": not problem, "problem": problem})
+    else:
+        for name, value in claims.items():
+            click.echo(f"{name:<8} {_shown(name, value)}")
+        click.echo(f"{'alg':<8} {header.get('alg')}")
+        click.echo(problem or "it holds")
+    if problem:
+        raise click.exceptions.Exit(FAILED)
+
+
+def _problem(text: str, settings: Settings) -> str:
+    """Why services with these settings would refuse the token; "" where they would not."""
+    from lingua_scheduler.services.runtime.errors import UnauthenticatedError
+    from lingua_scheduler.services.runtime.tokens import TokenVerifier
+
+    if not settings.auth_secret_file and not settings.auth_jwks_file:
+        return (
+            f"it cannot be checked: neither {variable_name('auth_secret_file')} nor "
+            f"{variable_name('auth_jwks_file')} is set"
+        )
+    try:
+        TokenVerifier(settings).verify(text)
+    except UnauthenticatedError as error:
+        return error.message
+    return ""
+
+
+def _shown(name: str, value: Any) -> str:
+    is_time = name in ("exp", "iat", "nbf") and isinstance(value, int) and 0 <= value < 2**37
+    if is_time:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(value))
+    # Whoever made the token may have put anything there.
+    return str(value) if str(value).isprintable() else repr(value)
+
+
+def _print(secret_file: str | None, life_s: int, **claims: Any) -> None:
+    from lingua_scheduler.services.runtime.token_claims import BadClaimsError
+    from lingua_scheduler.services.runtime.tokens import sign_token
+
+    environ = dict(os.environ)
+    if secret_file is not None:
+        environ[variable_name("auth_secret_file")] = secret_file
+    try:
+        click.echo(sign_token(load_settings(environ), lifetime_s=life_s, **claims))
+    except BadClaimsError as error:
+        raise Failure(
+            f"such a token would be refused: {error}", reason="USAGE", exit_code=USAGE
+        ) from None

