@@ -1,0 +1,119 @@
+"""The engines that the settings name, loaded once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from interpreter_node import parts
+from interpreter_node.engines import (
+    RATE,
+    Detector,
+    MissingPartError,
+    Recognizer,
+    Translator,
+    Voice,
+)
+from interpreter_node.settings import Settings
+
+LANGUAGES = ("en", "es")
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """And the languages that this node can hear."""
+
+    recognizer: Recognizer
+    translator: Translator
+    voice: Voice | None
+    detector: Detector
+    heard: tuple[str, ...]
+
+    @property
+    def directions(self) -> tuple[tuple[str, str], ...]:
+        """What can be translated, by what can be heard."""
+        return tuple((src, tgt) for src in self.heard for tgt in LANGUAGES if src != tgt)
+
+
+def load(settings: Settings) -> Engines:
+    """Takes seconds.
+
+    Raises:
+        MissingPartError: names what is not there, and the command that gets it.
+    """
+    heard = _heard(settings)
+    engines = Engines(
+        recognizer=_recognizer(settings, heard),
+        translator=_translator(settings),
+        voice=_voice(settings),
+        detector=_detector(settings),
+        heard=heard,
+    )
+    _warm_up(engines)
+    return engines
+
+
+def _warm_up(engines: Engines) -> None:
+    """Has each do its work once: the first time takes longest, and should be nobody's sentence."""
+    for src, tgt in engines.directions:
+        for _ in engines.recognizer.transcribe(np.zeros(RATE, np.float32), src):
+            break
+        engines.translator.translate("no", src, tgt)
+        if engines.voice is not None:
+            list(engines.voice.speak("no", tgt))
+
+
+def _heard(settings: Settings) -> tuple[str, ...]:
+    if settings.asr != "moonshine":
+        return LANGUAGES
+    found = tuple(each for each in LANGUAGES if (settings.models / parts.MOONSHINE[each]).is_dir())
+    if not found:
+        raise MissingPartError(f"no speech model is in {settings.models}", "make get-models")
+    return found
+
+
+# Each engine is imported where it is chosen: nobody needs the packages of the others.
+def _recognizer(settings: Settings, heard: tuple[str, ...]) -> Recognizer:
+    if settings.asr == "whisper":
+        from interpreter_node.whisper import Whisper
+
+        return Whisper(_needed(settings.asr_model, "--asr-model"), threads=settings.threads)
+    from interpreter_node.moonshine import Moonshine
+
+    folders = {each: settings.models / parts.MOONSHINE[each] for each in heard}
+    return Moonshine(folders, settings.models / parts.TOKENIZER, threads=settings.threads)
+
+
+def _translator(settings: Settings) -> Translator:
+    if settings.mt == "ctranslate2":
+        from interpreter_node.ctranslate import CTranslate
+
+        both = (("en", "es"), ("es", "en"))
+        return CTranslate(_needed(settings.mt_model, "--mt-model"), both, threads=settings.threads)
+    from interpreter_node.apertium import Apertium
+
+    return Apertium()
+
+
+def _voice(settings: Settings) -> Voice | None:
+    if settings.tts == "pico":
+        from interpreter_node.pico import Pico
+
+        return Pico()
+    if settings.tts == "espeak":
+        from interpreter_node.espeak import Espeak
+
+        return Espeak()
+    return None
+
+
+def _detector(settings: Settings) -> Detector:
+    from interpreter_node.detection import Loudness, Silero
+
+    return Silero(settings.models / parts.SILERO) if settings.vad == "silero" else Loudness()
+
+
+def _needed(folder: Path | None, flag: str) -> Path:
+    if folder is None:
+        raise MissingPartError("the chosen engine needs a model of your own", f"{flag} DIR")
+    return folder

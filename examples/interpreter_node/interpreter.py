@@ -1,0 +1,264 @@
+"""The node's handler: audio of a job in, partials and one result out.
+
+A turn is one sentence or more that the scheduler had to cut. What is unfinished is held and joined
+to the next job of the turn. Where a turn gets long, the sentences in it that are finished are
+given at once, and only the rest is held.
+"""
+
+import contextlib
+import hashlib
+import logging
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from interpreter_node.engines import (
+    RATE,
+    Detector,
+    Recognizer,
+    Samples,
+    Translator,
+    Voice,
+)
+from interpreter_node.hearing import samples_of
+from interpreter_node.recalled import Recalled
+from interpreter_node.segments import Segment, segments
+from interpreter_node.sentences import is_unfinished, repaired
+from lingua_scheduler.sdk import (
+    AudioFormat,
+    Encoding,
+    Held,
+    HeldAudio,
+    HeldTooLargeError,
+    Job,
+    NoSpeech,
+    Partial,
+    Reason,
+    Stage,
+    Timing,
+    Translated,
+    Turn,
+)
+
+# As the contract allows for one result.
+MAX_SPEECH_BYTES = 3 * 1024 * 1024
+# Longer turns are given sentence by sentence.
+LONG_TURN_S = 20.0
+
+Item = Partial | Translated | Held | NoSpeech
+_log = logging.getLogger("interpreter_node")
+
+
+class _NotWantedError(Exception):
+    """The job was cancelled."""
+
+
+@dataclass
+class _Watch:
+    """When each stage began and how long it took, from the receipt of the job."""
+
+    timings: list[Timing] = field(default_factory=list)
+    _started: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def stage(self, stage: Stage) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.timings.append(
+            Timing(
+                stage=stage,
+                started_ms=round((began - self._started) * 1000),
+                took_ms=round((time.monotonic() - began) * 1000),
+            )
+        )
+
+
+class Interpreter:
+    """Call it with a job; it may be called from as many threads as the node has slots.
+
+    Args:
+        recognizer: and the other engines; without a voice it answers with text alone.
+        held: where unfinished audio waits; None: each job is translated as it is (for comparison).
+        long_turn_s: from here on, finished sentences of an unfinished turn are given at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        recognizer: Recognizer,
+        translator: Translator,
+        voice: Voice | None,
+        detector: Detector,
+        held: HeldAudio | None,
+        long_turn_s: float = LONG_TURN_S,
+    ) -> None:
+        self._recognizer = recognizer
+        self._translator = translator
+        self._voice = voice
+        self._detector = detector
+        self._held = held
+        self._long_turn_s = long_turn_s
+        self._texts = Recalled()
+
+    def __call__(self, job: Job) -> Generator[Item, None, None]:
+        """As Node.handler wants it: a blocking generator."""
+        # Whoever cancels wants no answer.
+        with contextlib.suppress(_NotWantedError):
+            if self._held is None:
+                alone = HeldAudio().join(job)
+                yield from self._interpret(job, alone)
+                return
+            with self._held.turn(job) as turn:
+                rest = yield from self._interpret(job, turn)
+            if rest:
+                # What came before has been given; this is all that is left of the turn.
+                self._held.keep(_with_audio(job, rest))
+
+    def _interpret(self, job: Job, turn: Turn) -> Generator[Item, None, bytes]:
+        """Gives the result; returns the audio that the next job must join, where it is not all."""
+        watch = _Watch()
+        goes_on = job.reason in (Reason.MAX_DURATION, Reason.MAX_LENGTH)
+        with watch.stage(Stage.ASR):
+            samples = samples_of(turn.audio, job.audio_format)
+            pad = np.zeros(RATE * job.padding_ms // 1000, np.float32)
+            found = segments(self._detector.judge(samples), len(samples))
+            if not found:
+                if goes_on and self._held is not None:
+                    # Silence before a word that may just have begun.
+                    rest = _tail(job, turn, len(samples) / RATE - 0.5)
+                else:
+                    rest = b""
+                yield NoSpeech()
+                return rest
+            text = yield from self._recognise(job, np.concatenate((samples, pad)), found, goes_on)
+        unfinished = goes_on or (job.reason is Reason.TIMEOUT and is_unfinished(text, job.pair.src))
+        rest = b""
+        if unfinished and self._held is not None:
+            closed = [each for each in found if each.closed]
+            rest = self._after(job, turn, closed, len(samples)) if goes_on else b""
+            if not rest:
+                with contextlib.suppress(HeldTooLargeError):
+                    turn.keep()
+                    yield Held(timings=watch.timings)
+                    return b""
+            else:
+                text = self._joined_text(job, samples, closed)
+        yield from self._answer(job, turn, text, watch)
+        self._texts.forget(_turn_key(job))
+        return rest
+
+    def _after(self, job: Job, turn: Turn, closed: list[Segment], count: int) -> bytes:
+        """Of a long turn: the audio after its last finished sentence; else nothing."""
+        if not closed or count < self._long_turn_s * RATE:
+            return b""
+        return _tail(job, turn, closed[-1].end / RATE)
+
+    def _recognise(
+        self, job: Job, samples: Samples, found: list[Segment], goes_on: bool
+    ) -> Generator[Item, None, str]:
+        """The text of all segments, with partials as it grows."""
+        said: list[str] = []
+        for segment in found:
+            if (
+                not segment.closed
+                and goes_on
+                and self._held is not None
+                and not job.partial_interval
+            ):
+                # It will be heard again when its end is there, and nobody wants to see it now.
+                break
+            # The last one may use the silence that the job says to assume.
+            end = len(samples) if segment is found[-1] and not segment.closed else segment.end
+            piece = samples[segment.start : end]
+            text = ""
+            for text in self._texts_of(job, piece, closed=segment.closed):
+                if job.cancelled:
+                    raise _NotWantedError
+                if job.partial_interval:
+                    yield Partial(source=" ".join([*said, text]))
+            said.append(text)
+        return " ".join(filter(None, said))
+
+    def _texts_of(self, job: Job, piece: Samples, *, closed: bool) -> Iterator[str]:
+        """As Recognizer.transcribe; of closed segments it is remembered."""
+        key = hashlib.blake2b(piece.tobytes(), digest_size=16).digest()
+        known = self._texts.get(_turn_key(job), key)
+        if known is not None:
+            yield known
+            return
+        text = ""
+        for text in self._recognizer.transcribe(piece, job.pair.src):
+            yield text
+        if closed:
+            self._texts.put(_turn_key(job), key, text)
+
+    def _joined_text(self, job: Job, samples: Samples, closed: list[Segment]) -> str:
+        """Of segments that have been recognised: nothing is done twice."""
+        said = [
+            [*self._texts_of(job, samples[each.start : each.end], closed=True)][-1:]
+            for each in closed
+        ]
+        return " ".join(text for texts in said for text in texts if text)
+
+    def _answer(self, job: Job, turn: Turn, text: str, watch: _Watch) -> Iterator[Item]:
+        with watch.stage(Stage.SEMANTIC):
+            clean = repaired(text, job.pair.src)
+        if not clean:
+            yield NoSpeech(timings=watch.timings)
+            return
+        yield Partial(source=text, repaired=clean)
+        with watch.stage(Stage.NMT):
+            translated = self._translator.translate(clean, *job.pair)
+        speech, speech_format = b"", None
+        if job.require_tts and self._voice is not None:
+            yield Partial(source=text, repaired=clean, translated=translated)
+            with watch.stage(Stage.TTS):
+                speech = self._spoken(job, self._voice, translated)
+            speech_format = AudioFormat(Encoding.PCM_S16LE, self._voice.rate, 1)
+        yield Translated(
+            source=text,
+            repaired=clean,
+            translated=translated,
+            speech=speech,
+            speech_format=speech_format if speech else None,
+            joined=turn.joined,
+            timings=watch.timings,
+        )
+
+    def _spoken(self, job: Job, voice: Voice, text: str) -> bytes:
+        speech = bytearray()
+        for piece in voice.speak(text, job.pair.tgt):
+            if job.cancelled:
+                raise _NotWantedError
+            if len(speech) + len(piece) > MAX_SPEECH_BYTES:
+                _log.warning("%r: the rest of its speech is longer than a result may be", job)
+                break
+            speech += piece
+        return bytes(speech)
+
+
+def _turn_key(job: Job) -> tuple[str, str, str]:
+    return job.session_id, job.pair.src, job.pair.tgt
+
+
+def _tail(job: Job, turn: Turn, from_s: float) -> bytes:
+    """The turn's audio from here on; nothing where it cannot be cut (Opus)."""
+    audio = job.audio_format
+    if audio.encoding is not Encoding.PCM_S16LE or from_s <= 0:
+        return b""
+    return turn.audio[int(from_s * audio.sample_rate_hz) * 2 * audio.channels :]
+
+
+def _with_audio(job: Job, audio: bytes) -> Job:
+    """The same job with other audio."""
+    return Job(
+        job_id=job.job_id,
+        session_id=job.session_id,
+        utterance_index=job.utterance_index,
+        pair=job.pair,
+        audio=audio,
+        audio_format=job.audio_format,
+    )

@@ -1,0 +1,74 @@
+"""The texts of a turn's finished segments, so that none is recognised twice."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+MAX_TURNS = 256
+# As long as HeldAudio keeps the audio.
+KEEP_SECONDS = 300.0
+
+
+@dataclass
+class _Texts:
+    until: float = 0.0
+    by_audio: dict[bytes, str] = field(default_factory=dict)
+
+
+class Recalled:
+    """By turn and by a hash of the audio. What people said is kept no longer than their audio.
+
+    Args:
+        max_turns: the one that was not asked for longest is forgotten first.
+        keep_seconds: after the last use.
+        clock: seconds that only go up.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_turns: int = MAX_TURNS,
+        keep_seconds: float = KEEP_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_turns = max_turns
+        self._keep_seconds = keep_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        # The one that was used last is last.
+        self._turns: dict[tuple[str, str, str], _Texts] = {}
+
+    def get(self, turn: tuple[str, str, str], audio: bytes) -> str | None:
+        """The text of this audio, if it is known."""
+        with self._lock:
+            self._expire()
+            texts = self._turns.get(turn)
+            return texts.by_audio.get(audio) if texts else None
+
+    def put(self, turn: tuple[str, str, str], audio: bytes, text: str) -> None:
+        """Remembers it until the turn is over."""
+        with self._lock:
+            texts = self._turns.pop(turn, None) or _Texts()
+            texts.by_audio[audio] = text
+            texts.until = self._clock() + self._keep_seconds
+            self._turns[turn] = texts
+            self._expire()
+            while len(self._turns) > self._max_turns:
+                del self._turns[next(iter(self._turns))]
+
+    def forget(self, turn: tuple[str, str, str]) -> None:
+        """The turn is over."""
+        with self._lock:
+            self._turns.pop(turn, None)
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._turns:
+            oldest = next(iter(self._turns))
+            if self._turns[oldest].until > now:
+                return
+            del self._turns[oldest]

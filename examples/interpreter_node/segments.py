@@ -1,0 +1,74 @@
+"""Long speech, cut where the speaker pauses.
+
+Recognisers do best with a few seconds at a time, and worst with half a word. A segment that is
+closed stays as it is whatever is said later, so its text need not be found again when more of the
+turn comes.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from interpreter_node.engines import FRAME, RATE
+
+
+def _frames(seconds: float) -> int:
+    return round(seconds * RATE / FRAME)
+
+
+# A pause that ends a segment of usual length, and one that ends any.
+PAUSE = _frames(0.35)
+LONG_PAUSE = _frames(1.0)
+USUAL = _frames(3.0)
+# As much as is recognised at once, and how far back a better place for the cut is looked for.
+MOST = _frames(14.0)
+LOOK_BACK = _frames(6.0)
+# Kept around speech: words begin and end softly.
+MARGIN = _frames(0.13)
+
+
+class Segment(NamedTuple):
+    """Samples from `start` to before `end`; `closed`: nothing that follows belongs to it."""
+
+    start: int
+    end: int
+    closed: bool
+
+
+def segments(voiced: Sequence[bool], samples: int) -> list[Segment]:
+    """The stretches of speech in so many samples; none where nobody speaks."""
+    spans = list(_spans(voiced))
+    found: list[Segment] = []
+    for first, last, closed in spans:
+        start = max(0, first - MARGIN) * FRAME
+        end = min(samples, (last + 1 + MARGIN) * FRAME)
+        # Margins must not overlap where a cut was made without a pause.
+        start = max(start, found[-1].end) if found else start
+        found.append(Segment(start, max(start, end), closed))
+    return found
+
+
+def _spans(voiced: Sequence[bool]) -> Iterator[tuple[int, int, bool]]:
+    """First and last voiced frame of each segment."""
+    first, last, gap_at, gap = -1, -1, -1, 0
+    for at, speaks in enumerate(voiced):
+        if speaks:
+            if first < 0:
+                first, gap_at, gap = at, -1, 0
+            elif at - last - 1 >= gap and at - last > 1 and at - first > MOST - LOOK_BACK:
+                # The longest pause near the limit, if one has to be used.
+                gap_at, gap = last, at - last - 1
+            last = at
+        if first < 0:
+            continue
+        quiet, length = at - last, last - first + 1
+        if quiet >= LONG_PAUSE or (quiet >= PAUSE and length >= USUAL):
+            yield first, last, True
+            first = -1
+        elif length >= MOST:
+            cut = gap_at if gap_at >= 0 else last
+            yield first, cut, True
+            # What is after the cut begins the next one.
+            first = next((each for each in range(cut + 1, at + 1) if voiced[each]), -1)
+            gap_at, gap = -1, 0
+    if first >= 0:
+        yield first, last, False

@@ -1,0 +1,103 @@
+"""The node's settings: a flag each, or an environment variable, such as INTERPRETER_ASR."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "INTERPRETER_"
+ASR = ("moonshine", "whisper")
+MT = ("apertium", "ctranslate2")
+TTS = ("pico", "espeak", "none")
+VAD = ("silero", "loudness")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What `python -m interpreter_node --help` lists."""
+
+    node_id: str
+    dispatcher: str
+    slots: int
+    threads: int
+    asr: str
+    asr_model: Path | None
+    mt: str
+    mt_model: Path | None
+    tts: str
+    vad: str
+    models: Path
+    join: bool
+    until_eof: bool
+
+
+def models_folder(environ: Mapping[str, str]) -> Path:
+    """Where fetched models are: outside the project, and shared by all nodes of a user."""
+    if chosen := environ.get(f"{PREFIX}MODELS"):
+        return Path(chosen).expanduser()
+    cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "lingua-scheduler" / "interpreter"
+
+
+def read_settings(args: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
+    """Ends the process with a message and exit code 2 where one is not valid."""
+    chosen = parser(os.environ if environ is None else environ).parse_args(args)
+    return Settings(
+        node_id=chosen.id,
+        dispatcher=chosen.dispatcher,
+        slots=chosen.slots,
+        threads=chosen.threads,
+        asr=chosen.asr,
+        asr_model=chosen.asr_model,
+        mt=chosen.mt,
+        mt_model=chosen.mt_model,
+        tts=chosen.tts,
+        vad=chosen.vad,
+        models=chosen.models,
+        join=chosen.join == "on",
+        until_eof=chosen.until_eof,
+    )
+
+
+def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Each flag's default is its variable, where that is set."""
+    made = argparse.ArgumentParser(
+        prog="python -m interpreter_node",
+        description="A node that interprets between English and Spanish.",
+        epilog=f"Each flag can be a variable, too: --asr-model is {PREFIX}ASR_MODEL.",
+    )
+
+    def add(flag: str, default: object, **more: object) -> None:
+        value = environ.get(PREFIX + flag.strip("-").replace("-", "_").upper(), default)
+        if choices := more.get("choices"):
+            # A default is not checked by itself.
+            if value not in choices:  # type: ignore[operator]
+                made.error(f"{PREFIX}{flag.strip('-').upper()}: {value!r} is none of {choices}")
+            more["help"] = f"{more['help']} (by default {value})"
+        made.add_argument(flag, default=value, **more)  # type: ignore[arg-type]
+
+    add("--id", "interpreter-1", metavar="ID", help="of this node; no other has it")
+    add("--dispatcher", "127.0.0.1:7720", metavar="ADDRESS[,ADDRESS...]", help="where to connect")
+    add("--slots", 1, type=_at_least_one, metavar="N", help="jobs at the same time")
+    add("--threads", 1, type=_at_least_one, metavar="N", help="of the CPU, for one job")
+    add("--asr", "moonshine", choices=ASR, help="who recognises")
+    add("--asr-model", None, type=_path, metavar="DIR", help="of whisper: its model")
+    add("--mt", "apertium", choices=MT, help="who translates")
+    add("--mt-model", None, type=_path, metavar="DIR", help="of ctranslate2: has en-es/, es-en/")
+    add("--tts", "pico", choices=TTS, help="who speaks")
+    add("--vad", "silero", choices=VAD, help="who says whether there is speech")
+    add("--models", str(models_folder(environ)), type=_path, metavar="DIR", help="fetched models")
+    add("--join", "on", choices=("on", "off"), help="hold and join unfinished audio")
+    made.add_argument("--until-eof", action="store_true", help="end when stdin ends")
+    return made
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number over 0")
+    return int(text)

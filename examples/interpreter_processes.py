@@ -1,0 +1,61 @@
+"""Interpreter nodes as processes of their own, for the conversation and the benchmark."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LINGUA = [sys.executable, "-m", "lingua_scheduler.cli"]
+# For the nodes to load their models and connect; a busy machine needs longer.
+WITHIN_S = 120.0
+
+Nodes = list["subprocess.Popen[bytes]"]
+
+
+def start_nodes(names: Sequence[str], dispatcher: str, *options: str) -> Nodes:
+    """Each ends with this process."""
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    return [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "interpreter_node", "--id", name),
+                *("--dispatcher", dispatcher, "--until-eof", *options),
+            ],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for name in names
+    ]
+
+
+def await_nodes(nodes: Nodes, environ: Mapping[str, str]) -> None:
+    """Returns when the scheduler knows them all; raises RuntimeError where they do not come."""
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        listed = subprocess.run(
+            [*LINGUA, "nodes", "list", "--json"], env=dict(environ), capture_output=True, text=True
+        )
+        known = json.loads(listed.stdout)["nodes"] if listed.returncode == 0 else []
+        if len(known) >= len(nodes):
+            return
+        if time.monotonic() > deadline or any(node.poll() is not None for node in nodes):
+            raise RuntimeError(
+                f"the nodes did not connect within {WITHIN_S:g} s; 'PYTHONPATH=examples"
+                f" {sys.executable} -m interpreter_node' says why"
+            )
+        time.sleep(0.3)
+
+
+def end_nodes(nodes: Nodes) -> None:
+    """Lets them finish what they have."""
+    for node in nodes:
+        node.terminate()
+    for node in nodes:
+        node.wait()
+        assert node.stdin is not None
+        node.stdin.close()

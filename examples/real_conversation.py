@@ -1,0 +1,176 @@
+"""Two people, two languages, real speech: what `make run-real` shows.
+
+Ana speaks English and Ben Spanish, with synthetic voices. `lingua speak` sends what they say at the
+pace of speech; the scheduler cuts it and gives it to two interpreter nodes, processes of their own,
+which recognise it, translate it and speak the translation.
+"""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import wave
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from interpreter_node import parts
+from interpreter_node.debian import get_apertium
+from interpreter_node.engines import RATE, MissingPartError
+from interpreter_node.fetching import BadDownloadError, fetch
+from interpreter_node.pico import Pico
+from interpreter_node.settings import models_folder
+from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
+
+from lingua_scheduler.cli.up import LocalScheduler
+from lingua_scheduler.cli.up_command import exports
+
+# One job at a time each: the machine may have two cores.
+NODES = ("amber", "birch")
+# Nobody should have to wait long for a pause; it is more than a speaker's own pauses.
+SETTINGS = {"LINGUA_PAUSE_MS": "2000", "LINGUA_LOG_LEVEL": "error"}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What somebody says. More than one text: with a pause in the middle of the sentence."""
+
+    who: str
+    src: str
+    tgt: str
+    texts: tuple[str, ...]
+    note: str = ""
+
+
+SCENES = (
+    Scene(
+        *("Ana", "en", "es"),
+        ("Good morning. I would like to buy two tickets for the train to Madrid.",),
+    ),
+    Scene(
+        *("Ben", "es", "en"),
+        ("Buenos días. El tren para Madrid sale a las ocho de la mañana.",),
+    ),
+    Scene(
+        *("Ana", "en", "es"),
+        ("We want to arrive before ten because", "my sister works in a hospital in the city."),
+        "Ana pauses in the middle of a sentence. The node holds it, and the next node is the same",
+    ),
+    Scene(
+        *("Ben", "es", "en"),
+        (
+            "Mi hermana vive en un pueblo pequeño cerca del mar. En verano hace mucho calor y las"
+            " calles están vacías. Vamos a visitar la catedral y después el museo. Mañana tenemos"
+            " una reunión importante con los clientes.",
+        ),
+        "Ben talks for longer than ten seconds. It is cut in the middle, and comes out whole",
+    ),
+    Scene(*("Ana", "en", "es"), ("Thank you very much for your help, and see you soon.",)),
+)
+
+
+def record(scenes: tuple[Scene, ...], folder: Path) -> dict[Scene, list[Path]]:
+    """Has them speak into WAV files."""
+    # Not the voice that the nodes speak with.
+    voice = Pico({"en": "en-GB", "es": "es-ES"}, pitch=90, speed=95)
+    folder.mkdir(parents=True, exist_ok=True)
+    recorded: dict[Scene, list[Path]] = {}
+    for number, scene in enumerate(scenes, start=1):
+        recorded[scene] = []
+        for at, text in enumerate(scene.texts, start=1):
+            path = folder / f"{number}-{scene.who.lower()}-{at}.wav"
+            with wave.open(str(path), "wb") as file:
+                file.setnchannels(1)
+                file.setsampwidth(2)
+                file.setframerate(RATE)
+                file.writeframes(b"".join(voice.speak(text, scene.src)))
+            recorded[scene].append(path)
+    return recorded
+
+
+def play(
+    number: int, scene: Scene, files: list[Path], folder: Path, environ: Mapping[str, str]
+) -> bool:
+    """`lingua speak`, as anybody would type it; whether all of it was translated."""
+    said = " ... ".join(scene.texts)
+    print(f"\n{scene.who} says: {said}")
+    if scene.note:
+        print(f"({scene.note}.)")
+    pause = ["--pause", "2.5"] if len(files) > 1 else []
+    command = [
+        *("speak", *map(str, files), "--from", scene.src, "--to", scene.tgt, *pause),
+        *("--save", str(folder / f"{number}-for-{'ben' if scene.who == 'Ana' else 'ana'}")),
+    ]
+    return subprocess.run([*LINGUA, *command], env=dict(environ)).returncode == 0
+
+
+def set_up() -> tuple[Scene, ...]:
+    """Gets what is missing; returns the scenes that can be played with what is there.
+
+    Raises:
+        MissingPartError, BadDownloadError: name what could not be had.
+    """
+    get_apertium(os.environ, print)
+    refused = fetch(parts.ALL, models_folder(os.environ), environ=os.environ, say=print)
+    return tuple(scene for scene in SCENES if scene.src == "en" or parts.SPANISH not in refused)
+
+
+def run(folder: Path) -> int:
+    """Runs it all; 0 only if everything was translated."""
+    seconds = float(os.environ.get("RUN_SECONDS") or "inf")
+    started = time.monotonic()
+    scenes = set_up()
+    recorded = record(scenes, folder / "said")
+    if len(scenes) < len(SCENES):
+        print("So only Ana can be understood: Ben's part is left out.")
+
+    def log(name: str, line: str) -> None:
+        print(f"{name} | {line}", file=sys.stderr)
+
+    with LocalScheduler(environ={**SETTINGS, **os.environ}, on_log=log) as scheduler:
+        environ = {
+            **os.environ,
+            "LINGUA_GATEWAY_ADDRESS": scheduler.addresses("gateway"),
+            "LINGUA_POOL_ADDRESS": scheduler.addresses("pool"),
+        }
+        nodes = start_nodes(NODES, scheduler.address("dispatcher"))
+        try:
+            await_nodes(nodes, environ)
+            print(f"The scheduler runs, with the interpreter nodes {' and '.join(NODES)}.")
+            failed = 0
+            for number, (scene, files) in enumerate(recorded.items(), start=1):
+                failed += not play(number, scene, files, folder, environ)
+            print(f"\nThe translated speech is in {folder}, what was said in {folder / 'said'}.")
+            print("It stays up; in another terminal:")
+            print("\n".join(exports(scheduler)))
+            print(f"  lingua speak {files[-1]} --from en --to es --save {folder}")
+            print("  lingua speak --mic --from en --to es --save DIR    (with a microphone)")
+            print("Ctrl-C ends it." if seconds == math.inf else "It ends by itself.")
+            left = None if seconds == math.inf else seconds - (time.monotonic() - started)
+            scheduler.wait(None if left is None else max(0.0, left))
+            return 1 if failed else 0
+        finally:
+            end_nodes(nodes)
+
+
+def main() -> int:
+    """The exit code of `run`, 1 where a part is missing, or 130 where Ctrl-C ended it early."""
+    # Live, also where it is piped.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # However it is ended, nothing is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    print(__doc__)
+    folder = Path(os.environ.get("OUT") or models_folder(os.environ).parent / "conversation")
+    try:
+        return run(folder.absolute())
+    except (MissingPartError, BadDownloadError, RuntimeError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+if __name__ == "__main__":
+    sys.exit(main())
