@@ -197,7 +197,8 @@ def test_a_second_ctrl_c_kills_at_once(up: Start) -> None:
 
 
 def test_the_client_commands_work_on_what_runs(up: Start) -> None:
-    address = up().ready()["services"][0]["address"]
+    # The node sends no heartbeats, and the commands take a while.
+    address = up(LINGUA_HEARTBEAT_STALE_MS="600000").ready()["services"][0]["address"]
     register(address, "n1")
 
     def ask(*args: str) -> str:

@@ -1,6 +1,7 @@
 """What the pool service costs Redis, counted in commands, does not grow with the fleet."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -52,10 +53,10 @@ class CountingLink(RedisLink):
             self.costs.append((script, self._commands() - before))
 
     def _commands(self) -> int:
-        """All that Redis has carried out, in scripts or not, but for these very questions."""
+        """All that Redis has carried out, but for these very questions and new connections."""
         stats = self._store.info("commandstats")
-        aside = ("cmdstat_info", "cmdstat_evalsha")
-        return sum(stat["calls"] for name, stat in stats.items() if name not in aside)
+        aside = re.compile("cmdstat_(info|evalsha|hello|client|ping|script|select)")
+        return sum(stat["calls"] for name, stat in stats.items() if not aside.match(name))
 
 
 class Fleet:

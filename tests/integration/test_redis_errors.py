@@ -22,10 +22,11 @@ async def kinds(
     prefix: str,
     calls: Callable[[RedisLink], Iterable[Awaitable[object]]],
     before: Callable[[], object] = lambda: None,
+    **options: int,
 ) -> tuple[Counter[str], int]:
     """The kinds that were told of while these calls were made, and how many calls failed."""
     told: Counter[str] = Counter()
-    link = RedisLink(url=url, prefix=prefix, scripts=SCRIPTS)
+    link = RedisLink(url=url, prefix=prefix, scripts=SCRIPTS, **options)
     link.on_error.append(lambda kind: told.update([kind]))
     await link.open()
     try:
@@ -71,7 +72,11 @@ async def test_calls_to_a_killed_redis_are_lost_and_then_refused_at_once(
 async def test_a_full_redis_refuses(prefix: str) -> None:
     with EmbeddedRedis(args=("--maxmemory", "4mb")) as server:
         told, failed = await kinds(
-            server.url, prefix, lambda link: [link.call("fill", n) for n in range(200)]
+            server.url,
+            prefix,
+            lambda link: [link.call("fill", n) for n in range(200)],
+            # So much at once takes a busy machine its time.
+            timeout_ms=10_000,
         )
     assert told == Counter(refused=failed)
     assert failed > 0
