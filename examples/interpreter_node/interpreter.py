@@ -45,8 +45,12 @@ from lingua_scheduler.sdk import (
 
 # As the contract allows for one result.
 MAX_SPEECH_BYTES = 3 * 1024 * 1024
-# Longer turns are given sentence by sentence.
+# Longer turns are given sentence by sentence; those that cannot be split (Opus), at so many times
+# this length at the latest.
 LONG_TURN_S = 20.0
+_LONGEST = 3
+# Of silence that goes on: what is kept of it.
+_BEGINNING_S = 0.5
 
 Item = Partial | Translated | Held | NoSpeech
 _log = logging.getLogger("interpreter_node")
@@ -120,59 +124,50 @@ class Interpreter:
     def _interpret(self, job: Job, turn: Turn) -> Generator[Item, None, bytes]:
         """Gives the result; returns the audio that the next job must join, where it is not all."""
         watch = _Watch()
-        goes_on = job.reason in (Reason.MAX_DURATION, Reason.MAX_LENGTH)
+        # More of the same speech follows.
+        goes_on = self._held is not None and job.reason in (Reason.MAX_DURATION, Reason.MAX_LENGTH)
         with watch.stage(Stage.ASR):
             samples = samples_of(turn.audio, job.audio_format)
-            pad = np.zeros(RATE * job.padding_ms // 1000, np.float32)
             found = segments(self._detector.judge(samples), len(samples))
             if not found:
-                if goes_on and self._held is not None:
-                    # Silence before a word that may just have begun.
-                    rest = _tail(job, turn, len(samples) / RATE - 0.5)
-                else:
-                    rest = b""
                 yield NoSpeech()
-                return rest
-            text = yield from self._recognise(job, np.concatenate((samples, pad)), found, goes_on)
-        unfinished = goes_on or (job.reason is Reason.TIMEOUT and is_unfinished(text, job.pair.src))
-        rest = b""
-        if unfinished and self._held is not None:
-            closed = [each for each in found if each.closed]
-            rest = self._after(job, turn, closed, len(samples)) if goes_on else b""
-            if not rest:
-                with contextlib.suppress(HeldTooLargeError):
-                    turn.keep()
-                    yield Held(timings=watch.timings)
-                    return b""
-            else:
-                text = self._joined_text(job, samples, closed)
+                # A word may just have begun.
+                return _tail(job, turn, len(samples) / RATE - _BEGINNING_S) if goes_on else b""
+            rest, seconds = b"", len(samples) / RATE
+            if goes_on and seconds >= self._long_turn_s:
+                found, rest = self._split(job, turn, found)
+            hold = goes_on and not rest and seconds < _LONGEST * self._long_turn_s
+            text = yield from self._recognise(job, samples, found, hold)
+        if self._held is not None and job.reason is Reason.TIMEOUT:
+            hold = is_unfinished(text, job.pair.src)
+        if hold and _kept(turn):
+            yield Held(timings=watch.timings)
+            return b""
         yield from self._answer(job, turn, text, watch)
         self._texts.forget(_turn_key(job))
         return rest
 
-    def _after(self, job: Job, turn: Turn, closed: list[Segment], count: int) -> bytes:
-        """Of a long turn: the audio after its last finished sentence; else nothing."""
-        if not closed or count < self._long_turn_s * RATE:
-            return b""
-        return _tail(job, turn, closed[-1].end / RATE)
+    def _split(self, job: Job, turn: Turn, found: list[Segment]) -> tuple[list[Segment], bytes]:
+        """Of a long turn: the finished segments, and the audio after them.
+
+        All segments and nothing where it cannot be split.
+        """
+        closed = [each for each in found if each.closed]
+        rest = _tail(job, turn, closed[-1].end / RATE) if closed else b""
+        return (closed, rest) if rest else (found, b"")
 
     def _recognise(
-        self, job: Job, samples: Samples, found: list[Segment], goes_on: bool
+        self, job: Job, samples: Samples, found: list[Segment], hold: bool
     ) -> Generator[Item, None, str]:
         """The text of all segments, with partials as it grows."""
         said: list[str] = []
+        # The job says how much silence to assume after the audio.
+        padded = np.concatenate((samples, np.zeros(RATE * job.padding_ms // 1000, np.float32)))
         for segment in found:
-            if (
-                not segment.closed
-                and goes_on
-                and self._held is not None
-                and not job.partial_interval
-            ):
+            if hold and not segment.closed and not job.partial_interval:
                 # It will be heard again when its end is there, and nobody wants to see it now.
                 break
-            # The last one may use the silence that the job says to assume.
-            end = len(samples) if segment is found[-1] and not segment.closed else segment.end
-            piece = samples[segment.start : end]
+            piece = padded[segment.start : segment.end if segment.closed else len(padded)]
             text = ""
             for text in self._texts_of(job, piece, closed=segment.closed):
                 if job.cancelled:
@@ -194,14 +189,6 @@ class Interpreter:
             yield text
         if closed:
             self._texts.put(_turn_key(job), key, text)
-
-    def _joined_text(self, job: Job, samples: Samples, closed: list[Segment]) -> str:
-        """Of segments that have been recognised: nothing is done twice."""
-        said = [
-            [*self._texts_of(job, samples[each.start : each.end], closed=True)][-1:]
-            for each in closed
-        ]
-        return " ".join(text for texts in said for text in texts if text)
 
     def _answer(self, job: Job, turn: Turn, text: str, watch: _Watch) -> Iterator[Item]:
         with watch.stage(Stage.SEMANTIC):
@@ -242,6 +229,13 @@ class Interpreter:
 
 def _turn_key(job: Job) -> tuple[str, str, str]:
     return job.session_id, job.pair.src, job.pair.tgt
+
+
+def _kept(turn: Turn) -> bool:
+    """Keeps all of it, where there is room."""
+    with contextlib.suppress(HeldTooLargeError):
+        turn.keep()
+    return turn.kept
 
 
 def _tail(job: Job, turn: Turn, from_s: float) -> bytes:

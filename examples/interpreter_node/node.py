@@ -20,6 +20,8 @@ def interpreter_node(settings: Settings, engines: Engines) -> Node:
         tts=LANGUAGES if engines.voice is not None else (),
         slots=settings.slots,
         software="interpreter node",
+        token=settings.token_file,
+        tls=settings.tls,
     )
     node.load = CpuLoad()
     held = HeldAudio(max_turn_bytes=MAX_TURN_BYTES) if settings.join else None

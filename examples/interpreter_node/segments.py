@@ -16,9 +16,9 @@ def _frames(seconds: float) -> int:
 
 
 # A pause that ends a segment of usual length, and one that ends any.
-PAUSE = _frames(0.35)
+PAUSE = _frames(0.5)
 LONG_PAUSE = _frames(1.0)
-USUAL = _frames(3.0)
+USUAL = _frames(5.0)
 # As much as is recognised at once, and how far back a better place for the cut is looked for.
 MOST = _frames(14.0)
 LOOK_BACK = _frames(6.0)

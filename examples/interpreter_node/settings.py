@@ -6,11 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lingua_scheduler.sdk import Tls
+
 PREFIX = "INTERPRETER_"
 ASR = ("moonshine", "whisper")
 MT = ("apertium", "ctranslate2")
 TTS = ("pico", "espeak", "none")
 VAD = ("silero", "loudness")
+# As all parts of this project call them.
+_ACCESS = (
+    ("--token-file", "LINGUA_TOKEN_FILE", "says who this node is"),
+    ("--ca", "LINGUA_TLS_CA_FILE", "the dispatchers' authority; none: no TLS"),
+    ("--cert", "LINGUA_TLS_CLIENT_CERT_FILE", "this node's own certificate"),
+    ("--key", "LINGUA_TLS_CLIENT_KEY_FILE", "its key"),
+    ("--server-name", "LINGUA_TLS_SERVER_NAME", "in the dispatchers' certificate"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +39,8 @@ class Settings:
     vad: str
     models: Path
     join: bool
+    token_file: Path | None
+    tls: Tls | None
     until_eof: bool
 
 
@@ -42,7 +54,12 @@ def models_folder(environ: Mapping[str, str]) -> Path:
 
 def read_settings(args: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
     """Ends the process with a message and exit code 2 where one is not valid."""
-    chosen = parser(os.environ if environ is None else environ).parse_args(args)
+    made = parser(os.environ if environ is None else environ)
+    chosen = made.parse_args(args)
+    try:
+        tls = _tls(chosen)
+    except ValueError as error:
+        made.error(str(error))
     return Settings(
         node_id=chosen.id,
         dispatcher=chosen.dispatcher,
@@ -56,6 +73,8 @@ def read_settings(args: Sequence[str], environ: Mapping[str, str] | None = None)
         vad=chosen.vad,
         models=chosen.models,
         join=chosen.join == "on",
+        token_file=chosen.token_file,
+        tls=tls,
         until_eof=chosen.until_eof,
     )
 
@@ -89,8 +108,23 @@ def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--vad", "silero", choices=VAD, help="who says whether there is speech")
     add("--models", str(models_folder(environ)), type=_path, metavar="DIR", help="fetched models")
     add("--join", "on", choices=("on", "off"), help="hold and join unfinished audio")
+    for flag, variable, what in _ACCESS:
+        made.add_argument(
+            flag,
+            metavar="FILE" if variable.endswith("FILE") else "NAME",
+            type=_path if variable.endswith("FILE") else str,
+            default=environ.get(variable) or None,
+            help=f"{what} ({variable})",
+        )
     made.add_argument("--until-eof", action="store_true", help="end when stdin ends")
     return made
+
+
+def _tls(chosen: argparse.Namespace) -> Tls | None:
+    if not chosen.ca:
+        return None
+    name = chosen.server_name or ""
+    return Tls(ca=chosen.ca, cert=chosen.cert, key=chosen.key, server_name=name)
 
 
 def _path(text: str) -> Path:

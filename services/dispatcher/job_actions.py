@@ -10,7 +10,7 @@ from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMe
 from lingua_scheduler.services.dispatcher.job import Job
 from lingua_scheduler.services.dispatcher.job_effects import Attempt, Effect, Problem
 from lingua_scheduler.services.dispatcher.job_machine import Phase
-from lingua_scheduler.services.dispatcher.job_timeline import cause_name, outcome_name
+from lingua_scheduler.services.dispatcher.job_timeline import cause_name, moment, outcome_name
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.routes import Routes
@@ -114,7 +114,7 @@ class JobActions:
             case effects.FetchKept():
                 self._spawn(self._fetch_kept(job))
             case effects.Accepted():
-                job.timeline.acked(self._now(), effect.attempt.number)
+                job.timeline.acked(moment(), effect.attempt.number)
                 accepted = dispatcher_pb2.JobAccepted(
                     node_id=effect.attempt.node_id, attempt=effect.attempt.number
                 )
@@ -131,7 +131,7 @@ class JobActions:
             case effects.Fail():
                 reason = errors.reason_name(effect.why.reason)
                 self._metrics.finished(reason.lower())
-                job.timeline.over(self._now(), reason)
+                job.timeline.over(moment(), reason)
                 self._over(job, dispatcher_pb2.JobEvent(failed=_error(effect.why)))
                 self._record_steps(job)
 
@@ -174,12 +174,12 @@ class JobActions:
             audio_ms=spec.audio_ms,
         )
         is_hedge = job.machine.phase is Phase.PLACED
-        asking = job.timeline.asks(self._now(), effect.number, hedge=is_hedge)
+        asking = job.timeline.asks(moment(), effect.number, hedge=is_hedge)
         try:
             answer = await self._pool.allocate(request, asking)
         except errors.LinguaError as error:
             job.is_asking = False
-            job.timeline.refused(self._now(), errors.reason_name(error.reason))
+            job.timeline.refused(moment(), errors.reason_name(error.reason))
             job.is_over_quota = error.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
             facts = error.metadata if job.is_over_quota else {}
             problem = Problem(error.reason, error.message, error.retry_after_ms, facts)
@@ -195,7 +195,7 @@ class JobActions:
         job.is_asking = False
         job.has_begun = True
         self._metrics.placed(answer.placement, settings.instance_id)
-        job.timeline.placed(self._now(), answer.attempt.attempt, answer.placement.node_id)
+        job.timeline.placed(moment(), answer.attempt.attempt, answer.placement.node_id)
         self._leave_queue(job, placed=True)
         job.is_over_quota = False
         self._feed(job, job.machine.on_allocated(self._now(), answer))
@@ -218,7 +218,7 @@ class JobActions:
             assign.job.traceparent = traceparent
         job.sent_ms[attempt.number] = now
         by_relay = not self.routes.is_here(attempt.placement)
-        job.timeline.sends(now, attempt.number, attempt.node_id, by_relay=by_relay)
+        job.timeline.sends(moment(), attempt.number, attempt.node_id, by_relay=by_relay)
         self._metrics.dispatch_seconds.observe((now - job.submitted_ms) / 1000)
         self.routes.assign(attempt.placement, assign)
 
@@ -242,7 +242,7 @@ class JobActions:
             final_state=effect.final,
         )
         number, timeline = effect.attempt.number, job.timeline
-        timeline.ends(self._now(), number, cause_name(effect.cause))
+        timeline.ends(moment(), number, cause_name(effect.cause))
         give_up_ms = self._settings.reservation_ttl_ms
         given_back = self._pool.persist(
             "release", request, give_up_ms, timeline.traceparent(number)
@@ -259,9 +259,9 @@ class JobActions:
         )
         number, timeline = effect.attempt.number, job.timeline
         if effect.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED:
-            request.steps = timeline.record(self._now())
+            request.steps = timeline.record(moment())
         else:
-            timeline.ends(self._now(), number, outcome_name(effect.outcome))
+            timeline.ends(moment(), number, outcome_name(effect.outcome))
         give_up_ms = self._settings.running_lease_ms
         freed = self._pool.persist("complete", request, give_up_ms, timeline.traceparent(number))
         freed.add_done_callback(lambda _: self._slot_is_free(job, effect.attempt))
@@ -298,7 +298,7 @@ class JobActions:
     def _wait(self, job: Job) -> None:
         if not job.is_over_quota:
             self._metrics.waits.inc()
-        job.timeline.waits(self._now(), max(job.machine.attempts, default=0) + 1)
+        job.timeline.waits(moment(), max(job.machine.attempts, default=0) + 1)
         if job.waits_since_ms is None:
             job.waits_since_ms = self._now()
         if not self._waiting.wait(job):
@@ -333,7 +333,7 @@ class JobActions:
             node_id=effect.attempt.node_id,
             attempts=len(job.machine.attempts),
         )
-        job.timeline.over(now)
+        job.timeline.over(moment())
         self._over(job, dispatcher_pb2.JobEvent(delivered=delivered))
 
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
@@ -354,7 +354,7 @@ class JobActions:
 
         async def record() -> None:
             try:
-                await self._kept.record_steps(job.job_id, job.timeline.record(self._now()))
+                await self._kept.record_steps(job.job_id, job.timeline.record(moment()))
             except errors.LinguaError as error:
                 _log.info("steps are not recorded: %s", error, extra={"job_id": job.job_id})
 

@@ -1,4 +1,4 @@
-"""Where a job's time went, step by step, as its home sees it. No I/O, no clock of its own.
+"""Where a job's time went, step by step, as its home sees it. No I/O; it is told the time.
 
     gather, hangover, submit   from the gateway; the home closes `submit` when it has the job
     queue      from the first refusal that the job waits after, to the question that is granted
@@ -15,6 +15,7 @@ in between, so that no step has less than no time.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -70,8 +71,13 @@ class Step:
         return message
 
 
+def moment() -> float:
+    """The time that timelines go by, in ms. That of the event loop is too coarse for them."""
+    return time.monotonic() * 1000
+
+
 class Timeline:
-    """The steps of one job. Every event carries the time, in the milliseconds of the loop.
+    """The steps of one job. Every event carries the time, as `moment` gives it.
 
     Args:
         before: what the gateway recorded.

@@ -19,6 +19,7 @@ from lingua_scheduler.services.dispatcher.job_effects import Attempt
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules, Phase
 from lingua_scheduler.services.dispatcher.job_rules import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.job_spans import new_timeline
+from lingua_scheduler.services.dispatcher.job_timeline import moment
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report
@@ -103,7 +104,7 @@ class Jobs(JobActions):
             self._spans,
             job_id(key),
             spec,
-            now=now,
+            now=moment(),
             wall_us=time.time_ns() // 1000,
             earlier=known.timeline if known is not None else None,
             brought_by=brought_by,
@@ -176,7 +177,7 @@ class Jobs(JobActions):
 
     def steps(self, job: Job) -> list[common_pb2.JobStep]:
         """Where its time has gone so far."""
-        return job.timeline.messages(self._now())
+        return job.timeline.messages(moment())
 
     def cancel(self, wanted: str, why: str, gateway: Gateway | None = None) -> bool:
         """Stops a job; False where it is not known here.
@@ -215,7 +216,7 @@ class Jobs(JobActions):
         match report:
             case dispatcher_pb2.JobAck():
                 self._measure_ack(job, number, now)
-                job.timeline.sent(now, number, report.sent_us)
+                job.timeline.sent(moment(), number, report.sent_us)
                 self._feed(job, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
                 self._metrics.rejected(report.cause)
@@ -224,7 +225,7 @@ class Jobs(JobActions):
                 self._feed(job, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():
                 if not job.waits_to_be_taken(number):
-                    job.timeline.result(now, number, report.timings)
+                    job.timeline.result(moment(), number, report.timings)
                     self._feed(job, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
                 self._feed(job, machine.on_failed(now, report, node_id))

@@ -38,6 +38,7 @@ def test_a_flag_wins_over_its_variable_and_that_over_the_default() -> None:
         ([], {"INTERPRETER_TTS": "x"}, "INTERPRETER_TTS"),
         (["--slots", "0"], {}, "--slots"),
         ([], {"INTERPRETER_THREADS": "many"}, "--threads"),
+        (["--ca", "/nowhere"], {}, "/nowhere"),
     ],
 )
 def test_a_wrong_value_is_named(
@@ -55,6 +56,17 @@ def test_help_lists_the_engines(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     for each in ("moonshine", "whisper", "apertium", "ctranslate2", "pico", "espeak", "silero"):
         assert each in shown
+
+
+def test_who_the_node_is_comes_from_the_variables_of_the_project(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----")
+    environ = {"LINGUA_TOKEN_FILE": "/t", "LINGUA_TLS_CA_FILE": str(authority)}
+    settings = read_settings(["--server-name", "d"], environ)
+    assert settings.token_file == Path("/t")
+    assert settings.tls is not None
+    assert settings.tls.server_name == "d"
+    assert read_settings([], {}).tls is None
 
 
 def test_models_are_kept_outside_the_project() -> None:

@@ -188,20 +188,20 @@ def test_speech_is_no_longer_than_a_result_may_be(world: World) -> None:
 
 
 def test_finished_segments_of_a_turn_are_recognised_once(world: World) -> None:
-    # Three seconds and a pause are a segment of their own.
-    first = pcm(*(f"w{n}" for n in range(10, 28)), silence=0.5)
+    # Five seconds and a pause are a segment of their own.
+    first = pcm(*(f"w{n}" for n in range(10, 37)), silence=0.6)
     world.result(first + pcm("big"), Reason.MAX_DURATION)
     assert len(world.ears.runs) == 2
     result = world.result(pcm("house"))
-    assert result.source.endswith("w27 big house")
+    assert result.source.endswith("w36 big house")
     assert [each for each in world.ears.runs if "w10" in each] == world.ears.runs[:1]
 
 
 def test_nobody_who_wants_no_partials_waits_for_the_unfinished_end(world: World) -> None:
-    first = pcm(*(f"w{n}" for n in range(10, 28)), silence=0.5)
+    first = pcm(*(f"w{n}" for n in range(10, 37)), silence=0.6)
     world.result(first + pcm("big"), Reason.MAX_DURATION, partial_interval=0.0)
     assert len(world.ears.runs) == 1
-    assert world.result(pcm("house"), partial_interval=0.0).source.endswith("w27 big house")
+    assert world.result(pcm("house"), partial_interval=0.0).source.endswith("w36 big house")
 
 
 def test_of_a_long_turn_finished_sentences_are_given_at_once_and_nothing_is_lost() -> None:
@@ -216,6 +216,13 @@ def test_of_a_long_turn_finished_sentences_are_given_at_once_and_nothing_is_lost
     assert len(given) > 1
     assert " ".join(each.source for each in given).split() == sentence * 8
     assert len(world.held) == 0
+
+
+def test_a_turn_that_is_too_large_to_hold_is_translated_as_it_is() -> None:
+    world = World()
+    world.interpret._held = HeldAudio(max_turn_bytes=WORD, max_bytes=WORD)
+    result = world.result(pcm("big", "and"), Reason.TIMEOUT)
+    assert result.source == "big and"
 
 
 def test_audio_of_another_form_is_heard_the_same(world: World) -> None:
