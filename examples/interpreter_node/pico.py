@@ -26,7 +26,9 @@ class Pico:
     def __init__(
         self, locales: dict[str, str] | None = None, *, pitch: int = 100, speed: int = 100
     ) -> None:
-        package = installed("ttspico", "ttspico", "speaks; it is compiled, which takes a C compiler")
+        package = installed(
+            "ttspico", "ttspico", "speaks; it is compiled, which takes a C compiler"
+        )
         self._voices = {}
         for language, locale in (locales or LOCALES).items():
             engine = package.TtsEngine(locale)
