@@ -56,6 +56,8 @@ class ServiceProcess:
     """Its name in settings, such as `pool` in pool_listen."""
     package: ClassVar[str]
     """Its folder in services/."""
+    runner: ClassVar[str] = RUNNER
+    """The code that its process runs."""
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class ServiceProcess:
         # What wait_ready looks at, before the new process gets to it.
         self._file("out").write_bytes(b"")
         self._process = nursery().fork(
-            RUNNER,
+            self.runner,
             env={**inherited, **given, **self._environ},
             out=self._file("out"),
             err=self._file("err"),
