@@ -7,6 +7,7 @@ which recognise it, translate it and speak the translation.
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -144,7 +145,10 @@ def run(folder: Path) -> int:
                 failed += not play(number, scene, files, folder, environ)
             print(f"\nThe translated speech is in {folder}, what was said in {folder / 'said'}.")
             print("It stays up; in another terminal:")
-            print("\n".join(exports(scheduler)))
+            if not shutil.which("lingua"):
+                print(f"  source {Path(sys.executable).with_name('activate')}")
+            for line in exports(scheduler):
+                print(line)
             print(f"  lingua speak {files[-1]} --from en --to es --save {folder}")
             print("  lingua speak --mic --from en --to es --save DIR    (with a microphone)")
             print("Ctrl-C ends it." if seconds == math.inf else "It ends by itself.")

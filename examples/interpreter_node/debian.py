@@ -9,6 +9,7 @@ from interpreter_node.apertium import INSTALL, is_installed
 from interpreter_node.engines import MissingPartError
 
 CONSENT = "INSTALL_DEBIAN_PACKAGES"
+_TOLD = "GPL; 4 MB to fetch, or 15 with the libraries that it needs"
 
 
 def _run(command: Sequence[str]) -> int:
@@ -30,14 +31,14 @@ def get_apertium(
     if is_there():
         return
     missing = MissingPartError(
-        "Apertium (translates; GPL, 14 MB to fetch, 44 MB installed) is not installed",
+        f"Apertium (translates; {_TOLD}) is not installed",
         f"{INSTALL} (as root, on Debian or Ubuntu; or {CONSENT}=yes, and it is done for you)",
     )
     if environ.get(CONSENT) != "yes" or shutil.which("apt-get") is None:
         raise missing
     # -n: a password is never asked for.
     prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    say(f"Installing Apertium (GPL, 14 MB to fetch) with: {' '.join(prefix)} {INSTALL}".strip())
+    say(f"Installing Apertium ({_TOLD}): {' '.join([*prefix, INSTALL])}")
     command = [*prefix, *INSTALL.split(), "--yes", "--quiet"]
     if run(command):
         run([*prefix, "apt-get", "update", "--quiet"])
