@@ -61,6 +61,7 @@ class Gatherer:
         rules: the numbers.
         alarms: where its timers are set.
         count: told of what is worth counting.
+        on_empty_end: told of an end in a direction in which nothing is gathered.
         continues: directions whose last cut, by another gateway, left a rest.
     """
 
@@ -70,11 +71,13 @@ class Gatherer:
         rules: SessionRules,
         alarms: Alarms,
         count: Callable[[str], None],
+        on_empty_end: Callable[[Direction], None] = lambda _: None,
         continues: Iterable[Direction] = (),
     ) -> None:
         self._rules = rules
         self._alarms = alarms
         self._count = count
+        self._on_empty_end = on_empty_end
         self._speech: Speech | None = None
         self._fragments: dict[Direction, tuple[Speech, float]] = {}
         # In the hangover: the reason, and when it was decided.
@@ -205,6 +208,7 @@ class Gatherer:
                 self._speech = self._take_fragment(chunk.direction)
             if self._speech is None:
                 self._count("empty_end")
+                self._on_empty_end(chunk.direction)
                 return []
             return self._end(now, _IS_FINAL)
         if self._speech is not None:

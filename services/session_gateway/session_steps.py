@@ -21,7 +21,7 @@ from lingua_scheduler.services.session_gateway.job_specs import (
 from lingua_scheduler.services.session_gateway.result_queue import ResultQueue
 from lingua_scheduler.services.session_gateway.session_effects import Effect
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
-from lingua_scheduler.services.session_gateway.speech import Cut, Direction
+from lingua_scheduler.services.session_gateway.speech import Cut, Direction, Speech
 from lingua_scheduler.services.session_gateway.utterance import MAY_CONTINUE, Stage, Utterance
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
 
@@ -120,12 +120,17 @@ class SessionSteps:
         self._held_back_ms: dict[int, float] = {}
         self._lacking: set[int] = set()
         self._last_reason: dict[Direction, common_pb2.FinalizeReason.ValueType] = {}
+        # Directions in which a node holds all that was said last, and those in which the speaker
+        # has ended what a node may hold.
+        self._held: set[Direction] = set()
+        self._ends: set[Direction] = set()
         self._take_up(past, now)
         continuing = MAY_CONTINUE - {common_pb2.FINALIZE_REASON_TIMEOUT}
         self._gatherer = Gatherer(
             rules=rules,
             alarms=self._alarms,
             count=self._count,
+            on_empty_end=self._ends.add,
             continues=[each for each, why in self._last_reason.items() if why in continuing],
         )
 
@@ -182,6 +187,8 @@ class SessionSteps:
     def _out(self, now: float) -> list[Effect]:
         """What is to be done, with all that follows from the new state."""
         if self.phase is not Phase.OVER:
+            if self._ends or (self._held and self.phase is Phase.CLOSING):
+                self._end_held(now)
             self._release(now)
             self._advance(now)
             self._record()
@@ -213,8 +220,23 @@ class SessionSteps:
                 continues=self._last_reason.get(direction) in MAY_CONTINUE,
             )
             self._last_reason[direction] = cut.reason
+            self._held.discard(direction)
+            self._ends.discard(direction)
             self._open[index] = utterance
             self._unrecorded.append(utterance)
+
+    def _end_held(self, now: float) -> None:
+        """Ends turns that a node holds whole: with nothing said, so that their text comes."""
+        if self.phase is Phase.CLOSING:
+            reason = common_pb2.FINALIZE_REASON_SESSION_CLOSE
+            self._ends.update(self._directions)
+        else:
+            reason = common_pb2.FINALIZE_REASON_IS_FINAL
+        # What is under way may yet be held.
+        self._ends &= self._held | {each.direction for each in self._open.values()}
+        for direction in sorted(self._ends & self._held):
+            rest = Speech.nothing(direction, now, self._expected_seq)
+            self._take_cuts(now, [Cut(rest, reason, now, now)])
 
     def _record(self) -> None:
         """Writes down what is cut; one call at a time, so that cuts are written in their order.
@@ -339,6 +361,13 @@ class SessionSteps:
             self._lacking.add(utterance.index)
         else:
             self._unseen[utterance.index] = utterance.job_id
+            held = end.result.kind == dispatcher_pb2.JobResult.KIND_HELD
+            later = any(
+                each.index > utterance.index and each.direction == utterance.direction
+                for each in self._open.values()
+            )
+            if held and not later:
+                self._held.add(utterance.direction)
         self._queue.put(utterance.index, _Outcome(utterance.direction, utterance, end))
 
     # ---- results ----

@@ -56,6 +56,11 @@ class Speech:
         else:
             self.ranges.append((chunk.seq, chunk.seq + 1))
 
+    @classmethod
+    def nothing(cls, direction: Direction, now: float, seq: int) -> Speech:
+        """No chunk at all, before this one."""
+        return cls(direction, now, 0, ranges=[(seq, seq)])
+
     @property
     def first_seq(self) -> int:
         """Its first chunk."""

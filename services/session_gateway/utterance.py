@@ -103,7 +103,7 @@ class Utterance:
             job_id=record.job_id,
             audio_ms=record.audio_ms,
             deadline_ms=deadline_ms,
-            stage=Stage.READY if accepted else Stage.REPLAY,
+            stage=Stage.READY if accepted or _is_rest(record) else Stage.REPLAY,
             continues=True,
             is_taken_up=True,
             first_ms=now,
@@ -115,7 +115,12 @@ class Utterance:
     @property
     def is_attached(self) -> bool:
         """Whether a dispatcher has its audio, and the client has not any more."""
-        return self.accepted_ms > 0 and not self.chunks
+        return self.accepted_ms > 0 and not self.chunks and not self.is_rest
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether nothing was said: it ends what a node holds, and can be made at any time."""
+        return self.ranges[0][0] == self.ranges[0][1]
 
     @property
     def is_safe(self) -> bool:
@@ -145,3 +150,7 @@ class Utterance:
             job_id=self.job_id,
             audio_ms=round(self.audio_ms),
         )
+
+
+def _is_rest(record: session_record_pb2.Cut) -> bool:
+    return record.chunks[0].first == record.chunks[0].end

@@ -188,6 +188,30 @@ async def test_audio_that_a_node_holds_is_joined_to_what_comes_next(
     assert (result.texts.translated, list(result.joined_utterances)) == ("all of it", [0])
 
 
+async def test_what_a_node_holds_at_the_end_of_a_session_is_asked_for(
+    client: RawClient, patient: Scene
+) -> None:
+    nodes = [await patient.node("a"), await patient.node("b")]
+    await client.open(new_session(patient.src, patient.tgt))
+    await client.send(speech(1))
+    node, assign = await whoever_gets_it(nodes)
+    assert assign.job.reason == TIMEOUT
+    await node.ack(assign)
+    await node.held(assign)
+    assert (await client.result(0)).kind == JobResult.KIND_HELD
+
+    await client.say(close=session_pb2.Close())
+    # With nothing said, on the node that has the sentence.
+    rest = await node.take_job()
+
+    assert rest.job.reason == SESSION_CLOSE
+    assert set(rest.job.audio) == {0}
+    await node.result(rest, "all of it")
+    assert (await client.result(1)).texts.translated == "all of it"
+    closed = (await client.event("closed")).closed
+    assert (closed.results, closed.missing) == (2, 0)
+
+
 async def test_that_nothing_was_said_is_a_result(client: RawClient, patient: Scene) -> None:
     node = await patient.node()
     await client.open(new_session(patient.src, patient.tgt))

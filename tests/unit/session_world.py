@@ -25,7 +25,7 @@ from lingua_scheduler.services.session_gateway.alarms import AlarmKey, ClearTime
 from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session_core import Past, Phase, SessionCore
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
-from lingua_scheduler.services.session_gateway.utterance import Utterance
+from lingua_scheduler.services.session_gateway.utterance import MAY_CONTINUE, Utterance
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
 
 from .job_world import Choices
@@ -110,6 +110,8 @@ class Job:
     index: int
     job_id: str
     subscriber: Life | None
+    # Its node keeps the audio for what comes next: drawn by its id, so that it is the same again.
+    is_held: bool = False
     # running, done, failed or cancelled.
     state: str = "running"
     accepted: bool = False
@@ -342,7 +344,8 @@ class World(ABC):
             event = self.life.down.pop(0)
             match event.WhichOneof("event"):
                 case "result":
-                    self._see(event.result.utterance_index, "result")
+                    is_held = event.result.kind == dispatcher_pb2.JobResult.KIND_HELD
+                    self._see(event.result.utterance_index, "held" if is_held else "result")
                 case "missing":
                     self._see(event.missing.utterance_index, "missing")
                     self.check_missing(event.missing)
@@ -584,7 +587,9 @@ class World(ABC):
         elif job is None and utterance.is_attached:
             self._failed(life, index, _NOT_FOUND)
         elif job is None:
-            job = self.jobs[job_id] = Job(index, job_id, life)
+            is_held = utterance.reason in MAY_CONTINUE and int(job_id[:2], 16) < 100
+            job = self.jobs[job_id] = Job(index, job_id, life, is_held)
+            self.seen["rest"] += utterance.is_rest
             self._begin(job)
         else:
             self.seen[f"found {job.state}"] += 1
@@ -663,7 +668,9 @@ class World(ABC):
         )
 
     def _deliver(self, life: Life, job: Job) -> None:
-        result = dispatcher_pb2.JobResult(kind=dispatcher_pb2.JobResult.KIND_TRANSLATED)
+        kinds = dispatcher_pb2.JobResult
+        kind = kinds.KIND_HELD if job.is_held else kinds.KIND_TRANSLATED
+        result = dispatcher_pb2.JobResult(kind=kind)
         delivered = dispatcher_pb2.JobDelivered(result=result, node_id="n", attempts=1)
 
         def tell(life: Life) -> list[fx.Effect]:

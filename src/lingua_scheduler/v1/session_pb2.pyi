@@ -266,7 +266,9 @@ class AudioChunk(_message.Message):
     data: _builtins.bytes
     """Whole samples (PCM) or one packet (Opus). At most 64 KiB. May be empty."""
     is_final: _builtins.bool
-    """The speaker has finished: the utterance is cut after this chunk. May come with no data."""
+    """The speaker has finished: the utterance is cut after this chunk. May come with no data. Where a
+    node holds all that was said before, it makes an utterance of its own: its result has the text.
+    """
     client_ms: _builtins.int
     """Time at which the client had recorded it; 0: not told. A longer gap than the pause between two
     of these ends an utterance even where the chunks arrive together.
