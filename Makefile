@@ -16,7 +16,7 @@ ENGINE ?= podman
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-path bench-traces lock wheel image clean run-real get-models bench-translate
+.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-path bench-peers bench-traces lock wheel image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,10 +88,25 @@ rules:  ## regenerate the rules of the Prometheus operator from monitoring/alert
 	  '  name: lingua-scheduler' 'spec:' >$(RULES)
 	@sed 's/^./  &/' monitoring/alerts.yml >>$(RULES)
 
+MINUTES ?=
+SEED ?=
+OUT ?=
+robustness: $(READY)  ## faults under load, MINUTES=30 SEED=1 OUT=folder for the report; docs/robustness.md
+	$(BIN)/python -m tests.robustness $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
+
+robustness-mutations: $(READY)  ## break rules on purpose, in copies, and see that tests find out
+	$(BIN)/python -m tests.robustness.mutations $(ARGS)
+
+soak: $(READY)  ## MINUTES=20 of steady traffic; memory, files and tasks must stay flat
+	$(BIN)/python -m tests.robustness.soak $(if $(MINUTES),--minutes $(MINUTES))
+
 bench: bench-pool bench-path bench-traces  ## all benchmarks
 
 bench-pool: $(READY)  ## the pool service beside the scripts of seed 003; ARGS=--json
 	@$(BIN)/python bench/pool.py $(ARGS)
+
+bench-peers: $(READY)  ## the path beside Celery, Dramatiq, ARQ, SAQ, Taskiq and Ray Serve; ARGS=--json
+	@$(BIN)/python bench/peers.py $(ARGS)
 
 bench-path: $(READY)  ## the whole path, from client to node and back; ARGS=--json
 	@$(BIN)/python bench/path.py $(ARGS)

@@ -1,0 +1,36 @@
+"""Celery: prefork, results in Redis by publish and subscribe."""
+
+import sys
+from collections.abc import Callable
+
+from celery import Celery
+
+from peers_of import REDIS_URL
+
+WORKER = (
+    sys.executable,
+    *("-m", "celery", "-A", "peers_of.celery_", "worker", "--concurrency=2", "-O", "fair"),
+    *("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=WARNING"),
+)
+
+app = Celery("peers", broker=REDIS_URL, backend=REDIS_URL)
+app.conf.update(
+    task_serializer="pickle",
+    result_serializer="pickle",
+    accept_content=["pickle"],
+    worker_prefetch_multiplier=32,
+    worker_disable_rate_limits=True,
+    task_ignore_result=False,
+    result_expires=60,
+)
+
+
+@app.task
+def nothing(audio: bytes) -> int:
+    """The job."""
+    return len(audio)
+
+
+def client() -> Callable[[bytes], int]:
+    """Runs one job."""
+    return lambda audio: nothing.delay(audio).get(timeout=60)

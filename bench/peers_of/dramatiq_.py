@@ -1,0 +1,32 @@
+"""Dramatiq: processes with threads, results in Redis."""
+
+import sys
+from collections.abc import Callable
+
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
+from dramatiq.results import Results
+from dramatiq.results.backends import RedisBackend
+
+from peers_of import REDIS_URL
+
+WORKER = (
+    sys.executable,
+    *("-m", "dramatiq", "peers_of.dramatiq_", "--processes=2", "--threads=8"),
+)
+
+dramatiq.set_encoder(dramatiq.PickleEncoder())
+broker = RedisBroker(url=REDIS_URL, middleware=[])
+broker.add_middleware(Results(backend=RedisBackend(url=REDIS_URL)))
+dramatiq.set_broker(broker)
+
+
+@dramatiq.actor(store_results=True)
+def nothing(audio: bytes) -> int:
+    """The job."""
+    return len(audio)
+
+
+def client() -> Callable[[bytes], int]:
+    """Runs one job."""
+    return lambda audio: nothing.send(audio).get_result(block=True, timeout=60_000)
