@@ -113,8 +113,9 @@ class ServiceProcess:
         }
         given = {f"LINGUA_{name.upper()}": str(value) for name, value in self._settings.items()}
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix=f"lingua-{self.name}-")
-        # What wait_ready looks at, before the new process gets to it.
+        # They are looked at before the new process gets to them.
         self._file("out").write_bytes(b"")
+        self._file("err").touch()
         self._process = nursery().fork(
             self.runner,
             env={**inherited, **given, **self._environ},
