@@ -62,7 +62,9 @@ class NodeStream:
 
     def send(self, event: dispatcher_pb2.DispatcherEvent) -> bool:
         """Queues an event; False where too much waits already."""
-        return self.outbox.put(event, event.ByteSize())
+        # That it may forget a result, no node waits for.
+        patient = event.HasField("result_received")
+        return self.outbox.put(event, event.ByteSize(), patient=patient)
 
     def sent(self, events: Iterable[dispatcher_pb2.DispatcherEvent]) -> None:
         """These have been written."""

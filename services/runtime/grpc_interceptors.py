@@ -201,6 +201,13 @@ def _stream_work(handler: Handler) -> Work:
     async def work(request: Any, context: Context) -> None:
         responses = behaviour(request, context)
         if not hasattr(responses, "__aiter__"):
+            # Not with the first message: were that cancelled on its way, gRPC would send them again
+            # with the status, fail, and the caller would never get one.
+            try:
+                await context.send_initial_metadata(())
+            except BaseException:
+                responses.close()
+                raise
             await responses  # it writes by itself, with context.write
             return
         # Closed at once, so that a handler's own cleanup runs when its caller goes.

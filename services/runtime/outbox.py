@@ -9,6 +9,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 # What one message takes in: under the 4 MiB of the smallest usual limit, with room for framing.
 MAX_TAKE_BYTES = 3 * 1024 * 1024
+# How long an event that nobody waits for may wait for one to share a message with.
+SHARE_WITHIN_S = 0.02
 
 Event = TypeVar("Event")
 
@@ -27,6 +29,7 @@ class Outbox(Generic[Event]):
     - Events come out in the order in which they were put, each once, but for droppable ones, of
       which the oldest give way when room is needed.
     - An event that is not droppable, once taken in, is there until it is taken.
+    - One that is patient is given with the next that is not, or a little later alone.
 
     Args:
         max_events: events that it holds.
@@ -50,6 +53,9 @@ class Outbox(Generic[Event]):
         self._next = 0
         self._closed = False
         self._taker: asyncio.Future[None] | None = None
+        # Whether what is there is to be given now; else when the timer comes.
+        self._ready = False
+        self._timer: asyncio.Handle | None = None
         self.dropped = 0
         """Droppable events that were not delivered."""
 
@@ -68,7 +74,13 @@ class Outbox(Generic[Event]):
         return self._closed
 
     def put(
-        self, event: Event, size: int, droppable: bool = False, *, replaces: Hashable = None
+        self,
+        event: Event,
+        size: int,
+        droppable: bool = False,
+        *,
+        replaces: Hashable = None,
+        patient: bool = False,
     ) -> bool:
         """Queues an event.
 
@@ -77,6 +89,7 @@ class Outbox(Generic[Event]):
             size: its bytes.
             droppable: it may be lost when room is needed, such as a partial result.
             replaces: of a droppable event: one that waits with the same value is dropped first.
+            patient: nobody waits for it, so it may share a message with what comes soon.
 
         Returns:
             False: there is no room even without the droppable ones, or it is closed. Nothing was
@@ -99,7 +112,10 @@ class Outbox(Generic[Event]):
             self._droppable_bytes += size
             if replaces is not None:
                 self._latest[replaces] = self._next
-        self._wake()
+        if not patient:
+            self._wake()
+        elif not self._ready and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SHARE_WITHIN_S, self._wake)
         return True
 
     async def take(self) -> list[Event]:
@@ -112,7 +128,9 @@ class Outbox(Generic[Event]):
         """
         if self._taker is not None:
             raise RuntimeError("an outbox has one consumer")
-        if not self._entries and not self._closed:
+        while not (self._ready and self._entries) and not self._closed:
+            # What it was ready for may have been dropped.
+            self._ready = False
             self._taker = asyncio.get_running_loop().create_future()
             try:
                 await self._taker
@@ -127,6 +145,7 @@ class Outbox(Generic[Event]):
             room -= entry.size
             self._remove(number)
             events.append(entry.event)
+        self._ready = bool(self._entries)
         return events
 
     def close(self) -> None:
@@ -135,6 +154,10 @@ class Outbox(Generic[Event]):
         self._wake()
 
     def _wake(self) -> None:
+        self._ready = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._taker is not None and not self._taker.done():
             self._taker.set_result(None)
 

@@ -66,7 +66,9 @@ class DispatcherStream:
 
     def put(self, submission: dispatcher_pb2.Submission) -> bool:
         """Queues something for the dispatcher; False where it takes no more."""
-        return self._outbox.put(submission, submission.ByteSize())
+        # That a result was taken, nobody waits for.
+        patient = submission.HasField("taken")
+        return self._outbox.put(submission, submission.ByteSize(), patient=patient)
 
     def ask(self) -> None:
         """Asks whether somebody is there."""

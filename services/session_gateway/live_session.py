@@ -338,7 +338,11 @@ class LiveSession:
             self._metrics.missing(event.missing.why.reason)
             if self._spans is not None:
                 self._spans.missing(event.missing)
-        fits = self.outbox.put(event, event.ByteSize(), droppable, replaces=replaces)
+        # What is only shown, and what the client may forget, can wait for what matters.
+        patient = event.HasField("utterance") or event.HasField("audio_ack")
+        fits = self.outbox.put(
+            event, event.ByteSize(), droppable, replaces=replaces, patient=patient
+        )
         if not fits and not droppable and not self.outbox.closed:
             self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))
 

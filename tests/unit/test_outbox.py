@@ -31,6 +31,43 @@ async def test_the_consumer_wakes_once_for_all_events_of_a_turn() -> None:
     assert await asyncio.wait_for(waiting, 5) == ["a", "b"]
 
 
+async def test_a_patient_event_waits_for_one_that_is_not() -> None:
+    outbox: Outbox[str] = Outbox(10, 100)
+    waiting = asyncio.create_task(outbox.take())
+    outbox.put("a", 1, patient=True)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    outbox.put("b", 1)
+    assert await asyncio.wait_for(waiting, 5) == ["a", "b"]
+
+
+async def test_patient_events_that_nothing_follows_come_a_little_later() -> None:
+    outbox: Outbox[str] = Outbox(10, 100)
+    for first, second in (("a", "b"), ("c", "d")):
+        outbox.put(first, 1, patient=True)
+        outbox.put(second, 1, patient=True)
+        assert await taken(outbox) == [first, second]
+
+
+async def test_at_the_end_patient_events_come_at_once() -> None:
+    outbox: Outbox[str] = Outbox(10, 100)
+    outbox.put("a", 1, patient=True)
+    outbox.close()
+    assert await taken(outbox) == ["a"]
+    assert await taken(outbox) == []
+
+
+async def test_where_all_was_dropped_that_was_waited_for_it_goes_on_waiting() -> None:
+    outbox: Outbox[str] = Outbox(1, 100)
+    outbox.put("shown", 1, droppable=True)
+    waiting = asyncio.create_task(outbox.take())
+    assert await asyncio.wait_for(waiting, 5) == ["shown"]
+    outbox.put("shown", 1, droppable=True, patient=True)
+    # It takes the place of what would have woken the consumer.
+    outbox.put("firm", 1, patient=True)
+    assert await taken(outbox) == ["firm"]
+
+
 async def test_a_message_stays_under_its_bound_but_for_a_single_large_event() -> None:
     outbox: Outbox[str] = Outbox(10, 1000, max_take_bytes=10)
     for event, size in (("a", 6), ("b", 4), ("c", 1), ("huge", 500), ("d", 10)):
