@@ -4,7 +4,9 @@ A turn belongs to one session and one direction: what b answers in the middle of
 turn of its own. A repeated attempt at an utterance replaces what the first one kept.
 
 The end of a turn may still be under way when the next turn begins, on this node as well: so a job
-joins only what is earlier than itself, and not what a job between the two has joined.
+joins only what is earlier than itself, and not what a job between the two has joined. A turn may
+also go on elsewhere, where this node was not to be reached for a while: the scheduler says so with
+the first job of another turn (`begins_turn`), and what is left of the old one is not joined to it.
 """
 
 import threading
@@ -140,7 +142,7 @@ class HeldAudio:
             # What is before the last job that is under way is joined by that one.
             first = max((at for at in self._open.get(key, ()) if at < index), default=0)
             parts = {}
-            if kept is not None and kept.audio_format == job.audio_format:
+            if kept is not None and kept.audio_format == job.audio_format and not job.begins_turn:
                 parts = {at: part for at, part in kept.parts.items() if first <= at < index}
         ordered = [parts[at] for at in sorted(parts)]
         return Turn(self, job, b"".join([*ordered, job.audio]), tuple(sorted(parts)))
@@ -157,6 +159,8 @@ class HeldAudio:
             kept = self._turns.get(key)
             if kept is None or kept.audio_format != job.audio_format:
                 kept = _Kept(job.audio_format)
+            if job.begins_turn:
+                self._drop_before(key, kept, job.utterance_index)
             size = kept.size() - len(kept.parts.get(job.utterance_index, b"")) + len(job.audio)
             if size > self._max_turn_bytes:
                 raise HeldTooLargeError(
@@ -183,6 +187,13 @@ class HeldAudio:
                 self._bytes -= len(kept.parts.pop(at))
             if not kept.parts:
                 self._remove(key)
+
+    def _drop_before(self, key: _Key, kept: _Kept, index: int) -> None:
+        """Of a turn that went on elsewhere. What a job that is under way has joined, it drops."""
+        if any(at < index for at in self._open.get(key, ())):
+            return
+        for at in [at for at in kept.parts if at < index]:
+            self._bytes -= len(kept.parts.pop(at))
 
     @property
     def size(self) -> int:

@@ -86,6 +86,8 @@ class Job:
         required_stages: stages that the job must have.
         partial_interval: seconds between partial results; 0: none are wanted. The SDK sees to it
             that they are not sent more often, so a handler may yield as many as it likes.
+        begins_turn: what the node still holds of the session in this direction is of a turn that
+            went on elsewhere, and is no part of this one. HeldAudio sees to it.
         traceparent: W3C trace context of the attempt, or "". The handler's own spans are part of it
             where the process traces.
         cancelled: set when nobody wants the result any more. Async handlers are cancelled as
@@ -98,6 +100,7 @@ class Job:
         "attempt",
         "audio",
         "audio_format",
+        "begins_turn",
         "cancelled",
         "features",
         "job_id",
@@ -133,6 +136,7 @@ class Job:
         required_stages: tuple[Stage, ...] = (),
         partial_interval: float = 0.0,
         traceparent: str = "",
+        begins_turn: bool = False,
         deadline: float | None = None,
         cancelled: CancelFlag | None = None,
         hold: Callable[[], None] | None = None,
@@ -153,6 +157,7 @@ class Job:
         self.required_stages = required_stages
         self.partial_interval = partial_interval
         self.traceparent = traceparent
+        self.begins_turn = begins_turn
         self.cancelled = CancelFlag() if cancelled is None else cancelled
         self._deadline = deadline
         self._hold = hold

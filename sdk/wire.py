@@ -76,6 +76,7 @@ def job_from(
         required_stages=tuple(_STAGES[kind] for kind in spec.required_stages if kind in _STAGES),
         partial_interval=spec.partial_interval_ms / 1000,
         traceparent=spec.traceparent,
+        begins_turn=assign.begins_turn,
         deadline=time.monotonic() + assign.time_left_ms / 1000 if assign.time_left_ms else None,
         cancelled=cancelled,
         hold=hold,

@@ -54,6 +54,8 @@ class Job:
     sent_ms: dict[int, float] = field(default_factory=dict)
     # Attempts that did not get to their nodes, by number, and those nodes.
     not_sent: dict[int, str] = field(default_factory=dict)
+    # Attempts whose connection was lost: that of their node, or only the way to its dispatcher.
+    cut_off: set[int] = field(default_factory=set)
     # The last event but partials: what a gateway that comes later is told.
     last: dispatcher_pb2.JobEvent | None = None
     taken: bool = False

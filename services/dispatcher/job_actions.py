@@ -10,6 +10,7 @@ from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMe
 from lingua_scheduler.services.dispatcher.job import Job
 from lingua_scheduler.services.dispatcher.job_effects import Attempt, Effect, Problem
 from lingua_scheduler.services.dispatcher.job_machine import Phase
+from lingua_scheduler.services.dispatcher.job_steps import BY_BINDING
 from lingua_scheduler.services.dispatcher.job_timeline import cause_name, moment, outcome_name
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
@@ -211,6 +212,7 @@ class JobActions:
             job=job.spec,
             time_left_ms=left,
             ack_within_ms=settings.ack_timeout_ms,
+            begins_turn=attempt.placement.path not in BY_BINDING,
         )
         # Whose node it is has no business with what the tenant may use.
         assign.job.ClearField("limits")
@@ -229,8 +231,11 @@ class JobActions:
             "commit", request, give_up_ms, trace.traceparent(attempt.number)
         )
         if answer is not None:
-            outcome = answer.outcome
-            self._feed(job, job.machine.on_committed(self._now(), attempt.number, outcome))
+            outcome, number = answer.outcome, attempt.number
+            already = outcome == pool_pb2.CommitResponse.OUTCOME_ALREADY
+            is_over = already and answer.lease_ends_ms == 0
+            fed = job.machine.on_committed(self._now(), number, outcome, is_over=is_over)
+            self._feed(job, fed)
 
     def _release(self, job: Job, effect: effects.Release) -> None:
         if effect.cause == pool_pb2.RELEASE_CAUSE_ACK_TIMEOUT:
@@ -281,11 +286,16 @@ class JobActions:
                 node = (await self._pool.get_node(request)).node
             except errors.LinguaError:
                 continue
-            lives = node.health != common_pb2.NODE_HEALTH_OFFLINE
+            if node.health == common_pb2.NODE_HEALTH_OFFLINE:
+                continue
             # The pool knows of a connection a little before its owner does, so that one may have
             # been asked too early.
             too_early = job.not_sent.pop(attempt.number, None) is not None
-            if lives and (too_early or node.epoch != attempt.placement.node_epoch):
+            # Nor may the node have been away at all: it was the way to its dispatcher that broke.
+            by_relay = not self.routes.is_here(attempt.placement)
+            cut_off = by_relay and attempt.number in job.cut_off
+            if too_early or cut_off or node.epoch != attempt.placement.node_epoch:
+                job.cut_off.discard(attempt.number)
                 placement = pool_pb2.Placement(
                     node_id=node.node_id,
                     node_epoch=node.epoch,

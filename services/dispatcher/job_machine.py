@@ -9,6 +9,7 @@ from lingua_scheduler.services.dispatcher import job_endings as endings
 from lingua_scheduler.services.dispatcher.job_effects import (
     Attempt,
     CancelOnNode,
+    Commit,
     Complete,
     Confirm,
     Effect,
@@ -100,9 +101,14 @@ class JobMachine(JobSteps):
         return self._out()
 
     def on_committed(
-        self, now: float, number: int, outcome: pool_pb2.CommitResponse.Outcome.ValueType
+        self,
+        now: float,
+        number: int,
+        outcome: pool_pb2.CommitResponse.Outcome.ValueType,
+        *,
+        is_over: bool = False,
     ) -> list[Effect]:
-        """The pool has answered a commit."""
+        """The pool has answered a commit; is_over: there is no slot, since the job is done."""
         attempt = self._live(number)
         if attempt is None or attempt.stage is not Stage.ACKED:
             return self._out()
@@ -111,6 +117,16 @@ class JobMachine(JobSteps):
             self._lose(now, attempt, endings.NO_ROOM, why)
         elif outcome == pool_pb2.CommitResponse.OUTCOME_SUPERSEDED:
             self._lose(now, attempt, endings.SUPERSEDED, "another attempt of the job is ahead")
+        elif self._returning == number and self.phase is Phase.LOST:
+            self._returning = None
+            if is_over:
+                # This instance stood still, and another one has become the job's home. The node is
+                # left alone: it may have the result, and that is the other home's.
+                attempt.stage = Stage.ENDED
+                why = "another dispatcher has brought the job to its end"
+                self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
+            else:
+                self._do(Send(attempt))
         return self._out()
 
     def on_kept(self, now: float, result: dispatcher_pb2.JobResult | None) -> list[Effect]:
@@ -137,13 +153,18 @@ class JobMachine(JobSteps):
     def on_node_back(self, now: float, number: int, placement: pool_pb2.Placement) -> list[Effect]:
         """The node of a lost attempt is connected again, and gets the assignment once more.
 
-        If it still runs the attempt, or has its result, it says so; else it starts over.
+        If it still runs the attempt, or has its result, it says so; else it starts over. A node
+        whose process has started anew has given the slot back, so the pool is asked for it first.
         """
         attempt = self._live(number)
         if attempt is not None and self.phase is Phase.LOST:
             placement.path = attempt.placement.path
             attempt.placement = placement
-            self._do(Send(attempt))
+            if attempt.stage is Stage.ACKED:
+                self._returning = number
+                self._do(Commit(attempt))
+            else:
+                self._do(Send(attempt))
         return self._out()
 
     def on_acked(self, now: float, number: int) -> list[Effect]:

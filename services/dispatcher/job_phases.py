@@ -27,7 +27,7 @@ Every event in every phase ("-": nothing happens):
     room          -        -         select   -        -        -        -        -
     send failed   -        -         -        next     lost     -        lost     -
     node lost     -        -         -        next     lost     -        lost     -
-    node back     -        -         -        -        -        send     -        -
+    node back     -        -         -        -        -        commit   -        -
     acked         -        late      late     run      -        back     hold     late
     committed     -        -         -        -        -        -        -        -
     no room       -        -         -        -        next     next     -        -
@@ -68,8 +68,12 @@ An attempt that a turn's binding placed, and that has not been acknowledged, is 
 would be "next" because its node was not reached or its connection ended: that node has the
 beginning of the sentence, and is most likely looking for another dispatcher.
 
+A node that is back gets the assignment once more ("send") when the pool says that its slot is the
+job's ("commit", then "committed"): a process that started anew has given it back, and another job
+may have it. An attempt that was not acknowledged has its reservation, and is sent at once.
+
 A job that is LOST out of FETCHING goes back there ("back" is "hold"), takes what was kept ("kept"
-is "done"), and has no next ("next" is "fail").
+is "done"), has no next ("next" is "fail"), and no slot to ask for ("commit" is "send").
 """
 
 from enum import Enum, auto

@@ -42,7 +42,7 @@ ASK, BOUND, DEADLINE, HEDGE, WAIT = (
     (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "wait")
 )
 
-_BY_BINDING = (
+BY_BINDING = (
     pool_pb2.PLACEMENT_PATH_TIMEOUT_BINDING,
     pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING,
 )
@@ -79,6 +79,8 @@ class JobSteps:
         self._waits_since: float | None = None
         self._bound_until: float | None = None
         self._refused_for: Problem | None = None
+        # The lost attempt whose node is back, until the pool has its slot again.
+        self._returning: int | None = None
 
     @property
     def state(self) -> common_pb2.JobState.ValueType:
@@ -198,7 +200,7 @@ class JobSteps:
         """Whether its node holds the beginning of the turn: no other could do the whole of it."""
         is_alone = all(other is attempt for other in self._alive())
         # Not the binding itself: what ends a turn has cleared that, and a later home is not told.
-        return is_alone and attempt.placement.path in _BY_BINDING
+        return is_alone and attempt.placement.path in BY_BINDING
 
     def _lose(self, now: float, attempt: Attempt, ending: Ending, what: str) -> None:
         """The attempt is over without a result: on to the next, or to the job's end."""

@@ -241,6 +241,7 @@ class Jobs(JobActions):
         """The connection of an attempt's node is gone."""
         job = self.get(attempt.job_id)
         if job is not None and job.is_on(attempt.attempt, node_id):
+            job.cut_off.add(attempt.attempt)
             self._feed(job, job.machine.on_node_lost(self._now(), attempt.attempt))
 
     def on_connected(

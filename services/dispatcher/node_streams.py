@@ -217,7 +217,8 @@ class NodeStreams:
         )
         registered = await self._pool.register_node(self._registration(stream))
         stream.epoch = registered.epoch
-        stream.running = tuple(hello.running)
+        stream.running, stream.load = tuple(hello.running), hello.load
+        refused = await self._not_renewed(stream) if hello.running else []
         stream.serves = frozenset(Capabilities.of(hello.capabilities).pools())
         self._take_over(stream)
         placement = pool_pb2.Placement(
@@ -231,7 +232,7 @@ class NodeStreams:
             instance_id=self._settings.instance_id,
             heartbeat_interval_ms=self._settings.node_heartbeat_ms,
             max_message_bytes=self._settings.max_message_bytes,
-            cancelled=self._unwanted([*hello.running, *hello.unconfirmed]),
+            cancelled=[*self._unwanted([*hello.running, *hello.unconfirmed]), *refused],
         )
         stream.send(Event(welcome=welcome))
         if self._draining:  # since it was let in
@@ -241,6 +242,22 @@ class NodeStreams:
         self._on_connected(placement, [*hello.running, *hello.unconfirmed])
         self._on_room(stream.serves)
         return stream
+
+    async def _not_renewed(self, stream: NodeStream) -> list[common_pb2.AttemptRef]:
+        """Of what a node says it runs: attempts that have no slot, and that it has to stop.
+
+        Asked before it can be given anything: what it runs without a slot would be one too many.
+        """
+        request = pool_pb2.HeartbeatRequest(beats=[stream.beat()])
+        try:
+            answer = await self._pool.heartbeat(request)
+        except errors.LinguaError as error:
+            _log.warning("the running attempts of a node were not renewed: %s", error)
+            return []
+        refused = pool_pb2.BeatProblem.KIND_NOT_RENEWED
+        return [
+            each for found in answer.problems if found.kind == refused for each in found.attempts
+        ]
 
     def _take_over(self, stream: NodeStream) -> None:
         """The new connection takes the old one's place, and what it still has of its attempts."""

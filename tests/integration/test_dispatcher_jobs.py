@@ -698,15 +698,18 @@ async def test_audio_that_a_node_holds_binds_the_next_job_of_the_turn_to_it(
 async def test_speech_that_goes_on_stays_on_its_node_until_it_ends(patient: Scene) -> None:
     nodes, gateway = [await patient.node(name) for name in "abcde"], patient.gateway()
     reasons = [MAX_DURATION, common_pb2.FINALIZE_REASON_MAX_LENGTH, MAX_DURATION, TIMEOUT]
-    got = []
-    for index, why in enumerate(reasons):
+    got, begins = [], []
+    for index, why in enumerate([*reasons, TIMEOUT]):
         job = await gateway.submit(patient.spec(index, reason=why))
         node, assign = await whoever_gets_it(nodes)
         await node.ack(assign)
         await node.result(assign)
         await gateway.delivered(job)
         got.append(node.node_id)
-    assert len(set(got)) == 1
+        begins.append(assign.begins_turn)
+    assert len(set(got[:-1])) == 1
+    # A node is told of the others that what it may still hold is no part of them.
+    assert begins == [True, False, False, False, True]
 
 
 async def test_a_turn_waits_a_little_for_its_node_and_then_goes_elsewhere(patient: Scene) -> None:

@@ -283,6 +283,18 @@ async def test_a_node_cannot_take_up_the_lost_job_of_another(patient: Scene) -> 
     assert (await gateway.delivered(job)).node_id == back.node_id
 
 
+async def test_a_node_that_comes_with_what_has_no_slot_is_told_so_before_it_gets_anything(
+    patient: Scene,
+) -> None:
+    """Its next heartbeat would be too late: until then it would run more than it may."""
+    claimed = [ref(f"came-with-{number}") for number in range(3)]
+    node = patient.peer(patient.hello(running=claimed))
+    welcome = await node.open()
+    # One of them has the one slot, since nobody knows better.
+    assert len(welcome.cancelled) == 2
+    assert {each.job_id for each in welcome.cancelled} < {each.job_id for each in claimed}
+
+
 async def test_a_node_that_claims_to_run_more_than_it_may_is_told_to_stop(brisk: Scene) -> None:
     node, gateway = await brisk.node(beats=False), brisk.gateway()
     job = await gateway.submit(brisk.spec())

@@ -398,7 +398,7 @@ def test_a_result_from_a_node_that_does_not_have_the_attempt_is_dropped() -> Non
 
 def test_an_ack_after_the_result_does_not_make_the_node_forget_it() -> None:
     """A node that comes back sends its result, and then answers the repeated assignment."""
-    job = running().node_lost(1).node_back(1).result(1)
+    job = running().node_lost(1).node_back(1).committed(1, COMMIT.OUTCOME_ALREADY).result(1)
 
     assert job.acked(1).effects == []
 
@@ -581,10 +581,29 @@ def test_a_node_that_comes_back_within_the_grace_keeps_its_job() -> None:
     assert fx.SetTimer(("grace", 1), 400) in job.effects
     assert job.kinds() == [fx.Locate]
 
-    assert job.at(200).node_back(1).kinds() == [fx.Send]
+    assert job.at(200).node_back(1).kinds() == [fx.Commit]
     assert job.machine.attempts[1].placement.node_epoch == 2
+    assert job.committed(1, COMMIT.OUTCOME_ALREADY).kinds() == [fx.Send]
     assert job.acked(1).effects == [fx.ClearTimer(("grace", 1))]
     assert job.phase is Phase.RUNNING
+
+
+def test_a_node_that_comes_back_without_room_for_its_job_does_not_get_it() -> None:
+    """Its process has started anew, and its slot has gone to another job meanwhile."""
+    job = running().node_lost(1).node_back(1)
+    job.committed(1, COMMIT.OUTCOME_NO_ROOM)
+
+    assert fx.Send not in job.kinds()
+    assert job.phase is Phase.SELECTING
+
+
+def test_a_home_that_stood_still_while_another_finished_the_job_lets_go_of_it() -> None:
+    """Its node has forgotten the attempt by now, and would do it once more without a slot."""
+    job = running().node_lost(1).node_back(1)
+    job.then(job.machine.on_committed(job.now, 1, COMMIT.OUTCOME_ALREADY, is_over=True))
+
+    assert job.kinds() == [fx.Fail]
+    assert job.phase is Phase.OVER
 
 
 def test_when_the_grace_is_over_the_job_goes_elsewhere() -> None:

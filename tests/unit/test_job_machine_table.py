@@ -131,6 +131,7 @@ WORDS: dict[str, Meaning] = {
     "next": (Phase.SELECTING, {fx.Retrying, fx.Allocate}, _FREES),
     "lost": (Phase.LOST, {fx.Locate}, set()),
     "send": (None, {fx.Send}, set()),
+    "commit": (None, {fx.Commit}, set()),
     "run": (Phase.RUNNING, {fx.Commit, fx.Accepted}, set()),
     "back": (Phase.RUNNING, set(), set()),
     "hold": (Phase.FETCHING, set(), set()),

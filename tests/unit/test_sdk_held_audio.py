@@ -20,6 +20,7 @@ def job(
     session: str = "s",
     pair: tuple[str, str] = ("en", "zh"),
     rate: int = 16_000,
+    begins_turn: bool = False,
 ) -> Job:
     return Job(
         job_id=f"{session}-{index}",
@@ -28,6 +29,7 @@ def job(
         pair=Pair(*pair),
         audio=audio,
         audio_format=AudioFormat(sample_rate_hz=rate),
+        begins_turn=begins_turn,
     )
 
 
@@ -149,3 +151,23 @@ def test_a_repeated_job_joins_what_its_first_attempt_has_joined() -> None:
     with held.turn(job(2, b"bb")) as first, held.turn(job(2, b"bb")) as again:
         assert first.audio == again.audio == b"aabb"
     assert (len(held), held.size) == (0, 0)
+
+
+def test_what_is_left_of_a_turn_that_went_on_elsewhere_is_not_joined_to_the_next() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+    with held.turn(job(4, b"dd", begins_turn=True)) as turn:
+        assert (turn.audio, turn.joined) == (b"dd", ())
+        turn.keep()
+    assert held.size == 2
+    assert held.join(job(5, b"ee")).joined == (4,)
+
+
+def test_a_new_turn_leaves_what_the_end_of_the_one_before_it_has_joined() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+    with held.turn(job(2, b"bb")):
+        held.keep(job(3, b"cc", begins_turn=True))
+        # Should it be repeated.
+        assert held.join(job(2, b"bb")).joined == (1,)
+    assert held.join(job(4, b"dd")).joined == (3,)

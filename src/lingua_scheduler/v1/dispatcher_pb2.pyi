@@ -755,10 +755,15 @@ class JobAssign(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     TIME_LEFT_MS_FIELD_NUMBER: _builtins.int
     ACK_WITHIN_MS_FIELD_NUMBER: _builtins.int
+    BEGINS_TURN_FIELD_NUMBER: _builtins.int
     time_left_ms: _builtins.int
     """How long the node may take from receipt; after that its result is dropped. 0: no limit."""
     ack_within_ms: _builtins.int
     """Acknowledge within this time."""
+    begins_turn: _builtins.bool
+    """No turn has sent the job to this node: whatever the node still holds of the session in this
+    direction is of a turn that went on elsewhere, and must not be joined.
+    """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
@@ -770,10 +775,11 @@ class JobAssign(_message.Message):
         job: Global___JobSpec | None = ...,
         time_left_ms: _builtins.int = ...,
         ack_within_ms: _builtins.int = ...,
+        begins_turn: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_within_ms", b"ack_within_ms", "attempt", b"attempt", "job", b"job", "time_left_ms", b"time_left_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_within_ms", b"ack_within_ms", "attempt", b"attempt", "begins_turn", b"begins_turn", "job", b"job", "time_left_ms", b"time_left_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
