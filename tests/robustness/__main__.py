@@ -1,0 +1,112 @@
+"""The long run: worlds with each kind of Redis in turn, and faults from a seed until time is over.
+
+    python -m tests.robustness --minutes 30 --seed 1 --out /tmp/robustness
+
+Ends with 1 where a promise was broken. For each violation it prints what repeats its round.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+from tests.robustness.faults.choice import ALL, draw, in_store
+from tests.robustness.report import HEAD, Report, plain
+from tests.robustness.rounds import PEOPLE, run_round
+from tests.robustness.store import AOF, EMPTY, SENTINEL
+from tests.robustness.traffic.client import pings_every
+from tests.robustness.validate import validate
+from tests.robustness.world import World
+
+# Of one world; then the next kind of Redis has its turn.
+ROUNDS_A_WORLD = 12
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.robustness", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=None, help="of the whole run; else drawn")
+    parser.add_argument("--rounds", type=int, default=0, help="at most so many")
+    parser.add_argument("--store", choices=(AOF, EMPTY, SENTINEL), help="only this kind of Redis")
+    parser.add_argument("--faults", help="only this round, again and again: names with + between")
+    parser.add_argument("--people", type=int, default=PEOPLE)
+    parser.add_argument("--out", type=Path, help="folder for the report, and for what went wrong")
+    chosen = parser.parse_args()
+    if chosen.seed is None:
+        chosen.seed = random.SystemRandom().randrange(1_000_000)
+    if chosen.faults:
+        unknown = [name for name in names_of(chosen.faults) if name not in ALL]
+        if unknown:
+            parser.error(f"no such fault: {', '.join(unknown)}; there are:\n" + "\n".join(ALL))
+    return chosen
+
+
+def names_of(faults: str) -> list[str]:
+    """The faults that the command line names."""
+    return [name.strip() for name in faults.split(" + ")]
+
+
+async def run(chosen: argparse.Namespace, report: Report) -> None:
+    """Round after round, until time is over."""
+    ends = time.monotonic() + 60 * chosen.minutes
+    stores = [chosen.store] if chosen.store else [AOF, EMPTY, SENTINEL]
+    if chosen.faults and not chosen.store:
+        stores = [each for each in stores if set(names_of(chosen.faults)) <= set(in_store(each))]
+    draws = {each: draw(each, random.Random(f"{chosen.seed} {each}")) for each in stores}
+    seed = chosen.seed
+    while True:
+        for store in stores:
+            with World(store) as world:
+                for _ in range(ROUNDS_A_WORLD):
+                    if time.monotonic() > ends or (
+                        chosen.rounds and seed - chosen.seed >= chosen.rounds
+                    ):
+                        return
+                    names = names_of(chosen.faults) if chosen.faults else next(draws[store])
+                    await one(world, names, seed, report, store, chosen.people)
+                    seed += 1
+
+
+async def one(
+    world: World, names: list[str], seed: int, report: Report, store: str, people: int
+) -> None:
+    """One round, and what came out of it, in a line."""
+    started = time.monotonic()
+    history = await run_round(world, names, seed, people=people)
+    violations = validate(history)
+    kept = report.add(history, violations, world.logs())
+    where = ", ".join(each.at for each in history.struck)
+    took = time.monotonic() - started
+    print(f"{seed}  {store:8} {history.name} at {where}: {took:.1f} s", flush=True)
+    for each in violations[:10]:
+        print(f"    VIOLATION {each}", flush=True)
+    if violations:
+        again = f'--seed {seed} --rounds 1 --store {store} --faults "{history.name}"'
+        print(f"    again: python -m tests.robustness {again}\n    kept: {kept}", flush=True)
+
+
+def main() -> None:
+    """Runs until the time is over, or it is interrupted."""
+    chosen = arguments()
+    about = f"seed {chosen.seed}, {chosen.people} people, {os.cpu_count()} cores"
+    print(about, flush=True)
+    report = Report(chosen.out)
+    try:
+        with pings_every(1000):
+            asyncio.run(run(chosen, report))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if report.rows:
+            rows = [row.cells() for _, row in sorted(report.rows.items())]
+            print(plain([HEAD, *rows]))
+        report.write(about)
+    sys.exit(1 if report.violations else 0)
+
+
+if __name__ == "__main__":
+    main()

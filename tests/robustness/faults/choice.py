@@ -1,0 +1,50 @@
+"""Which faults a round has, from a seed: each alone, and now and then two at a time."""
+
+import random
+from collections.abc import Iterator
+
+from tests.robustness.faults.fault import Fault
+from tests.robustness.faults.links import LINK_FAULTS
+from tests.robustness.faults.nodes import NODE_FAULTS
+from tests.robustness.faults.processes import PROCESS_FAULTS
+from tests.robustness.faults.stores import EMPTIED, STORE_FAULTS
+from tests.robustness.history import Excuses
+
+ALL: dict[str, type[Fault]] = {**PROCESS_FAULTS, **NODE_FAULTS, **STORE_FAULTS, **LINK_FAULTS}
+
+# A job's home and its node gone together (decision 15): what they alone knew is lost.
+HOME_AND_NODE = Excuses(
+    held=True, missing=frozenset({"JOB_NOT_FOUND", "JOB_FAILED", "DEADLINE_EXCEEDED"})
+)
+
+
+def in_store(store: str) -> list[str]:
+    """The names of all faults that can happen with this kind of Redis."""
+    return [name for name, each in ALL.items() if not each.stores or store in each.stores]
+
+
+def draw(store: str, rng: random.Random) -> Iterator[list[str]]:
+    """Names of faults, round by round, without an end: every third round has two at a time.
+
+    Of those that are alone, each has its turn before any has a second one.
+    """
+    names = in_store(store)
+    while True:
+        for at, name in enumerate(rng.sample(names, len(names))):
+            if at % 2 == 1:
+                yield sorted(rng.sample(names, 2))
+            yield [name]
+
+
+def excuses_of(faults: list[Fault]) -> Excuses:
+    """What they may cost together."""
+    total = Excuses()
+    for each in faults:
+        total |= each.excuses
+    hit = {kind for each in faults for kind in each.kinds}
+    if len(faults) > 1 and "node" in hit and hit & {"dispatcher", "gateway", "redis"}:
+        total |= HOME_AND_NODE
+    if len(faults) > 1 and any(each.excuses == EMPTIED for each in faults):
+        # What a store that came back empty knew of a process that died is nowhere.
+        total |= HOME_AND_NODE
+    return total

@@ -1,0 +1,117 @@
+"""The network between two processes is cut, falls silent, is slow; or Redis' answers get lost."""
+
+from typing import ClassVar
+
+from tests.robustness.faults.fault import Fault
+from tests.robustness.history import Excuses
+from tests.robustness.network import CUT, SILENT, SWALLOW, Link
+from tests.robustness.store import AOF, EMPTY
+from tests.robustness.world import World
+
+
+class _OnLinks(Fault):
+    """Strikes one link of a kind; `between` are the ends of its name."""
+
+    between: ClassVar[tuple[str, str]]
+
+    link: Link
+
+    def choose(self, world: World) -> Link:
+        """The one that it strikes."""
+        caller, target = self.between
+        fitting = [
+            link
+            for name, link in sorted(world.network.links.items())
+            if name.split(">")[0].startswith(caller) and name.split(">")[1].startswith(target)
+        ]
+        # One that nobody uses would prove nothing.
+        return self.rng.choice([link for link in fitting if link.is_used] or fitting)
+
+    async def inject(self, world: World) -> None:
+        """Strikes."""
+        self.link = self.choose(world)
+        self.at = self.link.name
+        self.strike(world, self.link)
+
+    async def heal(self, world: World) -> None:
+        """The link is good again."""
+        world.network.mend(self.link)
+
+    def strike(self, world: World, link: Link) -> None:
+        """One link."""
+        raise NotImplementedError
+
+
+class CutOff(_OnLinks):
+    """Connections are reset, and so is every new one."""
+
+    def strike(self, world: World, link: Link) -> None:
+        """It is cut."""
+        world.network.change(link, CUT)
+
+
+class HalfOpen(_OnLinks):
+    """Nothing passes, and nothing is closed."""
+
+    least_s = 1.0
+    most_s = 5.0
+
+    def strike(self, world: World, link: Link) -> None:
+        """It falls silent."""
+        world.network.change(link, SILENT)
+
+
+class Slow(_OnLinks):
+    """Everything takes 50 ms each way, and some of it 300 ms."""
+
+    least_s = 2.0
+    most_s = 4.0
+
+    def strike(self, world: World, link: Link) -> None:
+        """It is slow, in both directions."""
+        link.delay_s, link.jitter_s = 0.05, 0.25
+
+
+class LostAnswers(_OnLinks):
+    """A call to Redis succeeds, and its caller sees a time-out."""
+
+    stores = frozenset({AOF, EMPTY})
+
+    def strike(self, world: World, link: Link) -> None:
+        """From here on no answer comes back."""
+        world.network.change(link, SWALLOW)
+
+
+_PAIRS = {
+    "client and gateway": ("clients", "gateway"),
+    "gateway and dispatcher": ("gateway", "dispatcher"),
+    "dispatcher and pool": ("dispatcher-", "pool"),
+    "dispatcher and dispatcher": ("dispatchers", "dispatcher"),
+    "node and dispatcher": ("node", "dispatcher"),
+    "gateway and Redis": ("gateway", "redis"),
+    "dispatcher and Redis": ("dispatcher-", "redis"),
+    "pool and Redis": ("pool", "redis"),
+}
+
+
+def _made() -> dict[str, type[Fault]]:
+    made: dict[str, type[Fault]] = {}
+    for pair, between in _PAIRS.items():
+        bases = [(CutOff, "cut"), (HalfOpen, "half open"), (Slow, "slow")]
+        if "redis" in between:
+            bases.append((LostAnswers, "answers lost"))
+        for base, verb in bases:
+            # What is not acknowledged in time goes elsewhere, away from what its node holds.
+            held = base is HalfOpen and between[0] in ("node", "dispatchers")
+            fields = {
+                "name": f"{verb}: {pair}",
+                "between": between,
+                "excuses": Excuses(held=held),
+                "stores": frozenset({AOF, EMPTY}) if "redis" in between else frozenset(),
+                "__doc__": base.__doc__,
+            }
+            made[f"{verb}: {pair}"] = type(base.__name__, (base,), fields)
+    return made
+
+
+LINK_FAULTS = _made()

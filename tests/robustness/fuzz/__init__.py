@@ -1,0 +1,1 @@
+"""Messages that nobody should send, and peers that send them."""

@@ -1,0 +1,125 @@
+"""What clients, nodes and faults have written down: plain facts, as JSON and back.
+
+All times are seconds of the machine's monotonic clock, which all its processes share.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+@dataclass
+class ClientHistory:
+    """One session, as its app saw it.
+
+    Attributes:
+        said: a time and a word, in the order in which they were said.
+        events: what came: `t`, `what`, `index` and more, see traffic/client.py.
+        lost: why the session could not be brought to its end, or "".
+    """
+
+    name: str
+    session: str = ""
+    said: list[tuple[float, int]] = field(default_factory=list)
+    events: list[Record] = field(default_factory=list)
+    lost: str = ""
+
+    def outcomes(self) -> list[Record]:
+        """Results and missing ones, in the order in which they came."""
+        return [each for each in self.events if each["what"] in ("result", "missing")]
+
+    def results(self) -> list[Record]:
+        """Only the results."""
+        return [each for each in self.events if each["what"] == "result"]
+
+
+@dataclass
+class NodeHistory:
+    """One node over all its processes.
+
+    Attributes:
+        records: `t`, `what` and more, see traffic/node_program.py.
+    """
+
+    node: str
+    slots: int
+    records: list[Record] = field(default_factory=list)
+
+    def of(self, *what: str) -> list[Record]:
+        """Only these."""
+        return [each for each in self.records if each["what"] in what]
+
+
+@dataclass(frozen=True)
+class Excuses:
+    """What a fault may cost, as the design allows it. Without an entry: nothing.
+
+    Attributes:
+        missing: reasons with which an utterance may be missing.
+        held: audio that a node held may be lost, and a turn may be split.
+        capacity: the leases are gone, so a node may get more than it has slots for.
+        sessions: reasons for which a session may be lost.
+    """
+
+    missing: frozenset[str] = frozenset()
+    held: bool = False
+    capacity: bool = False
+    sessions: frozenset[str] = frozenset()
+
+    def __or__(self, other: "Excuses") -> "Excuses":
+        return Excuses(
+            missing=self.missing | other.missing,
+            held=self.held or other.held,
+            capacity=self.capacity or other.capacity,
+            sessions=self.sessions | other.sessions,
+        )
+
+
+@dataclass
+class Struck:
+    """A fault as it happened; `at` names what it hit."""
+
+    fault: str
+    at: str
+    injected: float
+    healed: float
+
+
+@dataclass
+class History:
+    """One round.
+
+    Attributes:
+        name: of its faults, as the report groups them.
+        leases_left: what the pool service still counted as taken at the end.
+        logged: lines of the services' logs that only a bug writes.
+    """
+
+    name: str
+    seed: int
+    clients: list[ClientHistory] = field(default_factory=list)
+    nodes: list[NodeHistory] = field(default_factory=list)
+    struck: list[Struck] = field(default_factory=list)
+    excuses: Excuses = field(default_factory=Excuses)
+    leases_left: list[str] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
+
+    @property
+    def healed(self) -> float:
+        """When the last fault was over."""
+        return max((each.healed for each in self.struck), default=0.0)
+
+    def write(self, path: Path) -> None:
+        """For somebody who looks for the cause."""
+        path.write_text(json.dumps(asdict(self), default=sorted, indent=1))
+
+
+def read_lines(path: Path) -> list[Record]:
+    """Records that a process has written, one a line; a line that a kill has cut is left out."""
+    if not path.exists():
+        return []
+    lines = (line for line in path.read_text().split("\n") if line.endswith("}"))
+    return [json.loads(line) for line in lines if line.startswith("{")]

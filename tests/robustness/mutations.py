@@ -1,0 +1,216 @@
+"""Breaks a rule on purpose, in a copy of the sources, and shows that a suite finds out.
+
+    python -m tests.robustness.mutations [--only WORDS]
+
+The working tree is never touched. Each mutation names what should catch it: a round of the
+robustness suite, or a file of the other tests. First the same commands run on a copy in which
+nothing is broken, and must pass: else their failure would prove nothing.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv*", "__pycache__", ".*_cache", "node_modules", "dist", "build", "peers_of"
+)
+LIMIT_S = 400
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One broken rule.
+
+    Attributes:
+        rule: what does not hold any more.
+        file: where.
+        old, new: the text that is replaced, which must be there exactly once.
+        caught_by: faults of one robustness round ("round: ..."), or arguments of pytest.
+    """
+
+    rule: str
+    file: str
+    old: str
+    new: str
+    caught_by: str
+
+
+MUTATIONS = (
+    Mutation(
+        "reservations hold a slot",
+        "lua/lib/slots.lua",
+        "node.used = redis.call('ZCARD', reserved) + redis.call('ZCARD', running)",
+        "node.used = redis.call('ZCARD', running)",
+        "tests/lua/test_leases.py",
+    ),
+    Mutation(
+        "a late acknowledgement needs room",
+        "lua/commit.lua",
+        "elseif node.used < node.max then",
+        "elseif true then",
+        "tests/lua/test_leases.py",
+    ),
+    Mutation(
+        "a running lease is not given back by release",
+        "lua/release.lua",
+        "  return { 'running' }\n",
+        "  redis.call('ZREM', running_key(P, id), member)\n",
+        "tests/lua/test_leases.py",
+    ),
+    Mutation(
+        "what a node runs keeps its lease",
+        "lua/lib/renew.lua",
+        "redis.call('ZADD', running, now + lease_ms, member)",
+        "redis.call('ZSCORE', running, member)",
+        "tests/lua/test_registration.py",
+    ),
+    Mutation(
+        "an old gateway creates no job (session epoch)",
+        "lua/allocate.lua",
+        "if epoch and epoch > session_epoch then",
+        "if epoch and epoch > session_epoch and false then",
+        "tests/lua/test_sessions.py tests/lua/test_affinity.py"
+        " tests/integration/test_pool_service.py",
+    ),
+    Mutation(
+        "an old gateway records no cut (fencing)",
+        "lua/lib/session.lua",
+        "if tonumber(current) > tonumber(epoch) then",
+        "if tonumber(current) > tonumber(epoch) and false then",
+        "tests/lua/test_sessions.py",
+    ),
+    Mutation(
+        "a turn goes to its node (affinity)",
+        "lua/lib/choose.lua",
+        "  if bound then\n",
+        "  if bound and false then\n",
+        "round: node answers twice",
+    ),
+    Mutation(
+        "a result of an attempt that was given up is dropped",
+        "services/dispatcher/job_steps.py",
+        "return attempt if attempt is not None and attempt.is_alive else None",
+        "return attempt",
+        "round: node is too slow, answers late",
+    ),
+    Mutation(
+        "an acknowledgement counts for its own attempt only",
+        "services/dispatcher/job_machine.py",
+        "        attempt = self.attempts.get(number)\n"
+        "        if attempt is not None and attempt.is_alive:",
+        "        attempt = self.attempts.get(max(self.attempts, default=0))\n"
+        "        if attempt is not None and attempt.is_alive:",
+        "tests/unit/test_job_machine.py tests/unit/test_job_machine_table.py"
+        " tests/unit/test_job_machine_properties.py",
+    ),
+    Mutation(
+        "audio is acknowledged only when it is safe",
+        "services/session_gateway/session_steps.py",
+        "safe = min(self._expected_seq, *waiting) if waiting else self._expected_seq",
+        "safe = self._expected_seq",
+        "round: kill -9 of a gateway",
+    ),
+    Mutation(
+        "an index is used for one cut (a later gateway knows what was cut)",
+        "services/session_gateway/session_store.py",
+        "cuts=tuple(session_record_pb2.Cut.FromString(cut) for cut in reply[10::2]),",
+        "cuts=(),",
+        "round: kill -9 of a gateway",
+    ),
+    Mutation(
+        "results that were seen are not sent again (results_seen)",
+        "services/session_gateway/sessions.py",
+        "            seen=resume.results_seen,",
+        "            seen=0,",
+        "tests/integration/test_gateway_resume.py",
+    ),
+    Mutation(
+        "a result is given to the app once",
+        "services/session_gateway/result_queue.py",
+        "        if self._deadlines.pop(index, None) is None:\n            return False\n",
+        "        self._deadlines.pop(index, None)\n",
+        "tests/unit/test_result_queue.py",
+    ),
+)
+
+
+def run(tree: Path, command: str) -> tuple[bool, str]:
+    """Whether a suite is content with a tree; and the last of what it said."""
+    if command.startswith("round: "):
+        faults = command.removeprefix("round: ")
+        words = ["-m", "tests.robustness", "--store", "aof", "--seed", "7", "--rounds", "3"]
+        words += ["--faults", faults, "--minutes", "3"]
+    else:
+        words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *command.split()]
+    environ = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    try:
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=tree,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"did not end within {LIMIT_S} s"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    telling = [line.strip() for line in lines if "VIOLATION" in line or line.startswith("FAILED")]
+    return done.returncode == 0, (telling or lines or [""])[0][:160]
+
+
+def copied(into: Path) -> Path:
+    """A copy of the sources."""
+    tree = into / "tree"
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=LEFT_OUT)
+    return tree
+
+
+def spoil(tree: Path, mutation: Mutation) -> None:
+    """Breaks the rule in a copy."""
+    path = tree / mutation.file
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+        sys.exit(f"{mutation.file} has changed: the mutation of '{mutation.rule}' does not fit")
+    path.write_text(text.replace(mutation.old, mutation.new))
+
+
+def main() -> None:
+    """Tries all mutations; ends with 1 where one is not caught."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="mutations whose rule has these words")
+    chosen = [each for each in MUTATIONS if parser.parse_args().only in each.rule]
+    with tempfile.TemporaryDirectory(prefix="lingua-mutations-") as folder:
+        tree = copied(Path(folder))
+        for command in dict.fromkeys(each.caught_by for each in chosen):
+            good, said = run(tree, command)
+            print(
+                f"nothing broken: {command}: {'passes' if good else 'FAILS: ' + said}", flush=True
+            )
+            if not good:
+                sys.exit(1)
+    survived = 0
+    print("\n| rule that is broken | file | caught by | how it shows | s |\n|---|---|---|---|---|")
+    for each in chosen:
+        with tempfile.TemporaryDirectory(prefix="lingua-mutations-") as folder:
+            tree = copied(Path(folder))
+            spoil(tree, each)
+            started = time.monotonic()
+            good, said = run(tree, each.caught_by)
+            survived += good
+            shown = "NOT CAUGHT" if good else said.replace("|", "/")
+            took = time.monotonic() - started
+            row = (each.rule, f"`{each.file}`", each.caught_by, shown, f"{took:.0f}")
+            print("| " + " | ".join(row) + " |", flush=True)
+    sys.exit(1 if survived else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What came out: a row per fault, as text, Markdown and JSON."""
+
+import json
+import platform
+import statistics
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.robustness.history import History
+from tests.robustness.validate import Violation
+from tests.robustness.validate.recovery import longest_stall, recovery
+
+
+@dataclass
+class Row:
+    """All rounds of one fault.
+
+    Attributes:
+        missing: how many utterances, by reason.
+        recoveries: of each session, seconds from the fault's end to its next result.
+    """
+
+    fault: str
+    runs: int = 0
+    utterances: int = 0
+    executed: int = 0
+    missing: dict[str, int] = field(default_factory=dict)
+    lost_sessions: int = 0
+    longest_stall_s: float = 0.0
+    recoveries: list[float] = field(default_factory=list)
+    violations: int = 0
+
+    def add(self, history: History, violations: Sequence[Violation]) -> None:
+        """One more round."""
+        self.runs += 1
+        self.violations += len(violations)
+        self.executed += sum(len(node.of("started")) for node in history.nodes)
+        for client in history.clients:
+            self.lost_sessions += bool(client.lost)
+            self.longest_stall_s = max(self.longest_stall_s, longest_stall(client))
+            after = recovery(client, history.healed)
+            if after is not None:
+                self.recoveries.append(after)
+            for each in client.outcomes():
+                self.utterances += 1
+                if each["what"] == "missing":
+                    self.missing[each["reason"]] = self.missing.get(each["reason"], 0) + 1
+
+    def cells(self) -> list[str]:
+        """As the table shows it."""
+        median = statistics.median(self.recoveries) if self.recoveries else 0.0
+        missing = ", ".join(f"{count} {why}" for why, count in sorted(self.missing.items()))
+        return [
+            self.fault,
+            str(self.runs),
+            str(self.utterances),
+            str(self.executed),
+            missing or "0",
+            f"{self.longest_stall_s:.1f}",
+            f"{median:.1f} / {max(self.recoveries, default=0.0):.1f}",
+            str(self.violations),
+        ]
+
+
+HEAD = (
+    "fault",
+    "runs",
+    "utterances",
+    "executed",
+    "missing",
+    "longest stall s",
+    "recovery s p50 / max",
+    "violations",
+)
+
+
+class Report:
+    """Collects rounds; where a promise was broken, the round's history and logs are kept.
+
+    Args:
+        folder: for all that; without one, a temporary folder is made when there is something to
+            keep, and nothing else is written.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.rows: dict[str, Row] = {}
+        self.violations: list[Violation] = []
+        self._folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def add(
+        self, history: History, violations: Sequence[Violation], logs: Mapping[str, str]
+    ) -> Path | None:
+        """One round, and what is wrong with it; returns where it is kept, if it is."""
+        # Two at a time have one row: there are too many pairs for one each.
+        name = "two at a time" if " + " in history.name else history.name
+        self.rows.setdefault(name, Row(name)).add(history, violations)
+        self.violations += violations
+        if not violations:
+            return None
+        folder = self._folder or Path(tempfile.mkdtemp(prefix="lingua-robustness-"))
+        kept = folder / f"violation-{history.seed}"
+        kept.mkdir(exist_ok=True)
+        history.write(kept / "history.json")
+        for process, log in logs.items():
+            (kept / f"{process}.log").write_text(log)
+        return kept
+
+    def markdown(self) -> str:
+        """The table."""
+        rows = [HEAD, *(row.cells() for _, row in sorted(self.rows.items()))]
+        lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+        lines.insert(1, "|" + "---|" * len(HEAD))
+        return "\n".join(lines)
+
+    def write(self, about: str) -> None:
+        """Into the folder, if there is one."""
+        if self._folder is None:
+            return
+        about = f"{about}; {platform.processor() or platform.machine()}, {platform.system()}"
+        (self._folder / "report.md").write_text(f"{about}\n\n{self.markdown()}\n")
+        told = {"about": about, "rows": [asdict(row) for row in self.rows.values()]}
+        told["violations"] = [str(each) for each in self.violations]
+        (self._folder / "report.json").write_text(json.dumps(told, indent=1))
+
+
+def plain(rows: Iterable[Sequence[str]]) -> str:
+    """A table for a terminal."""
+    table = [list(row) for row in rows]
+    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    )

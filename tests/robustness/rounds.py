@@ -1,0 +1,91 @@
+"""One round: people talk, faults strike and are healed, people talk on; all is written down."""
+
+import asyncio
+import contextlib
+import random
+import time
+
+from tests.robustness.faults.choice import ALL, excuses_of
+from tests.robustness.faults.fault import Fault
+from tests.robustness.history import History, Struck
+from tests.robustness.traffic.client import Talker
+from tests.robustness.world import World
+
+PEOPLE = 10
+# Far more than anything here may take: the result deadline is 30 s.
+HEARD_S = 40.0
+ENDED_S = 60.0
+# The longest lease (running_lease_ms), and some for a busy machine.
+LEASES_S = 16.0
+
+
+async def run_round(world: World, names: list[str], seed: int, *, people: int = PEOPLE) -> History:
+    """Runs one round in a world where all is well; all is well again at its end."""
+    rng = random.Random(seed)
+    since = time.monotonic()
+    faults = [ALL[name](random.Random(rng.random())) for name in names]
+    talkers = [
+        Talker(f"client-{at}", world.gateways, random.Random(rng.random())) for at in range(people)
+    ]
+    history = History(name=" + ".join(names), seed=seed)
+    tasks = [asyncio.create_task(each.talk()) for each in talkers]
+    try:
+        await _all_heard(talkers, tasks, 0.0)
+        await asyncio.sleep(rng.random())
+        await _strike(world, faults, rng, history)
+        await _all_heard(talkers, tasks, history.healed)
+    finally:
+        for each in talkers:
+            each.stop()
+        await _ended(talkers, tasks)
+    history.excuses = excuses_of(faults)
+    history.leases_left = await world.leases_left(LEASES_S)
+    history.clients = [each.history for each in talkers]
+    history.nodes = [each.history(since) for each in world.nodes.values()]
+    history.logged = world.new_faults()
+    await world.all_up()
+    return history
+
+
+async def _strike(world: World, faults: list[Fault], rng: random.Random, history: History) -> None:
+    """All faults, each with a beginning and an end of its own: none waits for another's end."""
+    times = [(rng.random(), rng.uniform(each.least_s, each.most_s)) for each in faults]
+
+    async def one(fault: Fault, after: float, lasts: float) -> None:
+        await asyncio.sleep(after)
+        await fault.inject(world)
+        struck = Struck(fault.name, fault.at, time.monotonic(), 0.0)
+        history.struck.append(struck)
+        await asyncio.sleep(lasts)
+        await fault.heal(world)
+        struck.healed = time.monotonic()
+
+    async with asyncio.TaskGroup() as tasks:
+        for fault, (after, lasts) in zip(faults, times, strict=True):
+            tasks.create_task(one(fault, after, lasts))
+
+
+async def _all_heard(talkers: list[Talker], tasks: list[asyncio.Task[None]], after: float) -> None:
+    """Returns when everybody has had a result since then, or has ended, or it takes too long."""
+
+    def waits(talker: Talker, task: asyncio.Task[None]) -> bool:
+        results = talker.history.results()
+        return not task.done() and not (results and results[-1]["t"] > after)
+
+    deadline = time.monotonic() + HEARD_S
+    while time.monotonic() < deadline:
+        if not any(waits(each, task) for each, task in zip(talkers, tasks, strict=True)):
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _ended(talkers: list[Talker], tasks: list[asyncio.Task[None]]) -> None:
+    """Waits for the ends of all sessions; one that does not come to its end is lost."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ENDED_S):
+            await asyncio.wait(tasks)
+    for each, task in zip(talkers, tasks, strict=True):
+        if not task.done():
+            task.cancel()
+            each.history.lost = f"STUCK: not closed within {ENDED_S:.0f} s"
+    await asyncio.gather(*tasks, return_exceptions=True)

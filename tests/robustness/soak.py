@@ -1,0 +1,147 @@
+"""Steady traffic for a long time: memory, file descriptors and tasks of every process stay flat.
+
+    python -m tests.robustness.soak --minutes 20
+
+Sessions come and go all the while. What is compared are the medians of the first and the last
+quarter of the time after the warm-up. Ends with 1 where something grew, or a promise was broken.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.robustness.history import History
+from tests.robustness.report import plain
+from tests.robustness.store import AOF
+from tests.robustness.traffic.client import Talker
+from tests.robustness.validate import validate
+from tests.robustness.world import World
+
+SAMPLE_S = 5.0
+# Of the whole time: caches fill, pools of connections grow to what they need.
+WARM_UP = 0.25
+# How long one session talks; then another takes its place.
+SESSION_S = 20.0
+PEOPLE = 12
+# What may be more at the end than at the beginning.
+MORE_MB = 6.0
+MORE_FILES = 4
+MORE_TASKS = 6
+# Records of jobs and sessions come to their end within the warm-up.
+SHORT_LIVED = {"job_record_ttl_ms": 30_000, "kept_result_ms": 30_000, "resume_within_ms": 30_000}
+
+
+class Sample(NamedTuple):
+    """One process at one moment; tasks: -1 where it cannot be asked."""
+
+    mb: float
+    files: int
+    tasks: int
+
+
+def look(world: World, name: str) -> Sample:
+    """A process as it is now."""
+    pid = world.processes[name].process.pid
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    files = len(os.listdir(f"/proc/{pid}/fd"))
+    tasks = world.tasks(name) if name in world.services else -1
+    return Sample(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, files, tasks)
+
+
+def redis_mb(world: World) -> Sample:
+    """The memory that Redis uses for data, and its clients."""
+    memory = world.store.ask("INFO", "memory")
+    clients = world.store.ask("INFO", "clients")
+    return Sample(memory["used_memory"] / 2**20, int(clients["connected_clients"]), -1)
+
+
+async def person(world: World, at: int, ends: float, done: History) -> None:
+    """Talks in one session after the other."""
+    rng = random.Random(at)
+    while time.monotonic() < ends:
+        talker = Talker(f"client-{at}", world.gateways, rng)
+        task = asyncio.create_task(talker.talk())
+        await asyncio.sleep(min(SESSION_S * rng.uniform(0.5, 1.5), ends - time.monotonic() + 1))
+        talker.stop()
+        await task
+        done.clients.append(talker.history)
+
+
+def medians(samples: Sequence[Sample]) -> Sample:
+    """Of each kind of value."""
+    columns = list(zip(*samples, strict=True))
+    mb, files, tasks = (statistics.median(column) for column in columns)
+    return Sample(mb, round(files), round(tasks))
+
+
+def is_flat(first: Sample, last: Sample) -> bool:
+    """Whether it has grown by no more than it may."""
+    return (
+        last.mb <= first.mb + MORE_MB
+        and last.files <= first.files + MORE_FILES
+        and last.tasks <= first.tasks + MORE_TASKS
+    )
+
+
+async def soak(world: World, minutes: float) -> tuple[dict[str, list[Sample]], History]:
+    """Traffic, and a sample of everything now and then."""
+    ends = time.monotonic() + 60 * minutes
+    done = History(name="soak", seed=0)
+    people = [asyncio.create_task(person(world, at, ends, done)) for at in range(PEOPLE)]
+    samples: defaultdict[str, list[Sample]] = defaultdict(list)
+    while time.monotonic() < ends:
+        await asyncio.sleep(SAMPLE_S)
+        for name in world.processes:
+            samples[name].append(await asyncio.to_thread(look, world, name))
+        samples["redis"].append(await asyncio.to_thread(redis_mb, world))
+    await asyncio.gather(*people)
+    done.nodes = [node.history() for node in world.nodes.values()]
+    done.leases_left = await world.leases_left(16)
+    done.logged = world.new_faults()
+    return samples, done
+
+
+def main() -> None:
+    """Prints a row a process."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=20.0)
+    minutes = parser.parse_args().minutes
+    with World(AOF, **SHORT_LIVED) as world:
+        samples, done = asyncio.run(soak(world, minutes))
+    rows = [("process", "MB", "files", "tasks", "most MB", "")]
+    grown = 0
+    for name, taken in samples.items():
+        after = taken[int(len(taken) * WARM_UP) :]
+        quarter = max(1, len(after) // 4)
+        first, last = medians(after[:quarter]), medians(after[-quarter:])
+        flat = is_flat(first, last)
+        grown += not flat
+        rows.append(
+            (
+                name,
+                f"{first.mb:.1f} -> {last.mb:.1f}",
+                f"{first.files} -> {last.files}",
+                f"{first.tasks} -> {last.tasks}" if first.tasks >= 0 else "",
+                f"{max(each.mb for each in taken):.1f}",
+                "flat" if flat else "GROWS",
+            )
+        )
+    violations = validate(done)
+    utterances = sum(len(client.outcomes()) for client in done.clients)
+    print(f"{minutes:g} minutes, {len(done.clients)} sessions, {utterances} utterances")
+    print(plain(rows))
+    for each in violations[:20]:
+        print(f"VIOLATION {each}")
+    sys.exit(1 if grown or violations else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Malformed and senseless messages to every method: a clear status, no crash, and nobody is harmed.
+
+In CI a few hundred calls, always the same. FUZZ_EXAMPLES=5000 makes more, at random.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lingua_scheduler.sdk import Result, Session
+from lingua_scheduler.v1 import dispatcher_pb2
+from tests.e2e.listening_node import audio_of
+from tests.robustness.fuzz.messages import broken, random_message
+from tests.robustness.fuzz.peers import METHODS, Method, call
+from tests.robustness.fuzz.sequences import SEQUENCES
+from tests.robustness.store import EMPTY
+from tests.robustness.world import World
+
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
+# Of one example: calls side by side.
+AT_ONCE = 8
+# What a service may say; UNKNOWN and INTERNAL are for bugs.
+BUGS = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
+STREAMS = [method for method in METHODS if method.is_stream]
+# More tasks than before, after everything has ended.
+TASKS_MORE = 5
+
+fuzzed = settings(
+    max_examples=EXAMPLES or 25,
+    derandomize=not EXAMPLES,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Target:
+    """The services under attack, and a good client beside it."""
+
+    def __init__(self, world: World, runner: asyncio.Runner) -> None:
+        self.world = world
+        self.runner = runner
+        self.channels: dict[str, grpc.aio.Channel] = {}
+        self.tasks = {name: world.tasks(name) for name in world.services}
+
+    def attack(self, calls: list[tuple[Method, list[bytes]]]) -> None:
+        """All of it at once; none may end like a bug."""
+        self.runner.run(self._attack(calls))
+
+    async def _attack(self, calls: list[tuple[Method, list[bytes]]]) -> None:
+        for method, _ in calls:
+            if method.service not in self.channels:
+                address = self.world.services[f"{method.service}-0"].address
+                self.channels[method.service] = grpc.aio.insecure_channel(address)
+        made = [call(self.channels[method.service], method, said) for method, said in calls]
+        codes = await asyncio.gather(*made)
+        for (method, said), code in zip(calls, codes, strict=True):
+            assert code not in BUGS, f"{method}: {code} to {said!r:.500}"
+
+    async def close(self) -> None:
+        """Leaves."""
+        for channel in self.channels.values():
+            await channel.close()
+
+    def check(self) -> None:
+        """Everybody lives, no bug is logged, a good client is served, and no task is left."""
+        self.runner.run(self._is_served())
+        logged = self.world.new_faults()
+        assert not logged, "\n".join(logged)
+        for process in self.world.processes.values():
+            assert process.process.poll() is None
+        deadline = time.monotonic() + 15
+        while over := {name: n for name, n in self._tasks().items() if n > 0}:
+            assert time.monotonic() < deadline, f"tasks left: {over}"
+            time.sleep(0.2)
+
+    async def _is_served(self) -> None:
+        async with Session(self.world.gateways, src="en", tgt="es") as session:
+            await session.send(audio_of(2, 4, 6))
+            await session.finish()
+            async for outcome in session.results():
+                assert isinstance(outcome, Result), outcome
+                assert outcome.texts.source == "2 4 6"
+                break
+
+    def _tasks(self) -> dict[str, int]:
+        return {
+            name: self.world.tasks(name) - before - TASKS_MORE
+            for name, before in self.tasks.items()
+        }
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Target]:
+    """One of each service, and two nodes."""
+    short = {"queue_wait_ms": 200, "job_timeout_ms": 2000, "max_retry": 1}
+    with World(EMPTY, instances=1, nodes=(2, 2), **short) as world, asyncio.Runner() as runner:
+        made = Target(world, runner)
+        made.check()
+        made.tasks = {name: world.tasks(name) for name in world.services}
+        yield made
+        runner.run(made.close())
+
+
+calls_of_anything = st.lists(
+    st.tuples(st.sampled_from(METHODS), st.integers(0, 2**32), st.booleans()),
+    min_size=AT_ONCE,
+    max_size=AT_ONCE,
+)
+
+
+def test_a_malformed_message_to_any_method_gets_a_clear_status(target: Target) -> None:
+    @fuzzed
+    @given(calls_of_anything)
+    def run(drawn: list[tuple[Method, int, bool]]) -> None:
+        calls = []
+        for method, seed, breaks in drawn:
+            rng = random.Random(seed)
+            count = rng.randrange(1, 5) if method.is_stream else 1
+            said = [random_message(method.takes, rng).SerializeToString() for _ in range(count)]
+            calls.append((method, [broken(each, rng) if breaks else each for each in said]))
+        target.attack(calls)
+
+    run()
+    target.check()
+
+
+sequences = st.sampled_from(STREAMS).flatmap(
+    lambda method: st.tuples(
+        st.just(method),
+        st.lists(st.sampled_from(SEQUENCES[str(method)]), min_size=1, max_size=8),
+    )
+)
+
+
+def test_messages_in_a_senseless_order_end_a_stream_clearly_or_not_at_all(target: Target) -> None:
+    @fuzzed
+    @given(st.lists(sequences, min_size=AT_ONCE, max_size=AT_ONCE))
+    def run(calls: list[tuple[Method, list[bytes]]]) -> None:
+        target.attack(calls)
+
+    run()
+    target.check()
+
+
+def test_a_peer_that_has_said_all_gets_a_status_though_its_first_answer_is_on_the_way(
+    target: Target,
+) -> None:
+    submit = next(method for method in STREAMS if str(method) == "Submit")
+    # Refused as soon as it is read, so that the answer and the end of the stream meet.
+    refused = dispatcher_pb2.Submission(job=dispatcher_pb2.JobSpec())
+    said = dispatcher_pb2.SubmitRequest(submissions=[refused]).SerializeToString()
+    for count in (1, 2, 3) * 10:
+        target.attack([(submit, [said] * count)] * AT_ONCE)
+    target.check()
+
+
+@pytest.mark.parametrize("method", STREAMS, ids=str)
+def test_a_flood_on_a_stream_harms_nobody(target: Target, method: Method) -> None:
+    beginnings = {"Converse": 1, "Connect": 1}
+    said = SEQUENCES[str(method)]
+    first = said[: beginnings.get(str(method), 0)]
+    target.attack([(method, first + [each] * 300) for each in said[-6:]])
+    target.check()

@@ -1,0 +1,225 @@
+"""The validators find what they are for: hand-made histories, each with one thing wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.robustness.history import ClientHistory, Excuses, History, NodeHistory, Record, Struck
+from tests.robustness.validate import validate
+from tests.robustness.validate.recovery import longest_stall, recovery
+
+
+def result(index: int, *words: int, kind: str = "TRANSLATED", **more: Any) -> Record:
+    """A result of node-0 that came at second 10 + index."""
+    return {
+        "t": 10.0 + index,
+        "what": "result",
+        "index": index,
+        "kind": kind,
+        "words": [str(word) for word in words],
+        "joined": [],
+        "node": "node-0",
+        **more,
+    }
+
+
+def missing(index: int, reason: str) -> Record:
+    """An utterance without a result."""
+    return {"t": 10.0 + index, "what": "missing", "index": index, "reason": reason, "message": ""}
+
+
+def finalized(index: int, audio_ms: int) -> Record:
+    """A cut."""
+    return {
+        "t": 9.0,
+        "what": "finalized",
+        "index": index,
+        "reason": "IS_FINAL",
+        "audio_ms": audio_ms,
+    }
+
+
+def job(what: str, index: int, *words: int, **more: Any) -> Record:
+    """What a node wrote of a job of session s."""
+    texts = [str(word) for word in words]
+    which = {"session": "s", "index": index, "attempt": 1, "words": texts}
+    return {"t": 5.0, "what": what, **which, **more}
+
+
+def good() -> History:
+    """Four utterances of one client, two of them one sentence; a fault that was over at 11.5."""
+    client = ClientHistory(name="client-0", session="s")
+    client.said = [(float(word), word) for word in range(2, 18, 2)]
+    client.events = [
+        finalized(0, 200),
+        result(0, 2, 4),
+        result(1, kind="HELD"),
+        result(2, 6, 8, 10, 12, joined=[1]),
+        result(3, 14, 16),
+    ]
+    node = NodeHistory(node="node-0", slots=2)
+    node.records = [
+        job("assigned", 0, 2, 4),
+        job("started", 0, at_once=1),
+        job("assigned", 1, 6, 8),
+        job("started", 1, at_once=2),
+    ]
+    struck = [Struck("kill", "node-1", 10.5, 11.5)]
+    return History(name="kill", seed=1, clients=[client], nodes=[node], struck=struck)
+
+
+def rules(history: History) -> set[str]:
+    """The rules that are broken."""
+    return {violation.rule for violation in validate(history)}
+
+
+def test_a_good_history_has_nothing_wrong() -> None:
+    assert validate(good()) == []
+
+
+def events_of(history: History) -> list[Record]:
+    return history.clients[0].events
+
+
+def _index_twice(history: History) -> None:
+    events_of(history).append(result(3))
+
+
+def _hole(history: History) -> None:
+    del events_of(history)[1]
+
+
+def _out_of_order(history: History) -> None:
+    events = events_of(history)
+    events[3], events[4] = events[4], events[3]
+
+
+def _cut_anew(history: History) -> None:
+    events_of(history).append(finalized(0, 300))
+
+
+def _index_used_again(history: History) -> None:
+    history.nodes.append(NodeHistory("node-1", 2, [job("assigned", 0, 4, 6)]))
+
+
+def _lost_session(history: History) -> None:
+    history.clients[0].lost = "UNREACHABLE: no gateway"
+
+
+def _never_heard(history: History) -> None:
+    history.clients[0].events = []
+
+
+def _missing(history: History) -> None:
+    events_of(history)[4] = missing(3, "JOB_FAILED")
+
+
+def _word_lost(history: History) -> None:
+    events_of(history)[4] = result(3, 16)
+
+
+def _last_word_lost(history: History) -> None:
+    events_of(history)[4] = result(3, 14)
+
+
+def _word_twice(history: History) -> None:
+    events_of(history)[4] = result(3, 12, 14, 16)
+
+
+def _never_said(history: History) -> None:
+    events_of(history)[4]["words"] = ["late"]
+
+
+def _half_a_word(history: History) -> None:
+    events_of(history)[4]["words"] = ["14", "16?"]
+
+
+def _held_and_forgotten(history: History) -> None:
+    events_of(history)[3] = result(2, 10, 12)
+
+
+def _over_capacity(history: History) -> None:
+    history.nodes[0].records.append(job("started", 2, at_once=3))
+
+
+def _slot_leaked(history: History) -> None:
+    history.leases_left = ["node-0: 0 reserved, 1 running"]
+
+
+def _turn_elsewhere(history: History) -> None:
+    events_of(history)[3]["node"] = "node-1"
+
+
+def _never_again(history: History) -> None:
+    history.clients[0].said.append((50.0, 18))
+    history.struck = [Struck("kill", "node-1", 10.5, 49.0)]
+
+
+def _bug_logged(history: History) -> None:
+    history.logged = ["gateway-0: Traceback (most recent call last):"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rule"),
+    [
+        (_index_twice, "each index once, in order"),
+        (_hole, "each index once, in order"),
+        (_out_of_order, "each index once, in order"),
+        (_cut_anew, "one cut an index"),
+        (_index_used_again, "one cut an index"),
+        (_lost_session, "no session is lost"),
+        (_never_heard, "no session is lost"),
+        (_missing, "missing only where allowed"),
+        (_word_lost, "no word is lost or repeated"),
+        (_last_word_lost, "no word is lost or repeated"),
+        (_word_twice, "no word is lost or repeated"),
+        (_never_said, "no word is lost or repeated"),
+        (_half_a_word, "no word is lost or repeated"),
+        (_held_and_forgotten, "no word is lost or repeated"),
+        (_held_and_forgotten, "a turn stays on its node"),
+        (_over_capacity, "no node over its capacity"),
+        (_slot_leaked, "all slots are back"),
+        (_turn_elsewhere, "a turn stays on its node"),
+        (_never_again, "everybody is heard again"),
+        (_bug_logged, "no bug is logged"),
+    ],
+)
+def test_a_broken_promise_is_found(spoil: Callable[[History], None], rule: str) -> None:
+    history = good()
+    spoil(history)
+    assert rule in rules(history)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "excuses"),
+    [
+        (_lost_session, Excuses(sessions=frozenset({"UNREACHABLE"}))),
+        (_missing, Excuses(missing=frozenset({"JOB_FAILED"}))),
+        (_held_and_forgotten, Excuses(held=True)),
+        (_turn_elsewhere, Excuses(held=True)),
+        (_over_capacity, Excuses(capacity=True)),
+    ],
+)
+def test_what_the_design_allows_is_no_violation(
+    spoil: Callable[[History], None], excuses: Excuses
+) -> None:
+    history = good()
+    spoil(history)
+    history.excuses = excuses
+    assert validate(history) == []
+
+
+def test_an_excuse_for_what_is_held_excuses_no_other_word() -> None:
+    history = good()
+    _word_lost(history)
+    history.excuses = Excuses(held=True)
+    assert rules(history) == {"no word is lost or repeated"}
+
+
+def test_recovery_counts_from_the_end_of_the_fault_and_a_stall_from_the_last_word() -> None:
+    client = good().clients[0]
+    assert recovery(client, 11.5) == pytest.approx(0.5)
+    assert recovery(client, 60.0) is None
+    # The text of 2 and 4 came at second 10, six after its last word.
+    assert longest_stall(client) == pytest.approx(6.0)

@@ -1,0 +1,131 @@
+"""People who talk: sessions of the SDK, which write down every word and every event.
+
+Words count up from 2 by 2 within a session, so what comes back can be laid beside what was said;
+they are even, since a pause after an odd one would look unfinished to the nodes.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from lingua_scheduler.sdk import (
+    Accepted,
+    Event,
+    Finalized,
+    Missing,
+    Problem,
+    Reconnecting,
+    Result,
+    Resumed,
+    Retrying,
+    SdkError,
+    Session,
+)
+from lingua_scheduler.sdk import channels as sdk_channels
+from tests.e2e.listening_node import WORD_MS, audio_of
+from tests.robustness.history import ClientHistory, Record
+
+# Words of a sentence; an utterance has 15 at most, so some are cut in the middle.
+LENGTHS = (5, 18, 8, 12, 31, 6, 9)
+
+
+class Talker:
+    """One person, who talks at the pace of speech until told to stop."""
+
+    def __init__(self, name: str, gateways: str, rng: random.Random) -> None:
+        self.history = ClientHistory(name=name)
+        self._gateways = gateways
+        self._rng = rng
+        self._enough = asyncio.Event()
+        self._word = 0
+
+    def stop(self) -> None:
+        """Breaks off; that ends the sentence."""
+        self._enough.set()
+
+    async def talk(self) -> None:
+        """From opening the session to its last result; whatever happens is written down."""
+        hearing: asyncio.Task[None] | None = None
+        try:
+            async with Session(self._gateways, src="en", tgt="es") as session:
+                self.history.session = session.session_id
+                hearing = asyncio.create_task(self._hear(session))
+                await self._speak(session)
+        except SdkError as error:
+            self.history.lost = str(error)
+        finally:
+            if hearing is not None:
+                with contextlib.suppress(SdkError):
+                    await hearing
+
+    async def _speak(self, session: Session) -> None:
+        loop = asyncio.get_running_loop()
+        first = self._rng.randrange(len(LENGTHS))
+        due = loop.time() + self._rng.random()
+        for length in itertools.islice(itertools.cycle(LENGTHS), first, None):
+            for _ in range(length):
+                await asyncio.sleep(due - loop.time())
+                due = max(due, loop.time() - 1.0) + WORD_MS / 1000
+                self._word += 2
+                self.history.said.append((time.monotonic(), self._word))
+                await session.send(audio_of(self._word))
+                if self._enough.is_set():
+                    break
+            await session.finish()
+            if self._enough.is_set():
+                return
+
+    async def _hear(self, session: Session) -> None:
+        async for event in session.events():
+            self.history.events.append({"t": time.monotonic(), **as_record(event)})
+
+
+def as_record(event: Event) -> Record:
+    """An event of the SDK as a plain fact."""
+    match event:
+        case Result():
+            return {
+                "what": "result",
+                "index": event.index,
+                "kind": event.kind.name,
+                "words": event.texts.source.split(),
+                "joined": list(event.joined),
+                "node": event.node_id,
+                "attempts": event.attempts,
+            }
+        case Missing():
+            more: dict[str, Any] = {"reason": event.reason, "message": event.message}
+            return {"what": "missing", "index": event.index, **more}
+        case Finalized():
+            more = {"reason": event.reason.name, "audio_ms": event.audio_ms}
+            return {"what": "finalized", "index": event.index, **more}
+        case Accepted():
+            more = {"node": event.node_id, "attempt": event.attempt}
+            return {"what": "accepted", "index": event.index, **more}
+        case Retrying():
+            more = {"reason": event.reason, "message": event.message}
+            return {"what": "retrying", "index": event.index, **more}
+        case Problem():
+            return {"what": "problem", "reason": event.reason, "message": event.message}
+        case Reconnecting():
+            return {"what": "reconnecting", "why": event.why}
+        case Resumed():
+            return {"what": "resumed", "away": event.away, "again": event.chunks_again}
+        case _:
+            return {"what": type(event).__name__.lower()}
+
+
+@contextlib.contextmanager
+def pings_every(ms: int) -> Iterator[None]:
+    """The SDK looks so often whether a connection lives: its own 20 s would be long for a test."""
+    names = {"grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms"}
+    before = sdk_channels._OPTIONS
+    sdk_channels._OPTIONS = tuple((name, ms if name in names else value) for name, value in before)
+    try:
+        yield
+    finally:
+        sdk_channels._OPTIONS = before

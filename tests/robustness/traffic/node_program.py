@@ -1,0 +1,188 @@
+"""A node of the SDK as a process of its own, which writes down what happens to it.
+
+It takes whatever it is given, also beyond its slots, and counts for itself: a scheduler that relies
+on its refusal is found out. What it does can be changed while it runs, by a file with JSON in it:
+
+    work_ms        what a job takes
+    lose           assignments are read and forgotten
+    mute           nothing is sent at all, heartbeats included
+    twice          acknowledgements and results are sent twice
+    late           time limits are not kept, and what was cancelled is answered all the same, with
+                   words that nobody said
+    fail_every     each such job fails, and is worth another try (0: none)
+
+Records, one JSON object a line: began, connected, assigned (with the job's own words), started
+(`at_once`: jobs that run now), finished, failed, stopped.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from lingua_scheduler.sdk import Held, HeldAudio, Job, JobError, Node, Translated
+from lingua_scheduler.sdk.effects import Effect
+from lingua_scheduler.sdk.protocol import NodeProtocol
+from lingua_scheduler.sdk.wire import Ref, attempt_of
+from lingua_scheduler.v1 import dispatcher_pb2
+from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, NodeMessage
+from tests.e2e.listening_node import is_unfinished, words_in
+
+# More than anybody assigns: the node does not defend itself.
+BOUNDLESS = 1_000_000
+# Ten people keep half of all slots busy with this.
+WORK_MS = 400
+
+
+class Diary:
+    """Writes records, and reads what the node is to do."""
+
+    def __init__(self, records: Path, orders: Path) -> None:
+        self._records: TextIO = records.open("a", buffering=1)
+        # After a line that a kill has cut.
+        self._records.write("\n")
+        self._orders = orders
+        self._read_at = -1.0
+        self._told: dict[str, Any] = {}
+
+    def note(self, what: str, **more: Any) -> None:
+        """One record."""
+        self._records.write(json.dumps({"t": time.monotonic(), "what": what, **more}) + "\n")
+
+    def order(self, name: str) -> Any:
+        """What the file says now; 0 where it says nothing."""
+        now = time.monotonic()
+        if now > self._read_at + 0.05:
+            self._read_at = now
+            try:
+                self._told = json.loads(self._orders.read_text() or "{}")
+            except (OSError, json.JSONDecodeError):
+                self._told = {}
+        return self._told.get(name, 0)
+
+
+class _Protocol(NodeProtocol):
+    def __init__(self, hello: dispatcher_pb2.Hello, diary: Diary) -> None:
+        super().__init__(hello=hello)
+        self._slots = BOUNDLESS
+        self._diary = diary
+        self._again: list[NodeEvent] = []
+
+    def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[Effect]:
+        was_welcomed = self.welcomed
+        effects = super().on_message(now, message)
+        if self.welcomed and not was_welcomed:
+            self._diary.note("connected")
+        return effects
+
+    def on_assign(self, now: float, assign: dispatcher_pb2.JobAssign) -> None:
+        job = assign.job
+        self._diary.note(
+            "assigned",
+            session=job.session_id,
+            index=job.utterance_index,
+            attempt=assign.attempt.attempt,
+            words=words_in(job.audio),
+        )
+        if not self._diary.order("lose"):
+            super().on_assign(now, assign)
+
+    def _cancel(self, ref: Ref, why: str) -> None:
+        super()._cancel(ref, why)
+        if self._diary.order("late"):
+            self._again.append(_false_result(ref))
+
+    def on_overrun(self, ref: Ref) -> None:
+        if not self._diary.order("late"):
+            super().on_overrun(ref)
+
+    def take(self, now: float) -> NodeMessage | None:
+        if self._diary.order("mute") and self.welcomed:
+            return None
+        message = super().take(now)
+        if message is None or not self.welcomed:
+            return message
+        again, self._again = self._again, []
+        if self._diary.order("twice"):
+            kinds = ("job_ack", "job_result", "job_failed")
+            twice = [each for each in message.events if each.WhichOneof("event") in kinds]
+            # At once, and once more with the next message.
+            again += twice
+            self._again = list(twice)
+        message.events.extend(again)
+        return message
+
+
+def _false_result(ref: Ref) -> NodeEvent:
+    result = dispatcher_pb2.JobResult(
+        attempt=attempt_of(ref),
+        kind=dispatcher_pb2.JobResult.KIND_TRANSLATED,
+        texts=dispatcher_pb2.Texts(source="late", translated="late"),
+    )
+    return NodeEvent(job_result=result)
+
+
+class RecordingNode(Node):
+    """Answers with the words of the audio, and of what it had held before."""
+
+    def __init__(self, *, node_id: str, slots: int, diary: Diary) -> None:
+        langs = ["en", "es"]
+        super().__init__(
+            node_id=node_id, asr=langs, semantic=langs, tts=langs, slots=slots, drain_seconds=8
+        )
+        self.load = lambda: (0.0, 0.0)
+        self.handler(self._translate)
+        self._diary = diary
+        self._held = HeldAudio()
+        self._at_once = 0
+        self._jobs = 0
+
+    def make_protocol(self, hello: dispatcher_pb2.Hello) -> NodeProtocol:
+        """One that writes down what it hears, and misbehaves as it is told."""
+        return _Protocol(hello, self._diary)
+
+    async def _translate(self, job: Job) -> Held | Translated:
+        self._jobs += 1
+        self._at_once += 1
+        which = {"session": job.session_id, "index": job.utterance_index, "attempt": job.attempt}
+        self._diary.note("started", at_once=self._at_once, **which)
+        end = "stopped"
+        try:
+            result = await self._work(job)
+            end = "finished"
+        except JobError:
+            end = "failed"
+            raise
+        finally:
+            self._at_once -= 1
+            self._diary.note(end, **which)
+        return result
+
+    async def _work(self, job: Job) -> Held | Translated:
+        with self._held.turn(job) as turn:
+            words = words_in(turn.audio)
+            unfinished = is_unfinished(job.reason, words)
+            if unfinished:
+                job.hold()
+            await asyncio.sleep((self._diary.order("work_ms") or WORK_MS) / 1000)
+            every = self._diary.order("fail_every")
+            if every and self._jobs % every == 0:
+                raise JobError("SIMULATED")
+            if unfinished:
+                turn.keep()
+                return Held()
+            text = " ".join(words)
+            return Translated(source=text, translated=text, joined=turn.joined)
+
+
+def main() -> None:
+    """Runs one node, as the environment says, until it is told to end."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    given = os.environ
+    diary = Diary(Path(given["NODE_RECORDS"]), Path(given["NODE_ORDERS"]))
+    diary.note("began")
+    node = RecordingNode(node_id=given["NODE_ID"], slots=int(given["NODE_SLOTS"]), diary=diary)
+    node.run(given["NODE_DISPATCHERS"])

@@ -1,0 +1,205 @@
+"""A whole scheduler as processes, with a link of the tests' network between any two of them."""
+
+import asyncio
+import contextlib
+import signal
+import tempfile
+import time
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import grpc
+
+from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
+from tests.e2e.scheduler_processes import start_all
+from tests.integration.service_process import ServiceProcess
+from tests.robustness.network import Network
+from tests.robustness.processes import (
+    Dispatcher,
+    Gateway,
+    NodeProcess,
+    PoolService,
+    Process,
+    settings,
+)
+from tests.robustness.store import SENTINEL, Store, running_store, until
+
+NODES = (2, 2, 2, 1)
+"""The slots of each node."""
+
+
+class World:
+    """Two of each service, some nodes, and a Redis. A context manager.
+
+    Args:
+        store: what kind of Redis, see store.py.
+        instances: of each service.
+        nodes: slots of each node.
+        options: settings of all services.
+    """
+
+    def __init__(
+        self, store: str, *, instances: int = 2, nodes: tuple[int, ...] = NODES, **options: Any
+    ) -> None:
+        self.services: dict[str, ServiceProcess] = {}
+        self.nodes = {
+            f"node-{at}": NodeProcess(f"node-{at}", slots=n) for at, n in enumerate(nodes)
+        }
+        self.network = Network()
+        self.store: Store
+        self.prefix = f"test:{uuid.uuid4().hex[:8]}"
+        self._kind = store
+        self._instances = instances
+        self._settings = settings(**options)
+        self._stack = ExitStack()
+        self._logged: dict[str, int] = {}
+        self._tasks = Path()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.network)
+            made = stack.enter_context(tempfile.TemporaryDirectory(prefix="lingua-tasks-"))
+            self._tasks = Path(made)
+            self.store = stack.enter_context(running_store(self._kind))
+            stack.callback(self._stop)
+            self._start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # ---- looking ----
+
+    @property
+    def processes(self) -> dict[str, Process]:
+        """All of them by name, such as "gateway-0"."""
+        return {**self.services, **self.nodes}
+
+    def of(self, kind: str) -> list[str]:
+        """The names of all processes of a kind: gateway, dispatcher, pool or node."""
+        return [name for name in self.processes if name.startswith(f"{kind}-")]
+
+    @property
+    def gateways(self) -> str:
+        """Where clients find them."""
+        return self._way("clients", "gateway")
+
+    async def known_nodes(self) -> list[pool_pb2.Node]:
+        """All nodes, as the pool service sees them."""
+        address = next(self.services[name].address for name in self.of("pool"))
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = pool_pb2_grpc.PoolServiceStub(channel)
+            listed = await stub.ListNodes(pool_pb2.ListNodesRequest(), timeout=5)
+        return list(listed.nodes)
+
+    async def leases(self) -> list[str]:
+        """What holds a slot now, as the pool service sees it."""
+        return [
+            f"{node.node_id}: {node.reserved} reserved, {node.running} running"
+            for node in await self.known_nodes()
+            if node.reserved + node.running
+        ]
+
+    async def leases_left(self, within: float) -> list[str]:
+        """What holds a slot after so many seconds; returns as soon as nothing does."""
+        deadline = time.monotonic() + within
+        while True:
+            left = ["the pool service does not answer"]
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                left = await self.leases()
+            if not left or time.monotonic() > deadline:
+                return left
+            await asyncio.sleep(0.1)
+
+    def new_faults(self) -> list[str]:
+        """Lines of the services' logs that only a bug writes, since they were asked for last."""
+        found = []
+        for name, service in self.services.items():
+            lines = service.faults()
+            found += [f"{name}: {line}" for line in lines[self._logged.get(name, 0) :]]
+            self._logged[name] = len(lines)
+        return found
+
+    def logs(self) -> dict[str, str]:
+        """What each process has written to stderr, by name."""
+        return {name: process.log() for name, process in self.processes.items()}
+
+    def tasks(self, name: str) -> int:
+        """How many tasks a service has now."""
+        process = self.services[name].process
+        told = self._tasks / str(process.pid)
+        told.unlink(missing_ok=True)
+        process.send_signal(signal.SIGUSR1)
+        until(lambda: told.exists() and told.read_text() != "", 10)
+        return int(told.read_text())
+
+    async def all_up(self) -> None:
+        """Starts again whatever has ended; heals the network, and tells all nodes to be good."""
+        self.network.heal()
+        for process in self.processes.values():
+            if process.process.poll() is not None:
+                await process.restart()
+        for node in self.nodes.values():
+            node.tell()
+
+    # ---- making ----
+
+    def _start(self) -> None:
+        made: list[ServiceProcess]
+        made = [self._add("pool", at, PoolService) for at in range(self._instances)]
+        start_all(made)
+        made = []
+        for at in range(self._instances):
+            pools = self._links(f"dispatcher-{at}", "pool")
+            relay = self.network.link("dispatchers", f"dispatcher-{at}")
+            to = {"pool_address": pools, "dispatcher_advertise": relay.address}
+            made.append(self._add("dispatcher", at, Dispatcher, **to))
+        start_all(made)
+        for at, each in enumerate(made):
+            self.network.links[f"dispatchers>dispatcher-{at}"].target = each.address
+        made = []
+        for at in range(self._instances):
+            to = {"dispatcher_address": self._links(f"gateway-{at}", "dispatcher")}
+            made.append(self._add("gateway", at, Gateway, **to))
+        start_all(made)
+        self._links("clients", "gateway")
+        since = time.monotonic()
+        for name, node in self.nodes.items():
+            node.dispatchers = self._links(name, "dispatcher")
+            node.start()
+        for node in self.nodes.values():
+            node.wait_connected(since)
+
+    def _add(self, kind: str, at: int, make: type[ServiceProcess], **to: str) -> ServiceProcess:
+        name = f"{kind}-{at}"
+        url = self.store.url
+        if self._kind != SENTINEL:
+            host = url.removeprefix("redis://").partition("/")[0]
+            url = url.replace(host, self.network.link(name, "redis", host).address)
+        made = make(
+            redis_url=url,
+            prefix=self.prefix,
+            environ={"TEST_TASKS": str(self._tasks)},
+            **{**self._settings, **to, "instance_id": name},
+        )
+        self.services[name] = made
+        return made
+
+    def _links(self, caller: str, kind: str) -> str:
+        """Makes a link from a caller to each process of a kind; returns their addresses."""
+        for name in self.of(kind):
+            self.network.link(caller, name, self.services[name].address)
+        return self._way(caller, kind)
+
+    def _way(self, caller: str, kind: str) -> str:
+        links = self.network.links
+        return ",".join(links[f"{caller}>{name}"].address for name in self.of(kind))
+
+    def _stop(self) -> None:
+        for node in self.nodes.values():
+            node.stop()
+        for service in reversed(self.services.values()):
+            service.stop()
