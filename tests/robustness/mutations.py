@@ -146,7 +146,7 @@ def run(tree: Path, command: str) -> tuple[bool, str]:
     if command.startswith("round: "):
         faults = command.removeprefix("round: ")
         words = ["-m", "tests.robustness", "--store", "aof", "--seed", "7", "--rounds", "3"]
-        words += ["--faults", faults, "--minutes", "3"]
+        words += ["--faults", faults, "--minutes", "3", "--out", str(tree / "out")]
     else:
         words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *command.split()]
     environ = {**os.environ, "PYTHONPATH": str(tree / "src")}
