@@ -84,7 +84,8 @@ class Jobs(JobActions):
             DrainingError: it would have to begin, and this instance is draining.
         """
         key = job_key(spec)
-        known = self.get(job_id(key))
+        wanted = job_id(key)
+        known = self.get(wanted)
         earlier: Mapping[int, Attempt] = {}
         epoch = spec.session_epoch
         if known is not None:
@@ -102,7 +103,7 @@ class Jobs(JobActions):
         deadline = now + spec.deadline_ms if spec.deadline_ms else None
         timeline = new_timeline(
             self._spans,
-            job_id(key),
+            wanted,
             spec,
             now=moment(),
             wall_us=time.time_ns() // 1000,
@@ -112,7 +113,7 @@ class Jobs(JobActions):
         # They are for the record, not for the node.
         spec.ClearField("steps")
         job = Job(
-            job_id=job_id(key),
+            job_id=wanted,
             key=key,
             spec=spec,
             machine=JobMachine(rules=self._rules, deadline_ms=deadline, earlier=earlier),

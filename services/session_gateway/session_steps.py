@@ -362,11 +362,10 @@ class SessionSteps:
         else:
             self._unseen[utterance.index] = utterance.job_id
             held = end.result.kind == dispatcher_pb2.JobResult.KIND_HELD
-            later = any(
+            if held and not any(
                 each.index > utterance.index and each.direction == utterance.direction
                 for each in self._open.values()
-            )
-            if held and not later:
+            ):
                 self._held.add(utterance.direction)
         self._queue.put(utterance.index, _Outcome(utterance.direction, utterance, end))
 

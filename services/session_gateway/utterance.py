@@ -95,7 +95,7 @@ class Utterance:
         cls, record: session_record_pb2.Cut, *, now: float, deadline_ms: float, accepted: bool
     ) -> Utterance:
         """One that another gateway cut."""
-        return cls(
+        utterance = cls(
             index=record.utterance_index,
             direction=Direction(record.direction.src, record.direction.tgt),
             reason=record.reason,
@@ -103,7 +103,7 @@ class Utterance:
             job_id=record.job_id,
             audio_ms=record.audio_ms,
             deadline_ms=deadline_ms,
-            stage=Stage.READY if accepted or _is_rest(record) else Stage.REPLAY,
+            stage=Stage.READY if accepted else Stage.REPLAY,
             continues=True,
             is_taken_up=True,
             first_ms=now,
@@ -111,6 +111,10 @@ class Utterance:
             cut_ms=now,
             accepted_ms=now if accepted else 0.0,
         )
+        if utterance.is_rest:
+            # No chunk of it has to come again.
+            utterance.stage = Stage.READY
+        return utterance
 
     @property
     def is_attached(self) -> bool:
@@ -150,7 +154,3 @@ class Utterance:
             job_id=self.job_id,
             audio_ms=round(self.audio_ms),
         )
-
-
-def _is_rest(record: session_record_pb2.Cut) -> bool:
-    return record.chunks[0].first == record.chunks[0].end
