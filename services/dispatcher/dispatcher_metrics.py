@@ -115,12 +115,18 @@ class DispatcherMetrics:
         # From 0, or the first of a kind would be no increase.
         for outcome in ("placed", "over"):
             self._queue_wait.labels(outcome)
-        for where in ("here", "elsewhere"):
-            self._placed.labels(where)
+        self._placed_here = self._placed.labels("here")
+        self._placed_elsewhere = self._placed.labels("elsewhere")
+        self._done = self._finished.labels("done")
 
-    def finished(self, outcome: str) -> None:
-        """Counts a job that is over."""
-        self._finished.labels(outcome).inc()
+    def done(self, seconds: float) -> None:
+        """Counts a job that has its result, and the time since it was submitted."""
+        self._done.inc()
+        self.job_seconds.observe(seconds)
+
+    def failed(self, reason: str) -> None:
+        """Counts a job that is over without a result."""
+        self._finished.labels(reason).inc()
 
     def retried(self, reason: common_pb2.ErrorReason.ValueType) -> None:
         """Counts an attempt that another one follows."""
@@ -138,6 +144,5 @@ class DispatcherMetrics:
 
     def placed(self, placement: pool_pb2.Placement, instance_id: str) -> None:
         """Counts an attempt by where its node is."""
-        self._placed.labels(
-            "here" if placement.owner_instance == instance_id else "elsewhere"
-        ).inc()
+        here = placement.owner_instance == instance_id
+        (self._placed_here if here else self._placed_elsewhere).inc()

@@ -137,11 +137,12 @@ class GatewayStreams:
                 self._jobs.leave(submission.leave.job_id, gateway)
 
     def _take_job(self, gateway: GatewayStream, spec: dispatcher_pb2.JobSpec) -> None:
-        wanted = job_id(job_key(spec))
+        key = job_key(spec)
+        wanted = job_id(key)
         try:
             check_job(spec)
             self._followed.check_epoch(wanted, spec.session_epoch)
-            self._jobs.submit(spec, gateway)
+            self._jobs.submit(spec, gateway, key=key)
         except errors.LinguaError as error:
             self._refuse(gateway, wanted, spec, error)
             return

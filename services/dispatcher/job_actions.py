@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from lingua_scheduler.services.dispatcher import job_effects as effects
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.job import Job
-from lingua_scheduler.services.dispatcher.job_effects import Attempt, Effect, Problem
+from lingua_scheduler.services.dispatcher.job_effects import Attempt, Effect, Problem, Stage
 from lingua_scheduler.services.dispatcher.job_machine import Phase
 from lingua_scheduler.services.dispatcher.job_steps import BY_BINDING
-from lingua_scheduler.services.dispatcher.job_timeline import cause_name, moment, outcome_name
+from lingua_scheduler.services.dispatcher.job_timeline import cause_name, outcome_name
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.routes import Routes
@@ -19,7 +20,7 @@ from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
 from lingua_scheduler.services.dispatcher.waiting_rounds import WaitingRounds
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.runtime.timers import Timers
+from lingua_scheduler.services.runtime.timers import Timers, now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)
@@ -31,6 +32,12 @@ _REMEMBER_MS = 10_000.0
 _TAKEN_WITHIN_MS = 5_000.0
 # How often a lost node's new place is asked for.
 _LOCATE_EVERY_S = 0.2
+
+
+# Timers of the shell, beside the machine's.
+_TAKEN, _FORGET = ("taken", 0), ("forget", 0)
+
+_Allocation = asyncio.Future[pool_pb2.AllocateResponse]
 
 
 class JobActions:
@@ -56,13 +63,36 @@ class JobActions:
         self._waiting = WaitingRounds(room=waiting, job=self.get, ask=self._ask_again)
         self._jobs: dict[str, Job] = {}
         self._under_way = 0
+        self._closed = False
+        metrics.jobs.set_function(lambda: len(self._jobs))
         self.idle = asyncio.Event()
         """Set while no job is under way, and no result waits to be taken."""
         self.idle.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeping: set[asyncio.Task[None]] = set()
-        self._timers = Timers(on_due=self._on_due, clock=self._now)
+        self._timers = Timers(on_due=self._on_due, clock=now_ms)
         self.routes: Routes  # set by whoever puts the dispatcher together
+        self._carry_out: dict[type[Effect], Callable[[Job, Any], object]] = {
+            effects.Allocate: self._ask_pool,
+            effects.Send: lambda job, effect: self._send(job, effect.attempt),
+            effects.Commit: self._commit_soon,
+            effects.Release: self._release,
+            effects.Complete: self._complete,
+            effects.CancelOnNode: self._cancel_on_node,
+            effects.Confirm: lambda job, effect: self._confirm(job, effect.node_id, effect.number),
+            effects.Locate: lambda job, effect: self._spawn(self._locate(job, effect.attempt)),
+            effects.Wait: lambda job, _: self._wait(job),
+            effects.SetTimer: lambda job, effect: self._timers.set(
+                job.job_id, effect.key, effect.at_ms
+            ),
+            effects.ClearTimer: lambda job, effect: self._timers.clear(job.job_id, effect.key),
+            effects.FetchKept: lambda job, _: self._spawn(self._fetch_kept(job)),
+            effects.Accepted: self._tell_accepted,
+            effects.Retrying: self._tell_retrying,
+            effects.PassPartial: self._pass_partial,
+            effects.Deliver: self._deliver,
+            effects.Fail: self._fail,
+        }
 
     def get(self, wanted: str) -> Job | None:
         """A job that this instance is the home of."""
@@ -72,69 +102,45 @@ class JobActions:
         self._jobs[job.job_id] = job
         self._under_way += 1
         self.idle.clear()
-        self._metrics.jobs.set(len(self._jobs))
 
     def _forget(self, job: Job) -> None:
         del self._jobs[job.job_id]
         self._timers.clear_all(job.job_id)
-        self._metrics.jobs.set(len(self._jobs))
 
     def _ask_again(self, job: Job) -> None:
-        self._feed(job, job.machine.on_room(self._now()))
+        self._feed(job, job.machine.on_room(now_ms()))
 
     def _feed(self, job: Job, todo: Iterable[Effect]) -> None:
-        for effect in todo:
-            self._carry_out(job, effect)
+        if not self._closed:
+            for effect in todo:
+                self._carry_out[type(effect)](job, effect)
 
-    def _carry_out(self, job: Job, effect: Effect) -> None:  # noqa: C901 - one line an effect
-        match effect:
-            case effects.Allocate():
-                self._ask_pool(job, effect)
-            case effects.Send():
-                self._send(job, effect.attempt)
-            case effects.Commit():
-                self._spawn(self._commit(job, effect.attempt))
-            case effects.Release():
-                self._release(job, effect)
-            case effects.Complete():
-                self._complete(job, effect)
-            case effects.CancelOnNode():
-                ref = job.ref(effect.attempt.number)
-                cancel = dispatcher_pb2.JobCancel(attempt=ref, why=effect.why)
-                self.routes.cancel(effect.attempt.placement, cancel)
-            case effects.Confirm():
-                self._confirm(job, effect.node_id, effect.number)
-            case effects.Locate():
-                self._spawn(self._locate(job, effect.attempt))
-            case effects.Wait():
-                self._wait(job)
-            case effects.SetTimer():
-                self._timers.set(job.job_id, effect.key, effect.at_ms)
-            case effects.ClearTimer():
-                self._timers.clear(job.job_id, effect.key)
-            case effects.FetchKept():
-                self._spawn(self._fetch_kept(job))
-            case effects.Accepted():
-                job.timeline.acked(moment(), effect.attempt.number)
-                accepted = dispatcher_pb2.JobAccepted(
-                    node_id=effect.attempt.node_id, attempt=effect.attempt.number
-                )
-                self._tell(job, dispatcher_pb2.JobEvent(accepted=accepted))
-            case effects.Retrying():
-                self._metrics.retried(effect.why.reason)
-                retrying = dispatcher_pb2.JobRetrying(attempt=effect.number, why=_error(effect.why))
-                self._tell(job, dispatcher_pb2.JobEvent(retrying=retrying))
-            case effects.PassPartial():
-                event = dispatcher_pb2.JobEvent(partial=effect.partial)
-                self._tell(job, event, droppable=True)
-            case effects.Deliver():
-                self._deliver(job, effect)
-            case effects.Fail():
-                reason = errors.reason_name(effect.why.reason)
-                self._metrics.finished(reason.lower())
-                job.timeline.over(moment(), reason)
-                self._over(job, dispatcher_pb2.JobEvent(failed=_error(effect.why)))
-                self._record_steps(job)
+    def _tell_accepted(self, job: Job, effect: effects.Accepted) -> None:
+        job.timeline.acked(now_ms(), effect.attempt.number)
+        event = dispatcher_pb2.JobEvent()
+        event.accepted.node_id = effect.attempt.node_id
+        event.accepted.attempt = effect.attempt.number
+        self._tell(job, event)
+
+    def _tell_retrying(self, job: Job, effect: effects.Retrying) -> None:
+        self._metrics.retried(effect.why.reason)
+        retrying = dispatcher_pb2.JobRetrying(attempt=effect.number, why=_error(effect.why))
+        self._tell(job, dispatcher_pb2.JobEvent(retrying=retrying))
+
+    def _pass_partial(self, job: Job, effect: effects.PassPartial) -> None:
+        self._tell(job, dispatcher_pb2.JobEvent(partial=effect.partial), droppable=True)
+
+    def _cancel_on_node(self, job: Job, effect: effects.CancelOnNode) -> None:
+        ref = job.ref(effect.attempt.number)
+        cancel = dispatcher_pb2.JobCancel(attempt=ref, why=effect.why)
+        self.routes.cancel(effect.attempt.placement, cancel)
+
+    def _fail(self, job: Job, effect: effects.Fail) -> None:
+        reason = errors.reason_name(effect.why.reason)
+        self._metrics.failed(reason.lower())
+        job.timeline.over(now_ms(), reason)
+        self._over(job, dispatcher_pb2.JobEvent(failed=_error(effect.why)))
+        self._record_steps(job)
 
     def _ask_pool(self, job: Job, effect: effects.Allocate) -> None:
         if job.is_behind:
@@ -143,12 +149,12 @@ class JobActions:
             behind = Problem(
                 common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED, "others wait for room too"
             )
-            self._feed(job, job.machine.on_refused(self._now(), behind))
+            self._feed(job, job.machine.on_refused(now_ms(), behind))
         else:
             job.is_asking = True
-            self._spawn(self._allocate(job, effect))
+            self._allocate(job, effect)
 
-    async def _allocate(self, job: Job, effect: effects.Allocate) -> None:
+    def _allocate(self, job: Job, effect: effects.Allocate) -> None:
         spec, settings = job.spec, self._settings
         request = pool_pb2.AllocateRequest(
             job_id=job.job_id,
@@ -175,67 +181,91 @@ class JobActions:
             audio_ms=spec.audio_ms,
         )
         is_hedge = job.machine.phase is Phase.PLACED
-        asking = job.timeline.asks(moment(), effect.number, hedge=is_hedge)
+        asking = job.timeline.asks(now_ms(), effect.number, hedge=is_hedge)
         try:
-            answer = await self._pool.allocate(request, asking)
+            answer = self._pool.allocate(request, asking)
         except errors.LinguaError as error:
-            job.is_asking = False
-            job.timeline.refused(moment(), errors.reason_name(error.reason))
-            job.is_over_quota = error.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
-            facts = error.metadata if job.is_over_quota else {}
-            problem = Problem(error.reason, error.message, error.retry_after_ms, facts)
-            job.is_particular = not job.is_over_quota and bool(
-                effect.exclude
-                or spec.strict
-                or spec.required_stages
-                or error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
-            )
-            self._feed(job, job.machine.on_refused(self._now(), problem))
-            self._waiting.has_answer(job)
+            # Later: whoever asks is in the middle of something.
+            asyncio.get_running_loop().call_soon(self._refused, job, effect, error)
+        else:
+            answer.add_done_callback(partial(self._allocated, job, effect))
+
+    def _allocated(self, job: Job, effect: effects.Allocate, answered: _Allocation) -> None:
+        if answered.cancelled():
             return
+        error = answered.exception()
+        if isinstance(error, errors.LinguaError):
+            self._refused(job, effect, error)
+            return
+        answer, now = answered.result(), now_ms()
         job.is_asking = False
         job.has_begun = True
-        self._metrics.placed(answer.placement, settings.instance_id)
-        job.timeline.placed(moment(), answer.attempt.attempt, answer.placement.node_id)
+        self._metrics.placed(answer.placement, self._settings.instance_id)
+        job.timeline.placed(now, answer.attempt.attempt, answer.placement.node_id)
         self._leave_queue(job, placed=True)
         job.is_over_quota = False
-        self._feed(job, job.machine.on_allocated(self._now(), answer))
+        self._feed(job, job.machine.on_allocated(now, answer))
+        self._waiting.has_answer(job)
+
+    def _refused(self, job: Job, effect: effects.Allocate, error: errors.LinguaError) -> None:
+        spec, now = job.spec, now_ms()
+        job.is_asking = False
+        job.timeline.refused(now, errors.reason_name(error.reason))
+        job.is_over_quota = error.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+        facts = error.metadata if job.is_over_quota else {}
+        problem = Problem(error.reason, error.message, error.retry_after_ms, facts)
+        job.is_particular = not job.is_over_quota and bool(
+            effect.exclude
+            or spec.strict
+            or spec.required_stages
+            or error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
+        )
+        self._feed(job, job.machine.on_refused(now, problem))
         self._waiting.has_answer(job)
 
     def _send(self, job: Job, attempt: Attempt) -> None:
-        now, settings = self._now(), self._settings
+        now, settings = now_ms(), self._settings
         left = settings.job_timeout_ms
         if job.deadline_ms is not None:
             left = max(1, min(left, int(job.deadline_ms - now)))
         assign = dispatcher_pb2.JobAssign(
-            attempt=job.ref(attempt.number),
             job=job.spec,
             time_left_ms=left,
             ack_within_ms=settings.ack_timeout_ms,
             begins_turn=attempt.placement.path not in BY_BINDING,
         )
+        assign.attempt.job_id = job.job_id
+        assign.attempt.attempt = attempt.number
         # Whose node it is has no business with what the tenant may use.
         assign.job.ClearField("limits")
         if traceparent := job.timeline.traceparent(attempt.number):
             assign.job.traceparent = traceparent
         job.sent_ms[attempt.number] = now
         by_relay = not self.routes.is_here(attempt.placement)
-        job.timeline.sends(moment(), attempt.number, attempt.node_id, by_relay=by_relay)
+        job.timeline.sends(now, attempt.number, attempt.node_id, by_relay=by_relay)
         self._metrics.dispatch_seconds.observe((now - job.submitted_ms) / 1000)
         self.routes.assign(attempt.placement, assign)
 
-    async def _commit(self, job: Job, attempt: Attempt) -> None:
-        request = pool_pb2.CommitRequest(attempt=job.ref(attempt.number), node_id=attempt.node_id)
-        give_up_ms, trace = self._settings.reservation_ttl_ms, job.timeline
-        answer = await self._pool.persist(
-            "commit", request, give_up_ms, trace.traceparent(attempt.number)
-        )
-        if answer is not None:
-            outcome, number = answer.outcome, attempt.number
-            already = outcome == pool_pb2.CommitResponse.OUTCOME_ALREADY
-            is_over = already and answer.lease_ends_ms == 0
-            fed = job.machine.on_committed(self._now(), number, outcome, is_over=is_over)
-            self._feed(job, fed)
+    def _commit_soon(self, job: Job, effect: effects.Commit) -> None:
+        # A node that says in one message that it has begun and that it is done costs one operation.
+        asyncio.get_running_loop().call_soon(self._commit, job, effect.attempt)
+
+    def _commit(self, job: Job, attempt: Attempt) -> None:
+        if attempt.stage is not Stage.ACKED:
+            return  # Complete, or Release, has ended what this would have begun
+        number = attempt.number
+        request = pool_pb2.CommitRequest(attempt=job.ref(number), node_id=attempt.node_id)
+
+        def committed(answer: pool_pb2.CommitResponse | None) -> None:
+            if answer is not None:
+                already = answer.outcome == pool_pb2.CommitResponse.OUTCOME_ALREADY
+                is_over = already and answer.lease_ends_ms == 0
+                fed = job.machine.on_committed(now_ms(), number, answer.outcome, is_over=is_over)
+                self._feed(job, fed)
+
+        give_up_ms = self._settings.reservation_ttl_ms
+        traceparent = job.timeline.traceparent(number)
+        self._pool.persistently("commit", request, give_up_ms, committed, traceparent)
 
     def _release(self, job: Job, effect: effects.Release) -> None:
         if effect.cause == pool_pb2.RELEASE_CAUSE_ACK_TIMEOUT:
@@ -247,12 +277,14 @@ class JobActions:
             final_state=effect.final,
         )
         number, timeline = effect.attempt.number, job.timeline
-        timeline.ends(moment(), number, cause_name(effect.cause))
-        give_up_ms = self._settings.reservation_ttl_ms
-        given_back = self._pool.persist(
-            "release", request, give_up_ms, timeline.traceparent(number)
+        timeline.ends(now_ms(), number, cause_name(effect.cause))
+        self._pool.persistently(
+            "release",
+            request,
+            self._settings.reservation_ttl_ms,
+            lambda _: self._slot_is_free(job, effect.attempt),
+            timeline.traceparent(number),
         )
-        given_back.add_done_callback(lambda _: self._slot_is_free(job, effect.attempt))
 
     def _complete(self, job: Job, effect: effects.Complete) -> None:
         request = pool_pb2.CompleteRequest(
@@ -264,15 +296,21 @@ class JobActions:
         )
         number, timeline = effect.attempt.number, job.timeline
         if effect.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED:
-            request.steps = timeline.record(moment())
+            request.steps = timeline.record(now_ms())
         else:
-            timeline.ends(moment(), number, outcome_name(effect.outcome))
-        give_up_ms = self._settings.running_lease_ms
-        freed = self._pool.persist("complete", request, give_up_ms, timeline.traceparent(number))
-        freed.add_done_callback(lambda _: self._slot_is_free(job, effect.attempt))
+            timeline.ends(now_ms(), number, outcome_name(effect.outcome))
+        self._pool.persistently(
+            "complete",
+            request,
+            self._settings.running_lease_ms,
+            lambda _: self._slot_is_free(job, effect.attempt),
+            timeline.traceparent(number),
+        )
 
     def _slot_is_free(self, job: Job, attempt: Attempt) -> None:
         """The pool has said so: only now do those that wait find room."""
+        if self._waiting.is_empty:
+            return
         self._waiting.room_for(self.routes.serves(attempt.node_id) | {job.queue})
         if job.spec.limits.jobs:
             self._waiting.room_in([job.tenant_line])
@@ -302,15 +340,15 @@ class JobActions:
                     owner_instance=node.owner_instance,
                     owner_address=node.owner_address,
                 )
-                back = job.machine.on_node_back(self._now(), attempt.number, placement)
+                back = job.machine.on_node_back(now_ms(), attempt.number, placement)
                 self._feed(job, back)
 
     def _wait(self, job: Job) -> None:
         if not job.is_over_quota:
             self._metrics.waits.inc()
-        job.timeline.waits(moment(), max(job.machine.attempts, default=0) + 1)
+        job.timeline.waits(now_ms(), max(job.machine.attempts, default=0) + 1)
         if job.waits_since_ms is None:
-            job.waits_since_ms = self._now()
+            job.waits_since_ms = now_ms()
         if not self._waiting.wait(job):
             # Too many wait already: for this one the wait is over.
             asyncio.get_running_loop().call_soon(self._wait_is_over, job)
@@ -320,11 +358,11 @@ class JobActions:
         if job.waits_since_ms is not None:
             # More nodes would not have helped those over their quota.
             if not job.is_over_quota:
-                self._metrics.waited((self._now() - job.waits_since_ms) / 1000, placed=placed)
+                self._metrics.waited((now_ms() - job.waits_since_ms) / 1000, placed=placed)
             job.waits_since_ms = None
 
     def _wait_is_over(self, job: Job) -> None:
-        self._feed(job, job.machine.on_timer(self._now(), ("wait", 0)))
+        self._feed(job, job.machine.on_timer(now_ms(), ("wait", 0)))
 
     async def _fetch_kept(self, job: Job) -> None:
         try:
@@ -332,19 +370,18 @@ class JobActions:
         except errors.LinguaError as error:
             _log.warning("a kept result could not be read: %s", error, extra={"job_id": job.job_id})
             result = None
-        self._feed(job, job.machine.on_kept(self._now(), result))
+        self._feed(job, job.machine.on_kept(now_ms(), result))
 
     def _deliver(self, job: Job, effect: effects.Deliver) -> None:
-        now = self._now()
-        self._metrics.finished("done")
-        self._metrics.job_seconds.observe((now - job.submitted_ms) / 1000)
-        delivered = dispatcher_pb2.JobDelivered(
-            result=effect.result,
-            node_id=effect.attempt.node_id,
-            attempts=len(job.machine.attempts),
-        )
-        job.timeline.over(moment())
-        self._over(job, dispatcher_pb2.JobEvent(delivered=delivered))
+        now = now_ms()
+        self._metrics.done((now - job.submitted_ms) / 1000)
+        event = dispatcher_pb2.JobEvent()
+        delivered = event.delivered
+        delivered.result.CopyFrom(effect.result)
+        delivered.node_id = effect.attempt.node_id
+        delivered.attempts = len(job.machine.attempts)
+        job.timeline.over(now)
+        self._over(job, event)
 
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
         """The job is over: the gateway is told, or what it should hear is kept for the next."""
@@ -353,18 +390,19 @@ class JobActions:
         if event.HasField("failed"):
             job.taken = True
             self._one_less()
+        now = now_ms()
         if not self._tell(job, event) and not job.taken:
             self._keep(job)
         elif not job.taken:
-            self._timers.set(job.job_id, ("taken", 0), self._now() + _TAKEN_WITHIN_MS)
-        self._timers.set(job.job_id, ("forget", 0), self._now() + _REMEMBER_MS)
+            self._timers.set(job.job_id, _TAKEN, now + _TAKEN_WITHIN_MS)
+        self._timers.set(job.job_id, _FORGET, now + _REMEMBER_MS)
 
     def _record_steps(self, job: Job) -> None:
         """Writes down where the time went, where there is a record that does not have it."""
 
         async def record() -> None:
             try:
-                await self._kept.record_steps(job.job_id, job.timeline.record(moment()))
+                await self._kept.record_steps(job.job_id, job.timeline.record(now_ms()))
             except errors.LinguaError as error:
                 _log.info("steps are not recorded: %s", error, extra={"job_id": job.job_id})
 
@@ -409,7 +447,7 @@ class JobActions:
             return
         job.taken = True
         self._one_less()
-        self._timers.clear(job.job_id, ("taken", 0))
+        self._timers.clear(job.job_id, _TAKEN)
         if job.last is not None and job.last.HasField("delivered"):
             delivered = job.last.delivered
             self._confirm(job, delivered.node_id, delivered.result.attempt.attempt)
@@ -438,23 +476,19 @@ class JobActions:
             case "forget" if not job.taken:
                 # Redis did not keep the result. As long as it is not safe, it is not forgotten.
                 self._keep(job)
-                self._timers.set(wanted, key, self._now() + _REMEMBER_MS)
+                self._timers.set(wanted, key, now_ms() + _REMEMBER_MS)
             case "forget":
                 self._forget(job)
             case "taken":
                 self._keep(job)
             case _:
-                self._feed(job, job.machine.on_timer(self._now(), key))
+                self._feed(job, job.machine.on_timer(now_ms(), key))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time() * 1000
 
 
 def _error(problem: Problem) -> common_pb2.Error:

@@ -1,4 +1,7 @@
-"""What a job's machine asks the world to do. Plain values: the shell carries them out in order."""
+"""What a job's machine asks the world to do. Plain values: the shell carries them out in order.
+
+Nobody changes them. They are not frozen: that would make each twice as dear, and a job has a dozen.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,7 +58,7 @@ class Attempt:
         return self.stage is not Stage.ENDED and self.stage is not Stage.DONE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Allocate:
     """Ask the pool for a node; the one answer is on_allocated or on_refused.
 
@@ -67,14 +70,14 @@ class Allocate:
     wait_for_bound_node: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Send:
     """Write the assignment to the node's stream; what goes wrong is on_send_failed."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CancelOnNode:
     """Tell the node to stop; it need not answer."""
 
@@ -82,14 +85,14 @@ class CancelOnNode:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Commit:
     """Make the reservation a running lease; the answer is on_committed."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Release:
     """Give the reservation back. Repeated until it is answered or the lease is over.
 
@@ -101,7 +104,7 @@ class Release:
     final: common_pb2.JobState.ValueType = common_pb2.JOB_STATE_UNSPECIFIED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Complete:
     """Free the running slot. Repeated until it is answered or the lease is over.
 
@@ -114,7 +117,7 @@ class Complete:
     final: common_pb2.JobState.ValueType = common_pb2.JOB_STATE_UNSPECIFIED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Confirm:
     """Tell the node that it may forget what it reported of this attempt."""
 
@@ -122,14 +125,14 @@ class Confirm:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Locate:
     """Look for the node until the job is no longer LOST; each new connection is on_node_back."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Wait:
     """Join the queue of those that wait for room; the call is on_room.
 
@@ -138,7 +141,7 @@ class Wait:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SetTimer:
     """Call on_timer with this key at this time. Setting it again moves it."""
 
@@ -146,21 +149,21 @@ class SetTimer:
     at_ms: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClearTimer:
     """Forget the timer, which is set."""
 
     key: TimerKey
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Accepted:
     """Tell the gateway: a node runs the job."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Retrying:
     """Tell the gateway: an attempt ended without a result, and another follows."""
 
@@ -168,14 +171,14 @@ class Retrying:
     why: Problem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PassPartial:
     """Give the gateway a partial result."""
 
     partial: dispatcher_pb2.JobPartial
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Deliver:
     """Give the gateway the result. The node's copy is confirmed when it has been taken."""
 
@@ -183,14 +186,14 @@ class Deliver:
     result: dispatcher_pb2.JobResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FetchKept:
     """The job was done before: look for a kept result; the answer is on_kept."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fail:
     """Tell the gateway: the job is over without a result."""
 

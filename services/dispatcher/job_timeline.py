@@ -15,7 +15,6 @@ in between, so that no step has less than no time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -71,13 +70,8 @@ class Step:
         return message
 
 
-def moment() -> float:
-    """The time that timelines go by, in ms. That of the event loop is too coarse for them."""
-    return time.monotonic() * 1000
-
-
 class Timeline:
-    """The steps of one job. Every event carries the time, as `moment` gives it.
+    """The steps of one job. Every event carries the time, as `timers.now_ms` gives it.
 
     Args:
         before: what the gateway recorded.

@@ -19,7 +19,6 @@ from lingua_scheduler.services.dispatcher.job_effects import Attempt
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules, Phase
 from lingua_scheduler.services.dispatcher.job_rules import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.job_spans import new_timeline
-from lingua_scheduler.services.dispatcher.job_timeline import moment
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report
@@ -28,6 +27,7 @@ from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key, queue_name
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
+from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 # How often waiting jobs are tried without a sign.
@@ -73,8 +73,10 @@ class Jobs(JobActions):
         spec: dispatcher_pb2.JobSpec,
         gateway: Gateway | None,
         brought_by: SpanContext | None = None,
+        *,
+        key: str = "",
     ) -> Job:
-        """Takes a job in.
+        """Takes a job in; `key` is its key, where that is known already.
 
         A job that is known already is taken up where it is; what it said last is said again. One
         that has failed because there was no node for it just then begins anew.
@@ -83,7 +85,7 @@ class Jobs(JobActions):
             SessionTakenOverError: a later epoch of the session has the job; nothing changes.
             DrainingError: it would have to begin, and this instance is draining.
         """
-        key = job_key(spec)
+        key = key or job_key(spec)
         wanted = job_id(key)
         known = self.get(wanted)
         earlier: Mapping[int, Attempt] = {}
@@ -99,13 +101,13 @@ class Jobs(JobActions):
             # The pool may still hear of the ends of its attempts, and nodes may speak of them.
             earlier, epoch = known.machine.attempts, max(epoch, known.epoch)
             self._forget(known)
-        now = self._now()
+        now = now_ms()
         deadline = now + spec.deadline_ms if spec.deadline_ms else None
         timeline = new_timeline(
             self._spans,
             wanted,
             spec,
-            now=moment(),
+            now=now_ms(),
             wall_us=time.time_ns() // 1000,
             earlier=known.timeline if known is not None else None,
             brought_by=brought_by,
@@ -178,7 +180,7 @@ class Jobs(JobActions):
 
     def steps(self, job: Job) -> list[common_pb2.JobStep]:
         """Where its time has gone so far."""
-        return job.timeline.messages(moment())
+        return job.timeline.messages(now_ms())
 
     def cancel(self, wanted: str, why: str, gateway: Gateway | None = None) -> bool:
         """Stops a job; False where it is not known here.
@@ -187,11 +189,12 @@ class Jobs(JobActions):
         """
         job = self.get(wanted)
         if job is not None and (gateway is None or job.gateway in (None, gateway)):
-            self._feed(job, job.machine.on_cancel(self._now(), why or "cancelled"))
+            self._feed(job, job.machine.on_cancel(now_ms(), why or "cancelled"))
         return job is not None
 
     async def close(self) -> None:
         """Drops everything that is under way, but for results that are just being kept."""
+        self._closed = True
         self._timers.close()
         if self._keeping:
             await asyncio.wait(self._keeping, timeout=_KEEP_WITHIN_S)
@@ -210,14 +213,14 @@ class Jobs(JobActions):
                 # Its home may have died. Its node is not told, for the home may also be back soon.
                 self._keep_orphan(report, node_id)
             return
-        now, machine, number = self._now(), job.machine, report.attempt.attempt
+        now, machine, number = now_ms(), job.machine, report.attempt.attempt
         if number in machine.attempts and not job.is_on(number, node_id):
             self._metrics.orphans.inc()
             return  # another node's attempt is not its to speak of
         match report:
             case dispatcher_pb2.JobAck():
                 self._measure_ack(job, number, now)
-                job.timeline.sent(moment(), number, report.sent_us)
+                job.timeline.sent(now_ms(), number, report.sent_us)
                 self._feed(job, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
                 self._metrics.rejected(report.cause)
@@ -226,7 +229,7 @@ class Jobs(JobActions):
                 self._feed(job, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():
                 if not job.waits_to_be_taken(number):
-                    job.timeline.result(moment(), number, report.timings)
+                    job.timeline.result(now_ms(), number, report.timings)
                     self._feed(job, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
                 self._feed(job, machine.on_failed(now, report, node_id))
@@ -236,14 +239,14 @@ class Jobs(JobActions):
         job = self.get(attempt.job_id)
         if job is not None and job.is_on(attempt.attempt, node_id):
             job.not_sent[attempt.attempt] = node_id
-            self._feed(job, job.machine.on_send_failed(self._now(), attempt.attempt, why))
+            self._feed(job, job.machine.on_send_failed(now_ms(), attempt.attempt, why))
 
     def on_lost(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         """The connection of an attempt's node is gone."""
         job = self.get(attempt.job_id)
         if job is not None and job.is_on(attempt.attempt, node_id):
             job.cut_off.add(attempt.attempt)
-            self._feed(job, job.machine.on_node_lost(self._now(), attempt.attempt))
+            self._feed(job, job.machine.on_node_lost(now_ms(), attempt.attempt))
 
     def on_connected(
         self, placement: pool_pb2.Placement, has: Iterable[common_pb2.AttemptRef]
@@ -252,7 +255,7 @@ class Jobs(JobActions):
         for attempt in has:
             job = self.get(attempt.job_id)
             if job is not None and job.is_on(attempt.attempt, placement.node_id):
-                now = self._now()
+                now = now_ms()
                 self._feed(job, job.machine.on_node_back(now, attempt.attempt, placement))
 
     def unwanted(self, has: Iterable[common_pb2.AttemptRef]) -> list[common_pb2.AttemptRef]:

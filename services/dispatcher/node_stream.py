@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from lingua_scheduler.services.dispatcher.responsible import Responsible
 from lingua_scheduler.services.runtime.outbox import Outbox
@@ -25,7 +25,8 @@ def attempt_key(attempt: common_pb2.AttemptRef) -> AttemptKey:
     return attempt.job_id, attempt.attempt
 
 
-class Assignment(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Assignment:
     """An attempt that this node was given, and who answers for it."""
 
     job: dispatcher_pb2.JobSpec
@@ -70,10 +71,9 @@ class NodeStream:
         """These have been written."""
         for event in events:
             if event.HasField("job_assign"):
-                key = attempt_key(event.job_assign.attempt)
-                if assignment := self.assigned.get(key):
-                    now_us = time.time_ns() // 1000
-                    self.assigned[key] = assignment._replace(sent_us=now_us)
+                assignment = self.assigned.get(attempt_key(event.job_assign.attempt))
+                if assignment is not None:
+                    assignment.sent_us = time.time_ns() // 1000
 
     def end(self) -> None:
         """Ends the stream after what is queued, and soon in any case."""

@@ -31,6 +31,7 @@ from lingua_scheduler.services.runtime.duplex import run_duplex
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.principals import caller
 from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)
@@ -128,9 +129,9 @@ class NodeStreams:
     def abandon(self, responsible: Responsible) -> None:
         """Whoever answered for these attempts is gone. The node goes on; a new home will ask."""
         for stream in self._streams.values():
-            for key, assignment in stream.assigned.items():
+            for assignment in stream.assigned.values():
                 if assignment.responsible is responsible:
-                    stream.assigned[key] = assignment._replace(responsible=None)
+                    assignment.responsible = None
 
     def serves(self, node_id: str) -> frozenset[str]:
         """The pools that a node is in; none of a node that is not connected here."""
@@ -210,7 +211,7 @@ class NodeStreams:
         stream = NodeStream(
             hello=hello,
             stream_id=secrets.token_hex(8),
-            heard_ms=self._now(),
+            heard_ms=now_ms(),
             outbox=Outbox(max_events=MAX_EVENTS, max_bytes=MAX_BYTES),
             serves=frozenset(),
             assigned={},
@@ -292,7 +293,7 @@ class NodeStreams:
         for event in first.events[1:]:
             self._take(stream, event)
         async for message in messages:
-            stream.heard_ms = self._now()
+            stream.heard_ms = now_ms()
             for event in message.events:
                 self._take(stream, event)
             if stream.said_bye:
@@ -334,7 +335,8 @@ class NodeStreams:
             report.sent_us = assignment.sent_us if assignment else 0
         if kind in ("job_reject", "job_result", "job_failed"):
             stream.assigned.pop(key, None)
-            stream.running = tuple(each for each in stream.running if attempt_key(each) != key)
+            if stream.running:
+                stream.running = tuple(each for each in stream.running if attempt_key(each) != key)
         # What nobody here answers for may still be a job of ours that is over; else it stays
         # unconfirmed, and whoever takes the job up will ask for it.
         responsible = assignment.responsible if assignment else None
@@ -462,7 +464,7 @@ class NodeStreams:
         self._on_room(stream.serves)
 
     def _let_go_of_silent(self) -> None:
-        limit = self._now() - _SILENT_BEATS * self._settings.node_heartbeat_ms
+        limit = now_ms() - _SILENT_BEATS * self._settings.node_heartbeat_ms
         for stream in [each for each in self._streams.values() if each.heard_ms < limit]:
             _log.warning("node fell silent", extra={"node_id": stream.node_id})
             self._metrics.silent.inc()
@@ -476,10 +478,6 @@ class NodeStreams:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time() * 1000
 
 
 def _check_identity(node_id: str) -> None:

@@ -37,13 +37,11 @@ class PoolClient(OperateStream):
             lines=lines,
         )
 
-    async def allocate(
+    def allocate(
         self, request: pool_pb2.AllocateRequest, traceparent: str = ""
-    ) -> pool_pb2.AllocateResponse:
+    ) -> asyncio.Future[pool_pb2.AllocateResponse]:
         """Chooses a node and reserves a slot. These raise LinguaError as pool.proto says."""
-        answer: pool_pb2.AllocateResponse
-        answer = await self._queue_up("allocate", request, traceparent)
-        return answer
+        return self._queue_up("allocate", request, traceparent)
 
     async def commit(self, request: pool_pb2.CommitRequest) -> pool_pb2.CommitResponse:
         """Makes a reservation a running lease."""
@@ -93,9 +91,14 @@ class PoolClient(OperateStream):
         """A node and its leases."""
         return await self._unary("GetNode", request, pool_pb2.GetNodeResponse)
 
-    def persist(
-        self, operation: str, request: Message, give_up_after_ms: float, traceparent: str = ""
-    ) -> asyncio.Future[Any]:
+    def persistently(
+        self,
+        operation: str,
+        request: Message,
+        give_up_after_ms: float,
+        then: Callable[[Any], None] = lambda _: None,
+        traceparent: str = "",
+    ) -> None:
         """Gets an operation of the stream done, whatever is down meanwhile. Never raises.
 
         It is repeated in the background until it is answered, and not begun again after
@@ -105,21 +108,27 @@ class PoolClient(OperateStream):
             operation: its field in pool.proto's Operation, such as "commit".
             request: what that field holds.
             give_up_after_ms: such as the time after which the lease is surely over.
+            then: called later with the response, or with None where there is none: refused for a
+                reason that a repeat would not change, given up, dropped, closed.
             traceparent: the span that it is part of, where that is sampled.
-
-        Returns:
-            What will be the response, or None where there is none: refused for a reason that a
-            repeat would not change, given up, dropped, closed. To cancel it ends nothing.
         """
         if self._channel.is_open:
-            return self._repeats.add(operation, request, give_up_after_ms, traceparent)
-        closed = asyncio.get_running_loop().create_future()
-        closed.set_result(None)
-        return closed
+            self._repeats.add(operation, request, give_up_after_ms, then, traceparent)
+        else:
+            asyncio.get_running_loop().call_soon(then, None)
 
-    def persistently(self, operation: str, request: Message, give_up_after_ms: float) -> None:
-        """As `persist`, for those who need no answer."""
-        self.persist(operation, request, give_up_after_ms)
+    def persist(
+        self, operation: str, request: Message, give_up_after_ms: float, traceparent: str = ""
+    ) -> asyncio.Future[Any]:
+        """As `persistently`, for those who wait for the answer. To cancel it ends nothing."""
+        future = asyncio.get_running_loop().create_future()
+
+        def answered(response: Any) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        self.persistently(operation, request, give_up_after_ms, answered, traceparent)
+        return future
 
     def take_offline(self, node_id: str, epoch: int, stale_ms: float) -> None:
         """Takes a node whose connection is gone out of selection; after `stale_ms` it is anyway."""

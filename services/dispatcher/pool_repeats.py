@@ -14,7 +14,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.timers import Timers
+from lingua_scheduler.services.runtime.timers import Timers, now_ms
 
 # Between two tries to connect, and between two tries of a call that must get through.
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 1.0
@@ -46,8 +46,8 @@ class _Repeat:
     operation: str
     request: Message
     until_ms: float
-    future: asyncio.Future[Any]
-    traceparent: str = ""
+    then: Callable[[Any], None]
+    traceparent: str
     pause: float = PAUSE_MIN_S
 
 
@@ -64,25 +64,27 @@ class Repeats:
         self._counts = counts
         self._repeats: OrderedDict[int, _Repeat] = OrderedDict()
         self._next = 0
-        self._timers: Timers[int, None] = Timers(on_due=self._again, clock=_now_ms)
+        self._timers: Timers[int, None] = Timers(on_due=self._again, clock=now_ms)
 
     def __len__(self) -> int:
         return len(self._repeats)
 
     def add(
-        self, operation: str, request: Message, give_up_after_ms: float, traceparent: str = ""
-    ) -> asyncio.Future[Any]:
-        """The future has the response, or None where there will be none."""
-        future = asyncio.get_running_loop().create_future()
+        self,
+        operation: str,
+        request: Message,
+        give_up_after_ms: float,
+        then: Callable[[Any], None],
+        traceparent: str = "",
+    ) -> None:
+        """Calls `then` with the response, or with None where there will be none."""
         if len(self._repeats) >= MAX_REPEATS:
             self._counts.dropped += 1
             self._end(next(iter(self._repeats)), None)
         self._next += 1
-        until_ms = _now_ms() + give_up_after_ms
-        repeat = _Repeat(operation, request, until_ms, future, traceparent)
-        self._repeats[self._next] = repeat
+        until_ms = now_ms() + give_up_after_ms
+        self._repeats[self._next] = _Repeat(operation, request, until_ms, then, traceparent)
         self._try(self._next)
-        return future
 
     def end_all(self) -> None:
         """Gives every call up."""
@@ -109,7 +111,7 @@ class Repeats:
             self._failed(number, error)
 
     def _failed(self, number: int, error: BaseException) -> None:
-        repeat, now = self._repeats[number], _now_ms()
+        repeat, now = self._repeats[number], now_ms()
         if not isinstance(error, errors.DependencyDownError | errors.DrainingError):
             self._counts.refused += 1
             _log.warning("%s was refused and is not repeated: %s", repeat.operation, error)
@@ -129,12 +131,11 @@ class Repeats:
     def _end(self, number: int, response: Message | None) -> None:
         repeat = self._repeats.pop(number)
         self._timers.clear_all(number)
-        if not repeat.future.done():
-            repeat.future.set_result(response)
-
-
-def _now_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000
+        if response is not None:
+            repeat.then(response)
+        else:
+            # Later: whoever asks is in the middle of something.
+            asyncio.get_running_loop().call_soon(repeat.then, None)
 
 
 def jittered(pause: float) -> float:

@@ -1,5 +1,7 @@
 """Checks of what gateways, operators and nodes send."""
 
+import re
+
 from lingua_scheduler.services.runtime.audio import UnusableAudioError, job_audio_ms
 from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.principals import Role, caller
@@ -8,7 +10,7 @@ from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2
 
 _MAX_AUDIO_BYTES = 2 * 1024 * 1024
-_TYPE = "abcdefghijklmnopqrstuvwxyz0123456789_"
+_TYPE = re.compile(r"[a-z0-9_]{0,32}")
 
 
 def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
@@ -16,14 +18,15 @@ def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
     check = Check(path)
     check.id("tenant", spec.tenant, optional=True)
     check.id("session_id", spec.session_id)
-    if len(spec.job_type) > 32 or not set(spec.job_type) <= set(_TYPE):
+    if not _TYPE.fullmatch(spec.job_type):
         check.no("job_type", "must be at most 32 characters of a-z 0-9 _")
     check.pair("pair", spec.pair)
     check.features("features", spec.features)
-    if not spec.audio:
+    size = len(spec.audio)
+    if not size:
         check.no("audio", "must not be empty")
-    elif len(spec.audio) > _MAX_AUDIO_BYTES:
-        check.no("audio", f"has {len(spec.audio)} bytes; at most {_MAX_AUDIO_BYTES} are allowed")
+    elif size > _MAX_AUDIO_BYTES:
+        check.no("audio", f"has {size} bytes; at most {_MAX_AUDIO_BYTES} are allowed")
     check.audio_format("audio_format", spec.audio_format)
     check.one_of("reason", spec.reason, range(6), "a FinalizeReason")
     check.stages("required_stages", spec.required_stages)

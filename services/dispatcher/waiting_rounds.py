@@ -52,6 +52,11 @@ class WaitingRounds:
         # Queues whose first ones wait for reasons of their own: there may be room for others.
         self._choosy: set[str] = set()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits, in any queue."""
+        return not len(self._room)
+
     def must_wait(self, queue: str) -> bool:
         """Whether others wait there already, so that a new job has to go behind them."""
         return self._room.must_wait(queue)

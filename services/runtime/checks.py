@@ -106,6 +106,8 @@ class Check:
 
     def stages(self, field: str, stages: Sequence[int]) -> None:
         """Stages that exist."""
+        if not stages:
+            return
         self.at_most(field, stages, _MAX_STAGES)
         for at, stage in enumerate(stages[:_MAX_STAGES]):
             self.one_of(f"{field}[{at}]", stage, range(1, 6), "a StageKind")
@@ -123,6 +125,8 @@ class Check:
 
     def features(self, field: str, features: Mapping[str, str]) -> None:
         """Options for the node."""
+        if not features:
+            return
         self.at_most(field, features, _MAX_FEATURES)
         for name, value in list(features.items())[:_MAX_FEATURES]:
             self.text(field, name, _MAX_FEATURE_CHARS)

@@ -1,6 +1,7 @@
 """What names a job: its key, the id derived from it, and the queue that it waits in."""
 
 import hashlib
+from functools import lru_cache
 
 from lingua_scheduler.v1 import dispatcher_pb2
 
@@ -11,12 +12,21 @@ _ID_BYTES = 16
 
 def job_key(spec: dispatcher_pb2.JobSpec) -> str:
     """`{tenant}:{session}:{utterance_index}:{job_type}:{tgt}:{features_hash}`."""
-    wanted = sorted(spec.features.items())
-    asked = [spec.require_tts, sorted(spec.required_stages), wanted]
-    features = hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
+    features = _features_hash(
+        spec.require_tts, tuple(spec.required_stages), tuple(spec.features.items())
+    )
     job_type = spec.job_type or DEFAULT_TYPE
     tgt = spec.pair.tgt.lower()
     return f"{spec.tenant}:{spec.session_id}:{spec.utterance_index}:{job_type}:{tgt}:{features}"
+
+
+# All jobs of an app ask for the same few.
+@lru_cache(maxsize=256)
+def _features_hash(
+    require_tts: bool, stages: tuple[int, ...], features: tuple[tuple[str, str], ...]
+) -> str:
+    asked = [require_tts, sorted(stages), sorted(features)]
+    return hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
 
 
 def job_id(key: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import time
 from collections.abc import Callable, Hashable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 # Below this many dead entries it is not worth while to sweep them out.
 _MIN_DEAD = 64
@@ -22,14 +23,6 @@ class Alarm(Protocol):
 
     def cancel(self) -> None:
         """Prevents the call."""
-
-
-class _Entry(NamedTuple, Generic[Owner, Key]):
-    at_ms: float
-    # Unique, so that entries of one time come in the order in which they were set.
-    seq: int
-    owner: Owner
-    key: Key
 
 
 class Timers(Generic[Owner, Key]):
@@ -58,9 +51,11 @@ class Timers(Generic[Owner, Key]):
         self._on_due = on_due
         self._clock = clock
         self._call_at = call_at or _call_at
-        self._heap: list[_Entry[Owner, Key]] = []
-        # The entries of the heap that count; every other one was cleared or moved.
-        self._live: dict[Owner, dict[Key, _Entry[Owner, Key]]] = {}
+        # Time, number, owner, key. Numbers are unique, so entries of one time come in the order in
+        # which they were set.
+        self._heap: list[tuple[float, int, Owner, Key]] = []
+        # The numbers of the entries that count; every other one was cleared or moved.
+        self._live: dict[Owner, dict[Key, int]] = {}
         self._count = 0
         self._seq = 0
         self._alarm: Alarm | None = None
@@ -73,14 +68,18 @@ class Timers(Generic[Owner, Key]):
     def set(self, owner_key: Owner, key: Key, at_ms: float) -> None:
         """Sets a timer, or moves it."""
         self._seq += 1
-        entry = _Entry(at_ms, self._seq, owner_key, key)
-        mine = self._live.setdefault(owner_key, {})
+        mine = self._live.get(owner_key)
+        if mine is None:
+            mine = self._live[owner_key] = {}
         if key not in mine:
             self._count += 1
-        mine[key] = entry
-        heapq.heappush(self._heap, entry)
-        self._sweep()
-        self._arm()
+        mine[key] = self._seq
+        heapq.heappush(self._heap, (at_ms, self._seq, owner_key, key))
+        if len(self._heap) > 2 * self._count + _MIN_DEAD:
+            self._sweep()
+        # An alarm that comes too early, because its timer was cleared, costs less than moving it.
+        if self._alarm is None or at_ms < self._alarm_ms:
+            self._arm()
 
     def clear(self, owner_key: Owner, key: Key) -> None:
         """Forgets a timer, if it is set."""
@@ -90,12 +89,10 @@ class Timers(Generic[Owner, Key]):
         self._count -= 1
         if not mine:
             del self._live[owner_key]
-        self._sweep()
 
     def clear_all(self, owner_key: Owner) -> None:
         """Forgets every timer of an owner."""
         self._count -= len(self._live.pop(owner_key, ()))
-        self._sweep()
 
     def close(self) -> None:
         """Forgets every timer."""
@@ -106,42 +103,47 @@ class Timers(Generic[Owner, Key]):
             self._alarm.cancel()
             self._alarm = None
 
-    def _is_live(self, entry: _Entry[Owner, Key]) -> bool:
-        mine = self._live.get(entry.owner)
-        return mine is not None and mine.get(entry.key) is entry
+    def _is_live(self, entry: tuple[float, int, Owner, Key]) -> bool:
+        _, number, owner, key = entry
+        mine = self._live.get(owner)
+        return mine is not None and mine.get(key) == number
 
     def _sweep(self) -> None:
-        """Takes the dead entries out when they are the larger half: O(1) for each change."""
-        if len(self._heap) > 2 * self._count + _MIN_DEAD:
-            self._heap = [entry for mine in self._live.values() for entry in mine.values()]
-            heapq.heapify(self._heap)
+        """Takes the dead entries out when they are the larger half: O(1) for each that is set."""
+        self._heap = [entry for entry in self._heap if self._is_live(entry)]
+        heapq.heapify(self._heap)
 
     def _arm(self) -> None:
-        # An alarm that comes too early, because its timer was cleared, costs less than moving it.
-        if not self._heap or (self._alarm is not None and self._alarm_ms <= self._heap[0].at_ms):
-            return
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm_ms = self._heap[0].at_ms
-        self._alarm = self._call_at(self._alarm_ms, self._ring)
+            self._alarm = None
+        if self._heap:
+            self._alarm_ms = self._heap[0][0]
+            self._alarm = self._call_at(self._alarm_ms, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
         now = self._clock()
-        due: list[_Entry[Owner, Key]] = []
-        while self._heap and (self._heap[0].at_ms <= now or not self._is_live(self._heap[0])):
+        due: list[tuple[float, int, Owner, Key]] = []
+        while self._heap and (self._heap[0][0] <= now or not self._is_live(self._heap[0])):
             due.append(heapq.heappop(self._heap))
         for entry in due:
             # One before it may have cleared or moved this one.
             if not self._is_live(entry):
                 continue
-            self.clear(entry.owner, entry.key)
+            _, _, owner, key = entry
+            self.clear(owner, key)
             try:
-                self._on_due(entry.owner, entry.key)
+                self._on_due(owner, key)
             except Exception:
-                facts = {"owner": str(entry.owner), "timer": str(entry.key)}
+                facts = {"owner": str(owner), "timer": str(key)}
                 _log.exception("a timer's callback failed", extra=facts)
         self._arm()
+
+
+def now_ms() -> float:
+    """The time by the event loop's clock, in ms, but finer than the loop itself tells it."""
+    return time.monotonic() * 1000
 
 
 def _call_at(at_ms: float, callback: Callable[[], None]) -> Alarm:

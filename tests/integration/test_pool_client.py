@@ -165,7 +165,7 @@ async def test_two_thousand_operations_at_once_share_a_few_messages(client: Pool
 
 async def test_a_caller_that_goes_away_leaves_nothing_behind(client: PoolClient) -> None:
     await client.register_node(registration("n1", slots=5))
-    gone = asyncio.create_task(client.allocate(allocation("j1")))
+    gone = client.allocate(allocation("j1"))
     await asyncio.sleep(0)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -283,6 +283,7 @@ async def test_of_too_many_that_must_get_through_the_oldest_is_dropped(
     monkeypatch.setattr(pool_repeats, "MAX_REPEATS", 10)
     async with client_of(free_address()) as client:
         futures = [client.persist("release", release(f"j{n}"), 60_000) for n in range(12)]
+        await asyncio.sleep(0)
         assert [future.done() for future in futures] == [True] * 2 + [False] * 10
         assert client.counts.dropped == 2
 
