@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lingua_scheduler.services.dispatcher.job_effects import Allocate
+from lingua_scheduler.services.dispatcher.job_effects import Allocate, Attempt
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, Phase
 from lingua_scheduler.services.dispatcher.job_timeline import Timeline
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
@@ -56,6 +56,8 @@ class Job:
     not_sent: dict[int, str] = field(default_factory=dict)
     # Attempts whose connection was lost: that of their node, or only the way to its dispatcher.
     cut_off: set[int] = field(default_factory=set)
+    # Of this attempt it has not been told yet that a node runs it.
+    begun: Attempt | None = None
     # The last event but partials: what a gateway that comes later is told.
     last: dispatcher_pb2.JobEvent | None = None
     taken: bool = False
@@ -70,6 +72,12 @@ class Job:
     is_particular: bool = False
     # The last refusal was that its tenant uses as much as it may.
     is_over_quota: bool = False
+    session_id: str = field(init=False)
+    utterance_index: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.session_id = self.spec.session_id
+        self.utterance_index = self.spec.utterance_index
 
     @property
     def line(self) -> str:

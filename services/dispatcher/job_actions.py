@@ -117,10 +117,8 @@ class JobActions:
 
     def _tell_accepted(self, job: Job, effect: effects.Accepted) -> None:
         job.timeline.acked(now_ms(), effect.attempt.number)
-        event = dispatcher_pb2.JobEvent()
-        event.accepted.node_id = effect.attempt.node_id
-        event.accepted.attempt = effect.attempt.number
-        self._tell(job, event)
+        job.begun = effect.attempt
+        asyncio.get_running_loop().call_soon(self._tell_begun, job)
 
     def _tell_retrying(self, job: Job, effect: effects.Retrying) -> None:
         self._metrics.retried(effect.why.reason)
@@ -170,8 +168,8 @@ class JobActions:
             ),
             job_key=job.key,
             tenant=spec.tenant,
-            session_id=spec.session_id,
-            utterance_index=spec.utterance_index,
+            session_id=job.session_id,
+            utterance_index=job.utterance_index,
             # The epoch says who may begin a job; one that has begun goes on, whoever waits for it.
             session_epoch=0 if job.has_begun else job.epoch,
             reason=spec.reason,
@@ -228,12 +226,13 @@ class JobActions:
         left = settings.job_timeout_ms
         if job.deadline_ms is not None:
             left = max(1, min(left, int(job.deadline_ms - now)))
-        assign = dispatcher_pb2.JobAssign(
-            job=job.spec,
-            time_left_ms=left,
-            ack_within_ms=settings.ack_timeout_ms,
-            begins_turn=attempt.placement.path not in BY_BINDING,
-        )
+        # Made in its place: the audio is not copied twice.
+        event = dispatcher_pb2.DispatcherEvent()
+        assign = event.job_assign
+        assign.job.CopyFrom(job.spec)
+        assign.time_left_ms = left
+        assign.ack_within_ms = settings.ack_timeout_ms
+        assign.begins_turn = attempt.placement.path not in BY_BINDING
         assign.attempt.job_id = job.job_id
         assign.attempt.attempt = attempt.number
         # Whose node it is has no business with what the tenant may use.
@@ -244,7 +243,7 @@ class JobActions:
         by_relay = not self.routes.is_here(attempt.placement)
         job.timeline.sends(now, attempt.number, attempt.node_id, by_relay=by_relay)
         self._metrics.dispatch_seconds.observe((now - job.submitted_ms) / 1000)
-        self.routes.assign(attempt.placement, assign)
+        self.routes.assign(attempt.placement, event)
 
     def _commit_soon(self, job: Job, effect: effects.Commit) -> None:
         # A node that says in one message that it has begun and that it is done costs one operation.
@@ -386,7 +385,10 @@ class JobActions:
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
         """The job is over: the gateway is told, or what it should hear is kept for the next."""
         self._leave_queue(job, placed=False)
+        # A copy: of a field that is cleared, the message keeps the memory.
         job.spec.ClearField("audio")
+        spec, job.spec = job.spec, dispatcher_pb2.JobSpec()
+        job.spec.CopyFrom(spec)
         if event.HasField("failed"):
             job.taken = True
             self._one_less()
@@ -458,10 +460,23 @@ class JobActions:
             attempt.placement if attempt else pool_pb2.Placement(node_id=node_id), job.ref(number)
         )
 
+    def _tell_begun(self, job: Job) -> None:
+        """Tells that a node runs the job, if that has not been said, and is still worth saying."""
+        if job.begun is not None:
+            event = dispatcher_pb2.JobEvent()
+            event.accepted.node_id = job.begun.node_id
+            event.accepted.attempt = job.begun.number
+            job.begun = None
+            self._tell(job, event)
+
     def _tell(self, job: Job, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
+        if job.machine.phase is Phase.OVER:
+            job.begun = None
+        else:
+            self._tell_begun(job)
         event.job_id = job.job_id
-        event.session_id = job.spec.session_id
-        event.utterance_index = job.spec.utterance_index
+        event.session_id = job.session_id
+        event.utterance_index = job.utterance_index
         if not droppable:
             job.last = event
         return job.gateway is not None and job.gateway.put(event, droppable=droppable)

@@ -94,17 +94,18 @@ class NodeStreams:
         self,
         node_id: str,
         epoch: int,
-        assign: dispatcher_pb2.JobAssign,
+        event: Event,
         responsible: Responsible,
     ) -> str:
-        """Gives a node an attempt. Returns "" or why that is not possible."""
+        """Gives a node an attempt, a `job_assign`. Returns "" or why that is not possible."""
         stream = self._streams.get(node_id)
         if stream is None:
             return "the node is not connected here"
         if epoch and stream.epoch != epoch:
             return "the node has connected anew"
-        if not self._send(stream, Event(job_assign=assign)):
+        if not self._send(stream, event):
             return "the node does not read what it is sent"
+        assign = event.job_assign
         key = attempt_key(assign.attempt)
         stream.assigned[key] = Assignment(assign.job, responsible)
         if (stream.stream_id, key) in self._holds:

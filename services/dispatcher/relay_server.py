@@ -97,7 +97,8 @@ class RelayServer:
     def _follow(self, session: RelaySession, order: dispatcher_pb2.RelayOrder) -> None:
         match order.WhichOneof("order"):
             case "assign":
-                why = self._nodes.assign(order.node_id, order.node_epoch, order.assign, session)
+                event = dispatcher_pb2.DispatcherEvent(job_assign=order.assign)
+                why = self._nodes.assign(order.node_id, order.node_epoch, event, session)
                 if why:
                     session.on_not_sent(order.node_id, order.assign.attempt, why)
             case "cancel":

@@ -1,6 +1,7 @@
 """A service as a process, from its settings to its end: what all of them do alike."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -153,6 +154,7 @@ async def run_service(
             await asyncio.wait((opening, stopped), return_when=asyncio.FIRST_COMPLETED)
             if opening.done():
                 await opening
+                _tune_garbage_collection()
                 ready(address, metrics_address)
                 working = [asyncio.create_task(work) for work in service.work()]
             opening.cancel()
@@ -168,6 +170,16 @@ async def run_service(
         await exposition.stop()
         await asyncio.to_thread(stop_tracing)
     _log.info("ended")
+
+
+def _tune_garbage_collection() -> None:
+    """What was imported is looked at no more, and what lives for one utterance more rarely.
+
+    With Python's own thresholds, a twentieth of the dispatcher's time went there.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 def _count_redis_errors(link: RedisLink, registry: CollectorRegistry) -> None:
