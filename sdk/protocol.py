@@ -10,6 +10,7 @@ says when `on_timer` is to be called. The life of an attempt:
                   cannot be understood    JobReject BAD_JOB
                   it is running           JobAck, nothing starts twice
                   it is done, unconfirmed JobAck, the result again
+                  only_if_known, and not  JobReject NOT_KNOWN
     the handler   has a result            JobResult or JobFailed       -> unconfirmed
                   has ended               its slot is free
     time is over                          JobFailed TIMED_OUT, Stop    -> unconfirmed
@@ -243,6 +244,8 @@ class NodeProtocol:
         elif ref in self._kept:
             self._ack(ref)
             self._kept.send_again(ref)
+        elif assign.only_if_known:
+            self.reject(ref, _Cause.CAUSE_NOT_KNOWN, "this node does not have that attempt")
         elif problem := bad_job(assign):
             self.reject(ref, _Cause.CAUSE_BAD_JOB, problem)
         elif self.draining:

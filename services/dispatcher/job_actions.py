@@ -237,6 +237,9 @@ class JobActions:
         assign.attempt.attempt = attempt.number
         # Whose node it is has no business with what the tenant may use.
         assign.job.ClearField("limits")
+        if attempt.stage is Stage.KEPT:
+            assign.only_if_known = True
+            assign.job.ClearField("audio")
         if traceparent := job.timeline.traceparent(attempt.number):
             assign.job.traceparent = traceparent
         job.sent_ms[attempt.number] = now

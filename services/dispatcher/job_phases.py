@@ -72,6 +72,10 @@ A node that is back gets the assignment once more ("send") when the pool says th
 job's ("commit", then "committed"): a process that started anew has given it back, and another job
 may have it. An attempt that was not acknowledged has its reservation, and is sent at once.
 
+In FETCHING, "send" asks for the result and no more: the job has no slot, so a node that does not
+have it rejects, and the job fails. (Its home and its node have died together; or this instance is
+not its home any more, and another one has delivered it.)
+
 A job that is LOST out of FETCHING goes back there ("back" is "hold"), takes what was kept ("kept"
 is "done"), has no next ("next" is "fail"), and no slot to ask for ("commit" is "send").
 """

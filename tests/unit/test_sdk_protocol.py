@@ -193,6 +193,22 @@ def test_a_confirmed_job_that_is_assigned_again_runs_again(node: Driver) -> None
     assert starts(node.say(assign("a"))) == ["a"]
 
 
+def test_of_a_job_that_is_done_only_the_result_is_given_and_nothing_is_begun(node: Driver) -> None:
+    event = assign("a")
+    event.job_assign.only_if_known = True
+    event.job_assign.job.ClearField("audio")
+    assert node.say(event) == []
+    assert node.drain()[0].job_reject.cause == JobReject.CAUSE_NOT_KNOWN
+    node.say(assign("a"))
+    node.drain()
+    assert node.say(event) == []
+    assert kinds(node.drain()) == ["job_ack"]
+    node.finish("a")
+    node.drain()
+    assert node.say(event) == []
+    assert kinds(node.drain()) == ["job_ack", "job_result"]
+
+
 def test_two_attempts_of_a_job_are_two_things(node: Driver) -> None:
     assert starts(node.say(assign("a", 1), assign("a", 2))) == ["a", "a"]
 

@@ -361,6 +361,8 @@ class JobReject(_message.Message):
         CAUSE_NOT_CAPABLE: JobReject._Cause.ValueType  # 2
         CAUSE_DRAINING: JobReject._Cause.ValueType  # 3
         CAUSE_BAD_JOB: JobReject._Cause.ValueType  # 4
+        CAUSE_NOT_KNOWN: JobReject._Cause.ValueType  # 5
+        """Of an assignment with only_if_known."""
 
     class Cause(_Cause, metaclass=_CauseEnumTypeWrapper): ...
     CAUSE_UNSPECIFIED: JobReject.Cause.ValueType  # 0
@@ -368,6 +370,8 @@ class JobReject(_message.Message):
     CAUSE_NOT_CAPABLE: JobReject.Cause.ValueType  # 2
     CAUSE_DRAINING: JobReject.Cause.ValueType  # 3
     CAUSE_BAD_JOB: JobReject.Cause.ValueType  # 4
+    CAUSE_NOT_KNOWN: JobReject.Cause.ValueType  # 5
+    """Of an assignment with only_if_known."""
 
     ATTEMPT_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
@@ -756,6 +760,7 @@ class JobAssign(_message.Message):
     TIME_LEFT_MS_FIELD_NUMBER: _builtins.int
     ACK_WITHIN_MS_FIELD_NUMBER: _builtins.int
     BEGINS_TURN_FIELD_NUMBER: _builtins.int
+    ONLY_IF_KNOWN_FIELD_NUMBER: _builtins.int
     time_left_ms: _builtins.int
     """How long the node may take from receipt; after that its result is dropped. 0: no limit."""
     ack_within_ms: _builtins.int
@@ -763,6 +768,10 @@ class JobAssign(_message.Message):
     begins_turn: _builtins.bool
     """No turn has sent the job to this node: whatever the node still holds of the session in this
     direction is of a turn that went on elsewhere, and must not be joined.
+    """
+    only_if_known: _builtins.bool
+    """The job is done, and only its result is asked for: a node that neither runs this attempt nor has
+    its result must not begin, since there is no slot for it, and rejects it. There is no audio.
     """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
@@ -776,10 +785,11 @@ class JobAssign(_message.Message):
         time_left_ms: _builtins.int = ...,
         ack_within_ms: _builtins.int = ...,
         begins_turn: _builtins.bool = ...,
+        only_if_known: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_within_ms", b"ack_within_ms", "attempt", b"attempt", "begins_turn", b"begins_turn", "job", b"job", "time_left_ms", b"time_left_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_within_ms", b"ack_within_ms", "attempt", b"attempt", "begins_turn", b"begins_turn", "job", b"job", "only_if_known", b"only_if_known", "time_left_ms", b"time_left_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
