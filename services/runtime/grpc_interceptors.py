@@ -108,7 +108,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         return make(
             call,
             request_deserializer=_reader(handler, streams_in=streams_in),
-            response_serializer=handler.response_serializer if streams_out else None,
+            response_serializer=_writer(handler) if streams_out else None,
         )
 
     async def _answer(self, method: Method, work: Work, request: Any, context: Context) -> Any:
@@ -235,3 +235,15 @@ def _reader(handler: Handler, *, streams_in: bool) -> Callable[[bytes], Any] | N
             return _Malformed(invalid)
 
     return read
+
+
+def _writer(handler: Handler) -> Callable[[Any], bytes] | None:
+    serialize = handler.response_serializer
+    if serialize is None:
+        return None
+
+    def write(response: Any) -> bytes:
+        # One that its handler has serialized goes as it is.
+        return response if type(response) is bytes else serialize(response)
+
+    return write

@@ -29,6 +29,12 @@ def _features_hash(
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
 
 
+def job_key_around(spec: dispatcher_pb2.JobSpec) -> tuple[str, str]:
+    """What stands before and after the utterance's index in the keys of jobs like this one."""
+    before = f"{spec.tenant}:{spec.session_id}:"
+    return before, job_key(spec).removeprefix(f"{before}{spec.utterance_index}")
+
+
 def job_id(key: str) -> str:
     """The id of the job of this key, the same on every instance."""
     return hashlib.blake2b(key.encode(), digest_size=_ID_BYTES).hexdigest()

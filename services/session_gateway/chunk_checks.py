@@ -29,18 +29,20 @@ def checked_chunk(
     Raises:
         RefusedChunkError: it is too large, no audio of that format, or of no such direction.
     """
-    if len(chunk.data) > MAX_CHUNK_BYTES:
-        told = f"has {len(chunk.data)} bytes; at most {MAX_CHUNK_BYTES} are allowed"
+    # Read once: each time it is a copy.
+    data = chunk.data
+    if len(data) > MAX_CHUNK_BYTES:
+        told = f"has {len(data)} bytes; at most {MAX_CHUNK_BYTES} are allowed"
         raise RefusedChunkError(invalid("audio.data", told))
     try:
-        lasts = duration_ms(audio_format, chunk.data)
+        lasts = duration_ms(audio_format, data)
     except UnusableAudioError as error:
         raise RefusedChunkError(bad_audio("audio.data", str(error))) from None
     return Chunk(
         seq=chunk.seq,
-        data=chunk.data,
+        data=data,
         ms=lasts,
-        size=size_in_job(audio_format, chunk.data),
+        size=size_in_job(audio_format, data),
         is_final=chunk.is_final,
         direction=_direction_of(chunk, directions),
         client_ms=chunk.client_ms,

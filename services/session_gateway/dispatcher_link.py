@@ -12,8 +12,11 @@ import grpc
 from lingua_scheduler.services.runtime.channels import Lines, in_words
 from lingua_scheduler.services.runtime.renewed_channel import RenewedChannel
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.session_gateway.dispatcher_stream import DispatcherStream
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+from lingua_scheduler.services.session_gateway.dispatcher_stream import (
+    DispatcherStream,
+    submit_call,
+)
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 # Between tries to reach a dispatcher: doubled each time.
 _PAUSE_MIN_S = 0.05
@@ -45,7 +48,8 @@ class JobOwner(Protocol):
 class _Job:
     # Which utterance of its owner it is. A dispatcher that does not know the job cannot tell.
     index: int
-    submission: dispatcher_pb2.Submission
+    # As it goes to a dispatcher, serialized.
+    request: bytes
     owner: JobOwner
     # Where it is; None: nowhere yet.
     stream: DispatcherStream | None = None
@@ -116,44 +120,49 @@ class DispatcherLink:
         self._jobs.clear()
         await self._channel.close()
 
-    def submit(self, spec: dispatcher_pb2.JobSpec, job_id: str, owner: JobOwner) -> None:
-        """Submits a job."""
-        job = _Job(spec.utterance_index, dispatcher_pb2.Submission(job=spec), owner)
-        self._add(job_id, job)
+    def submit(
+        self, request: dispatcher_pb2.SubmitRequest, *, job_id: str, index: int, owner: JobOwner
+    ) -> None:
+        """Submits a job, or takes up one that a dispatcher has.
 
-    def attach(self, attach: dispatcher_pb2.AttachJob, index: int, owner: JobOwner) -> None:
-        """Takes up a job that a dispatcher has."""
-        self._add(attach.job_id, _Job(index, dispatcher_pb2.Submission(attach=attach), owner))
-
-    def cancel(self, job_id: str, why: str) -> None:
-        """Nobody waits for it any more."""
-        cancel = dispatcher_pb2.CancelJobRequest(job_id=job_id, why=why)
-        self._drop(job_id, dispatcher_pb2.Submission(cancel=cancel))
-
-    def taken(self, job_id: str, delivered_after_us: int = 0) -> None:
-        """The client has its result, so long after it came here (0: not known)."""
-        taken = dispatcher_pb2.ResultTaken(job_id=job_id, delivered_after_us=delivered_after_us)
-        self._drop(job_id, dispatcher_pb2.Submission(taken=taken))
-
-    def leave(self, job_id: str, owner: JobOwner) -> None:
-        """Its session has left this gateway, unless another owner has it by now."""
-        job = self._jobs.get(job_id)
-        if job is not None and job.owner is owner:
-            leave = dispatcher_pb2.LeaveJob(job_id=job_id)
-            self._drop(job_id, dispatcher_pb2.Submission(leave=leave))
-
-    def _add(self, job_id: str, job: _Job) -> None:
+        Args:
+            request: a job or an attachment, and nothing else.
+            job_id: of the job.
+            index: which utterance of its owner it is.
+            owner: is told what happens to it.
+        """
         # Taken out first: what is submitted again stands at the end of the order.
         before = self._jobs.pop(job_id, None)
-        self._jobs[job_id] = job
+        job = self._jobs[job_id] = _Job(index, request.SerializeToString(), owner)
         # A job that is asked for again is where it was.
         stream = before.stream if before is not None and before.stream else self._current
         if stream is not None:
             self._place(job_id, job, stream)
 
+    def cancel(self, job_id: str, why: str) -> None:
+        """Nobody waits for it any more."""
+        request = dispatcher_pb2.SubmitRequest()
+        cancel = request.submissions.add().cancel
+        cancel.job_id, cancel.why = job_id, why
+        self._drop(job_id, request)
+
+    def taken(self, job_id: str, delivered_after_us: int = 0) -> None:
+        """The client has its result, so long after it came here (0: not known)."""
+        request = dispatcher_pb2.SubmitRequest()
+        taken = request.submissions.add().taken
+        taken.job_id, taken.delivered_after_us = job_id, delivered_after_us
+        # Nobody waits for that.
+        self._drop(job_id, request, patient=True)
+
+    def leave(self, job_id: str, owner: JobOwner) -> None:
+        """Its session has left this gateway, unless another owner has it by now."""
+        job = self._jobs.get(job_id)
+        if job is not None and job.owner is owner:
+            self._drop(job_id, _leave(job_id))
+
     def _place(self, job_id: str, job: _Job, stream: DispatcherStream) -> None:
         job.stream = stream
-        if not stream.put(job.submission):
+        if not stream.put(job.request):
             del self._jobs[job_id]
             full = common_pb2.Error(
                 reason=common_pb2.ERROR_REASON_BACKPRESSURE,
@@ -163,11 +172,13 @@ class DispatcherLink:
             event = dispatcher_pb2.JobEvent(job_id=job_id, utterance_index=job.index, failed=full)
             asyncio.get_running_loop().call_soon(job.owner.on_job_event, event)
 
-    def _drop(self, job_id: str, last_word: dispatcher_pb2.Submission) -> None:
+    def _drop(
+        self, job_id: str, last_word: dispatcher_pb2.SubmitRequest, *, patient: bool = False
+    ) -> None:
         job = self._jobs.pop(job_id, None)
         stream = job.stream if job is not None else self._current
         if stream is not None:
-            stream.put(last_word)
+            stream.put(last_word.SerializeToString(), patient=patient)
 
     # ---- streams ----
 
@@ -187,8 +198,7 @@ class DispatcherLink:
 
     async def _connect(self, channel: grpc.aio.Channel) -> bool:
         """Opens a stream that takes the place of the current one, if there is one."""
-        stub = dispatcher_pb2_grpc.DispatcherStub(channel)
-        call = stub.Submit(metadata=self._lines.metadata())
+        call = submit_call(channel, self._lines.metadata())
         stream = DispatcherStream(call, self._on_event)
         try:
             await stream.greet()
@@ -286,23 +296,29 @@ class DispatcherLink:
     # ---- events ----
 
     def _on_event(self, stream: DispatcherStream, event: dispatcher_pb2.JobEvent) -> None:
-        job = self._jobs.get(event.job_id)
+        job_id, kind = event.job_id, event.WhichOneof("event")
+        job = self._jobs.get(job_id)
         if job is None or job.stream is not stream:
-            if event.HasField("delivered"):
+            if kind == "delivered":
                 # Nobody here waits for it: it is for the session's next gateway.
-                leave = dispatcher_pb2.LeaveJob(job_id=event.job_id)
-                stream.put(dispatcher_pb2.Submission(leave=leave))
+                stream.put(_leave(job_id).SerializeToString())
             return
-        if event.HasField("failed"):
+        if kind == "failed":
             if event.failed.reason == common_pb2.ERROR_REASON_DRAINING:
                 job.stream = None
                 self._retire(stream, event.failed.message)
                 if self._current is not None:
-                    self._place(event.job_id, job, self._current)
+                    self._place(job_id, job, self._current)
                 return
-            del self._jobs[event.job_id]
-        if event.HasField("delivered"):
+            del self._jobs[job_id]
+        elif kind == "delivered":
             # It is not submitted again, and its audio may be large.
-            job.over, job.submission = True, dispatcher_pb2.Submission()
+            job.over, job.request = True, b""
         event.utterance_index = job.index
         job.owner.on_job_event(event)
+
+
+def _leave(job_id: str) -> dispatcher_pb2.SubmitRequest:
+    request = dispatcher_pb2.SubmitRequest()
+    request.submissions.add().leave.job_id = job_id
+    return request

@@ -19,7 +19,20 @@ _GREET_S = 2.0
 # Of a stream that is to end: for what is queued, and for the dispatcher to end it.
 _FINISH_S = 2.0
 
-_Call = grpc.aio.StreamStreamCall[dispatcher_pb2.SubmitRequest, dispatcher_pb2.SubmitResponse]
+_SUBMIT = f"/{dispatcher_pb2.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Submit"
+
+_Call = grpc.aio.StreamStreamCall[bytes, dispatcher_pb2.SubmitResponse]
+
+
+def submit_call(channel: grpc.aio.Channel, metadata: Any) -> _Call:
+    """A Submit whose requests are serialized by whoever makes them."""
+    method: Any = channel.stream_stream(
+        _SUBMIT,
+        request_serializer=None,
+        response_deserializer=dispatcher_pb2.SubmitResponse.FromString,
+    )
+    call: _Call = method(metadata=metadata)
+    return call
 
 
 class DispatcherStream:
@@ -31,14 +44,13 @@ class DispatcherStream:
     """
 
     def __init__(
-        self, call: Any, take: Callable[["DispatcherStream", dispatcher_pb2.JobEvent], None]
+        self, call: _Call, take: Callable[["DispatcherStream", dispatcher_pb2.JobEvent], None]
     ) -> None:
-        self._call: _Call = call
+        self._call = call
         self._take = take
-        # None stands for an empty request: is somebody there?
-        self._outbox: Outbox[dispatcher_pb2.Submission | None] = Outbox(
-            max_events=_MAX_SUBMISSIONS, max_bytes=_MAX_BYTES
-        )
+        # Requests, serialized. One after the other they are one request; an empty one asks whether
+        # somebody is there.
+        self._outbox: Outbox[bytes] = Outbox(max_events=_MAX_SUBMISSIONS, max_bytes=_MAX_BYTES)
         self._cut = asyncio.Event()
         self._last_moment: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -48,7 +60,7 @@ class DispatcherStream:
     async def greet(self) -> None:
         """Returns when the dispatcher has answered. Raises what keeps it from that."""
         async with asyncio.timeout(_GREET_S):
-            await self._call.write(dispatcher_pb2.SubmitRequest())
+            await self._call.write(b"")
             if await self._call.read() is grpc.aio.EOF:
                 raise ConnectionError("it is draining")
         self.heard_at = self._loop.time()
@@ -64,15 +76,13 @@ class DispatcherStream:
             self._outbox.close()
             self._call.cancel()
 
-    def put(self, submission: dispatcher_pb2.Submission) -> bool:
-        """Queues something for the dispatcher; False where it takes no more."""
-        # That a result was taken, nobody waits for.
-        patient = submission.HasField("taken")
-        return self._outbox.put(submission, submission.ByteSize(), patient=patient)
+    def put(self, request: bytes, *, patient: bool = False) -> bool:
+        """Queues a serialized request for the dispatcher; False where it takes no more."""
+        return self._outbox.put(request, len(request), patient=patient)
 
     def ask(self) -> None:
         """Asks whether somebody is there."""
-        self._outbox.put(None, 0, droppable=True, replaces="ask")
+        self._outbox.put(b"", 0, droppable=True, replaces="ask")
 
     def finish(self) -> None:
         """Ends the stream when all that is queued is said, and soon in any case."""
@@ -86,8 +96,7 @@ class DispatcherStream:
 
     async def _write(self) -> None:
         while waiting := await self._outbox.take():
-            said = [each for each in waiting if each is not None]
-            await self._call.write(dispatcher_pb2.SubmitRequest(submissions=said))
+            await self._call.write(b"".join(waiting))
         # The dispatcher takes all that was said, and then ends the stream.
         await self._call.done_writing()
         await self._cut.wait()

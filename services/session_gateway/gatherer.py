@@ -96,6 +96,8 @@ class Gatherer:
     @property
     def first_seq(self) -> int | None:
         """The first chunk that is in no cut yet."""
+        if not self._fragments:
+            return None if self._speech is None else self._speech.first_seq
         stretches = [speech for speech, _ in self._fragments.values()]
         if self._speech is not None:
             stretches.append(self._speech)

@@ -1,7 +1,7 @@
 """What a session's jobs are made of, and how the client is told of their results."""
 
 from lingua_scheduler.services.runtime.audio import as_job_audio, silence
-from lingua_scheduler.services.runtime.job_ids import job_id, job_key
+from lingua_scheduler.services.runtime.job_ids import job_id, job_key_around
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.speech import Direction
 from lingua_scheduler.services.session_gateway.utterance import Utterance
@@ -36,77 +36,92 @@ class JobSpecs:
         self._epoch = epoch
         self._rules = rules
         self._limits = limits
+        # By direction: what all its jobs have in common, and its share in their keys.
+        self._common: dict[Direction, tuple[dispatcher_pb2.JobSpec, tuple[str, str]]] = {}
 
     def job_id(self, index: int, direction: Direction) -> str:
         """The id that the job of an utterance has or will have."""
-        return job_id(job_key(self._bare(index, direction)))
+        before, after = self._of(direction)[1]
+        return job_id(f"{before}{index}{after}")
 
     def spec(self, utterance: Utterance, now: float) -> dispatcher_pb2.JobSpec:
         """The job of an utterance that has its chunks."""
-        options, rules = self._opened.options, self._rules
-        spec = self._bare(utterance.index, utterance.direction)
-        manual = utterance.reason == common_pb2.FINALIZE_REASON_IS_FINAL
-        audio_format = self._opened.audio_format
-        chunks = utterance.chunks or silence(audio_format, _REST_MS)
-        spec.audio = as_job_audio(audio_format, chunks)
-        spec.audio_format.CopyFrom(audio_format)
-        spec.padding_ms = rules.padding_manual_ms if manual else rules.padding_auto_ms
-        spec.reason = utterance.reason
-        spec.preferred_node_id = options.preferred_node_id
-        spec.strict = options.strict
-        spec.deadline_ms = max(1, int(utterance.deadline_ms - now))
-        spec.partial_interval_ms = options.partial_interval_ms
-        spec.session_epoch = self._epoch
-        spec.first_chunk_client_ms = utterance.first_client_ms
-        spec.audio_ms = round(utterance.audio_ms)
-        if self._limits is not None and (self._limits.jobs or self._limits.audio_ms_per_minute):
-            spec.limits.CopyFrom(self._limits)
+        spec = dispatcher_pb2.JobSpec()
+        self.fill(spec, utterance, now)
         return spec
 
-    def attach(self, utterance: Utterance) -> dispatcher_pb2.AttachJob:
-        """How a job is taken up whose audio a dispatcher has."""
-        return dispatcher_pb2.AttachJob(job_id=utterance.job_id, session_epoch=self._epoch)
+    def fill(self, spec: dispatcher_pb2.JobSpec, utterance: Utterance, now: float) -> None:
+        """Makes the job of an utterance that has its chunks where it is to be."""
+        spec.CopyFrom(self._of(utterance.direction)[0])
+        spec.utterance_index = utterance.index
+        manual = utterance.reason == common_pb2.FINALIZE_REASON_IS_FINAL
+        rules, audio_format = self._rules, self._opened.audio_format
+        chunks = utterance.chunks or silence(audio_format, _REST_MS)
+        spec.audio = as_job_audio(audio_format, chunks)
+        spec.padding_ms = rules.padding_manual_ms if manual else rules.padding_auto_ms
+        spec.reason = utterance.reason
+        spec.deadline_ms = max(1, int(utterance.deadline_ms - now))
+        spec.first_chunk_client_ms = utterance.first_client_ms
+        spec.audio_ms = round(utterance.audio_ms)
 
-    def _bare(self, index: int, direction: Direction) -> dispatcher_pb2.JobSpec:
-        """What the job's key is made of."""
+    def fill_attach(self, attach: dispatcher_pb2.AttachJob, utterance: Utterance) -> None:
+        """Says how a job is taken up whose audio a dispatcher has."""
+        attach.job_id, attach.session_epoch = utterance.job_id, self._epoch
+
+    def _of(self, direction: Direction) -> tuple[dispatcher_pb2.JobSpec, tuple[str, str]]:
+        known = self._common.get(direction)
+        if known is None:
+            spec = self._all_have(direction)
+            known = self._common[direction] = spec, job_key_around(spec)
+        return known
+
+    def _all_have(self, direction: Direction) -> dispatcher_pb2.JobSpec:
+        opened, options, limits = self._opened, self._opened.options, self._limits
+        has_limits = limits is not None and (limits.jobs or limits.audio_ms_per_minute)
         return dispatcher_pb2.JobSpec(
-            tenant=self._opened.tenant,
+            tenant=opened.tenant,
             session_id=self._session_id,
-            utterance_index=index,
-            pair=language_pair(direction),
-            features=self._opened.options.features,
-            require_tts=self._opened.options.require_tts,
+            pair=common_pb2.LanguagePair(src=direction.src, tgt=direction.tgt),
+            features=options.features,
+            audio_format=opened.audio_format,
+            require_tts=options.require_tts,
+            preferred_node_id=options.preferred_node_id,
+            strict=options.strict,
+            partial_interval_ms=options.partial_interval_ms,
+            session_epoch=self._epoch,
+            limits=limits if has_limits else None,
         )
 
 
-def language_pair(direction: Direction) -> common_pb2.LanguagePair:
-    """A direction as messages have it."""
-    return common_pb2.LanguagePair(src=direction.src, tgt=direction.tgt)
+def set_pair(pair: common_pb2.LanguagePair, direction: Direction) -> None:
+    """Writes a direction as messages have it."""
+    pair.src, pair.tgt = direction
 
 
-def result_event(
-    now: float, utterance: Utterance, delivered: dispatcher_pb2.JobDelivered
-) -> session_pb2.Result:
-    """A result as the client gets it, with where the time went."""
+def fill_result(
+    told: session_pb2.Result,
+    now: float,
+    utterance: Utterance,
+    delivered: dispatcher_pb2.JobDelivered,
+) -> None:
+    """Makes a result as the client gets it, with where the time went."""
     result = delivered.result
-    timings = session_pb2.ResultTimings(
-        audio_ms=round(utterance.audio_ms),
-        hangover_ms=round(utterance.cut_ms - utterance.ended_ms),
-        dispatch_ms=round(max(0.0, utterance.accepted_ms - utterance.cut_ms)),
-        node_ms=round(utterance.result_ms - (utterance.accepted_ms or utterance.cut_ms)),
-        deliver_ms=round(now - utterance.result_ms),
-        stages=result.timings,
-    )
-    return session_pb2.Result(
-        utterance_index=utterance.index,
-        direction=language_pair(utterance.direction),
-        kind=result.kind,
-        texts=result.texts,
-        speech=result.speech,
-        speech_format=result.speech_format,
-        joined_utterances=result.joined_utterances,
-        job_id=utterance.job_id,
-        node_id=delivered.node_id,
-        attempts=delivered.attempts,
-        timings=timings,
-    )
+    told.utterance_index = utterance.index
+    set_pair(told.direction, utterance.direction)
+    told.kind = result.kind
+    told.texts.CopyFrom(result.texts)
+    told.speech = result.speech
+    told.speech_format.CopyFrom(result.speech_format)
+    if result.joined_utterances:
+        told.joined_utterances.extend(result.joined_utterances)
+    told.job_id = utterance.job_id
+    told.node_id = delivered.node_id
+    told.attempts = delivered.attempts
+    timings, began_ms = told.timings, utterance.accepted_ms or utterance.cut_ms
+    timings.audio_ms = round(utterance.audio_ms)
+    timings.hangover_ms = round(utterance.cut_ms - utterance.ended_ms)
+    timings.dispatch_ms = round(max(0.0, utterance.accepted_ms - utterance.cut_ms))
+    timings.node_ms = round(utterance.result_ms - began_ms)
+    timings.deliver_ms = round(now - utterance.result_ms)
+    if result.timings:
+        timings.stages.extend(result.timings)

@@ -1,10 +1,10 @@
 """The shell around one session's core: its effects are carried out, answers become events."""
 
 import asyncio
-import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.outbox import Outbox
@@ -20,7 +20,7 @@ from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.session_spans import SessionSpans
 from lingua_scheduler.services.session_gateway.session_store import SessionStore
 from lingua_scheduler.services.session_gateway.utterance import Utterance
-from lingua_scheduler.services.session_gateway.utterance_steps import steps_before
+from lingua_scheduler.services.session_gateway.utterance_steps import add_steps_before
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
 # What may wait for a client that reads slowly. Partials go first; when even results do not fit, the
@@ -29,6 +29,8 @@ _MAX_EVENTS = 2000
 _MAX_BYTES = 16 * 1024 * 1024
 # What a stream that is to end has to write the rest.
 _FLUSH_S = 2.0
+# What is only shown, and what the client may forget, can wait for what matters.
+_PATIENT = frozenset({"utterance", "audio_ack"})
 
 _TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
 
@@ -74,9 +76,8 @@ class LiveSession:
     ) -> None:
         self.session_id = session_id
         self.epoch = epoch
-        self.outbox: Outbox[session_pb2.ServerEvent] = Outbox(
-            max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
-        )
+        self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES)
+        """Messages for the client, serialized. One after the other they are one message."""
         self.may_read = asyncio.Event()
         """Clear: the client's messages are not read for now."""
         self.may_read.set()
@@ -115,7 +116,7 @@ class LiveSession:
         self._spans = spans
         if spans is not None:
             opened.traceparent = spans.traceparent
-        self._send(session_pb2.ServerEvent(opened=opened))
+        self._say(session_pb2.ServerEvent(opened=opened))
         self._feed(self._core.start(self._now()))
 
     def on_message(self, message: session_pb2.ClientMessage) -> None:
@@ -172,7 +173,7 @@ class LiveSession:
     def go_away(self, after_ms: int, why: str) -> None:
         """The client is to resume elsewhere."""
         go = session_pb2.GoAway(after_ms=after_ms, why=why)
-        self._send(session_pb2.ServerEvent(go_away=go))
+        self._say(session_pb2.ServerEvent(go_away=go))
 
     async def leave(self) -> None:
         """The stream has ended: the session waits to be resumed, or is forgotten."""
@@ -188,7 +189,7 @@ class LiveSession:
             if ended is not None and ended.forget:
                 await self._store.end(session_id=self.session_id, epoch=self.epoch)
             elif ended is None or ended.why is None or ended.why.reason != _TAKEN_OVER:
-                await self._with_record(self._sign_off)
+                await self._sign_off()
         except errors.LinguaError as error:
             # Taken over meanwhile, or Redis is away: then it is forgotten in its time.
             _log.info("a session was not signed off: %s", error)
@@ -215,15 +216,14 @@ class LiveSession:
 
     # ---- the record ----
 
-    async def _with_record(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Writes to the record, which is written anew where Redis has lost it."""
+    async def _sign_off(self) -> None:
         try:
-            await write()
+            await self._write_leave()
         except errors.SessionNotFoundError:
             await self._write_again()
-            await write()
+            await self._write_leave()
 
-    async def _sign_off(self) -> None:
+    async def _write_leave(self) -> None:
         results, missing = self._core.results, self._core.missing
         await self._store.leave(
             session_id=self.session_id,
@@ -252,51 +252,59 @@ class LiveSession:
         for effect in todo:
             # What could not be sent may have ended it meanwhile.
             if self.ended is None:
-                self._carry_out(effect)
+                _CARRY_OUT[type(effect)](self, effect)
 
-    def _carry_out(self, effect: Effect) -> None:  # noqa: C901 - one line an effect
-        match effect:
-            case effects.Count():
-                self._metrics.count(effect.what)
-            case effects.Send():
-                self._send(effect.event)
-            case SetTimer():
-                self._timers.set(self, effect.key, effect.at_ms)
-            case ClearTimer():
-                self._timers.clear(self, effect.key)
-            case effects.Record():
-                self._recording = asyncio.create_task(self._record(effect))
-            case effects.Submit() if effect.utterance.is_attached:
-                if self._spans is not None:
-                    self._spans.submitted(effect.utterance)
-                attach = self._specs.attach(effect.utterance)
-                self._link.attach(attach, effect.utterance.index, self)
-            case effects.Submit():
-                self._link.submit(self._spec(effect.utterance), effect.utterance.job_id, self)
-            case effects.CancelJob():
-                self._link.cancel(effect.job_id, effect.why)
-            case effects.Taken():
-                # At least 1: it is known.
-                self._link.taken(effect.job_id, max(1, round(effect.held_back_ms * 1000)))
-            case effects.Leave():
-                for job_id in effect.job_ids:
-                    self._link.leave(job_id, self)
-            case effects.Gate():
-                (self.may_read.set if effect.is_open else self.may_read.clear)()
-            case effects.End():
-                self._end(effect)
+    def _count(self, effect: effects.Count) -> None:
+        self._metrics.count(effect.what)
 
-    def _spec(self, utterance: Utterance) -> dispatcher_pb2.JobSpec:
+    def _set_timer(self, effect: SetTimer) -> None:
+        self._timers.set(self, effect.key, effect.at_ms)
+
+    def _clear_timer(self, effect: ClearTimer) -> None:
+        self._timers.clear(self, effect.key)
+
+    def _start_record(self, effect: effects.Record) -> None:
+        self._recording = self._loop.create_task(self._record(effect))
+
+    def _submit(self, effect: effects.Submit) -> None:
+        utterance, request = effect.utterance, dispatcher_pb2.SubmitRequest()
+        submission = request.submissions.add()
+        if utterance.is_attached:
+            if self._spans is not None:
+                self._spans.submitted(utterance)
+            self._specs.fill_attach(submission.attach, utterance)
+        else:
+            self._fill_job(submission.job, utterance)
+        self._link.submit(request, job_id=utterance.job_id, index=utterance.index, owner=self)
+
+    def _fill_job(self, spec: dispatcher_pb2.JobSpec, utterance: Utterance) -> None:
         now = self._now()
-        spec = self._specs.spec(utterance, now)
-        spec.steps.extend(steps_before(utterance, now=now, wall_us=time.time_ns() // 1000))
+        self._specs.fill(spec, utterance, now)
+        add_steps_before(spec, utterance, now=now, wall_us=time.time_ns() // 1000)
         if self._spans is not None:
             spec.traceparent = self._spans.submitted(utterance, spec.steps)
-        return spec
+
+    def _cancel(self, effect: effects.CancelJob) -> None:
+        self._link.cancel(effect.job_id, effect.why)
+
+    def _taken(self, effect: effects.Taken) -> None:
+        # At least 1: it is known.
+        self._link.taken(effect.job_id, max(1, round(effect.held_back_ms * 1000)))
+
+    def _leave(self, effect: effects.Leave) -> None:
+        for job_id in effect.job_ids:
+            self._link.leave(job_id, self)
+
+    def _set_gate(self, effect: effects.Gate) -> None:
+        (self.may_read.set if effect.is_open else self.may_read.clear)()
 
     async def _record(self, effect: effects.Record) -> None:
         try:
-            await self._with_record(functools.partial(self._write_down, effect))
+            try:
+                await self._write_down(effect)
+            except errors.SessionNotFoundError:
+                await self._write_again()
+                await self._write_down(effect)
         except errors.SessionTakenOverError as error:
             self.on_lost(error)
             return
@@ -313,8 +321,8 @@ class LiveSession:
             del self._cuts[index]
         self._feed(self._core.on_recorded(self._now()))
 
-    async def _write_down(self, effect: effects.Record) -> None:
-        await self._store.record(
+    def _write_down(self, effect: effects.Record) -> Awaitable[None]:
+        return self._store.record(
             session_id=self.session_id,
             epoch=self.epoch,
             cuts=effect.cuts,
@@ -326,28 +334,32 @@ class LiveSession:
             last_chunk_ms=int(time.time() * 1000 - (self._now() - effect.last_chunk_ms)),
         )
 
-    def _send(self, event: session_pb2.ServerEvent) -> None:
-        droppable = event.HasField("partial")
+    def _say(self, event: session_pb2.ServerEvent) -> None:
+        self._send(effects.Send(session_pb2.ServerMessage(events=[event])))
+
+    def _send(self, effect: effects.Send) -> None:
+        event = effect.event
+        kind = event.WhichOneof("event")
+        droppable = kind == "partial"
         # Of an utterance's partials only the last counts.
         replaces = event.partial.utterance_index if droppable else None
-        if event.HasField("result"):
+        if kind == "result":
             self._metrics.timed(event.result.timings)
             if self._spans is not None:
                 self._spans.delivered(event.result)
-        elif event.HasField("missing"):
+        elif kind == "missing":
             self._metrics.missing(event.missing.why.reason)
             if self._spans is not None:
                 self._spans.missing(event.missing)
-        # What is only shown, and what the client may forget, can wait for what matters.
-        patient = event.HasField("utterance") or event.HasField("audio_ack")
+        data = effect.message.SerializeToString()
         fits = self.outbox.put(
-            event, event.ByteSize(), droppable, replaces=replaces, patient=patient
+            data, len(data), droppable, replaces=replaces, patient=kind in _PATIENT
         )
         if not fits and not droppable and not self.outbox.closed:
             self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))
 
     def _send_error(self, error: errors.LinguaError) -> None:
-        self._send(session_pb2.ServerEvent(error=errors.to_proto(error)))
+        self._say(session_pb2.ServerEvent(error=errors.to_proto(error)))
 
     def _end(self, end: effects.End) -> None:
         """The stream ends after what is queued, and soon in any case."""
@@ -358,3 +370,18 @@ class LiveSession:
 
     def _now(self) -> float:
         return self._loop.time() * 1000
+
+
+_CARRY_OUT: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {
+    effects.Count: LiveSession._count,
+    effects.Send: LiveSession._send,
+    SetTimer: LiveSession._set_timer,
+    ClearTimer: LiveSession._clear_timer,
+    effects.Record: LiveSession._start_record,
+    effects.Submit: LiveSession._submit,
+    effects.CancelJob: LiveSession._cancel,
+    effects.Taken: LiveSession._taken,
+    effects.Leave: LiveSession._leave,
+    effects.Gate: LiveSession._set_gate,
+    effects.End: LiveSession._end,
+}

@@ -1,6 +1,5 @@
 """Results in the order of their utterances. No I/O, no clock."""
 
-from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 Outcome = TypeVar("Outcome")
@@ -51,12 +50,13 @@ class ResultQueue(Generic[Outcome]):
         self._outcomes[index] = outcome
         return True
 
-    def take(self) -> Iterator[tuple[int, Outcome]]:
+    def take(self) -> list[tuple[int, Outcome]]:
         """What may come out now, in order."""
+        taken: list[tuple[int, Outcome]] = []
         while self._next_out in self._outcomes:
-            index = self._next_out
+            taken.append((self._next_out, self._outcomes.pop(self._next_out)))
             self._next_out += 1
-            yield index, self._outcomes.pop(index)
+        return taken
 
     def overdue(self, now: float) -> list[int]:
         """Indexes without an outcome whose time is over, in order."""

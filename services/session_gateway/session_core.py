@@ -55,7 +55,7 @@ from lingua_scheduler.services.session_gateway.chunk_checks import (
     checked_chunk,
     invalid,
 )
-from lingua_scheduler.services.session_gateway.job_specs import language_pair
+from lingua_scheduler.services.session_gateway.job_specs import set_pair
 from lingua_scheduler.services.session_gateway.session_effects import Effect
 from lingua_scheduler.services.session_gateway.session_steps import (
     RECORD_AGAIN_MS,
@@ -90,6 +90,7 @@ class SessionCore(SessionSteps):
     def start(self, now: float) -> list[Effect]:
         """The client has been told that the session is open."""
         self._heard(now)
+        self._set_deadline()
         return self._out(now)
 
     # ---- the client's events ----
@@ -144,7 +145,7 @@ class SessionCore(SessionSteps):
             if job_id is not None:
                 self._do(effects.Taken(job_id, held_back_ms))
         self._seen = seen
-        return self._out(now)
+        return self._out(now) if self.phase is Phase.CLOSED else self._told()
 
     def on_left(self, now: float) -> list[Effect]:
         """The stream is gone: the session goes on elsewhere, or not at all."""
@@ -163,10 +164,9 @@ class SessionCore(SessionSteps):
             self._recorded[utterance.index] = utterance.ranges
             if utterance.stage is Stage.CUT:
                 utterance.stage = Stage.READY
-                finalized = session_pb2.UtteranceFinalized(
-                    reason=utterance.reason, audio_ms=round(utterance.audio_ms)
-                )
-                self._tell(utterance, finalized=finalized)
+                finalized = self._tell(utterance).finalized
+                finalized.reason = utterance.reason
+                finalized.audio_ms = round(utterance.audio_ms)
         return self._out(now)
 
     def on_record_failed(self, now: float, why: common_pb2.Error) -> list[Effect]:
@@ -198,10 +198,10 @@ class SessionCore(SessionSteps):
         if utterance is not None and utterance.stage is not Stage.READY:
             utterance.stage = Stage.ACCEPTED
             utterance.accepted_ms = utterance.accepted_ms or now
-            told = session_pb2.UtteranceAccepted(
-                job_id=utterance.job_id, node_id=accepted.node_id, attempt=accepted.attempt
-            )
-            self._tell(utterance, accepted=told)
+            told = self._tell(utterance).accepted
+            told.job_id = utterance.job_id
+            told.node_id = accepted.node_id
+            told.attempt = accepted.attempt
         return self._out(now)
 
     def on_retrying(
@@ -211,8 +211,9 @@ class SessionCore(SessionSteps):
         utterance = self._at_dispatcher(index)
         if utterance is not None:
             utterance.last_problem = retrying.why.message
-            told = session_pb2.UtteranceRetrying(attempt=retrying.attempt, why=retrying.why)
-            self._tell(utterance, retrying=told)
+            told = self._tell(utterance).retrying
+            told.attempt = retrying.attempt
+            told.why.CopyFrom(retrying.why)
         return self._out(now)
 
     def on_partial(
@@ -221,12 +222,10 @@ class SessionCore(SessionSteps):
         """Part of a result, for the app's display."""
         utterance = self._at_dispatcher(index)
         if utterance is not None:
-            told = session_pb2.Partial(
-                utterance_index=index,
-                direction=language_pair(utterance.direction),
-                texts=partial.texts,
-            )
-            self._send(session_pb2.ServerEvent(partial=told))
+            told = self._event().partial
+            told.utterance_index = index
+            set_pair(told.direction, utterance.direction)
+            told.texts.CopyFrom(partial.texts)
         return self._out(now)
 
     def on_delivered(
@@ -272,6 +271,7 @@ class SessionCore(SessionSteps):
             self._take_cuts(now, self._gatherer.on_fragment_timer(now))
         elif key == DEADLINE:
             self._give_up(now)
+            self._set_deadline()
         elif key == IDLE:
             self._check_idle(now)
         elif key == GOODBYE and self.phase is Phase.CLOSED:

@@ -9,9 +9,14 @@ from lingua_scheduler.v1 import common_pb2, session_pb2, session_record_pb2
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Tell the client."""
+    """Tell the client: a message of one event."""
 
-    event: session_pb2.ServerEvent
+    message: session_pb2.ServerMessage
+
+    @property
+    def event(self) -> session_pb2.ServerEvent:
+        """What is told."""
+        return self.message.events[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from lingua_scheduler.services.session_gateway.alarms import (
 from lingua_scheduler.services.session_gateway.gatherer import Gatherer
 from lingua_scheduler.services.session_gateway.job_specs import (
     JobSpecs,
-    language_pair,
-    result_event,
+    fill_result,
+    set_pair,
 )
 from lingua_scheduler.services.session_gateway.result_queue import ResultQueue
 from lingua_scheduler.services.session_gateway.session_effects import Effect
@@ -178,11 +178,17 @@ class SessionSteps:
     def _count(self, what: str) -> None:
         self._todo.append(effects.Count(what))
 
-    def _send(self, event: session_pb2.ServerEvent) -> None:
-        self._todo.append(effects.Send(event))
+    def _event(self) -> session_pb2.ServerEvent:
+        """An event for the client, which is to be filled in: made in its message, it is not copied.
+
+        The client is told after all that was to be done before.
+        """
+        message = session_pb2.ServerMessage()
+        self._todo.append(effects.Send(message))
+        return message.events.add()
 
     def _problem(self, error: common_pb2.Error) -> None:
-        self._send(session_pb2.ServerEvent(error=error))
+        self._event().error.CopyFrom(error)
 
     def _out(self, now: float) -> list[Effect]:
         """What is to be done, with all that follows from the new state."""
@@ -191,18 +197,22 @@ class SessionSteps:
                 self._end_held(now)
             self._release(now)
             self._advance(now)
-            self._record()
-            self._acknowledge()
+            if self._unrecorded:
+                self._record()
+            if self._acked_seq < self._expected_seq:
+                self._acknowledge()
             self._set_gate(now)
-            self._check_done(now)
-            self._set_deadline()
+            if self.phase is not Phase.OPEN:
+                self._check_done(now)
         return self._told()
 
     def _told(self) -> list[Effect]:
         """What is to be done, where nothing follows from the new state."""
         # The timers first: after an end there is nothing more to do.
-        todo = [*self._alarms.changes, *self._todo]
-        self._alarms.changes, self._todo = [], []
+        todo, self._todo = self._todo, []
+        if self._alarms.changes:
+            todo = [*self._alarms.changes, *todo]
+            self._alarms.changes = []
         return todo
 
     # ---- cuts ----
@@ -224,6 +234,7 @@ class SessionSteps:
             self._ends.discard(direction)
             self._open[index] = utterance
             self._unrecorded.append(utterance)
+            self._alarms.set_by(DEADLINE, deadline)
 
     def _end_held(self, now: float) -> None:
         """Ends turns that a node holds whole: with nothing said, so that their text comes."""
@@ -249,8 +260,9 @@ class SessionSteps:
             for each in self._unrecorded
             if each.stage is Stage.CUT or self._is_needed(each.index, each.ranges)
         ]
-        is_new = any(each.stage is Stage.CUT for each in self._unrecorded)
-        if self._recording is not None or not is_new or self._waits_to_record:
+        if self._recording is not None or self._waits_to_record:
+            return
+        if not any(each.stage is Stage.CUT for each in self._unrecorded):
             return
         self._recording, self._unrecorded = self._unrecorded, []
         self._do(
@@ -328,26 +340,16 @@ class SessionSteps:
         # It may be tried every second for the same reason, which is said once.
         if utterance.told_why != (why.reason, why.message):
             utterance.told_why = (why.reason, why.message)
-            retrying = session_pb2.UtteranceRetrying(attempt=utterance.tries, why=why)
-            self._tell(utterance, retrying=retrying)
+            retrying = self._tell(utterance).retrying
+            retrying.attempt = utterance.tries
+            retrying.why.CopyFrom(why)
 
-    def _tell(
-        self,
-        utterance: Utterance,
-        *,
-        finalized: session_pb2.UtteranceFinalized | None = None,
-        accepted: session_pb2.UtteranceAccepted | None = None,
-        retrying: session_pb2.UtteranceRetrying | None = None,
-    ) -> None:
-        """An event for the app's display."""
-        event = session_pb2.UtteranceEvent(
-            utterance_index=utterance.index,
-            direction=language_pair(utterance.direction),
-            finalized=finalized,
-            accepted=accepted,
-            retrying=retrying,
-        )
-        self._send(session_pb2.ServerEvent(utterance=event))
+    def _tell(self, utterance: Utterance) -> session_pb2.UtteranceEvent:
+        """An event for the app's display, to be filled in."""
+        event = self._event().utterance
+        event.utterance_index = utterance.index
+        set_pair(event.direction, utterance.direction)
+        return event
 
     def _end(
         self, utterance: Utterance, end: dispatcher_pb2.JobDelivered | common_pb2.Error
@@ -375,38 +377,40 @@ class SessionSteps:
         for index, outcome in self._queue.take():
             end = outcome.end
             if isinstance(end, common_pb2.Error):
-                missing = session_pb2.Missing(
-                    utterance_index=index, direction=language_pair(outcome.direction), why=end
-                )
                 self._count("missing")
-                self._send(session_pb2.ServerEvent(missing=missing))
+                missing = self._event().missing
+                missing.utterance_index = index
+                set_pair(missing.direction, outcome.direction)
+                missing.why.CopyFrom(end)
             elif outcome.utterance is not None:
                 self._count("result")
                 self._held_back_ms[index] = now - outcome.utterance.result_ms
-                result = result_event(now, outcome.utterance, end)
-                self._send(session_pb2.ServerEvent(result=result))
+                fill_result(self._event().result, now, outcome.utterance, end)
         while len(self._unseen) > self._rules.result_queue_max:
             # Redis has it in case that the client comes back for it.
             self._do(effects.Leave((self._unseen.pop(min(self._unseen)),)))
 
     def _acknowledge(self) -> None:
-        waiting = [each.ranges[0][0] for each in self._open.values() if not each.is_safe]
-        gathered = self._gatherer.first_seq
-        if gathered is not None:
-            waiting.append(gathered)
         # What has not come (again) yet is not safe, whatever is known of what follows it.
-        safe = min(self._expected_seq, *waiting) if waiting else self._expected_seq
+        safe = self._expected_seq
+        gathered = self._gatherer.first_seq
+        if gathered is not None and gathered < safe:
+            safe = gathered
+        for utterance in self._open.values():
+            first_seq = utterance.ranges[0][0]
+            if first_seq < safe and not utterance.is_safe:
+                safe = first_seq
         if safe > self._acked_seq:
             self._acked_seq = safe
-            self._send(session_pb2.ServerEvent(audio_ack=session_pb2.AudioAck(next_seq=safe)))
+            self._event().audio_ack.next_seq = safe
 
     # ---- the session ----
 
     def _set_gate(self, now: float) -> None:
         # What another gateway cut gets no result before its chunks are read again.
         is_open = (
-            self.phase is not Phase.OPEN
-            or len(self._queue) < self._rules.session_utterances_max
+            len(self._queue) < self._rules.session_utterances_max
+            or self.phase is not Phase.OPEN
             or bool(self._replayed)
         )
         if is_open != self._gate_open:
@@ -425,8 +429,9 @@ class SessionSteps:
             self.phase = Phase.CLOSED
             self._alarms.set(GOODBYE, now + GOODBYE_MS)
             missing = self.missing + len(self._lacking)
-            closed = session_pb2.Closed(results=self._queue.next_out - missing, missing=missing)
-            self._send(session_pb2.ServerEvent(closed=closed))
+            closed = self._event().closed
+            closed.results = self._queue.next_out - missing
+            closed.missing = missing
         if self.phase is Phase.CLOSED and self._seen == self._queue.next_out:
             self._finish(None, forget=True)
 

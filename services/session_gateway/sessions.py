@@ -94,14 +94,15 @@ class Sessions:
         self._arrive(session)
 
         async def write() -> None:
-            while events := await session.outbox.take():
-                await context.write(session_pb2.ServerMessage(events=events))
+            while messages := await session.outbox.take():
+                await context.write(b"".join(messages))
 
         async def read() -> None:
             try:
                 async for message in requests:
                     session.on_message(message)
-                    await session.may_read.wait()
+                    if not session.may_read.is_set():
+                        await session.may_read.wait()
             except errors.InvalidMessageError as error:
                 # Bytes that are no message.
                 session.on_lost(error)

@@ -144,13 +144,13 @@ class Utterance:
 
     def record(self) -> session_record_pb2.Cut:
         """How it is written down."""
-        return session_record_pb2.Cut(
+        cut = session_record_pb2.Cut(
             utterance_index=self.index,
-            direction=common_pb2.LanguagePair(src=self.direction.src, tgt=self.direction.tgt),
             reason=self.reason,
-            chunks=[
-                session_record_pb2.ChunkRange(first=first, end=end) for first, end in self.ranges
-            ],
             job_id=self.job_id,
             audio_ms=round(self.audio_ms),
         )
+        cut.direction.src, cut.direction.tgt = self.direction
+        for first, end in self.ranges:
+            cut.chunks.add(first=first, end=end)
+        return cut

@@ -1,42 +1,39 @@
 """Where an utterance's time went before a dispatcher had it. See job_timeline for what follows."""
 
 from lingua_scheduler.services.session_gateway.utterance import Utterance
-from lingua_scheduler.v1 import common_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _GATHER = common_pb2.JobStep.KIND_GATHER
 _HANGOVER = common_pb2.JobStep.KIND_HANGOVER
 _SUBMIT = common_pb2.JobStep.KIND_SUBMIT
 
 
-def steps_before(utterance: Utterance, *, now: float, wall_us: int) -> list[common_pb2.JobStep]:
-    """The steps up to its submission, which the dispatcher closes.
+def add_steps_before(
+    spec: dispatcher_pb2.JobSpec, utterance: Utterance, *, now: float, wall_us: int
+) -> None:
+    """Adds the steps up to its submission, which the dispatcher closes.
 
     Of what another gateway cut, nothing is known from before this one had it.
 
     Args:
+        spec: its job.
         utterance: is about to be submitted, for the first time or again.
         now: the time, as the utterance has its own.
         wall_us: the same, since the epoch.
     """
+    before_us = wall_us - now * 1000
 
-    def us(time_ms: float) -> int:
-        return round(wall_us + (time_ms - now) * 1000)
+    def add(kind: common_pb2.JobStep.Kind.ValueType, start_ms: float, end_ms: float) -> None:
+        start_us, end_us = round(before_us + start_ms * 1000), round(before_us + end_ms * 1000)
+        spec.steps.add(kind=kind, started_us=start_us, took_us=max(0, end_us - start_us))
 
-    steps = []
     if not utterance.is_taken_up:
-        steps.append(_step(_GATHER, us(utterance.first_ms), us(utterance.ended_ms)))
+        add(_GATHER, utterance.first_ms, utterance.ended_ms)
         if utterance.cut_ms > utterance.ended_ms:
-            steps.append(_step(_HANGOVER, us(utterance.ended_ms), us(utterance.cut_ms)))
-    submit_us = us(utterance.failed_ms or utterance.cut_ms)
-    steps.append(_step(_SUBMIT, submit_us, submit_us))
+            add(_HANGOVER, utterance.ended_ms, utterance.cut_ms)
+    submit_ms = utterance.failed_ms or utterance.cut_ms
+    add(_SUBMIT, submit_ms, submit_ms)
     if utterance.is_taken_up:
-        steps[-1].detail = "taken up"
+        spec.steps[-1].detail = "taken up"
     elif utterance.tries > 1:
-        steps[-1].detail = f"try {utterance.tries}"
-    return steps
-
-
-def _step(
-    kind: common_pb2.JobStep.Kind.ValueType, start_us: int, end_us: int
-) -> common_pb2.JobStep:
-    return common_pb2.JobStep(kind=kind, started_us=start_us, took_us=max(0, end_us - start_us))
+        spec.steps[-1].detail = f"try {utterance.tries}"

@@ -245,7 +245,9 @@ class Owner:
 
     def submit(self, number: int) -> str:
         spec = self._corner.spec(number, session_id=self._session)
-        self._link.submit(spec, id_of(spec), self)
+        request = dispatcher_pb2.SubmitRequest()
+        request.submissions.add().job.CopyFrom(spec)
+        self._link.submit(request, job_id=id_of(spec), index=number, owner=self)
         return id_of(spec)
 
     async def until(self, job: str, kind: str) -> None:
