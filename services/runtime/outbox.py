@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 # What one message takes in: under the 4 MiB of the smallest usual limit, with room for framing.
 MAX_TAKE_BYTES = 3 * 1024 * 1024
@@ -13,12 +13,6 @@ MAX_TAKE_BYTES = 3 * 1024 * 1024
 SHARE_WITHIN_S = 0.02
 
 Event = TypeVar("Event")
-
-
-class _Entry(NamedTuple, Generic[Event]):
-    event: Event
-    size: int
-    replaces: Hashable
 
 
 class Outbox(Generic[Event]):
@@ -29,7 +23,7 @@ class Outbox(Generic[Event]):
     - Events come out in the order in which they were put, each once, but for droppable ones, of
       which the oldest give way when room is needed.
     - An event that is not droppable, once taken in, is there until it is taken.
-    - One that is patient is given with the next that is not, or a little later alone.
+    - One that is patient is given with the next that is not, or when its own time is over.
 
     Args:
         max_events: events that it holds.
@@ -44,18 +38,21 @@ class Outbox(Generic[Event]):
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._max_take_bytes = max_take_bytes
-        # By number, oldest first; numbers only grow.
-        self._entries: OrderedDict[int, _Entry[Event]] = OrderedDict()
+        # Events with their sizes and what they replace, by number, oldest first; numbers only grow.
+        self._entries: OrderedDict[int, tuple[Event, int, Hashable]] = OrderedDict()
         self._droppable: OrderedDict[int, int] = OrderedDict()
         self._latest: dict[Hashable, int] = {}
         self._bytes = 0
         self._droppable_bytes = 0
         self._next = 0
         self._closed = False
+        # Kept from its first use: to ask for it is a system call each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._taker: asyncio.Future[None] | None = None
         # Whether what is there is to be given now; else when the timer comes.
         self._ready = False
-        self._timer: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self.dropped = 0
         """Droppable events that were not delivered."""
 
@@ -81,6 +78,7 @@ class Outbox(Generic[Event]):
         *,
         replaces: Hashable = None,
         patient: bool = False,
+        within_s: float = SHARE_WITHIN_S,
     ) -> bool:
         """Queues an event.
 
@@ -90,22 +88,21 @@ class Outbox(Generic[Event]):
             droppable: it may be lost when room is needed, such as a partial result.
             replaces: of a droppable event: one that waits with the same value is dropped first.
             patient: nobody waits for it, so it may share a message with what comes soon.
+            within_s: of a patient one: how long it may wait.
 
         Returns:
             False: there is no room even without the droppable ones, or it is closed. Nothing was
             queued and nothing dropped.
         """
-        firm_events = len(self._entries) - len(self._droppable)
-        firm_bytes = self._bytes - self._droppable_bytes
-        if self._closed or firm_events >= self._max_events or firm_bytes + size > self._max_bytes:
+        if self._closed or not (self._has_room(size) or self._can_have_room(size)):
             self.dropped += droppable
             return False
         if droppable and replaces is not None and replaces in self._latest:
             self._drop(self._latest[replaces])
-        while len(self._entries) >= self._max_events or self._bytes + size > self._max_bytes:
+        while not self._has_room(size):
             self._drop(next(iter(self._droppable)))
         self._next += 1
-        self._entries[self._next] = _Entry(event, size, replaces if droppable else None)
+        self._entries[self._next] = event, size, replaces if droppable else None
         self._bytes += size
         if droppable:
             self._droppable[self._next] = size
@@ -114,8 +111,8 @@ class Outbox(Generic[Event]):
                 self._latest[replaces] = self._next
         if not patient:
             self._wake()
-        elif not self._ready and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SHARE_WITHIN_S, self._wake)
+        elif not self._ready:
+            self._wake_within(within_s)
         return True
 
     async def take(self) -> list[Event]:
@@ -131,20 +128,33 @@ class Outbox(Generic[Event]):
         while not (self._ready and self._entries) and not self._closed:
             # What it was ready for may have been dropped.
             self._ready = False
-            self._taker = asyncio.get_running_loop().create_future()
+            self._loop = self._loop or asyncio.get_running_loop()
+            self._taker = self._loop.create_future()
             try:
                 await self._taker
             finally:
                 self._taker = None
+        if self._bytes > self._max_take_bytes:
+            return self._take_some()
+        events = [event for event, _, _ in self._entries.values()]
+        self._entries.clear()
+        if self._droppable:
+            self._droppable.clear()
+            self._latest.clear()
+        self._bytes = self._droppable_bytes = 0
+        self._ready = False
+        return events
+
+    def _take_some(self) -> list[Event]:
         events: list[Event] = []
         room = self._max_take_bytes
         while self._entries:
-            number, entry = next(iter(self._entries.items()))
-            if events and entry.size > room:
+            number, (event, size, _) = next(iter(self._entries.items()))
+            if events and size > room:
                 break
-            room -= entry.size
+            room -= size
             self._remove(number)
-            events.append(entry.event)
+            events.append(event)
         self._ready = bool(self._entries)
         return events
 
@@ -152,6 +162,24 @@ class Outbox(Generic[Event]):
         """Takes nothing in any more; what is there can still be taken."""
         self._closed = True
         self._wake()
+
+    def _has_room(self, size: int) -> bool:
+        return len(self._entries) < self._max_events and self._bytes + size <= self._max_bytes
+
+    def _can_have_room(self, size: int) -> bool:
+        """Whether there is room without the droppable ones."""
+        firm_events = len(self._entries) - len(self._droppable)
+        firm_bytes = self._bytes - self._droppable_bytes
+        return firm_events < self._max_events and firm_bytes + size <= self._max_bytes
+
+    def _wake_within(self, seconds: float) -> None:
+        self._loop = self._loop or asyncio.get_running_loop()
+        at = self._loop.time() + seconds
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer, self._timer_at = self._loop.call_at(at, self._wake), at
 
     def _wake(self) -> None:
         self._ready = True
@@ -166,8 +194,8 @@ class Outbox(Generic[Event]):
         self.dropped += 1
 
     def _remove(self, number: int) -> None:
-        entry = self._entries.pop(number)
-        self._bytes -= entry.size
+        _, size, replaces = self._entries.pop(number)
+        self._bytes -= size
         self._droppable_bytes -= self._droppable.pop(number, 0)
-        if entry.replaces is not None and self._latest.get(entry.replaces) == number:
-            del self._latest[entry.replaces]
+        if replaces is not None and self._latest.get(replaces) == number:
+            del self._latest[replaces]

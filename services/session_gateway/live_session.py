@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.outbox import Outbox
+from lingua_scheduler.services.runtime.outbox import SHARE_WITHIN_S, Outbox
 from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway import session_effects as effects
 from lingua_scheduler.services.session_gateway.alarms import AlarmKey, ClearTimer, SetTimer
@@ -31,6 +31,9 @@ _MAX_BYTES = 16 * 1024 * 1024
 _FLUSH_S = 2.0
 # What is only shown, and what the client may forget, can wait for what matters.
 _PATIENT = frozenset({"utterance", "audio_ack"})
+# That an utterance was cut waits for its acceptance, which under load is a while; and not so long
+# that who looks at it sees that it came late.
+_FINALIZED_WITHIN_S = 0.1
 
 _TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
 
@@ -351,9 +354,17 @@ class LiveSession:
             self._metrics.missing(event.missing.why.reason)
             if self._spans is not None:
                 self._spans.missing(event.missing)
+        within_s = SHARE_WITHIN_S
+        if kind == "utterance" and event.utterance.HasField("finalized"):
+            within_s = _FINALIZED_WITHIN_S
         data = effect.message.SerializeToString()
         fits = self.outbox.put(
-            data, len(data), droppable, replaces=replaces, patient=kind in _PATIENT
+            data,
+            len(data),
+            droppable,
+            replaces=replaces,
+            patient=kind in _PATIENT,
+            within_s=within_s,
         )
         if not fits and not droppable and not self.outbox.closed:
             self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))

@@ -49,6 +49,14 @@ async def test_patient_events_that_nothing_follows_come_a_little_later() -> None
         assert await taken(outbox) == [first, second]
 
 
+async def test_the_least_patient_event_says_when_all_of_them_come() -> None:
+    outbox: Outbox[str] = Outbox(10, 100)
+    for first_s, second_s in ((3600.0, 0.001), (0.001, 3600.0)):
+        outbox.put("a", 1, patient=True, within_s=first_s)
+        outbox.put("b", 1, patient=True, within_s=second_s)
+        assert await taken(outbox) == ["a", "b"]
+
+
 async def test_at_the_end_patient_events_come_at_once() -> None:
     outbox: Outbox[str] = Outbox(10, 100)
     outbox.put("a", 1, patient=True)
