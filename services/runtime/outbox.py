@@ -94,12 +94,13 @@ class Outbox(Generic[Event]):
             False: there is no room even without the droppable ones, or it is closed. Nothing was
             queued and nothing dropped.
         """
-        if self._closed or not (self._has_room(size) or self._can_have_room(size)):
+        has_room = self._has_room(size)
+        if self._closed or not (has_room or self._can_have_room(size)):
             self.dropped += droppable
             return False
         if droppable and replaces is not None and replaces in self._latest:
             self._drop(self._latest[replaces])
-        while not self._has_room(size):
+        while not has_room and not self._has_room(size):
             self._drop(next(iter(self._droppable)))
         self._next += 1
         self._entries[self._next] = event, size, replaces if droppable else None

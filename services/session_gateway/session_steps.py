@@ -172,8 +172,8 @@ class SessionSteps:
 
     # ---- effects ----
 
-    def _do(self, *todo: Effect) -> None:
-        self._todo.extend(todo)
+    def _do(self, effect: Effect) -> None:
+        self._todo.append(effect)
 
     def _count(self, what: str) -> None:
         self._todo.append(effects.Count(what))
@@ -196,7 +196,8 @@ class SessionSteps:
             if self._ends or (self._held and self.phase is Phase.CLOSING):
                 self._end_held(now)
             self._release(now)
-            self._advance(now)
+            if self._open:
+                self._advance(now)
             if self._unrecorded:
                 self._record()
             if self._acked_seq < self._expected_seq:
