@@ -54,6 +54,8 @@ class OperateStream:
       The client itself repeats only what certainly did not run: what a draining instance left.
     - No call fails because the connection is made anew: those that are under way end on the old
       one.
+    - A service that goes on saying that it cannot reach Redis is left for one that can, if there is
+      one; until then all is asked of the one that there is.
     - An error of the service is raised as the exception that it was there.
 
     Args:
@@ -216,6 +218,7 @@ class OperateStream:
             max_bytes=self._max_bytes,
             counts=self.counts,
             on_answers=self._forget_done,
+            on_storeless=self._channel.look_elsewhere,
         )
         try:
             await stream.greet(self._timeout)
@@ -230,6 +233,9 @@ class OperateStream:
         except BaseException:
             stream.cancel()
             raise
+        if self._current is not None and not stream.has_store:
+            stream.cancel()
+            return False
         self._channel.hold(channel)
         self._streams[stream] = asyncio.create_task(self._serve(stream, channel))
         old, self._current, self._stub = self._current, stream, stub

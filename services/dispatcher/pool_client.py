@@ -138,15 +138,27 @@ class PoolClient(OperateStream):
         self.persistently("set_node_health", request, stale_ms)
 
     async def _unary(self, name: str, request: Message, kind: type[Response]) -> Response:
+        """Calls any instance; where that one cannot reach Redis, the next one, once."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._timeout
+        try:
+            return await self._unary_once(name, request, kind, self._timeout)
+        except errors.DependencyDownError:
+            left = until - loop.time()
+            if not self._up or left <= 0:
+                raise
+            return await self._unary_once(name, request, kind, left)
+
+    async def _unary_once(
+        self, name: str, request: Message, kind: type[Response], timeout: float
+    ) -> Response:
         if not self._accepts:
             raise self._down(self._down_reason)
         method: Callable[..., Awaitable[Response]] = getattr(self._stub, name)
         metadata = self._lines.metadata() + trace_metadata()
         wait = not self._up
         try:
-            return await method(
-                request, timeout=self._timeout, wait_for_ready=wait, metadata=metadata
-            )
+            return await method(request, timeout=timeout, wait_for_ready=wait, metadata=metadata)
         except grpc.RpcError as error:
             said = errors.from_rpc_error(error)
             raise (errors.from_proto(said) if said else self._down(in_words(error))) from error

@@ -11,13 +11,19 @@ import grpc
 
 from lingua_scheduler.services.dispatcher.operate_calls import Call, answer, take_batch
 from lingua_scheduler.services.dispatcher.pool_repeats import PoolClientCounts
-from lingua_scheduler.v1 import pool_pb2
+from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # A pool service does 5 to 8 operations a ms. More of them at once would only wait there, and in
 # front of Redis for longer than redis_timeout_ms; here they wait without harm.
 MAX_UNANSWERED = 1000
 
+# A service that says for longer than this that it has no store is left, if there is a better one.
+# Calls that fail together do so because of one that was slow, and the next may go well again.
+STORELESS_S = 0.1
+
 BROKEN = (grpc.RpcError, OSError, TimeoutError, asyncio.InvalidStateError)
+
+_NO_STORE = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 
 _Stream = grpc.aio.StreamStreamCall[pool_pb2.OperateRequest, pool_pb2.OperateResponse]
 
@@ -31,6 +37,7 @@ class PoolStream:
         max_bytes: what a message may have.
         counts: what was sent is counted there.
         on_answers: called when some calls were answered.
+        on_storeless: called for each message which says that the service has no store still.
     """
 
     def __init__(
@@ -41,12 +48,16 @@ class PoolStream:
         max_bytes: int,
         counts: PoolClientCounts,
         on_answers: Callable[[], None],
+        on_storeless: Callable[[], None],
     ) -> None:
         self._stream: _Stream = stream
         self._queue = queue
         self._max_bytes = max_bytes
         self._counts = counts
         self._on_answers = on_answers
+        self._on_storeless = on_storeless
+        # When it first said so, where it has said nothing else since.
+        self._storeless_since: float | None = None
         self._loop = asyncio.get_running_loop()
         self._cut: asyncio.Future[str] = self._loop.create_future()
         self._wake: asyncio.Future[None] | None = None
@@ -61,9 +72,16 @@ class PoolStream:
         """Returns when the service has answered a message, if only an empty one."""
         async with asyncio.timeout(within):
             await self._stream.write(pool_pb2.OperateRequest())
-            if await self._stream.read() is grpc.aio.EOF:
-                raise ConnectionError("it is draining")
+            response = await self._stream.read()
+        if not isinstance(response, pool_pb2.OperateResponse):
+            raise ConnectionError("it is draining")
         self.heard = self._loop.time()
+        self._look_at_store(response)
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the service could reach Redis when it was last heard, as far as it said."""
+        return self._storeless_since is None
 
     async def run(self) -> tuple[bool, str]:
         """Runs the stream to its end; whether the service ended it on purpose, and the reason."""
@@ -111,8 +129,18 @@ class PoolStream:
                 # None: its time was over.
                 if (call := self.sent.pop(result.id, None)) is not None:
                     answer(call, result)
+            self._look_at_store(response)
             self._on_answers()
             self.wake()
+
+    def _look_at_store(self, response: pool_pb2.OperateResponse) -> None:
+        # Operations of one message share a round trip to Redis: any of them tells.
+        if not response.results or response.results[-1].error.reason != _NO_STORE:
+            self._storeless_since = None
+        elif self._storeless_since is None:
+            self._storeless_since = self.heard
+        elif self.heard - self._storeless_since >= STORELESS_S and not self._finishing:
+            self._on_storeless()
 
     async def _write(self) -> None:
         try:

@@ -29,6 +29,7 @@ class Operations:
         self, *, link: RedisLink, settings: Settings, metrics: PoolMetrics, views: Views
     ) -> None:
         self._call = link.call
+        self._link = link
         self._settings = settings
         self._metrics = metrics
         self._views = views
@@ -45,6 +46,10 @@ class Operations:
             "heartbeat": self.heartbeat,
             "set_node_health": self.set_node_health,
         }
+
+    async def reach_store(self) -> None:
+        """Returns where an operation could be carried out; raises DependencyDownError."""
+        await self._link.command("PING")
 
     async def select_node(self, request: pool_pb2.SelectNodeRequest) -> pool_pb2.SelectNodeResponse:
         """Chooses as `allocate` would, and changes nothing."""

@@ -133,6 +133,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         """Answers each message with one message, when all its operations are done.
 
         With more than one where one would be too large: errors may be longer than what was asked.
+        A message without operations is a greeting; see `_greeting`.
         """
         room = asyncio.Semaphore(_MESSAGES_AT_ONCE)
         writing = asyncio.Lock()
@@ -140,7 +141,10 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
 
         async def answer(request: pool_pb2.OperateRequest) -> None:
             try:
-                results = await asyncio.gather(*map(self._operate, request.operations))
+                if request.operations:
+                    results = await asyncio.gather(*map(self._operate, request.operations))
+                else:
+                    results = await self._greeting()
                 async with writing:
                     for response in _responses(results, self._max_message_bytes):
                         if not context.done():
@@ -173,6 +177,14 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         finally:
             for task in (reading, draining, *under_way):
                 task.cancel()
+
+    async def _greeting(self) -> list[pool_pb2.OperationResult]:
+        """Nothing while Redis answers; else why not, as a result without an id."""
+        try:
+            await self._operations.reach_store()
+        except errors.LinguaError as error:
+            return [pool_pb2.OperationResult(error=errors.to_proto(error))]
+        return []
 
     async def _operate(self, operation: pool_pb2.Operation) -> pool_pb2.OperationResult:
         """Carries out one operation. Whatever goes wrong is its result, never the stream's end."""

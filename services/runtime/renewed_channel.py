@@ -1,7 +1,6 @@
 """The channel to another service, made anew from time to time."""
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
@@ -19,6 +18,10 @@ _AGAIN_S = 10.0
 # A new channel connects to all addresses of a name, and a call goes to one of those that it has
 # reached. With a moment for that, far instances are chosen as often as near ones.
 _SETTLE_S = 0.2
+# Instances that are asked in a row when another one is looked for: calls of a channel go to each in
+# turn. And the pause before that is done again, from the first time to any later one.
+_ASKED = 3
+_LOOK_AGAIN_MIN_S, _LOOK_AGAIN_MAX_S = 0.2, 5.0
 
 Connect = Callable[[grpc.aio.Channel], Awaitable[bool]]
 
@@ -34,6 +37,8 @@ class RenewedChannel:
     Promises:
     - There is always a channel. Where a stream cannot be opened on a new one, the old one stays in
       use, and it is tried again later.
+    - Where another instance is looked for (`look_elsewhere`), the old channel stays as well until a
+      stream can be opened to a better one; it is looked for at once, then less and less often.
     - An old channel is closed when nobody holds it, and calls that are still under way on it have
       `grace_s` to end.
 
@@ -54,6 +59,9 @@ class RenewedChannel:
         self._holders: Counter[grpc.aio.Channel] = Counter()
         # When the current one is old, and until when it is not replaced in any case.
         self._old_at = self._not_before = -math.inf
+        # Whether another instance is wanted, and from when on one may be looked for again.
+        self._elsewhere = asyncio.Event()
+        self._look_from, self._look_pause = -math.inf, 0.0
 
     @property
     def is_open(self) -> bool:
@@ -103,21 +111,26 @@ class RenewedChannel:
             await self._close_unused(old)
         return await connect(self.current)
 
+    def look_elsewhere(self) -> None:
+        """The instance at the other end is of no use now; to be said again while that is so."""
+        self._elsewhere.set()
+
     async def renew_until(self, lost: asyncio.Event, connect: Connect) -> None:
-        """Opens another stream, on a new channel, each time that the current one is old.
+        """Opens another stream, on a new channel, each time that the current one is old or no good.
 
         Args:
             lost: set when there is no stream any more; then it returns.
             connect: opens a stream on a channel; False where that could not be.
         """
         while not await self._is_over(lost):
+            asked = self._begin_look() if self._elsewhere.is_set() else 1
             old, new = self.current, self._lines.channel(self._address)
             self.hold(new)
             try:
                 new.get_state(try_to_connect=True)
                 if await _is_set_within(lost, _SETTLE_S):
                     return
-                if await connect(new):
+                if await _any_of(connect, new, asked):
                     self._use(new)
                     await self._close_unused(old)
                 else:
@@ -133,9 +146,27 @@ class RenewedChannel:
             due = now >= self._old_at or self._lines.certificates_changed(self.current)
             if due and now >= self._not_before:
                 return False
+            if now < self._look_from:
+                # Whether it is still so will be said again.
+                self._elsewhere.clear()
+            elif self._elsewhere.is_set():
+                return False
             next_at = max(min(self._old_at, now + _LOOK_S), self._not_before)
-            await _is_set_within(lost, next_at - now)
+            if now < self._look_from:
+                await _is_set_within(lost, min(next_at, self._look_from) - now)
+            else:
+                await _is_set_within(lost, next_at - now, self._elsewhere)
         return True
+
+    def _begin_look(self) -> int:
+        """Puts the next look off, for longer than this one was; returns how many are asked."""
+        self._elsewhere.clear()
+        now = _now()
+        if now - self._look_from > _LOOK_AGAIN_MAX_S:
+            self._look_pause = 0.0
+        self._look_pause = min(max(2 * self._look_pause, _LOOK_AGAIN_MIN_S), _LOOK_AGAIN_MAX_S)
+        self._look_from = now + self._look_pause * random.uniform(0.8, 1.2)
+        return _ASKED
 
     def _use(self, channel: grpc.aio.Channel) -> None:
         self._current = channel
@@ -150,11 +181,24 @@ class RenewedChannel:
                 await channel.close(self._grace_s)
 
 
-async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
+async def _is_set_within(
+    event: asyncio.Event, seconds: float, other: asyncio.Event | None = None
+) -> bool:
+    """Whether the event is set; returns when it or the other one is, or that time is over."""
+    waiting = [asyncio.create_task(each.wait()) for each in (event, other) if each is not None]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
     return event.is_set()
+
+
+async def _any_of(connect: Connect, channel: grpc.aio.Channel, times: int) -> bool:
+    for _ in range(times):
+        if await connect(channel):
+            return True
+    return False
 
 
 def _now() -> float:

@@ -301,6 +301,9 @@ async def test_calls_wait_for_a_service_that_starts_at_the_same_time() -> None:
     await client.close()
 
 
+NO_STORE = errors.to_proto(DependencyDownError("Redis is away", retry_after_ms=1))
+
+
 class RecordingServer(pool_pb2_grpc.PoolServiceServicer):
     """Answers every operation with an empty response, and remembers the messages."""
 
@@ -308,6 +311,7 @@ class RecordingServer(pool_pb2_grpc.PoolServiceServicer):
         self.batches: list[pool_pb2.OperateRequest] = []
         self.streams = 0
         self.leave_unread = False
+        self.has_store = True
         self.answers = asyncio.Event()
         self.answers.set()
 
@@ -324,6 +328,9 @@ class RecordingServer(pool_pb2_grpc.PoolServiceServicer):
             for operation in batch.operations:
                 result = response.results.add(id=operation.id)
                 getattr(result, operation.WhichOneof("operation")).SetInParent()
+            if not self.has_store:
+                for result in response.results or [response.results.add()]:
+                    result.error.CopyFrom(NO_STORE)
             yield response
 
 
@@ -396,6 +403,64 @@ async def test_what_a_draining_instance_leaves_unread_runs_on_the_next_stream() 
         assert server.streams == 2
         assert changes == []
         assert client.up
+
+
+async def fails_for(client: PoolClient, seconds: float) -> int:
+    """Calls that fail because of Redis, one after the other; returns how many go well."""
+    well, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(DependencyDownError):
+            await client.release(release("j1"))
+            well += 1
+        await asyncio.sleep(0.01)
+    return well
+
+
+async def test_calls_that_fail_together_are_no_reason_to_leave_a_service() -> None:
+    async with recording_server() as server, client_of(server.address) as client:
+        server.has_store = False
+        calls = [client.release(release(f"j{n}")) for n in range(20)]
+        failed = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(each, DependencyDownError) for each in failed)
+        server.has_store = True
+        await asyncio.sleep(2 * pool_stream.STORELESS_S)
+        await client.release(release("j1"))
+        await asyncio.sleep(0.5)
+        assert (server.streams, client.up) == (1, True)
+
+
+async def test_while_nobody_has_a_store_a_better_service_is_looked_for_rarely() -> None:
+    async with (
+        recording_server() as first,
+        recording_server() as second,
+        client_of(f"{first.address},{second.address}") as client,
+    ):
+        changes: list[bool] = []
+        client.on_change.append(lambda up, _: changes.append(up))
+        first.has_store = second.has_store = False
+        assert await fails_for(client, 4.0) == 0
+        # Three greetings each after 0.1, 0.3, 0.7, 1.5, 3.1 s and the time of the looks themselves.
+        assert 4 <= first.streams + second.streams <= 1 + 3 * 6
+        first.has_store = second.has_store = True
+        await client.release(release("j1"))
+        assert changes == []
+
+
+async def test_a_service_without_a_store_is_left_and_no_call_is_made_twice() -> None:
+    async with (
+        recording_server() as first,
+        recording_server() as second,
+        client_of(f"{first.address},{second.address}") as client,
+    ):
+        used, other = (first, second) if first.streams else (second, first)
+        used.has_store = False
+        await fails_for(client, 1.0)
+        used.batches.clear()
+        other.batches.clear()
+        await asyncio.gather(*(client.release(release(f"j{n}")) for n in range(10)))
+        assert [len(batch.operations) for batch in (*used.batches, *other.batches)] == [10]
+        assert used.batches == []
+        assert client.counts.streams == 2
 
 
 async def test_the_span_of_an_operation_goes_along_however_often_it_is_repeated() -> None:

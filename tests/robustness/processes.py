@@ -152,8 +152,7 @@ def settings(**more: Any) -> dict[str, Any]:
         "reservation_ttl_ms": 4000,
         "job_timeout_ms": 6000,
         "running_lease_ms": 8000,
-        # Longer than any link is struck: a node that nobody heard of for longer is given up.
-        "node_reconnect_grace_ms": 6000,
+        "node_reconnect_grace_ms": 3000,
         "affinity_wait_ms": 7000,
         "queue_wait_ms": 8000,
         "max_retry": 4,

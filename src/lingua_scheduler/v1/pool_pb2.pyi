@@ -1403,7 +1403,9 @@ class OperateRequest(_message.Message):
     OPERATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
-        """At most 1000."""
+        """At most 1000. None: the response says whether the service can work now. It has no results, or,
+        while Redis is away, one with an error and without an id.
+        """
 
     def __init__(
         self,
