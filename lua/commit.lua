@@ -41,10 +41,33 @@ local function record()
   if not latest or tonumber(latest) < tonumber(attempt) then
     redis.call('HSET', key, 'attempt', attempt)
   end
-  redis.call('PEXPIRE', key, tonumber(ARGV[5]))
+  redis.call('PEXPIRE', key, ARGV[5])
+end
+
+local function follow()
+  if latest and tonumber(latest) > tonumber(attempt) then
+    -- The binding went along with a hedge that has lost.
+    turn_follow(P, key, redis.call('HGET', key, latest .. ':node'), id)
+  end
 end
 
 local ends = now + lease_ms
+local reserved, running = reserved_key(P, id), running_key(P, id)
+local runs_until = lease_end(running, member, now)
+if runs_until then
+  return { 'already', runs_until }
+end
+local waits_until = lease_end(reserved, member, now)
+if waits_until and waits_until <= ends then
+  -- As it should be. The slot stays taken and its lease ends later than before, so what the node's
+  -- record says of both stays true.
+  redis.call('ZREM', reserved, member)
+  redis.call('ZADD', running, ends, member)
+  record()
+  follow()
+  return { 'committed', ends }
+end
+
 local node = live_get(P, id)
 if not node then
   -- The store has lost the node, which runs the attempt all the same: its next registration or
@@ -52,15 +75,9 @@ if not node then
   record()
   return { 'committed_late', ends }
 end
-local running = running_key(P, id)
-local runs_until = lease_end(running, member, now)
-if runs_until then
-  return { 'already', runs_until }
-end
-
 slots_settle(P, id, node, now)
 local outcome = 'committed'
-if redis.call('ZREM', reserved_key(P, id), member) == 1 then
+if redis.call('ZREM', reserved, member) == 1 then
   node.used = node.used - 1
 elseif node.used < node.max then
   outcome = 'committed_late'
@@ -70,8 +87,5 @@ end
 slots_take(running, node, member, ends)
 live_put(P, id, node)
 record()
-if latest and tonumber(latest) > tonumber(attempt) then
-  -- The binding went along with a hedge that has lost.
-  turn_follow(P, key, redis.call('HGET', key, latest .. ':node'), id)
-end
+follow()
 return { outcome, ends }

@@ -22,8 +22,6 @@ local state, winner, latest, at, attempt_state, counted = unpack(known, 1, 6)
 local ended = attempt_state and ATTEMPT_OVER[attempt_state] and attempt_state ~= 'released'
 local node = live_get(P, id)
 if node then
-  redis.call('ZREM', running_key(P, id), member)
-  redis.call('ZREM', reserved_key(P, id), member)
   if not ended and (not at or at == id) then
     if outcome == 'done' then
       record_success(node)
@@ -31,7 +29,7 @@ if node then
       record_failure(node, tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), now)
     end
   end
-  slots_settle(P, id, node, now)
+  slots_free(P, id, node, member, now)
   live_put(P, id, node)
 end
 
@@ -42,29 +40,39 @@ if ended then
   return { (state == 'done' and winner ~= attempt) and 'superseded' or 'already', state }
 end
 
-redis.call('HSET', key, attempt .. ':node', id, attempt .. ':state', outcome,
-  attempt .. ':ended_ms', now, attempt .. ':why', ARGV[5], 'updated_ms', now)
-redis.call('PEXPIRE', key, tonumber(ARGV[10]))
-if state and JOB_OVER[state] then
-  return { 'superseded', state }
+local fields = { attempt .. ':state', outcome, attempt .. ':ended_ms', now, 'updated_ms', now }
+local function note(name, value)
+  fields[#fields + 1] = name
+  fields[#fields + 1] = value
 end
-if outcome == 'done' then
-  state = 'done'
-  redis.call('HSET', key, 'state', state, 'winner', attempt, 'steps', ARGV[11] or '')
-elseif ARGV[6] ~= '' then
-  state = ARGV[6]
-  redis.call('HSET', key, 'state', state)
-elseif not winner or winner == attempt then
-  state = 'retrying'
-  redis.call('HSET', key, 'state', state)
+if not at then
+  note(attempt .. ':node', id)
 end
-if winner == attempt and outcome ~= 'done' then
-  redis.call('HDEL', key, 'winner')
+if ARGV[5] ~= '' then
+  note(attempt .. ':why', ARGV[5])
 end
-if not latest or tonumber(latest) < tonumber(attempt) then
-  redis.call('HSET', key, 'attempt', attempt)
+local was_over = state and JOB_OVER[state]
+if not was_over then
+  if outcome == 'done' then
+    state = 'done'
+    note('winner', attempt)
+    note('steps', ARGV[11] or '')
+  elseif ARGV[6] ~= '' then
+    state = ARGV[6]
+  elseif not winner or winner == attempt then
+    state = 'retrying'
+  end
+  note('state', state)
+  if not latest or tonumber(latest) < tonumber(attempt) then
+    note('attempt', attempt)
+  end
+  if winner == attempt and outcome ~= 'done' then
+    redis.call('HDEL', key, 'winner')
+  end
+  if counted and JOB_OVER[state] then
+    quota_let_go(P, counted, 'jobs', job)
+  end
 end
-if counted and JOB_OVER[state] then
-  quota_let_go(P, counted, 'jobs', job)
-end
-return { 'completed', state }
+redis.call('HSET', key, unpack(fields))
+redis.call('PEXPIRE', key, ARGV[10])
+return { was_over and 'superseded' or 'completed', state }

@@ -6,6 +6,7 @@
 -- Reserves a slot for the attempt on a settled node with room, and records it. `fields`: further
 -- fields of the job's record. Returns when the lease ends.
 local function attempt_reserve(P, job, attempt, id, node, path, ttl_ms, record_ttl_ms, now, fields)
+  attempt = string.format('%d', attempt)
   local ends = now + ttl_ms
   slots_take(reserved_key(P, id), node, lease_member(job, attempt), ends)
   live_put(P, id, node)

@@ -10,8 +10,8 @@
 local MAX_SHARDS = 3
 
 -- Nodes that are looked at first. Where one of them is idle, no other could be better, and the rest
--- of the draw is spared.
-local FEW = 4
+-- of the draw is spared. Of pools that are hardly larger all are looked at at once.
+local FEW, MANY = 4, 8
 
 -- Why a node may not be chosen, or nil. `relaxed`: only what makes it unable, not unwise.
 local function unfit(want, now, beat, load, ejected, health, drained, stages, relaxed)
@@ -29,25 +29,35 @@ local function count(tally, why)
   tally.drawn = (tally.drawn or 0) + 1
 end
 
+-- Why none of the candidates could be taken, each by itself.
+local function count_all(want, now, ids, packed, tally)
+  for i = 1, #ids do
+    local record = packed[i]
+    if not record then
+      count(tally, 'gone')
+    elseif want.excluded[ids[i]] then
+      count(tally, 'excluded')
+    else
+      local beat, _, _, load, ejected, _, _, health, drained, stages =
+        struct.unpack(LIVE_FORMAT, record)
+      count(tally, unfit(want, now, beat, load, ejected, health, drained, stages) or 'full')
+    end
+  end
+end
+
 -- The best of the candidates that is fit and has room: least effective load, then fewest missed
 -- beats, then a node of the asking instance, then chance. Returns id and settled record, or nil.
 -- idle_only: nothing but a node that no other could beat.
 local best_of
 function best_of(P, want, now, ids, packed, tally, idle_only)
   local best, best_load, best_missed, best_local, ties
-  local beat_ms = want.stale_ms / 3
+  local beat_ms, instance = want.stale_ms / 3, want.instance
   for i = 1, #ids do
-    local id, record, why = ids[i], packed[i], nil
-    local used, max, beat
-    if not record then
-      why = 'gone'
-    elseif want.excluded[id] then
-      why = 'excluded'
-    else
-      local epoch, next_end, load, ejected, health, drained, stages
-      beat, epoch, next_end, load, ejected, used, max, health, drained, stages =
+    local id, record = ids[i], packed[i]
+    if record and not want.excluded[id] then
+      local beat, _, next_end, load, ejected, used, max, health, drained, stages =
         struct.unpack(LIVE_FORMAT, record)
-      why = unfit(want, now, beat, load, ejected, health, drained, stages)
+      local why = unfit(want, now, beat, load, ejected, health, drained, stages)
       if not why and next_end <= now then
         local node = live_unpack(record)
         slots_settle(P, id, node, now)
@@ -56,32 +66,33 @@ function best_of(P, want, now, ids, packed, tally, idle_only)
         used = node.used
       end
       if not why and used >= max then why = 'full' end
-    end
-    if why then
-      count(tally, why)
-    else
-      tally.drawn = (tally.drawn or 0) + 1
-      local load, missed = used / max, math.floor((now - beat) / beat_ms)
-      local is_local = want.instance ~= '' and live_owner(record) == want.instance
-      local better
-      if not best or load ~= best_load then
-        better = not best or load < best_load
-      elseif missed ~= best_missed then
-        better = missed < best_missed
-      elseif is_local ~= best_local then
-        better = is_local
-      else
-        -- Each of n equals is kept with chance 1/n.
-        ties = ties + 1
-        if math.random(ties) == 1 then best = i end
-      end
-      if better then
-        best, best_load, best_missed, best_local, ties = i, load, missed, is_local, 1
+      load = used / max
+      if not why and (not best or load <= best_load) then
+        local missed = math.floor((now - beat) / beat_ms)
+        local is_local = instance ~= '' and live_owner(record) == instance
+        local better
+        if not best or load < best_load then
+          better = true
+        elseif missed ~= best_missed then
+          better = missed < best_missed
+        elseif is_local ~= best_local then
+          better = is_local
+        else
+          -- Each of n equals is kept with chance 1/n.
+          ties = ties + 1
+          if math.random(ties) == 1 then best = i end
+        end
+        if better then
+          best, best_load, best_missed, best_local, ties = i, load, missed, is_local, 1
+        end
       end
     end
   end
-  if not best then return nil end
-  if idle_only and (best_load > 0 or best_missed > 0 or (want.instance ~= '' and not best_local)) then
+  if not best then
+    if not idle_only then count_all(want, now, ids, packed, tally) end
+    return nil
+  end
+  if idle_only and (best_load > 0 or best_missed > 0 or (instance ~= '' and not best_local)) then
     return nil
   end
   local id, node = ids[best], live_unpack(packed[best])
@@ -121,8 +132,8 @@ local function draw_from_pools(P, want, now, tally)
     if not seen[key] then
       seen[key] = true
       local id, node
-      if round == 1 and want.sample_k > FEW then
-        id, node = draw_from_shard(P, want, now, key, FEW, {}, true)
+      if round == 1 and want.sample_k > FEW and total > MANY then
+        id, node = draw_from_shard(P, want, now, key, FEW, tally, true)
       end
       if not id then
         id, node = draw_from_shard(P, want, now, key, want.sample_k, tally)

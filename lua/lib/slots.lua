@@ -42,6 +42,17 @@ local function slots_take(key, node, member, ends)
   end
 end
 
+-- Takes an attempt's lease away, in either set, and counts what is left.
+local function slots_free(P, id, node, member, now)
+  local freed = redis.call('ZREM', running_key(P, id), member)
+    + redis.call('ZREM', reserved_key(P, id), member)
+  if freed == 1 and node.used > 1 and node.next_end > now then
+    node.used = node.used - 1
+  else
+    slots_settle(P, id, node, now)
+  end
+end
+
 -- When the lease ends, or nil where there is none that is still alive.
 local function lease_end(key, member, now)
   local ends = tonumber(redis.call('ZSCORE', key, member))
