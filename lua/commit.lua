@@ -44,13 +44,6 @@ local function record()
   redis.call('PEXPIRE', key, ARGV[5])
 end
 
-local function follow()
-  if latest and tonumber(latest) > tonumber(attempt) then
-    -- The binding went along with a hedge that has lost.
-    turn_follow(P, key, redis.call('HGET', key, latest .. ':node'), id)
-  end
-end
-
 local ends = now + lease_ms
 local reserved, running = reserved_key(P, id), running_key(P, id)
 local runs_until = lease_end(running, member, now)
@@ -64,7 +57,7 @@ if waits_until and waits_until <= ends then
   redis.call('ZREM', reserved, member)
   redis.call('ZADD', running, ends, member)
   record()
-  follow()
+  turn_follow(P, key, attempt, latest, id)
   return { 'committed', ends }
 end
 
@@ -87,5 +80,5 @@ end
 slots_take(running, node, member, ends)
 live_put(P, id, node)
 record()
-follow()
+turn_follow(P, key, attempt, latest, id)
 return { outcome, ends }

@@ -1,6 +1,7 @@
 -- complete: an attempt has ended. Its slot is free, and the node's record says how it went.
 --
--- Guarantees that one attempt finishes a job, and that a repeat counts nothing twice.
+-- Guarantees that one attempt finishes a job, and that a repeat counts nothing twice. An attempt
+-- need not have been committed: with its result it is, and its turn stays with its node.
 --
 -- KEYS 1 prefix
 -- ARGV 1 node, 2 job, 3 attempt, 4 outcome (done, failed, timed_out or cancelled), 5 why,
@@ -11,6 +12,7 @@
 -- @include lib/attempt
 -- @include lib/record
 -- @include lib/quota
+-- @include lib/turn
 
 local P, id, job, attempt, outcome = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local now = now_ms()
@@ -56,6 +58,9 @@ if not was_over then
   if outcome == 'done' then
     state = 'done'
     note('winner', attempt)
+    if node and winner ~= attempt then
+      turn_follow(P, key, attempt, latest, id)
+    end
     note('steps', ARGV[11] or '')
   elseif ARGV[6] ~= '' then
     state = ARGV[6]

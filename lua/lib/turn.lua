@@ -40,8 +40,12 @@ local function turn_write(key, written, kind, id, utterance, ttl_ms, now)
   redis.call('PEXPIRE', key, ttl_ms)
 end
 
--- Moves the binding that a job's utterance made from one node to another.
-local function turn_follow(P, job, from, to)
+-- Where a later attempt of the job was placed, the binding that its utterance made went along with
+-- it: moves it to the node of this attempt, which is the one that counts. latest: the number of the
+-- latest attempt, or nil.
+local function turn_follow(P, job, attempt, latest, to)
+  if not latest or tonumber(latest) <= tonumber(attempt) then return end
+  local from = redis.call('HGET', job, latest .. ':node')
   local of = redis.call('HMGET', job, 'session', 'src', 'tgt', 'utterance')
   if not of[1] or of[1] == '' then return end
   local key = turn_key(P, of[1], of[2], of[3])

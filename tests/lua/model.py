@@ -713,6 +713,8 @@ class Model:
             expect(reply, ("superseded", job.state))
             return
         if outcome == "done":
+            if node and job.winner != number and job.latest > number:
+                self._turn_follows(job, job.attempts[job.latest].node, name)
             job.state, job.winner = "done", number
         elif final:
             job.state = final

@@ -272,6 +272,24 @@ def test_of_two_hedged_attempts_the_faster_one_has_the_binding(fleet: Scripts) -
     assert placed(fleet, 2, MAX_DURATION).node == first.node
 
 
+def test_a_result_that_comes_with_its_acknowledgement_keeps_the_turn_on_its_node(
+    fleet: Scripts,
+) -> None:
+    first = placed(fleet, 1, MAX_DURATION)
+    assert fleet.complete(first.node, "j1") == ("completed", "done")
+    assert placed(fleet, 2, MAX_DURATION).node == first.node
+
+
+def test_of_two_hedged_attempts_the_one_with_a_result_has_the_binding(fleet: Scripts) -> None:
+    first = placed(fleet, 1, MAX_DURATION)
+    hedge = fleet.place(
+        "j1", 2, utterance=1, reason=MAX_DURATION, session="s", exclude=[first.node]
+    )
+    assert hedge.node != first.node
+    assert fleet.complete(first.node, "j1", 1) == ("completed", "done")
+    assert placed(fleet, 2, MAX_DURATION).node == first.node
+
+
 def test_a_late_retry_of_an_earlier_utterance_changes_no_binding(fleet: Scripts) -> None:
     first = placed(fleet, 1, IS_FINAL)
     second = placed(fleet, 2, MAX_DURATION)

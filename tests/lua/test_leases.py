@@ -197,6 +197,23 @@ def test_a_release_without_a_fault_does_not_count(one: Scripts) -> None:
     assert one.known("n1").failures == 0
 
 
+def test_an_attempt_that_was_never_committed_can_be_completed(one: Scripts) -> None:
+    """Where acknowledgement and result come together, one call says both."""
+    one.join("n1", most=2)
+    one.place("j1")
+    one.place("j2")
+    assert one.complete("n1", "j1") == ("completed", "done")
+    assert (set(one.leases("n1")), one.known("n1").used) == ({"j2:1"}, 1)
+    record = one.job("j1")
+    assert (record["state"], record["winner"], record["1:state"]) == ("done", "1", "done")
+    # Whatever comes later, or once more, frees nothing and changes nothing.
+    assert one.complete("n1", "j1") == ("already", "done")
+    assert one.commit("n1", "j1") == ("already", 0)
+    assert one.release("n1", "j1") == "nothing"
+    assert (set(one.leases("n1")), one.known("n1").used) == ({"j2:1"}, 1)
+    assert one.job("j1") == record
+
+
 def test_a_repeated_end_counts_once(one: Scripts) -> None:
     one.place("j1")
     one.commit("n1", "j1")
