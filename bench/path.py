@@ -100,22 +100,26 @@ class Parts:
         before = {name: cpu_s(pid) for name, pid in self.pids.items()}
         answer = self.clients.ask(*words)
         jobs = max(1, answer["jobs"])
-        answer["cpu_ms"] = {
-            name: (cpu_s(pid) - before[name]) * 1000 / jobs for name, pid in self.pids.items()
-        }
+        answer["cpu_ms"] = dict.fromkeys(map(kind, self.pids), 0.0)
+        for name, pid in self.pids.items():
+            answer["cpu_ms"][kind(name)] += (cpu_s(pid) - before[name]) * 1000 / jobs
         answer["jobs_per_s"] = answer["jobs"] / answer["took_s"]
         return answer
 
 
+def kind(name: str) -> str:
+    """Of which service this instance is."""
+    return name.partition("-")[0]
+
+
 @contextmanager
-def path(sessions: int, nodes: int, slots: int = SLOTS) -> Iterator[Parts]:
-    """The scheduler with clients and nodes."""
+def path(sessions: int, nodes: int, slots: int = SLOTS, instances: int = 1) -> Iterator[Parts]:
+    """The scheduler with clients and nodes, which spread over all instances."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("LINGUA_")}
-    with LocalScheduler(environ={**environ, **ENVIRONMENT}) as scheduler:
-        node = Child(
-            "path_node.py", scheduler.address("dispatcher"), f"--count={nodes}", f"--slots={slots}"
-        )
-        client = Child("path_client.py", scheduler.address("gateway"), f"--sessions={sessions}")
+    with LocalScheduler(environ={**environ, **ENVIRONMENT}, instances=instances) as scheduler:
+        dispatchers, gateways = scheduler.addresses("dispatcher"), scheduler.addresses("gateway")
+        node = Child("path_node.py", dispatchers, f"--count={nodes}", f"--slots={slots}")
+        client = Child("path_client.py", gateways, f"--sessions={sessions}")
         try:
             yield Parts(scheduler, node, client)
         finally:

@@ -1,8 +1,9 @@
 """Clients that stream 32 KiB utterances, for `path.py`: as many as asked for, or at a steady rate.
 
 Run by it as a process of its own. It opens its sessions and prints READY. Then it obeys lines on
-stdin: `saturate SECONDS` keeps one utterance of every session under way; `steady RATE SECONDS`
-sends at that rate, whatever is under way. Each is answered by one line of JSON: how many, in which
+stdin. `saturate SECONDS [WIDTH [CHUNKS]]` keeps so many utterances under way, one of every session
+if not told otherwise, each in so many chunks. `steady RATE SECONDS` sends at that rate, whatever is
+under way. `idle SECONDS` does nothing. Each is answered by one line of JSON: how many, in which
 time, and of each `session index sent_ns heard_ns` by the machine's monotonic clock.
 """
 
@@ -27,14 +28,17 @@ LAST_WAIT_S = 30.0
 
 
 class Speaker:
-    """One session; each utterance is one chunk."""
+    """One session."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stream = session_pb2_grpc.SessionGatewayStub(channel).Converse()
         self._seq = 0
+        self._said = 0
         self._results = 0
         self._sent: dict[int, int] = {}
         self._came = asyncio.Event()
+        # gRPC takes one write at a time.
+        self._writing = asyncio.Lock()
         self.session_id = ""
         self.rows: list[tuple[str, int, int, int]] = []
 
@@ -58,12 +62,27 @@ class Speaker:
         """Utterances without a result."""
         return len(self._sent)
 
-    async def say(self) -> None:
-        """One utterance."""
-        chunk = session_pb2.AudioChunk(seq=self._seq, data=AUDIO, is_final=True)
-        self._sent[self._seq] = time.monotonic_ns()
+    async def say(self, chunks: int = 1) -> int:
+        """One utterance; its index."""
+        size = len(AUDIO) // chunks
+        async with self._writing:
+            index = self._said
+            self._said += 1
+            self._sent[index] = time.monotonic_ns()
+            for at in range(chunks):
+                data = AUDIO[at * size : (at + 1) * size] if chunks > 1 else AUDIO
+                await self._write(data, is_final=at == chunks - 1)
+        return index
+
+    async def _write(self, data: bytes, *, is_final: bool) -> None:
+        chunk = session_pb2.AudioChunk(seq=self._seq, data=data, is_final=is_final)
         self._seq += 1
         await self._stream.write(session_pb2.ClientMessage(audio=chunk, results_seen=self._results))
+
+    async def result_of(self, index: int) -> None:
+        """Returns when it has come."""
+        while self._results <= index:
+            await self.heard()
 
     async def heard(self) -> None:
         """Returns when another result has come."""
@@ -85,17 +104,21 @@ class Speaker:
                     sys.exit(f"error: {event.error.message}")
 
 
-async def saturate(speakers: list[Speaker], seconds: float) -> float:
-    """One utterance of each is always under way; returns how long it took."""
+async def saturate(
+    speakers: list[Speaker], seconds: float, width: int = 0, chunks: int = 1
+) -> float:
+    """So many utterances are always under way, by default one of each; returns how long it took."""
+    width = width or len(speakers)
     began = time.monotonic()
     end = began + seconds
 
-    async def talk(speaker: Speaker) -> None:
+    async def talk(at: int) -> None:
         while time.monotonic() < end:
-            await speaker.say()
-            await speaker.heard()
+            speaker = speakers[at % len(speakers)]
+            await speaker.result_of(await speaker.say(chunks))
+            at += width
 
-    await asyncio.gather(*map(talk, speakers))
+    await asyncio.gather(*map(talk, range(width)))
     return time.monotonic() - began
 
 
@@ -114,11 +137,24 @@ async def steady(speakers: list[Speaker], rate: float, seconds: float) -> float:
     return time.monotonic() - began
 
 
-async def main(address: str, sessions: int) -> None:
+async def obey(speakers: list[Speaker], word: str, *numbers: str) -> float:
+    """Does what a line says; returns how long it took."""
+    match word:
+        case "saturate":
+            return await saturate(speakers, float(numbers[0]), *map(int, numbers[1:]))
+        case "steady":
+            return await steady(speakers, float(numbers[0]), float(numbers[1]))
+        case "idle":
+            await asyncio.sleep(float(numbers[0]))
+            return float(numbers[0])
+    raise ValueError(f"{word}: not saturate, steady or idle")
+
+
+async def main(addresses: list[str], sessions: int) -> None:
     """Obeys until stdin ends."""
     channels = [
-        grpc.aio.insecure_channel(address, OPTIONS)
-        for _ in range(1 + (sessions - 1) // SESSIONS_A_CHANNEL)
+        grpc.aio.insecure_channel(addresses[at % len(addresses)], OPTIONS)
+        for at in range(max(len(addresses), 1 + (sessions - 1) // SESSIONS_A_CHANNEL))
     ]
     speakers = [Speaker(channels[at % len(channels)]) for at in range(sessions)]
     for speaker in speakers:
@@ -127,17 +163,14 @@ async def main(address: str, sessions: int) -> None:
     while line := (await asyncio.to_thread(sys.stdin.readline)).split():
         for speaker in speakers:
             speaker.rows.clear()
-        if line[0] == "saturate":
-            took = await saturate(speakers, float(line[1]))
-        else:
-            took = await steady(speakers, float(line[1]), float(line[2]))
+        took = await obey(speakers, *line)
         rows = [row for speaker in speakers for row in speaker.rows]
         print(json.dumps({"jobs": len(rows), "took_s": took, "rows": rows}), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("address")
+    parser.add_argument("addresses", help="of gateways, with commas")
     parser.add_argument("--sessions", type=int, default=64)
     given = parser.parse_args()
-    uvloop.run(main(given.address, given.sessions))
+    uvloop.run(main(given.addresses.split(","), given.sessions))

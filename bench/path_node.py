@@ -6,6 +6,7 @@ line a job, `session index assigned_ns answered_ns` by the machine's monotonic c
 
 import argparse
 import asyncio
+import random
 import secrets
 import signal
 import sys
@@ -27,6 +28,8 @@ OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
 )
+# At the same time; a fleet does not come all at once either.
+CONNECTING = 100
 
 
 class AtOnce:
@@ -51,7 +54,6 @@ class AtOnce:
         """Serves until it is cancelled."""
         stream = dispatcher_pb2_grpc.DispatcherStub(channel).Connect()
         await stream.write(_message(dispatcher_pb2.NodeEvent(hello=self._hello)))
-        beating: asyncio.Task[None] | None = None
         async for message in _messages(stream):
             answers = []
             now = time.monotonic_ns()
@@ -60,15 +62,18 @@ class AtOnce:
                     answers += self._answer(event.job_assign, now)
                 elif event.HasField("welcome"):
                     every_s = event.welcome.heartbeat_interval_ms / 1000
-                    beating = asyncio.create_task(self._beat(stream, every_s))
+                    self._beating = asyncio.create_task(self._beat(stream, every_s))
                     self.connected.set()
                 elif event.HasField("error"):
                     sys.exit(f"a node was refused: {event.error.message}")
             if answers:
                 async with self._writing:
                     await stream.write(dispatcher_pb2.NodeMessage(events=answers))
-        if beating is not None:
-            beating.cancel()
+        sys.exit("the stream of a node has ended")
+
+    def stop(self) -> None:
+        """No more heartbeats."""
+        self._beating.cancel()
 
     def _answer(self, assign: dispatcher_pb2.JobAssign, now: int) -> list[dispatcher_pb2.NodeEvent]:
         job = assign.job
@@ -81,12 +86,14 @@ class AtOnce:
         ]
 
     async def _beat(self, stream: Stream, every_s: float) -> None:
+        # Thousands that were started together do not beat together.
+        await asyncio.sleep(random.uniform(0, every_s))
         while True:
-            await asyncio.sleep(every_s)
             self._beats += 1
             beat = dispatcher_pb2.Heartbeat(seq=self._beats, health=common_pb2.NODE_HEALTH_READY)
             async with self._writing:
                 await stream.write(_message(dispatcher_pb2.NodeEvent(heartbeat=beat)))
+            await asyncio.sleep(every_s)
 
 
 def _message(event: dispatcher_pb2.NodeEvent) -> dispatcher_pb2.NodeMessage:
@@ -100,31 +107,37 @@ async def _messages(
         yield message
 
 
-async def main(address: str, count: int, slots: int, prefix: str) -> None:
+async def main(addresses: list[str], count: int, slots: int, prefix: str) -> None:
     """Connects all nodes and serves until SIGTERM."""
     seen: list[tuple[str, int, int, int]] = []
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     nodes = [AtOnce(f"{prefix}-{at}", slots, seen) for at in range(count)]
     # Some proxies and servers allow a hundred streams on a connection.
-    channels = [grpc.aio.insecure_channel(address, OPTIONS) for _ in range(1 + count // 100)]
-    running = [
-        asyncio.create_task(node.run(channels[at % len(channels)])) for at, node in enumerate(nodes)
+    channels = [
+        grpc.aio.insecure_channel(addresses[at % len(addresses)], OPTIONS)
+        for at in range(max(len(addresses), 1 + count // 100))
     ]
+    running = []
+    for at, node in enumerate(nodes):
+        running.append(asyncio.create_task(node.run(channels[at % len(channels)])))
+        if at >= CONNECTING:
+            await nodes[at - CONNECTING].connected.wait()
     for node in nodes:
         await node.connected.wait()
     print("READY", flush=True)
     await stop.wait()
-    for task in running:
+    for node, task in zip(nodes, running, strict=True):
+        node.stop()
         task.cancel()
     print("\n".join(" ".join(map(str, row)) for row in seen), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("address")
+    parser.add_argument("addresses", help="of dispatchers, with commas")
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--prefix", default="at-once")
     given = parser.parse_args()
-    uvloop.run(main(given.address, given.count, given.slots, given.prefix))
+    uvloop.run(main(given.addresses.split(","), given.count, given.slots, given.prefix))
