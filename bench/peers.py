@@ -1,179 +1,201 @@
 """The path beside other task queues, in one run, on one machine, with one payload.
 
     make bench-peers              a table
-    make bench-peers ARGS=--json  one JSON object
+    make bench-peers ARGS=--json  one JSON object: `path` and one entry per peer
 
 Each peer runs a no-op job of 32 KiB with a worker started as its documents advise, on a Redis of
 its own, of the same kind as ours (Ray has its own store). For each: jobs a second with 64 under
 way, CPU milliseconds per job of everything that it runs, and the time from submission to result at
-half of its own saturation and at 200 jobs a second. Peers are installed into `.venv-peers`, each
-into a venv of its own: their requirements do not go together.
+half of its own saturation and at 200 jobs a second (at 0.9 of its saturation where it is slower).
+
+All run one after the other, in an order that is drawn anew each round. Rates and CPU are medians
+over the rounds, p50 and p99 are of the times of all rounds together, and `spread` has the lowest
+and the highest round. `throughput_ratio` is the rate over that of the fastest peer, `p99_ratio` the
+p99 over the lowest p99 of a peer: one is ahead where the first is above 1 and the second below.
 """
 
 import argparse
 import json
-import os
-import signal
-import subprocess
+import random
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Protocol
 
 import path
 from machine import machine
-from path import PEERS_RATE, SATURATE_S, STEADY_S, TICKS, WARM_S, Child, percentiles
+from path import NODES, PEERS_RATE, SESSIONS, Parts, percentiles
+from peer_process import REQUIRES, Answer, PeerError, install, peer
 
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
-
-HERE = Path(__file__).parent
-START_S = 4.0
-VENVS = HERE.parent / ".venv-peers"
-REQUIRES = {
-    "celery_": ("celery[redis]==5.7.0", "hiredis==3.5.0"),
-    "dramatiq_": ("dramatiq[redis]==2.2.1", "hiredis==3.5.0"),
-    "arq_": ("arq==0.28.0", "hiredis==3.5.0", "uvloop==0.23.0"),
-    "saq_": ("saq[hiredis]==0.26.4", "typing-extensions==4.15.0", "uvloop==0.23.0"),
-    "taskiq_": ("taskiq==0.13.0", "taskiq-redis==1.2.4", "hiredis==3.5.0", "uvloop==0.23.0"),
-    "ray_serve": ("ray[serve]==2.60.0", "uvloop==0.23.0"),
-}
+WARM_S, SATURATE_S, STEADY_S = 1.0, 3.0, 3.0
+# Of its own saturation, where one cannot do 200 jobs a second.
+NEARLY_ALL = 0.9
+PATH = "path"
 
 
-def python_of(name: str) -> str:
-    """The Python of a peer's venv, which is made if it is not there."""
-    folder = VENVS / name
-    python = folder / "bin" / "python"
-    if not (folder / ".ready").exists():
-        uv = Path(sys.executable).with_name("uv")
-        quiet = [str(uv), "--quiet"]
-        subprocess.run([*quiet, "venv", "--clear", "--python", sys.executable, folder], check=True)
-        subprocess.run([*quiet, "pip", "install", "--python", python, *REQUIRES[name]], check=True)
-        (folder / ".ready").touch()
-    return str(python)
+class Measurable(Protocol):
+    """The path, or a peer."""
+
+    def measure(self, *words: object) -> Answer:
+        """Obeys `saturate SECONDS` or `steady RATE SECONDS`."""
 
 
-def tree_cpu_s(roots: list[int]) -> float:
-    """What processes and all their descendants have used so far."""
-    used: dict[int, float] = {}
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        pid = int(stat.parent.name)
-        # Its own time and that of children which have ended.
-        used[pid] = sum(map(int, fields[11:15])) / TICKS
-        children.setdefault(int(fields[1]), []).append(pid)
-    total, todo = 0.0, list(roots)
-    while todo:
-        pid = todo.pop()
-        total += used.get(pid, 0.0)
-        todo += children.get(pid, [])
-    return total
+class ThePath:
+    """The path, measured like a peer."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def measure(self, *words: object) -> Answer:
+        """What clients saw, and the CPU of all processes, theirs and the nodes' included."""
+        answer = self._parts.measure(*words)
+        return Answer(
+            jobs_per_s=answer["jobs_per_s"],
+            cpu_ms_per_job=sum(answer["cpu_ms"].values()),
+            took_ms=[(heard - sent) / 1e6 for _, _, sent, heard in answer["rows"]],
+        )
 
 
 @contextmanager
-def worker(command: list[str], environ: dict[str, str]) -> Iterator[list[int]]:
-    """A worker in a process group of its own, or none; gives its pid."""
-    if not command:
-        yield []
-        return
-    process = subprocess.Popen(
-        command,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        # SAQ takes a job that is older than its worker for a lost one.
-        time.sleep(START_S)
-        yield [process.pid]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+def started(name: str) -> Iterator[Measurable]:
+    """The path or a peer, from its start to its end."""
+    if name == PATH:
+        with path.path(SESSIONS, NODES) as parts:
+            yield ThePath(parts)
+    else:
+        with peer(name) as one:
+            yield one
 
 
-def measure(name: str) -> dict[str, Any]:
-    """One peer."""
-    python = python_of(name)
-    with EmbeddedRedis() as redis:
-        environ = {
-            "PATH": f"{Path(python).parent}:{os.environ['PATH']}",
-            "HOME": os.environ.get("HOME", "/"),
-            "PYTHONPATH": str(HERE),
-            "PEERS_REDIS_URL": redis.url,
-            # Celery refuses pickle as root otherwise.
-            "C_FORCE_ROOT": "1",
-            "RAY_USAGE_STATS_ENABLED": "0",
-        }
-        show = f"import json, peers_of.{name} as peer; print(json.dumps(peer.WORKER))"
-        shown = subprocess.run(
-            [python, "-c", show], env=environ, stdout=subprocess.PIPE, check=True
-        )
-        with worker(json.loads(shown.stdout), environ) as pids:
-            client = Child("peers_client.py", name, python=python, environ=environ)
-            try:
-                client.ask("saturate", WARM_S)
-                before = tree_cpu_s([*pids, client.pid, redis.pid])
-                full = client.ask("saturate", SATURATE_S)
-                cpu = tree_cpu_s([*pids, client.pid, redis.pid]) - before
-                jobs = len(full["took_ms"])
-                jobs_per_s = jobs / full["took_s"]
-                half = client.ask("steady", jobs_per_s / 2, STEADY_S)
-                slow = client.ask("steady", min(PEERS_RATE, 0.9 * jobs_per_s), STEADY_S)
-            finally:
-                client.end()
+def one_round(name: str) -> dict[str, Any]:
+    """All that is measured of one of them in a round."""
+    with started(name) as one:
+        one.measure("saturate", WARM_S)
+        full = one.measure("saturate", SATURATE_S)
+        slow_rate = min(PEERS_RATE, NEARLY_ALL * full.jobs_per_s)
+        half = one.measure("steady", full.jobs_per_s / 2, STEADY_S)
+        slow = one.measure("steady", slow_rate, STEADY_S)
     return {
-        "jobs_per_s": round(jobs_per_s, 1),
-        "cpu_ms_per_job": round(cpu * 1000 / jobs, 3),
-        **percentiles(half["took_ms"]),
-        "at_200_jobs_per_s": percentiles(slow["took_ms"]),
+        "jobs_per_s": full.jobs_per_s,
+        "cpu_ms_per_job": full.cpu_ms_per_job,
+        "half_ms": half.took_ms,
+        "slow_ms": slow.took_ms,
+        "slow_jobs_per_s": slow_rate,
     }
 
 
-def run(names: list[str]) -> dict[str, Any]:
-    """The path and the peers, with each peer beside the best."""
-    result: dict[str, Any] = {"path": path.run(with_memory=False)}
-    for name in names:
-        result[name.rstrip("_")] = measure(name)
-        print(f"{name.rstrip('_')}: {result[name.rstrip('_')]}", file=sys.stderr)
-    best_rate = max(result[name.rstrip("_")]["jobs_per_s"] for name in names)
-    best_p99 = min(result[name.rstrip("_")]["p99_ms"] for name in names)
-    best_slow = min(result[name.rstrip("_")]["at_200_jobs_per_s"]["p99_ms"] for name in names)
+def in_rounds(names: list[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
+    """Each of them once a round, in an order that is drawn anew each time."""
+    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    order, chance = list(names), random.Random(0)
+    for number in range(1, rounds + 1):
+        chance.shuffle(order)
+        for name in order:
+            row = one_round(name)
+            seen[name].append(row)
+            print(
+                f"round {number} of {rounds}: {name} {row['jobs_per_s']:.0f} jobs/s, "
+                f"{row['cpu_ms_per_job']:.2f} ms of CPU",
+                file=sys.stderr,
+            )
+    return seen
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """One entry of the result, of all rounds."""
+    by_round = {
+        "jobs_per_s": [row["jobs_per_s"] for row in rows],
+        "cpu_ms_per_job": [row["cpu_ms_per_job"] for row in rows],
+        "p99_ms": [percentiles(row["half_ms"])["p99_ms"] for row in rows],
+        "p99_ms_at_200_jobs_per_s": [percentiles(row["slow_ms"])["p99_ms"] for row in rows],
+    }
+    return {
+        "jobs_per_s": round(median(by_round["jobs_per_s"]), 1),
+        "cpu_ms_per_job": round(median(by_round["cpu_ms_per_job"]), 3),
+        **percentiles([ms for row in rows for ms in row["half_ms"]]),
+        "at_200_jobs_per_s": {
+            **percentiles([ms for row in rows for ms in row["slow_ms"]]),
+            "jobs_per_s": round(median(row["slow_jobs_per_s"] for row in rows), 1),
+        },
+        "rounds": len(rows),
+        "spread": {
+            name: [round(min(values), 3), round(max(values), 3)]
+            for name, values in by_round.items()
+        },
+    }
+
+
+def beside_best(result: dict[str, Any]) -> None:
+    """Adds to every entry how it stands to the best peer, and to the path which one that is."""
+    peers = {name: entry for name, entry in result.items() if name != PATH}
+    fastest = max(peers, key=lambda name: float(peers[name]["jobs_per_s"]))
+    steadiest = min(peers, key=lambda name: float(peers[name]["p99_ms"]))
+    at_200 = min(peers, key=lambda name: float(peers[name]["at_200_jobs_per_s"]["p99_ms"]))
+    rate, p99 = peers[fastest]["jobs_per_s"], peers[steadiest]["p99_ms"]
+    p99_at_200 = peers[at_200]["at_200_jobs_per_s"]["p99_ms"]
     for entry in result.values():
-        entry["throughput_ratio"] = round(entry["jobs_per_s"] / best_rate, 3)
-        entry["p99_ratio"] = round(entry["p99_ms"] / best_p99, 3)
+        entry["throughput_ratio"] = round(entry["jobs_per_s"] / rate, 3)
+        entry["p99_ratio"] = round(entry["p99_ms"] / p99, 3)
         slow = entry["at_200_jobs_per_s"]
-        slow["p99_ratio"] = round(slow["p99_ms"] / best_slow, 3)
+        slow["p99_ratio"] = round(slow["p99_ms"] / p99_at_200, 3)
+    result[PATH]["best_peer"] = {
+        "jobs_per_s": fastest,
+        "p99_ms": steadiest,
+        "p99_ms_at_200_jobs_per_s": at_200,
+    }
+
+
+def run(names: list[str], rounds: int) -> dict[str, Any]:
+    """Everything, as one object."""
+    for name in names:
+        install(name)
+    seen = in_rounds([PATH, *names], rounds)
+    result = {name: summary(rows) for name, rows in seen.items()}
+    beside_best(result)
+    # In here, so that all else at the top are the peers.
+    result[PATH]["machine"] = machine()
     return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """For people."""
+    lines = [
+        f"{'':12}{'jobs/s':>8}{'(rounds)':>14}{'ratio':>7}{'CPU ms':>8}"
+        f"{'p50':>8}{'p99':>8}{'ratio':>7}{'p99 at 200/s':>14}{'ratio':>7}"
+    ]
+    for name, row in result.items():
+        low, high = row["spread"]["jobs_per_s"]
+        slow = row["at_200_jobs_per_s"]
+        lines.append(
+            f"{name:12}{row['jobs_per_s']:8.0f}{f'{low:.0f}-{high:.0f}':>14}"
+            f"{row['throughput_ratio']:7.2f}{row['cpu_ms_per_job']:8.2f}"
+            f"{row['p50_ms']:8.1f}{row['p99_ms']:8.1f}{row['p99_ratio']:7.2f}"
+            f"{slow['p99_ms']:14.1f}{slow['p99_ratio']:7.2f}"
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
     """Runs it and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--only", nargs="*", choices=sorted(REQUIRES), default=list(REQUIRES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--only", nargs="+", metavar="PEER", choices=list(REQUIRES), default=list(REQUIRES)
+    )
     given = parser.parse_args()
-    result = run(given.only)
+    began = time.monotonic()
+    try:
+        result = run(given.only, given.rounds)
+    except PeerError as error:
+        sys.exit(f"bench/peers.py: {error}")
     if given.json:
-        print(json.dumps({"machine": machine(), **result}, indent=2))
-        return
-    print(f"{'':12}{'jobs/s':>8}{'CPU ms':>8}{'p50':>8}{'p99':>8}{'p99 at 200/s':>14}")
-    for name, row in result.items():
-        print(
-            f"{name:12}{row['jobs_per_s']:8.0f}{row['cpu_ms_per_job']:8.2f}{row['p50_ms']:8.1f}"
-            f"{row['p99_ms']:8.1f}{row['at_200_jobs_per_s']['p99_ms']:14.1f}"
-        )
-    print(machine())
+        print(json.dumps(result, indent=2))
+    else:
+        print(table(result))
+        print(f"{result[PATH]['machine']}, {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from arq import create_pool
@@ -9,7 +10,8 @@ from arq.connections import ArqRedis, RedisSettings
 
 from peers_of import REDIS_URL
 
-WORKER = (sys.executable, "-m", "arq", "peers_of.arq_.WorkerSettings")
+# A second one adds no throughput: both are woken for each job, and race for it.
+WORKERS = [(sys.executable, "-m", "arq", "peers_of.arq_.WorkerSettings")]
 # Its default of 0.5 s is for jobs that take long.
 LOOK_S = 0.01
 
@@ -23,7 +25,7 @@ class WorkerSettings:
     """What `arq` reads."""
 
     functions: ClassVar = [nothing]
-    redis_settings = RedisSettings.from_dsn(REDIS_URL)
+    redis_settings = replace(RedisSettings.from_dsn(REDIS_URL), max_connections=1000)
     max_jobs = 64
     poll_delay = LOOK_S
     keep_result = 60

@@ -5,13 +5,15 @@ from collections.abc import Callable
 
 from celery import Celery
 
-from peers_of import REDIS_URL
+from peers_of import CORES, REDIS_URL
 
-WORKER = (
-    sys.executable,
-    *("-m", "celery", "-A", "peers_of.celery_", "worker", "--concurrency=2", "-O", "fair"),
-    *("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=WARNING"),
-)
+WORKERS = [
+    (
+        *(sys.executable, "-m", "celery", "-A", "peers_of.celery_", "worker"),
+        *(f"--concurrency={CORES}", "-O", "fair", "--loglevel=WARNING"),
+        *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+    )
+]
 
 app = Celery("peers", broker=REDIS_URL, backend=REDIS_URL)
 app.conf.update(

@@ -8,12 +8,14 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
-from peers_of import REDIS_URL
+from peers_of import CORES, REDIS_URL
 
-WORKER = (
-    sys.executable,
-    *("-m", "dramatiq", "peers_of.dramatiq_", "--processes=2", "--threads=8"),
-)
+WORKERS = [
+    (
+        *(sys.executable, "-m", "dramatiq", "peers_of.dramatiq_"),
+        *(f"--processes={CORES}", "--threads=8"),
+    )
+]
 
 dramatiq.set_encoder(dramatiq.PickleEncoder())
 broker = RedisBroker(url=REDIS_URL, middleware=[])

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import ray
 from ray import serve
 
-WORKER: tuple[str, ...] = ()
+WORKERS: list[tuple[str, ...]] = []
 
 
 @serve.deployment(num_replicas=1, max_ongoing_requests=100, logging_config={"log_level": "ERROR"})

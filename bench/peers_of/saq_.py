@@ -5,16 +5,19 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from saq import Queue
+from redis.asyncio import BlockingConnectionPool, Redis
+from saq.queue.redis import RedisQueue
 
 from peers_of import REDIS_URL
 
-WORKER = (sys.executable, "-m", "saq", "peers_of.saq_.settings")
+WORKERS = [(sys.executable, "-m", "saq", "peers_of.saq_.settings")]
 
 # Its default of 0.5 s is for jobs that take long.
 LOOK_S = 0.01
 
-queue = Queue.from_url(REDIS_URL, dump=pickle.dumps, load=pickle.loads)
+# One that fails beyond its size, as redis-py's own does, fails when much is under way.
+connections = BlockingConnectionPool.from_url(REDIS_URL, max_connections=100, timeout=60)
+queue = RedisQueue(Redis.from_pool(connections), dump=pickle.dumps, load=pickle.loads)
 
 
 async def nothing(context: dict[str, Any], *, audio: bytes) -> int:

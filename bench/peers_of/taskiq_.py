@@ -1,4 +1,4 @@
-"""Taskiq over Redis streams, two worker processes."""
+"""Taskiq over Redis streams, a worker process a core."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable
 from taskiq.serializers import PickleSerializer
 from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
-from peers_of import REDIS_URL
+from peers_of import CORES, REDIS_URL
 
-WORKER = (
-    sys.executable,
-    *("-m", "taskiq", "worker", "peers_of.taskiq_:broker", "--workers=2", "--max-async-tasks=64"),
-    "--log-level=WARNING",
-)
+WORKERS = [
+    (
+        *(sys.executable, "-m", "taskiq", "worker", "peers_of.taskiq_:broker"),
+        *(f"--workers={CORES}", "--max-async-tasks=64", "--log-level=WARNING"),
+    )
+]
 LOOK_S = 0.01
 
 broker = (
