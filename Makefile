@@ -16,7 +16,7 @@ ENGINE ?= podman
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-path bench-peers bench-traces lock wheel image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-path bench-peers bench-growth bench-traces capacity lock wheel image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,12 @@ bench-pool: $(READY)  ## the pool service beside the scripts of seed 003; ARGS=-
 
 bench-peers: $(READY)  ## the path beside Celery, Dramatiq, ARQ, SAQ, Taskiq and Ray Serve; ARGS=--json
 	@$(BIN)/python bench/peers.py $(ARGS)
+
+bench-growth: $(READY)  ## cost per job by nodes, sessions, replicas; ARGS="--json", "--from FILE --plots docs/plots"
+	@$(BIN)/python bench/growth.py $(ARGS)
+
+capacity: $(READY)  ## cores and Redis for so many speakers; ARGS="--speakers 1000000"
+	@$(BIN)/python bench/capacity.py $(ARGS)
 
 bench-path: $(READY)  ## the whole path, from client to node and back; ARGS=--json
 	@$(BIN)/python bench/path.py $(ARGS)

@@ -16,9 +16,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from machine import machine
@@ -92,6 +93,7 @@ class Parts:
     def __init__(self, scheduler: LocalScheduler, nodes: Child, clients: Child) -> None:
         self.nodes = nodes
         self.clients = clients
+        self.redis_url = scheduler.redis_url
         self.pids = {each.name: each.pid for each in scheduler.services}
         self.pids |= {"redis": scheduler.redis_pid, "nodes": nodes.pid, "clients": clients.pid}
 
@@ -113,10 +115,17 @@ def kind(name: str) -> str:
 
 
 @contextmanager
-def path(sessions: int, nodes: int, slots: int = SLOTS, instances: int = 1) -> Iterator[Parts]:
+def path(
+    sessions: int,
+    nodes: int,
+    slots: int = SLOTS,
+    instances: int = 1,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Parts]:
     """The scheduler with clients and nodes, which spread over all instances."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("LINGUA_")}
-    with LocalScheduler(environ={**environ, **ENVIRONMENT}, instances=instances) as scheduler:
+    environ |= {**ENVIRONMENT, **settings}
+    with LocalScheduler(environ=environ, instances=instances) as scheduler:
         dispatchers, gateways = scheduler.addresses("dispatcher"), scheduler.addresses("gateway")
         node = Child("path_node.py", dispatchers, f"--count={nodes}", f"--slots={slots}")
         client = Child("path_client.py", gateways, f"--sessions={sessions}")
@@ -198,6 +207,7 @@ def run(*, with_memory: bool = True) -> dict[str, Any]:
         "cpu_ms_per_job": round(sum(cpu.values()), 3),
         "scheduler_cpu_ms_per_job": round(sum(ours.values()), 3),
         "cpu_ms_per_job_by_process": cpu,
+        "cpu_ms_per_job_at_half": {name: round(ms, 3) for name, ms in half["cpu_ms"].items()},
         **end_to_end(half["rows"]),
         "overhead_at_half": overhead(half["rows"], node_rows),
         "at_200_jobs_per_s": end_to_end(slow["rows"]),

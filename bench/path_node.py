@@ -29,7 +29,8 @@ OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 # At the same time; a fleet does not come all at once either.
-CONNECTING = 100
+CONNECTING = 50
+AGAIN_S = 1.0
 
 
 class AtOnce:
@@ -51,8 +52,13 @@ class AtOnce:
         self.connected = asyncio.Event()
 
     async def run(self, channel: grpc.aio.Channel) -> None:
-        """Serves until it is cancelled."""
-        stream = dispatcher_pb2_grpc.DispatcherStub(channel).Connect()
+        """Serves until it is cancelled; tries again while it is refused, as on a busy machine."""
+        while not self.connected.is_set():
+            await self._serve(dispatcher_pb2_grpc.DispatcherStub(channel).Connect())
+            await asyncio.sleep(AGAIN_S)
+        sys.exit("the stream of a node has ended")
+
+    async def _serve(self, stream: Stream) -> None:
         await stream.write(_message(dispatcher_pb2.NodeEvent(hello=self._hello)))
         async for message in _messages(stream):
             answers = []
@@ -65,11 +71,10 @@ class AtOnce:
                     self._beating = asyncio.create_task(self._beat(stream, every_s))
                     self.connected.set()
                 elif event.HasField("error"):
-                    sys.exit(f"a node was refused: {event.error.message}")
+                    print(f"a node was refused: {event.error.message}", file=sys.stderr)
             if answers:
                 async with self._writing:
                     await stream.write(dispatcher_pb2.NodeMessage(events=answers))
-        sys.exit("the stream of a node has ended")
 
     def stop(self) -> None:
         """No more heartbeats."""

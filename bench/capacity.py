@@ -1,0 +1,221 @@
+"""How many cores, and which Redis, for so many people who talk at the same time.
+
+    python bench/capacity.py                          100 to 1,000,000 of them
+    python bench/capacity.py --speakers 50000 --speaking-share 0.5 --json
+    python bench/capacity.py --measured growth.json   with the costs of another machine
+
+Costs are measured (`bench/growth.py`), all else is assumed and can be set. docs/performance.md says
+what follows, and what this does not know.
+"""
+
+import argparse
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+SPEAKERS = (100, 1000, 10_000, 100_000, 1_000_000)
+KIB_A_GIB = 1024 * 1024
+CHUNKS_A_S = 10
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured: CPU of each process, and memory. Of `costs` in the JSON of growth.py."""
+
+    gateway_ms: float = 1.3
+    dispatcher_ms: float = 1.5
+    pool_ms: float = 0.7
+    redis_ms: float = 0.5
+    """CPU per job, at half of the saturation: a process that has less to do shares less."""
+    relay_ms: float = 0.6
+    """More per job for dispatchers, where there is more than one."""
+    chunk_us: float = 100.0
+    """CPU of the gateway per chunk of 100 ms."""
+    dispatcher_beat_us: float = 300.0
+    pool_beat_us: float = 10.0
+    redis_beat_us: float = 10.0
+    """CPU per heartbeat of a node."""
+    session_kib: float = 60.0
+    node_kib: float = 40.0
+    """Memory of a gateway per session, of a dispatcher per node."""
+    redis_session_kib: float = 1.0
+    redis_node_kib: float = 1.0
+    redis_job_kib: float = 1.5
+    """Memory of Redis."""
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What people, nodes and operators do. Every one is an option of the command."""
+
+    speaking_share: float = 0.4
+    """Of the time, that a person speaks: two take turns, think, and listen to the translation."""
+    utterance_s: float = 5.0
+    """Mean length of an utterance; MaxDuration cuts at 10 s."""
+    job_s: float = 1.5
+    """That a node needs for an utterance."""
+    node_slots: int = 4
+    """Jobs that a node takes at once."""
+    node_utilisation: float = 0.6
+    beat_s: float = 5.0
+    """LINGUA_NODE_HEARTBEAT_MS."""
+    utilisation: float = 0.5
+    """Of a core that a service's process may use: above, waiting grows."""
+    redis_utilisation: float = 0.5
+    """Of the one core that a Redis primary works with."""
+    spare: int = 1
+    """More replicas of each service than needed: one may fail, or be replaced."""
+    job_record_s: float = 3600.0
+    """LINGUA_JOB_RECORD_TTL_MS: how long Redis remembers a job."""
+    audio_kbit_s: float = 256.0
+    """16 kHz, 16 bit, mono."""
+    speech_kbit_s: float = 256.0
+    """Of the translated speech that comes back, which lasts as long."""
+    process_mib: float = 85.0
+    """Of any service's process before anybody comes."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is needed in all. A replica is one process, which uses one core at most."""
+
+    speakers: int
+    jobs_per_s: float
+    chunks_per_s: float
+    nodes: int
+    cells: int
+    """Deployments, each with its own Redis primary: see `plan`."""
+    gateways: int
+    dispatchers: int
+    pools: int
+    cores: int
+    """Of gateways, dispatchers and pool services, one each, and one for each Redis primary."""
+    busy_cores: float
+    """What of them is used."""
+    redis_gib_a_cell: float
+    services_gib: float
+    edge_mbit_s: float
+    """Between clients and gateways, both ways together."""
+    inside_mbit_s: float
+    """Gateways to dispatchers to nodes and back; twice to dispatchers where jobs are relayed."""
+
+
+def plan(speakers: int, costs: Costs | None = None, assumed: Assumptions | None = None) -> Plan:
+    """The arithmetic. No state is shared between cells, so each is sized for its part by itself.
+
+    All keys of a deployment are in one slot of Redis, whose one thread is the limit of a cell. More
+    speakers than it can serve need more cells: more deployments, side by side.
+    """
+    costs, assumed = costs or Costs(), assumed or Assumptions()
+    speaking = speakers * assumed.speaking_share
+    jobs, chunks = speaking / assumed.utterance_s, speaking * CHUNKS_A_S
+    nodes = math.ceil(jobs * assumed.job_s / (assumed.node_slots * assumed.node_utilisation))
+    beats = nodes / assumed.beat_s
+    redis = jobs * costs.redis_ms / 1e3 + beats * costs.redis_beat_us / 1e6
+    cells = max(1, math.ceil(redis / assumed.redis_utilisation))
+
+    gateway = jobs * costs.gateway_ms / 1e3 + chunks * costs.chunk_us / 1e6
+    pool = jobs * costs.pool_ms / 1e3 + beats * costs.pool_beat_us / 1e6
+    alone = jobs * costs.dispatcher_ms / 1e3 + beats * costs.dispatcher_beat_us / 1e6
+    relayed = _replicas(alone, cells, assumed) > 1
+    dispatcher = alone + (jobs * costs.relay_ms / 1e3 if relayed else 0.0)
+
+    gateways, dispatchers, pools = (
+        cells * _replicas(load, cells, assumed) for load in (gateway, dispatcher, pool)
+    )
+    processes = gateways + dispatchers + pools
+    redis_kib = (
+        speakers * costs.redis_session_kib
+        + nodes * costs.redis_node_kib
+        + jobs * assumed.job_record_s * costs.redis_job_kib
+    )
+    service_kib = speakers * costs.session_kib + nodes * costs.node_kib
+    both_ways = speaking * (assumed.audio_kbit_s + assumed.speech_kbit_s) / 1e3
+    return Plan(
+        speakers=speakers,
+        jobs_per_s=round(jobs, 1),
+        chunks_per_s=round(chunks, 1),
+        nodes=nodes,
+        cells=cells,
+        gateways=gateways,
+        dispatchers=dispatchers,
+        pools=pools,
+        cores=processes + cells,
+        busy_cores=round(gateway + dispatcher + pool + redis, 2),
+        redis_gib_a_cell=round(redis_kib / cells / KIB_A_GIB, 2),
+        services_gib=round((service_kib + processes * assumed.process_mib * 1024) / KIB_A_GIB, 2),
+        edge_mbit_s=round(both_ways, 1),
+        inside_mbit_s=round(both_ways * (3 if relayed else 2), 1),
+    )
+
+
+def _replicas(load: float, cells: int, assumed: Assumptions) -> int:
+    """Of one service in one cell."""
+    return max(1, math.ceil(load / cells / assumed.utilisation)) + assumed.spare
+
+
+def table(plans: list[Plan]) -> str:
+    """For people, and for docs/performance.md."""
+    words = {
+        "speakers": "speakers",
+        "jobs_per_s": "jobs/s",
+        "nodes": "nodes",
+        "cells": "cells (Redis primaries)",
+        "gateways": "gateways",
+        "dispatchers": "dispatchers",
+        "pools": "pool services",
+        "cores": "cores",
+        "busy_cores": "of them busy",
+        "redis_gib_a_cell": "GiB a Redis",
+        "services_gib": "GiB services",
+        "edge_mbit_s": "Mbit/s clients",
+        "inside_mbit_s": "Mbit/s inside",
+    }
+    lines = [" | ".join(words.values()), "|".join("---" for _ in words)]
+    for each in plans:
+        cells = (getattr(each, name) for name in words)
+        lines.append(
+            " | ".join(
+                f"{cell:,.{0 if cell >= 100 else 1}f}" if isinstance(cell, float) else f"{cell:,}"
+                for cell in cells
+            )
+        )
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _costs_of(file: Path | None) -> Costs:
+    if file is None:
+        return Costs()
+    return Costs(**json.loads(file.read_text(encoding="utf-8"))["costs"])
+
+
+def main() -> None:
+    """Reckons and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--speakers", type=int, nargs="+", default=list(SPEAKERS))
+    parser.add_argument("--measured", type=Path, help="the JSON of bench/growth.py")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    for field in fields(Assumptions):
+        option = f"--{field.name.replace('_', '-')}"
+        parser.add_argument(option, type=type(field.default), default=field.default)
+    given = parser.parse_args()
+    costs = _costs_of(given.measured)
+    assumed = Assumptions(
+        **{field.name: getattr(given, field.name) for field in fields(Assumptions)}
+    )
+    plans = [plan(speakers, costs, assumed) for speakers in given.speakers]
+    if given.json:
+        result: dict[str, Any] = {
+            "costs": asdict(costs),
+            "assumptions": asdict(assumed),
+            "plans": [asdict(each) for each in plans],
+        }
+        print(json.dumps(result, indent=2))
+    else:
+        print(table(plans))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""What a job costs when there are more nodes, more sessions, more replicas; and where.
+
+    make bench-growth                                    tables
+    make bench-growth ARGS="--json"                      one JSON object
+    make bench-growth ARGS="--from FILE --plots FOLDER"  charts of an earlier one
+
+With 64 utterances under way whatever the size: CPU milliseconds per job of each process, less what
+it uses when nothing is said. In the series of nodes they beat once a minute, so that 10,000 do not
+drown what is looked for; what a beat costs is measured apart. Cases run one after the other, in an
+order that is drawn anew each round; results are medians over the rounds.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from growth_report import plots, table
+from machine import machine
+from path import NODES, SESSIONS, Parts, end_to_end, overhead, path, rss_kib
+from redis import Redis
+
+WIDTH = 64
+COUNTS = {"nodes": (10, 100, 1000, 10_000), "sessions": (10, 64, 500, 2000), "replicas": (1, 2, 4)}
+WARM_S, IDLE_S, RUN_S = 2.0, 5.0, 4.0
+# While warm, every session speaks: so many a second are sure.
+WARM_SESSIONS_A_S = 200
+RARE_BEATS = {"LINGUA_NODE_HEARTBEAT_MS": "60000", "LINGUA_HEARTBEAT_STALE_MS": "200000"}
+BEATING, BEAT_S = 2000, 5.0
+CHUNKS, CHUNK_TURNS, CHUNK_TURN_S = 10, 3, 1.5
+SCHEDULER = ("gateway", "dispatcher", "pool", "redis")
+Tree = dict[str, Any]
+
+
+def grown(series: str, count: int) -> Tree:
+    """One point of a series."""
+    sessions = count if series == "sessions" else SESSIONS
+    nodes = count if series == "nodes" else NODES
+    instances = count if series == "replicas" else 1
+    settings = RARE_BEATS if series == "nodes" else {}
+    with path(sessions, nodes, instances=instances, settings=settings) as one:
+        redis_kib = used_kib(one)
+        one.measure("saturate", max(WARM_S, sessions / WARM_SESSIONS_A_S), WIDTH)
+        idle = idle_ms(one, IDLE_S)
+        before_kib = used_kib(one)
+        full = one.measure("saturate", RUN_S, WIDTH)
+        job_kib = (used_kib(one) - before_kib) / max(1, full["jobs"])
+        cpu = {
+            name: max(0.0, ms - idle[name] / full["jobs_per_s"])
+            for name, ms in full["cpu_ms"].items()
+        }
+        return {
+            "count": count,
+            "jobs_per_s": full["jobs_per_s"],
+            "scheduler_cpu_ms_per_job": sum(cpu[name] for name in SCHEDULER),
+            "cpu_ms_per_job": cpu,
+            "idle_cpu_ms_per_s": idle,
+            **end_to_end(full["rows"]),
+            "rss_kib": {name: rss_kib(pid) for name, pid in one.pids.items()},
+            "redis_kib_at_start": redis_kib,
+            "redis_kib_per_job": job_kib,
+        }
+
+
+def idle_ms(one: Parts, seconds: float) -> dict[str, float]:
+    """CPU milliseconds a second of every process while nothing is said."""
+    answer = one.measure("idle", seconds)
+    return {name: ms / answer["took_s"] for name, ms in answer["cpu_ms"].items()}
+
+
+def used_kib(one: Parts) -> float:
+    """What Redis holds."""
+    with Redis.from_url(one.redis_url) as redis:
+        return float(redis.info("memory")["used_memory"]) / 1024
+
+
+def beats() -> Tree:
+    """CPU microseconds that a node's heartbeat costs each process."""
+    idle = {}
+    for nodes in (NODES, BEATING):
+        with path(1, nodes) as one:
+            idle[nodes] = idle_ms(one, 2 * BEAT_S)
+    a_second = (BEATING - NODES) / BEAT_S
+    return {
+        name: max(0.0, ms - idle[NODES][name]) * 1000 / a_second
+        for name, ms in idle[BEATING].items()
+    }
+
+
+def chunks() -> Tree:
+    """CPU microseconds of each process for a chunk of 3.2 KiB: utterances in ten and in one."""
+    seen: dict[int, list[dict[str, float]]] = {1: [], CHUNKS: []}
+    with path(SESSIONS, NODES) as one:
+        one.measure("saturate", WARM_S, WIDTH)
+        for _ in range(CHUNK_TURNS):
+            for count, rows in seen.items():
+                rows.append(one.measure("saturate", CHUNK_TURN_S, WIDTH, count)["cpu_ms"])
+    few, many = (
+        {name: median(row[name] for row in rows) for name in rows[0]} for rows in seen.values()
+    )
+    return {name: max(0.0, many[name] - few[name]) * 1000 / (CHUNKS - 1) for name in few}
+
+
+def hops() -> Tree:
+    """Where CPU and time go, at half of the saturation."""
+    with path(SESSIONS, NODES) as one:
+        one.measure("saturate", WARM_S)
+        full = one.measure("saturate", RUN_S)
+        half = one.measure("steady", full["jobs_per_s"] / 2, RUN_S)
+        node_rows = one.nodes.end()
+    return {
+        "jobs_per_s": half["jobs_per_s"],
+        "cpu_ms_per_job": half["cpu_ms"],
+        "end_to_end": end_to_end(half["rows"]),
+        **overhead(half["rows"], node_rows),
+    }
+
+
+def costs(result: Tree) -> dict[str, float]:
+    """What `capacity.py` reckons with."""
+    nodes, sessions, replicas = (result[series] for series in COUNTS)
+    cpu, beat = result["hops"]["cpu_ms_per_job"], result["beat_us"]
+    relay = (
+        replicas[-1]["cpu_ms_per_job"]["dispatcher"] - replicas[0]["cpu_ms_per_job"]["dispatcher"]
+    )
+    return {
+        **{f"{name}_ms": cpu[name] for name in SCHEDULER},
+        "relay_ms": max(0.0, relay),
+        "chunk_us": result["chunk_us"]["gateway"],
+        **{f"{name}_beat_us": beat[name] for name in ("dispatcher", "pool", "redis")},
+        "session_kib": each(sessions, lambda row: row["rss_kib"]["gateway"]),
+        "node_kib": each(nodes, lambda row: row["rss_kib"]["dispatcher"]),
+        "redis_session_kib": each(sessions, lambda row: row["redis_kib_at_start"]),
+        "redis_node_kib": each(nodes, lambda row: row["redis_kib_at_start"]),
+        "redis_job_kib": median(row["redis_kib_per_job"] for row in sessions),
+    }
+
+
+def each(rows: list[Tree], of: Callable[[Tree], float]) -> float:
+    """What one more of them adds, from the first point of a series to the last."""
+    more = int(rows[-1]["count"]) - int(rows[0]["count"])
+    return max(0.0, of(rows[-1]) - of(rows[0])) / more
+
+
+def medians(rounds: list[Any]) -> Any:
+    """The same tree, with the median of every number."""
+    if isinstance(rounds[0], dict):
+        return {name: medians([one[name] for one in rounds]) for name in rounds[0]}
+    return round(median(rounds), 3)
+
+
+def run(rounds: int, only: list[str]) -> Tree:
+    """Everything, as one object."""
+    cases: dict[tuple[str, int], Callable[[], Tree]] = {
+        (series, count): partial(grown, series, count)
+        for series, counts in COUNTS.items()
+        for count in counts
+        if series in only
+    }
+    single = {"hops": hops, "chunk_us": chunks, "beat_us": beats}
+    cases |= {(name, 0): case for name, case in single.items() if name in only}
+    seen: dict[tuple[str, int], list[Tree]] = {case: [] for case in cases}
+    order, chance = list(cases), random.Random(0)
+    # Before anything of ours runs.
+    load = os.getloadavg()[0]
+    for number in range(1, rounds + 1):
+        chance.shuffle(order)
+        for case in order:
+            began = time.monotonic()
+            seen[case].append(cases[case]())
+            took = time.monotonic() - began
+            print(f"round {number}: {case[0]} {case[1] or ''} in {took:.0f} s", file=sys.stderr)
+    result: Tree = {"machine": machine() | {"load": load}, "rounds": rounds}
+    for series in only:
+        points = [medians(rows) for (name, _), rows in seen.items() if name == series]
+        result[series] = points if series in COUNTS else points[0]
+    if set(only) == {*COUNTS, *single}:
+        result["costs"] = medians([costs(result)])
+    return result
+
+
+def main() -> None:
+    """Runs it and prints."""
+    parts = [*COUNTS, "hops", "chunk_us", "beat_us"]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--from", dest="file", type=Path, help="an earlier JSON; nothing is run")
+    parser.add_argument("--plots", type=Path, help="a folder for charts (SVG)")
+    given = parser.parse_args()
+    result = (
+        json.loads(given.file.read_text(encoding="utf-8"))
+        if given.file
+        else run(given.rounds, given.only)
+    )
+    if given.plots:
+        plots(result, given.plots)
+    print(json.dumps(result, indent=2) if given.json else table(result))
+
+
+if __name__ == "__main__":
+    main()
