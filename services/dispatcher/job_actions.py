@@ -157,15 +157,6 @@ class JobActions:
         request = pool_pb2.AllocateRequest(
             job_id=job.job_id,
             attempt=effect.number,
-            criteria=pool_pb2.NodeCriteria(
-                pair=spec.pair,
-                require_tts=spec.require_tts,
-                required_stages=spec.required_stages,
-                exclude_node_ids=job.excluded(effect),
-                preferred_node_id=job.preferred(effect),
-                strict=spec.strict,
-                local_instance=settings.instance_id,
-            ),
             job_key=job.key,
             tenant=spec.tenant,
             session_id=job.session_id,
@@ -175,9 +166,17 @@ class JobActions:
             reason=spec.reason,
             wait_for_bound_node=effect.wait_for_bound_node,
             home_instance=settings.instance_id,
-            limits=spec.limits if spec.HasField("limits") else None,
             audio_ms=spec.audio_ms,
         )
+        if spec.HasField("limits"):
+            request.limits.CopyFrom(spec.limits)
+        criteria, pair = request.criteria, spec.pair
+        criteria.pair.src, criteria.pair.tgt = pair.src, pair.tgt
+        criteria.require_tts, criteria.strict = spec.require_tts, spec.strict
+        criteria.required_stages.extend(spec.required_stages)
+        criteria.exclude_node_ids.extend(job.excluded(effect))
+        criteria.preferred_node_id = job.preferred(effect)
+        criteria.local_instance = settings.instance_id
         is_hedge = job.machine.phase is Phase.PLACED
         asking = job.timeline.asks(now_ms(), effect.number, hedge=is_hedge)
         try:
@@ -226,9 +225,10 @@ class JobActions:
         left = settings.job_timeout_ms
         if job.deadline_ms is not None:
             left = max(1, min(left, int(job.deadline_ms - now)))
-        # Made in its place: the audio is not copied twice.
-        event = dispatcher_pb2.DispatcherEvent()
-        assign = event.job_assign
+        # Made in its place: a message that is given to the constructor of another is serialized and
+        # parsed for that, with its audio.
+        message = dispatcher_pb2.DispatcherMessage()
+        assign = message.events.add().job_assign
         assign.job.CopyFrom(job.spec)
         assign.time_left_ms = left
         assign.ack_within_ms = settings.ack_timeout_ms
@@ -246,7 +246,7 @@ class JobActions:
         by_relay = not self.routes.is_here(attempt.placement)
         job.timeline.sends(now, attempt.number, attempt.node_id, by_relay=by_relay)
         self._metrics.dispatch_seconds.observe((now - job.submitted_ms) / 1000)
-        self.routes.assign(attempt.placement, event)
+        self.routes.assign(attempt.placement, message)
 
     def _commit_soon(self, job: Job, effect: effects.Commit) -> None:
         # A node that says in one message that it has begun and that it is done costs one operation.

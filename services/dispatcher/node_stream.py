@@ -1,8 +1,6 @@
 """One node's stream, as this instance sees it."""
 
 import asyncio
-import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +33,11 @@ class Assignment:
     sent_us: int = 0
 
 
+# A message for the node, serialized, and the assignment in it, if there is one. Messages one after
+# the other are one message.
+Written = tuple[bytes, Assignment | None]
+
+
 @dataclass(slots=True, eq=False)
 class NodeStream:
     """The state of one connection of one node."""
@@ -42,7 +45,7 @@ class NodeStream:
     hello: dispatcher_pb2.Hello
     stream_id: str
     heard_ms: float
-    outbox: Outbox[dispatcher_pb2.DispatcherEvent]
+    outbox: Outbox[Written]
     serves: frozenset[str]
     assigned: dict[AttemptKey, Assignment]
     epoch: int = 0
@@ -61,19 +64,16 @@ class NodeStream:
         """The node."""
         return self.hello.node_id
 
-    def send(self, event: dispatcher_pb2.DispatcherEvent) -> bool:
-        """Queues an event; False where too much waits already."""
-        # That it may forget a result, no node waits for.
-        patient = event.HasField("result_received")
-        return self.outbox.put(event, event.ByteSize(), patient=patient)
-
-    def sent(self, events: Iterable[dispatcher_pb2.DispatcherEvent]) -> None:
-        """These have been written."""
-        for event in events:
-            if event.HasField("job_assign"):
-                assignment = self.assigned.get(attempt_key(event.job_assign.attempt))
-                if assignment is not None:
-                    assignment.sent_us = time.time_ns() // 1000
+    def send(
+        self,
+        message: dispatcher_pb2.DispatcherMessage,
+        *,
+        assignment: Assignment | None = None,
+        patient: bool = False,
+    ) -> bool:
+        """Queues a message; False where too much waits already."""
+        data = message.SerializeToString()
+        return self.outbox.put((data, assignment), len(data), patient=patient)
 
     def end(self) -> None:
         """Ends the stream after what is queued, and soon in any case."""

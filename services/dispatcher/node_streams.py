@@ -8,6 +8,7 @@ responsible: a node that comes back in time, here or elsewhere, keeps its jobs.
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -45,7 +46,6 @@ _SILENT_BEATS = 3
 _BOUND_WITHIN_S = 1.0
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Event = dispatcher_pb2.DispatcherEvent
 
 _GO_ELSEWHERE = dispatcher_pb2.Reconnect(why="this dispatcher is draining")
 
@@ -94,7 +94,7 @@ class NodeStreams:
         self,
         node_id: str,
         epoch: int,
-        event: Event,
+        message: dispatcher_pb2.DispatcherMessage,
         responsible: Responsible,
     ) -> str:
         """Gives a node an attempt, a `job_assign`. Returns "" or why that is not possible."""
@@ -103,11 +103,12 @@ class NodeStreams:
             return "the node is not connected here"
         if epoch and stream.epoch != epoch:
             return "the node has connected anew"
-        if not self._send(stream, event):
+        assign = message.events[0].job_assign
+        assignment = Assignment(assign.job, responsible)
+        if not self._send(stream, message, assignment=assignment):
             return "the node does not read what it is sent"
-        assign = event.job_assign
         key = attempt_key(assign.attempt)
-        stream.assigned[key] = Assignment(assign.job, responsible)
+        stream.assigned[key] = assignment
         if (stream.stream_id, key) in self._holds:
             self._holds.remove((stream.stream_id, key))
             self._bind(stream, key, assign.job)
@@ -118,14 +119,16 @@ class NodeStreams:
         stream = self._streams.get(node_id)
         if stream is not None:
             stream.assigned.pop(attempt_key(cancel.attempt), None)
-            self._send(stream, Event(job_cancel=cancel))
+            self._send(stream, _message(job_cancel=cancel))
 
     def confirm(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         """Tells a node that it may forget a result, if it is here."""
         stream = self._streams.get(node_id)
         if stream is not None:
-            received = dispatcher_pb2.ResultReceived(attempt=attempt)
-            self._send(stream, Event(result_received=received))
+            message = dispatcher_pb2.DispatcherMessage()
+            message.events.add().result_received.attempt.CopyFrom(attempt)
+            # No node waits for that.
+            self._send(stream, message, patient=True)
 
     def abandon(self, responsible: Responsible) -> None:
         """Whoever answered for these attempts is gone. The node goes on; a new home will ask."""
@@ -149,13 +152,20 @@ class NodeStreams:
         """Tells every node to connect elsewhere, and waits until they have gone."""
         self._draining = True
         for stream in self._streams.values():
-            self._send(stream, Event(reconnect=_GO_ELSEWHERE))
+            self._send(stream, _message(reconnect=_GO_ELSEWHERE))
         if self._streams:
             await self._last_has_gone.wait()
 
-    def _send(self, stream: NodeStream, event: Event) -> bool:
-        """Queues an event. A node for which too much waits already is let go: it may come anew."""
-        if stream.send(event):
+    def _send(
+        self,
+        stream: NodeStream,
+        message: dispatcher_pb2.DispatcherMessage,
+        *,
+        assignment: Assignment | None = None,
+        patient: bool = False,
+    ) -> bool:
+        """Queues a message. A node for which too much waits already is let go: it may come anew."""
+        if stream.send(message, assignment=assignment, patient=patient):
             return True
         if not stream.outbox.closed:
             self._metrics.backpressure.labels("node").inc()
@@ -196,8 +206,7 @@ class NodeStreams:
 
     @staticmethod
     async def _refuse(context: Context, error: errors.LinguaError) -> None:
-        message = dispatcher_pb2.DispatcherMessage(events=[Event(error=errors.to_proto(error))])
-        await context.write(message)
+        await context.write(_message(error=errors.to_proto(error)))
 
     async def _admit(self, first: dispatcher_pb2.NodeMessage) -> NodeStream:
         if not first.events or first.events[0].WhichOneof("event") != "hello":
@@ -236,9 +245,9 @@ class NodeStreams:
             max_message_bytes=self._settings.max_message_bytes,
             cancelled=[*self._unwanted([*hello.running, *hello.unconfirmed]), *refused],
         )
-        stream.send(Event(welcome=welcome))
+        stream.send(_message(welcome=welcome))
         if self._draining:  # since it was let in
-            stream.send(Event(reconnect=_GO_ELSEWHERE))
+            stream.send(_message(reconnect=_GO_ELSEWHERE))
         self._metrics.nodes.set(len(self._streams))
         _log.info("node connected", extra={"node_id": stream.node_id})
         self._on_connected(placement, [*hello.running, *hello.unconfirmed])
@@ -277,13 +286,16 @@ class NodeStreams:
                 self._tell_lost(stream.node_id, key, assignment)
         old.assigned.clear()
         error = errors.NodeEpochOldError("a newer connection of this node has taken over")
-        old.send(Event(error=errors.to_proto(error)))
+        old.send(_message(error=errors.to_proto(error)))
         old.end()
 
     async def _write(self, stream: NodeStream, context: Context) -> None:
-        while events := await stream.outbox.take():
-            await context.write(dispatcher_pb2.DispatcherMessage(events=events))
-            stream.sent(events)
+        while written := await stream.outbox.take():
+            await context.write(b"".join(data for data, _ in written))
+            now_us = time.time_ns() // 1000
+            for _, assignment in written:
+                if assignment is not None:
+                    assignment.sent_us = now_us
 
     async def _read(
         self,
@@ -324,7 +336,9 @@ class NodeStreams:
         stream.health = beat.health
         stream.running = tuple(beat.running)
         stream.beat_due = True
-        self._send(stream, Event(heartbeat_reply=dispatcher_pb2.HeartbeatReply(seq=beat.seq)))
+        reply = dispatcher_pb2.DispatcherMessage()
+        reply.events.add().heartbeat_reply.seq = beat.seq
+        self._send(stream, reply)
 
     def _take_report(self, stream: NodeStream, kind: str, report: Report) -> None:
         key = attempt_key(report.attempt)
@@ -437,7 +451,7 @@ class NodeStreams:
                 self._spawn(self._register_again(stream))
             case pool_pb2.BeatProblem.KIND_EPOCH_OLD:
                 error = errors.NodeEpochOldError("a newer connection of this node has taken over")
-                stream.send(Event(error=errors.to_proto(error)))
+                stream.send(_message(error=errors.to_proto(error)))
                 stream.end()
             case pool_pb2.BeatProblem.KIND_NOT_RENEWED:
                 runs = {attempt_key(each) for each in stream.running}
@@ -458,7 +472,7 @@ class NodeStreams:
                 "node could not be registered again: %s", error, extra={"node_id": stream.node_id}
             )
             if isinstance(error, errors.NodeIdConflictError):
-                stream.send(Event(error=errors.to_proto(error)))
+                stream.send(_message(error=errors.to_proto(error)))
                 stream.end()
             return
         stream.epoch = answer.epoch
@@ -479,6 +493,10 @@ class NodeStreams:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _message(**event: Any) -> dispatcher_pb2.DispatcherMessage:
+    return dispatcher_pb2.DispatcherMessage(events=[dispatcher_pb2.DispatcherEvent(**event)])
 
 
 def _check_identity(node_id: str) -> None:

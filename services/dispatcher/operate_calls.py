@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 # The service takes 1000. Answers of one message come together, so a message should not be long.
 MAX_BATCH = 500
-# Of an operation in its message: tag and length.
-FRAMING_BYTES = 8
 # They take longest, and the answers of a message wait for its slowest operation.
 ALONE = frozenset({"heartbeat"})
 
@@ -27,8 +25,8 @@ class Call:
 
     id: int
     name: str
-    operation: pool_pb2.Operation
-    size: int
+    # An OperateRequest with this one operation, serialized: one after the other they are one.
+    request: bytes
     future: asyncio.Future[Any]
     made: float
     # On which it was sent; None: it was not.
@@ -45,7 +43,7 @@ def take_batch(queue: deque[Call], most: int, max_bytes: int) -> list[Call]:
         if call.future.done():
             queue.popleft()
             continue
-        size += call.size
+        size += len(call.request)
         alone = call.name in ALONE
         if batch and (alone or size > max_bytes):
             break

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from lingua_scheduler.services.dispatcher.operate_calls import FRAMING_BYTES, Call
+from lingua_scheduler.services.dispatcher.operate_calls import Call
 from lingua_scheduler.services.dispatcher.pool_repeats import (
     PAUSE_MAX_S,
     PAUSE_MIN_S,
@@ -22,7 +22,7 @@ from lingua_scheduler.services.dispatcher.pool_repeats import (
 )
 from lingua_scheduler.services.dispatcher.pool_stream import BROKEN, PoolStream
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.channels import Lines, in_words
+from lingua_scheduler.services.runtime.channels import Lines, in_words, open_stream
 from lingua_scheduler.services.runtime.renewed_channel import RenewedChannel
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
@@ -39,6 +39,8 @@ LEFT_S = 1.0
 SLACK_S, STALL_S, STALL_GRACE_S = 0.005, 0.05, 0.02
 
 _log = logging.getLogger(__name__)
+
+_OPERATE = pool_pb2.DESCRIPTOR.services_by_name["PoolService"].methods_by_name["Operate"]
 
 
 class OperateStream:
@@ -164,23 +166,24 @@ class OperateStream:
         if not self._accepts:
             raise self._down(self._down_reason)
         self._next_id += 1
+        batch = pool_pb2.OperateRequest()
+        message = batch.operations.add()
+        message.id = self._next_id
         # The contract's own types refuse what does not fit together.
-        message = pool_pb2.Operation(id=self._next_id)
         getattr(message, operation).CopyFrom(request)
         if traceparent:
             message.traceparent = traceparent
-        size = message.ByteSize() + FRAMING_BYTES
-        if size > self._max_bytes:
+        data = batch.SerializeToString()
+        if len(data) > self._max_bytes:
             raise errors.InvalidMessageError(
-                f"the request has {size} bytes, and a message at most {self._max_bytes}: "
+                f"the request has {len(data)} bytes, and a message at most {self._max_bytes}: "
                 "send less, or set LINGUA_MAX_MESSAGE_BYTES"
             )
         loop = asyncio.get_running_loop()
         call = Call(
             id=self._next_id,
             name=operation,
-            operation=message,
-            size=size,
+            request=data,
             future=loop.create_future(),
             made=loop.time(),
         )
@@ -213,7 +216,7 @@ class OperateStream:
         """Opens a stream that takes the place of the current one, if there is one."""
         stub = pool_pb2_grpc.PoolServiceStub(channel)
         stream = PoolStream(
-            stub.Operate(metadata=self._lines.metadata()),
+            open_stream(channel, _OPERATE, pool_pb2.OperateResponse, self._lines.metadata()),
             queue=self._queue,
             max_bytes=self._max_bytes,
             counts=self.counts,

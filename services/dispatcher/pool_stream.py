@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import grpc
 
@@ -25,14 +24,14 @@ BROKEN = (grpc.RpcError, OSError, TimeoutError, asyncio.InvalidStateError)
 
 _NO_STORE = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 
-_Stream = grpc.aio.StreamStreamCall[pool_pb2.OperateRequest, pool_pb2.OperateResponse]
+_Stream = grpc.aio.StreamStreamCall[bytes, pool_pb2.OperateResponse]
 
 
 class PoolStream:
     """A stream, from its greeting to its end.
 
     Args:
-        stream: the call.
+        stream: the call, whose requests are serialized here.
         queue: calls that are to be sent; only the newest stream takes from it.
         max_bytes: what a message may have.
         counts: what was sent is counted there.
@@ -42,7 +41,7 @@ class PoolStream:
 
     def __init__(
         self,
-        stream: Any,
+        stream: _Stream,
         *,
         queue: deque[Call],
         max_bytes: int,
@@ -50,7 +49,7 @@ class PoolStream:
         on_answers: Callable[[], None],
         on_storeless: Callable[[], None],
     ) -> None:
-        self._stream: _Stream = stream
+        self._stream = stream
         self._queue = queue
         self._max_bytes = max_bytes
         self._counts = counts
@@ -71,7 +70,7 @@ class PoolStream:
     async def greet(self, within: float) -> None:
         """Returns when the service has answered a message, if only an empty one."""
         async with asyncio.timeout(within):
-            await self._stream.write(pool_pb2.OperateRequest())
+            await self._stream.write(b"")
             response = await self._stream.read()
         if not isinstance(response, pool_pb2.OperateResponse):
             raise ConnectionError("it is draining")
@@ -164,8 +163,7 @@ class PoolStream:
             self.sent[call.id] = call
         self._counts.messages += 1
         self._counts.operations += len(batch)
-        operations = [call.operation for call in batch]
-        await self._stream.write(pool_pb2.OperateRequest(operations=operations))
+        await self._stream.write(b"".join(call.request for call in batch))
 
     async def _woken(self) -> None:
         self._wake = self._loop.create_future()

@@ -97,8 +97,9 @@ class RelayServer:
     def _follow(self, session: RelaySession, order: dispatcher_pb2.RelayOrder) -> None:
         match order.WhichOneof("order"):
             case "assign":
-                event = dispatcher_pb2.DispatcherEvent(job_assign=order.assign)
-                why = self._nodes.assign(order.node_id, order.node_epoch, event, session)
+                message = dispatcher_pb2.DispatcherMessage()
+                message.events.add().job_assign.CopyFrom(order.assign)
+                why = self._nodes.assign(order.node_id, order.node_epoch, message, session)
                 if why:
                     session.on_not_sent(order.node_id, order.assign.attempt, why)
             case "cancel":

@@ -28,13 +28,20 @@ class Routes:
         self._relays = relays
         self._responsible = responsible
 
-    def assign(self, placement: pool_pb2.Placement, event: dispatcher_pb2.DispatcherEvent) -> None:
-        """Gives a node an attempt. Where that fails, the responsible hears of it, in time."""
-        assign = event.job_assign
+    def assign(
+        self, placement: pool_pb2.Placement, message: dispatcher_pb2.DispatcherMessage
+    ) -> None:
+        """Gives a node an attempt, the `job_assign` of this message.
+
+        Where that fails, the responsible hears of it, in time.
+        """
+        assign = message.events[0].job_assign
         if not self.is_here(placement):
             self._relays.order(placement, dispatcher_pb2.RelayOrder(assign=assign))
             return
-        why = self._nodes.assign(placement.node_id, placement.node_epoch, event, self._responsible)
+        why = self._nodes.assign(
+            placement.node_id, placement.node_epoch, message, self._responsible
+        )
         if why:
             # Later: whoever asks is in the middle of something.
             asyncio.get_running_loop().call_soon(

@@ -1,8 +1,11 @@
 """Channels from one service to another."""
 
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
 
 from lingua_scheduler.services.runtime.own_token import OwnToken
 from lingua_scheduler.services.runtime.principals import Role
@@ -42,6 +45,20 @@ def channel_options(settings: Settings) -> ChannelOptions:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.primary_user_agent", f"lingua/{settings.instance_id}"),
     )
+
+
+def open_stream(
+    channel: grpc.aio.Channel,
+    method: MethodDescriptor,
+    answer: type[Message],
+    metadata: Metadata,
+) -> Any:
+    """Calls a method that streams both ways; requests are serialized by whoever makes them."""
+    name = f"/{method.containing_service.full_name}/{method.name}"
+    call: Any = channel.stream_stream(
+        name, request_serializer=None, response_deserializer=answer.FromString
+    )
+    return call(metadata=metadata)
 
 
 class Lines:

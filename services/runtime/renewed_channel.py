@@ -170,6 +170,8 @@ class RenewedChannel:
 
     def _use(self, channel: grpc.aio.Channel) -> None:
         self._current = channel
+        # What was said of the one before it does not count any more.
+        self._elsewhere.clear()
         # Many are started together, and should not all change at the same moment.
         self._old_at = _now() + self._renew_s * random.uniform(0.8, 1.2)
         self._not_before = -math.inf

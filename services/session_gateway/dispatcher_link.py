@@ -9,14 +9,13 @@ from typing import Protocol
 
 import grpc
 
-from lingua_scheduler.services.runtime.channels import Lines, in_words
+from lingua_scheduler.services.runtime.channels import Lines, in_words, open_stream
 from lingua_scheduler.services.runtime.renewed_channel import RenewedChannel
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.session_gateway.dispatcher_stream import (
-    DispatcherStream,
-    submit_call,
-)
+from lingua_scheduler.services.session_gateway.dispatcher_stream import DispatcherStream
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+_SUBMIT = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].methods_by_name["Submit"]
 
 # Between tries to reach a dispatcher: doubled each time.
 _PAUSE_MIN_S = 0.05
@@ -198,7 +197,8 @@ class DispatcherLink:
 
     async def _connect(self, channel: grpc.aio.Channel) -> bool:
         """Opens a stream that takes the place of the current one, if there is one."""
-        call = submit_call(channel, self._lines.metadata())
+        metadata = self._lines.metadata()
+        call = open_stream(channel, _SUBMIT, dispatcher_pb2.SubmitResponse, metadata)
         stream = DispatcherStream(call, self._on_event)
         try:
             await stream.greet()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import grpc
 
@@ -19,20 +18,7 @@ _GREET_S = 2.0
 # Of a stream that is to end: for what is queued, and for the dispatcher to end it.
 _FINISH_S = 2.0
 
-_SUBMIT = f"/{dispatcher_pb2.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Submit"
-
 _Call = grpc.aio.StreamStreamCall[bytes, dispatcher_pb2.SubmitResponse]
-
-
-def submit_call(channel: grpc.aio.Channel, metadata: Any) -> _Call:
-    """A Submit whose requests are serialized by whoever makes them."""
-    method: Any = channel.stream_stream(
-        _SUBMIT,
-        request_serializer=None,
-        response_deserializer=dispatcher_pb2.SubmitResponse.FromString,
-    )
-    call: _Call = method(metadata=metadata)
-    return call
 
 
 class DispatcherStream:
