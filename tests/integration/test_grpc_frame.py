@@ -195,6 +195,15 @@ async def test_a_stream_handler_may_write_by_itself(serve: Serve) -> None:
     assert served.handled("OK") == 1
 
 
+async def test_what_a_stream_handler_has_serialized_goes_as_it_is(serve: Serve) -> None:
+    async def writes(request: LanguagePair, context: Context) -> None:
+        await context.write(request.SerializeToString())
+
+    served = await serve("unary_stream", writes)
+
+    assert [pair.src async for pair in served.call(LanguagePair(src="en"))] == ["en"]
+
+
 async def test_a_handler_may_abort_as_grpc_knows_it(serve: Serve) -> None:
     async def aborts(request: Any, context: Context) -> None:
         await context.abort(grpc.StatusCode.NOT_FOUND, "no such thing")

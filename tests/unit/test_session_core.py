@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lingua_scheduler.services.runtime.audio import MAX_CHUNK_BYTES
+from lingua_scheduler.services.runtime.job_ids import job_id, job_key
 from lingua_scheduler.services.session_gateway import session_effects as fx
 from lingua_scheduler.services.session_gateway.alarms import (
     FRAGMENT,
@@ -360,7 +361,7 @@ def test_the_job_of_an_utterance_has_its_audio_and_the_time_that_is_left(
     assert (job.reason, job.padding_ms) == (reason, padding)
     assert job.deadline_ms == 29_000
     assert (job.session_id, job.utterance_index, job.session_epoch) == ("s", 0, 1)
-    assert submit.utterance.job_id == desk.job_id(0)
+    assert submit.utterance.job_id == desk.job_id(0) == job_id(job_key(job))
     assert submit.utterance.deadline_ms == cut_at + 30_000
 
 
