@@ -90,7 +90,6 @@ class SessionCore(SessionSteps):
     def start(self, now: float) -> list[Effect]:
         """The client has been told that the session is open."""
         self._heard(now)
-        self._set_deadline()
         return self._out(now)
 
     # ---- the client's events ----

@@ -158,6 +158,7 @@ class SessionSteps:
                 )
                 self._lacking.add(index)
                 self._queue.put(index, _Outcome(self._directions[0], None, why))
+        self._set_deadline()
         if past.next_index > 0:
             # Of cuts that are forgotten nobody knows the reason: it may have been a pause.
             for direction in self._directions:
