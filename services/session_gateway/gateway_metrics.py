@@ -1,6 +1,6 @@
 """What the session gateway counts. Never a session or node id as a label."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from lingua_scheduler.services.runtime.errors import (
     LinguaError,
@@ -8,6 +8,7 @@ from lingua_scheduler.services.runtime.errors import (
     reason_name,
 )
 from lingua_scheduler.services.runtime.quotas import QuotaMetrics
+from lingua_scheduler.services.session_gateway.spread import Spread
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # The scheduler's own share is milliseconds; a node's is up to its time-out.
@@ -86,25 +87,25 @@ class GatewayMetrics:
         self._audio = Counter(
             "lingua_gateway_audio_seconds", "Audio in the utterances cut.", registry=registry
         )
-        self._dispatch = Histogram(
+        self._dispatch = Spread(
             "lingua_gateway_dispatch_seconds",
             "From the cut of an utterance to its acceptance by a node.",
             buckets=_SHORT,
             registry=registry,
         )
-        self._node = Histogram(
+        self._node = Spread(
             "lingua_gateway_node_seconds",
             "From the acceptance by a node to its result.",
             buckets=_LONG,
             registry=registry,
         )
-        self._wait = Histogram(
+        self._wait = Spread(
             "lingua_gateway_deliver_seconds",
             "From a result to its delivery: the wait for those before it.",
             buckets=_SHORT,
             registry=registry,
         )
-        self._result = Histogram(
+        self._result = Spread(
             "lingua_gateway_result_seconds",
             "From the cut of an utterance to the delivery of its result.",
             buckets=_LONG,
