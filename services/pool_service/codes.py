@@ -46,6 +46,12 @@ RELEASE_FAULTS = {
     pool_pb2.RELEASE_CAUSE_HEDGE_LOST: False,
 }
 
+# As the job's record and the metrics name them.
+RELEASE_CAUSES = {
+    cause: pool_pb2.ReleaseCause.Name(cause).removeprefix("RELEASE_CAUSE_").lower()
+    for cause in RELEASE_FAULTS
+}
+
 ATTEMPT_OUTCOMES = {
     pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED: "done",
     pool_pb2.ATTEMPT_OUTCOME_FAILED: "failed",

@@ -3,23 +3,21 @@
 Unary calls and the Operate stream both come through here.
 """
 
-import random
-from collections.abc import Awaitable, Callable, Sequence
-from time import perf_counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
+from lingua_scheduler.services.pool_service.attempts import Attempts, direction, fill_placement
 from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.pool_service.views import Views
-from lingua_scheduler.services.runtime.capabilities import normal, stage_mask
-from lingua_scheduler.services.runtime.errors import LinguaError, reason_name
+from lingua_scheduler.services.runtime.capabilities import normal
+from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.v1 import common_pb2, pool_pb2
+from lingua_scheduler.v1 import pool_pb2
 
 _OK = b"ok"
-_DETAIL_CHARS = 200
 
 
 class Operations:
@@ -33,7 +31,7 @@ class Operations:
         self._settings = settings
         self._metrics = metrics
         self._views = views
-        self._ejection = (settings.eject_failures, settings.eject_ms, settings.eject_max_ms)
+        self.attempts = Attempts(link=link, settings=settings, metrics=metrics)
         self.by_name: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "select_node": self.select_node,
             "allocate": self.allocate,
@@ -55,49 +53,17 @@ class Operations:
         """Chooses as `allocate` would, and changes nothing."""
         validate.select_node(request)
         criteria = request.criteria
-        reply = await self._call("select_node", *self._want(criteria, request.session_id))
+        reply = await self._call("select_node", *self.attempts.want(criteria, request.session_id))
         if reply[0] != _OK:
-            raise refusal(reply, _direction(criteria), criteria.preferred_node_id)
-        return pool_pb2.SelectNodeResponse(placement=_placement(reply[1:]))
+            raise refusal(reply, direction(criteria), criteria.preferred_node_id)
+        response = pool_pb2.SelectNodeResponse()
+        fill_placement(response.placement, reply[1:])
+        return response
 
     async def allocate(self, request: pool_pb2.AllocateRequest) -> pool_pb2.AllocateResponse:
         """Chooses, reserves, records and binds."""
-        validate.allocate(request)
-        criteria, settings = request.criteria, self._settings
-        started = perf_counter()
-        try:
-            reply = await self._call(
-                "allocate",
-                *self._want(criteria, request.session_id),
-                request.job_id,
-                request.attempt,
-                request.job_key,
-                request.tenant,
-                request.home_instance,
-                request.utterance_index,
-                request.session_epoch,
-                request.reason,
-                int(request.wait_for_bound_node),
-                settings.reservation_ttl_ms,
-                settings.binding_ttl_ms,
-                int(settings.timeout_binding == "always"),
-                settings.job_record_ttl_ms,
-                *self._limits(request),
-            )
-            self._metrics.selection_seconds.observe(perf_counter() - started)
-            if reply[0] != _OK:
-                raise refusal(reply, _direction(criteria), criteria.preferred_node_id)
-        except LinguaError as error:
-            self._metrics.refused(error, criteria)
-            raise
-        response = pool_pb2.AllocateResponse(
-            attempt=common_pb2.AttemptRef(job_id=request.job_id, attempt=reply[2]),
-            placement=_placement(reply[5:]),
-            state=codes.JOB_STATES[reply[3]],
-            existing=bool(reply[1]),
-            lease_ends_ms=reply[4],
-        )
-        self._metrics.allocated(response)
+        response = pool_pb2.AllocateResponse()
+        await self.attempts.run("allocate", request, response)
         return response
 
     async def reserve(self, request: pool_pb2.ReserveRequest) -> pool_pb2.ReserveResponse:
@@ -115,69 +81,31 @@ class Operations:
         )
         if reply[0] != _OK:
             error = refusal(reply, f"node {request.node_id}", request.node_id)
-            self._metrics.reserves.labels(reason_name(error.reason).lower()).inc()
+            self._metrics.reserves(reason_name(error.reason).lower()).inc()
             raise error
-        self._metrics.reserves.labels("existing" if reply[1] else "reserved").inc()
+        self._metrics.reserves("existing" if reply[1] else "reserved").inc()
+        response = pool_pb2.ReserveResponse(lease_ends_ms=reply[2], existing=bool(reply[1]))
         path, none = pool_pb2.PLACEMENT_PATH_NAMED, pool_pb2.BINDING_OUTCOME_NONE
-        return pool_pb2.ReserveResponse(
-            placement=_placement([*reply[3:], path, none, 0]),
-            lease_ends_ms=reply[2],
-            existing=bool(reply[1]),
-        )
+        fill_placement(response.placement, [*reply[3:], path, none, 0])
+        return response
 
     async def commit(self, request: pool_pb2.CommitRequest) -> pool_pb2.CommitResponse:
         """Turns a reservation into a running lease."""
-        validate.attempt_on_node(request)
-        outcome, ends = await self._call(
-            "commit",
-            request.node_id,
-            request.attempt.job_id,
-            request.attempt.attempt,
-            self._settings.running_lease_ms,
-            self._settings.job_record_ttl_ms,
-        )
-        self._metrics.commits.labels(outcome.decode()).inc()
-        return pool_pb2.CommitResponse(
-            outcome=codes.COMMIT_OUTCOMES[outcome], lease_ends_ms=int(ends)
-        )
+        response = pool_pb2.CommitResponse()
+        await self.attempts.run("commit", request, response)
+        return response
 
     async def release(self, request: pool_pb2.ReleaseRequest) -> pool_pb2.ReleaseResponse:
         """Gives a reservation back."""
-        validate.release(request)
-        cause = pool_pb2.ReleaseCause.Name(request.cause).removeprefix("RELEASE_CAUSE_").lower()
-        (outcome,) = await self._call(
-            "release",
-            request.node_id,
-            request.attempt.job_id,
-            request.attempt.attempt,
-            cause,
-            int(codes.RELEASE_FAULTS[request.cause]),
-            codes.FINAL_STATES[request.final_state],
-            *self._ejection,
-        )
-        self._metrics.releases.labels(cause).inc()
-        return pool_pb2.ReleaseResponse(outcome=codes.RELEASE_OUTCOMES[outcome])
+        response = pool_pb2.ReleaseResponse()
+        await self.attempts.run("release", request, response)
+        return response
 
     async def complete(self, request: pool_pb2.CompleteRequest) -> pool_pb2.CompleteResponse:
         """Ends an attempt and frees its slot."""
-        validate.complete(request)
-        ended = codes.ATTEMPT_OUTCOMES[request.outcome]
-        outcome, state = await self._call(
-            "complete",
-            request.node_id,
-            request.attempt.job_id,
-            request.attempt.attempt,
-            ended,
-            request.detail[:_DETAIL_CHARS],
-            codes.FINAL_STATES[request.final_state],
-            *self._ejection,
-            self._settings.job_record_ttl_ms,
-            request.steps,
-        )
-        self._metrics.completions.labels(ended).inc()
-        return pool_pb2.CompleteResponse(
-            outcome=codes.COMPLETE_OUTCOMES[outcome], state=codes.JOB_STATES[state]
-        )
+        response = pool_pb2.CompleteResponse()
+        await self.attempts.run("complete", request, response)
+        return response
 
     async def bind_session(
         self, request: pool_pb2.BindSessionRequest
@@ -241,51 +169,3 @@ class Operations:
         if reply[0] != _OK:
             raise refusal(reply, "", request.node_id)
         return pool_pb2.SetNodeHealthResponse(node=await self._views.node(request.node_id))
-
-    def _limits(self, request: pool_pb2.AllocateRequest) -> tuple[int, ...]:
-        """What the script has to know of a tenant with limits; nothing of one without."""
-        limits, settings = request.limits, self._settings
-        if not (limits.jobs or limits.audio_ms_per_minute):
-            return ()
-        # An attempt is acknowledged while it is reserved, or not at all, and then has its time.
-        hold_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
-        return limits.jobs, limits.audio_ms_per_minute, request.audio_ms, hold_ms
-
-    def _want(self, criteria: pool_pb2.NodeCriteria, session_id: str) -> list[str | int | float]:
-        """The arguments of lua/lib/want.lua."""
-        settings = self._settings
-        return [
-            random.getrandbits(31),
-            normal(criteria.pair.src),
-            normal(criteria.pair.tgt),
-            int(criteria.require_tts),
-            stage_mask(criteria.required_stages),
-            criteria.preferred_node_id,
-            int(criteria.strict),
-            criteria.local_instance,
-            session_id,
-            settings.sample_k,
-            settings.pool_size,
-            settings.heartbeat_stale_ms,
-            settings.load_threshold,
-            len(criteria.exclude_node_ids),
-            *criteria.exclude_node_ids,
-        ]
-
-
-def _direction(criteria: pool_pb2.NodeCriteria) -> str:
-    text = "" if criteria.require_tts else " (text)"
-    return f"{criteria.pair.src}->{criteria.pair.tgt}{text}"
-
-
-def _placement(reply: Sequence[Any]) -> pool_pb2.Placement:
-    node_id, epoch, owner, address, path, binding, binding_kind = reply
-    return pool_pb2.Placement(
-        node_id=node_id.decode(),
-        node_epoch=epoch,
-        owner_instance=owner.decode(),
-        owner_address=address.decode(),
-        path=path,
-        binding=binding,
-        binding_kind=binding_kind,
-    )

@@ -1,5 +1,9 @@
 """What the pool service counts. Never a node or session id as a label."""
 
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from lingua_scheduler.services.pool_service.capacity import Sample
@@ -23,6 +27,15 @@ _NO_ROOM = (
 )
 
 
+def _words(enum: Any, prefix: str) -> dict[int, str]:
+    return {value: name.removeprefix(prefix).lower() for name, value in enum.items()}
+
+
+_PATHS = _words(pool_pb2.PlacementPath, "PLACEMENT_PATH_")
+_BINDINGS = _words(pool_pb2.BindingOutcome, "BINDING_OUTCOME_")
+_KINDS = _words(pool_pb2.BindingKind, "BINDING_KIND_")
+
+
 class PoolMetrics:
     """The metrics of one pool service process.
 
@@ -39,23 +52,29 @@ class PoolMetrics:
             buckets=_SELECTION_BUCKETS,
             registry=registry,
         )
-        self._allocations = Counter(
-            "lingua_pool_allocations",
-            "Allocate calls by outcome: reserved, existing, or the reason of the refusal.",
-            ["outcome"],
-            registry=registry,
+        self._allocations = _children(
+            Counter(
+                "lingua_pool_allocations",
+                "Allocate calls by outcome: reserved, existing, or the reason of the refusal.",
+                ["outcome"],
+                registry=registry,
+            )
         )
-        self._placements = Counter(
-            "lingua_pool_placements",
-            "Reservations by how the node was chosen.",
-            ["path"],
-            registry=registry,
+        self._placements = _children(
+            Counter(
+                "lingua_pool_placements",
+                "Reservations by how the node was chosen.",
+                ["path"],
+                registry=registry,
+            )
         )
-        self._affinity = Counter(
-            "lingua_pool_affinity",
-            "Jobs whose session was bound to a node, by kind of binding and what became of it.",
-            ["kind", "outcome"],
-            registry=registry,
+        self._affinity = _children(
+            Counter(
+                "lingua_pool_affinity",
+                "Jobs whose session was bound to a node, by kind of binding and what became of it.",
+                ["kind", "outcome"],
+                registry=registry,
+            )
         )
         self._empty = Counter(
             "lingua_pool_empty",
@@ -68,23 +87,29 @@ class PoolMetrics:
             [*_DIRECTION, "reason"],
             registry=registry,
         )
-        self.reserves = Counter(
-            "lingua_pool_reserves",
-            "Reserve calls by outcome: reserved, existing, or the reason of the refusal.",
-            ["outcome"],
-            registry=registry,
+        self.reserves = _children(
+            Counter(
+                "lingua_pool_reserves",
+                "Reserve calls by outcome: reserved, existing, or the reason of the refusal.",
+                ["outcome"],
+                registry=registry,
+            )
         )
-        self.commits = Counter(
-            "lingua_pool_commits", "Commit calls by outcome.", ["outcome"], registry=registry
+        self.commits = _children(
+            Counter(
+                "lingua_pool_commits", "Commit calls by outcome.", ["outcome"], registry=registry
+            )
         )
-        self.releases = Counter(
-            "lingua_pool_releases", "Release calls by cause.", ["cause"], registry=registry
+        self.releases = _children(
+            Counter("lingua_pool_releases", "Release calls by cause.", ["cause"], registry=registry)
         )
-        self.completions = Counter(
-            "lingua_pool_completions",
-            "Complete calls by how the attempt ended.",
-            ["outcome"],
-            registry=registry,
+        self.completions = _children(
+            Counter(
+                "lingua_pool_completions",
+                "Complete calls by how the attempt ended.",
+                ["outcome"],
+                registry=registry,
+            )
         )
         self.beats = Counter("lingua_pool_beats", "Heartbeats taken in.", registry=registry)
         self.expelled = Counter(
@@ -139,29 +164,23 @@ class PoolMetrics:
         self._quotas = QuotaMetrics(registry, "jobs", "audio")
         # From 0, or the first of a kind would be no increase.
         for reason in (*_NO_ROOM, common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN):
-            self._allocations.labels(reason_name(reason).lower())
-        self._allocations.labels("reserved")
+            self._allocations(reason_name(reason).lower())
+        self._allocations("reserved")
 
-    def allocated(self, response: pool_pb2.AllocateResponse) -> None:
-        """Counts an allocation that was answered with a node."""
-        if response.existing:
-            self._allocations.labels("existing").inc()
+    def allocated(self, existing: int, path: int, binding: int, binding_kind: int) -> None:
+        """Counts an allocation that was answered with a node; all but `existing` are enums."""
+        if existing:
+            self._allocations("existing").inc()
             return
-        placement = response.placement
-        self._allocations.labels("reserved").inc()
-        self._placements.labels(
-            _word(pool_pb2.PlacementPath.Name(placement.path), "PLACEMENT_PATH_")
-        ).inc()
-        if placement.binding_kind:
-            self._affinity.labels(
-                _word(pool_pb2.BindingKind.Name(placement.binding_kind), "BINDING_KIND_"),
-                _word(pool_pb2.BindingOutcome.Name(placement.binding), "BINDING_OUTCOME_"),
-            ).inc()
+        self._allocations("reserved").inc()
+        self._placements(_PATHS[path]).inc()
+        if binding_kind:
+            self._affinity(_KINDS[binding_kind], _BINDINGS[binding]).inc()
 
     def refused(self, error: LinguaError, criteria: pool_pb2.NodeCriteria) -> None:
         """Counts an allocation that was refused."""
         reason = reason_name(error.reason).lower()
-        self._allocations.labels(reason).inc()
+        self._allocations(reason).inc()
         if error.reason == common_pb2.ERROR_REASON_NO_CAPABLE_NODE:
             self._empty.inc()
         if isinstance(error, QuotaExceededError):
@@ -196,6 +215,11 @@ class PoolMetrics:
                 gauge.remove(*direction)
         self._shown = set(sample.rooms)
         self._sampled.set(at)
+
+
+def _children(counter: Counter) -> Callable[..., Counter]:
+    """The children of a counter with few of them: to find one by its labels takes long."""
+    return cache(counter.labels)
 
 
 def _word(name: str, prefix: str) -> str:

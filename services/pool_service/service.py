@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import grpc
@@ -141,14 +142,11 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
 
         async def answer(request: pool_pb2.OperateRequest) -> None:
             try:
-                if request.operations:
-                    results = await asyncio.gather(*map(self._operate, request.operations))
-                else:
-                    results = await self._greeting()
+                response = await self._answer(request.operations)
                 async with writing:
-                    for response in _responses(results, self._max_message_bytes):
+                    for part in _parts(response, self._max_message_bytes):
                         if not context.done():
-                            await context.write(response)
+                            await context.write(part)
             finally:
                 room.release()
 
@@ -178,49 +176,87 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             for task in (reading, draining, *under_way):
                 task.cancel()
 
-    async def _greeting(self) -> list[pool_pb2.OperationResult]:
-        """Nothing while Redis answers; else why not, as a result without an id."""
+    async def _answer(self, operations: Sequence[pool_pb2.Operation]) -> pool_pb2.OperateResponse:
+        """Carries out a message. Whatever goes wrong is a result, never the stream's end."""
+        response = pool_pb2.OperateResponse()
+        if not operations:
+            await self._greet(response)
+            return response
+        started = perf_counter()
+        under_way = [self._begin(each) for each in operations]
+        try:
+            for operation, begun in zip(operations, under_way, strict=True):
+                await self._end(operation, begun, response.results.add(id=operation.id), started)
+        finally:
+            # Where the stream has ended: what is left has nobody who waits for it.
+            for begun in under_way[len(response.results) :]:
+                if isinstance(begun, asyncio.Future):
+                    begun.cancel()
+        return response
+
+    async def _greet(self, response: pool_pb2.OperateResponse) -> None:
+        """Says nothing while Redis answers; else why it does not, in a result without an id."""
         try:
             await self._operations.reach_store()
         except errors.LinguaError as error:
-            return [pool_pb2.OperationResult(error=errors.to_proto(error))]
-        return []
+            response.results.add(error=errors.to_proto(error))
 
-    async def _operate(self, operation: pool_pb2.Operation) -> pool_pb2.OperationResult:
-        """Carries out one operation. Whatever goes wrong is its result, never the stream's end."""
+    def _begin(self, operation: pool_pb2.Operation) -> asyncio.Future[Any] | Exception:
+        """What the operation's end will wait for, or why it could not begin."""
         name = operation.WhichOneof("operation")
-        result = pool_pb2.OperationResult(id=operation.id)
         try:
             if name is None:
                 raise errors.InvalidMessageError(
                     "operation: must be set", fields=[("operation", "must be set")]
                 )
-            run = self._operations.by_name[name]
             request = getattr(operation, name)
             if self._spans is not None and operation.traceparent:
-                traceparent = operation.traceparent
-                response = await with_span(self._spans, name, traceparent, run(request))
+                run = self._operations.by_name[name](request)
+                work = with_span(self._spans, name, operation.traceparent, run)
+                return asyncio.ensure_future(work)
+            if name in self._operations.attempts:
+                return self._operations.attempts.begin(name, request)
+            return asyncio.ensure_future(self._operations.by_name[name](request))
+        except Exception as error:
+            return error
+
+    async def _end(
+        self,
+        operation: pool_pb2.Operation,
+        begun: asyncio.Future[Any] | Exception,
+        result: pool_pb2.OperationResult,
+        started: float,
+    ) -> None:
+        name = operation.WhichOneof("operation") or ""
+        is_plain = not isinstance(begun, asyncio.Task)
+        try:
+            if isinstance(begun, Exception):
+                raise begun
+            said = await begun
+            if is_plain:
+                request, response = getattr(operation, name), getattr(result, name)
+                self._operations.attempts.end(name, request, said, response, started)
             else:
-                response = await run(request)
-            getattr(result, name).CopyFrom(response)
+                getattr(result, name).CopyFrom(said)
         except errors.LinguaError as error:
+            if is_plain and name == "allocate":
+                self._operations.attempts.refused(operation.allocate, error)
             result.error.CopyFrom(errors.to_proto(error))
-        except Exception:
+        except Exception as error:
             failure = errors.internal_error(self._instance_id)
             facts = {"operation": name, "error_id": failure.metadata["error_id"]}
-            _log.exception("operation failed", extra=facts)
+            _log.error("operation failed", extra=facts, exc_info=error)
             result.error.CopyFrom(errors.to_proto(failure))
-        return result
 
 
-def _responses(
-    results: list[pool_pb2.OperationResult], max_bytes: int
+def _parts(
+    response: pool_pb2.OperateResponse, max_bytes: int
 ) -> Iterator[pool_pb2.OperateResponse]:
-    """The results in as few messages as fit."""
-    response = pool_pb2.OperateResponse(results=results)
-    if len(results) < 2 or response.ByteSize() <= max_bytes:
+    """The response in as few messages as fit."""
+    count = len(response.results)
+    if count < 2 or response.ByteSize() <= max_bytes:
         yield response
         return
-    half = len(results) // 2
-    yield from _responses(results[:half], max_bytes)
-    yield from _responses(results[half:], max_bytes)
+    half = count // 2
+    for some in (response.results[:half], response.results[half:]):
+        yield from _parts(pool_pb2.OperateResponse(results=some), max_bytes)

@@ -193,6 +193,14 @@ class RedisLink:
         call = self._send(script, packed)
         return await with_span(self._spans, parent, script, self._address, call)
 
+    def send(self, script: str, *args: str | bytes | int | float) -> asyncio.Future[Any]:
+        """As `call`, without a span; the future has the reply or the error.
+
+        Raises:
+            DependencyDownError: the link is down.
+        """
+        return self._send(script, pack("EVALSHA", self._shas[script], 1, self._prefix, *args))
+
     async def command(self, *args: str | bytes | int | float) -> Any:
         """Run a plain command, one word an argument; the raw reply.
 
