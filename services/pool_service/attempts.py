@@ -79,9 +79,9 @@ class Attempts:
         response.SetInParent()
         self._by_name[name][1](request, reply, response)
 
-    def refused(self, request: pool_pb2.AllocateRequest, error: LinguaError) -> None:
+    def refused(self, request: pool_pb2.AllocateRequest, error: Exception) -> None:
         """Counts an allocation that was in order and found no node."""
-        if not isinstance(error, InvalidMessageError):
+        if isinstance(error, LinguaError) and not isinstance(error, InvalidMessageError):
             self._metrics.refused(error, request.criteria)
 
     async def run(self, name: str, request: Any, response: Any) -> Any:

@@ -15,7 +15,7 @@ from lingua_scheduler.services.pool_service.views import Views
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
-from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
+from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
 _log = logging.getLogger(__name__)
 
@@ -184,12 +184,25 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             return response
         started = perf_counter()
         under_way = [self._begin(each) for each in operations]
+        end = self._operations.attempts.end
         try:
-            for operation, begun in zip(operations, under_way, strict=True):
-                await self._end(operation, begun, response.results.add(id=operation.id), started)
+            for operation, (name, request, begun) in zip(operations, under_way, strict=True):
+                result = response.results.add(id=operation.id)
+                try:
+                    if isinstance(begun, Exception):
+                        raise begun
+                    said = await begun
+                    if isinstance(begun, asyncio.Task):
+                        getattr(result, name).CopyFrom(said)
+                    else:
+                        end(name, request, said, getattr(result, name), started)
+                except Exception as error:
+                    if name == "allocate" and not isinstance(begun, asyncio.Task):
+                        self._operations.attempts.refused(request, error)
+                    result.error.CopyFrom(self._error(name, error))
         finally:
             # Where the stream has ended: what is left has nobody who waits for it.
-            for begun in under_way[len(response.results) :]:
+            for _, _, begun in under_way[len(response.results) :]:
                 if isinstance(begun, asyncio.Future):
                     begun.cancel()
         return response
@@ -201,52 +214,35 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         except errors.LinguaError as error:
             response.results.add(error=errors.to_proto(error))
 
-    def _begin(self, operation: pool_pb2.Operation) -> asyncio.Future[Any] | Exception:
-        """What the operation's end will wait for, or why it could not begin."""
-        name = operation.WhichOneof("operation")
-        try:
-            if name is None:
-                raise errors.InvalidMessageError(
-                    "operation: must be set", fields=[("operation", "must be set")]
-                )
-            request = getattr(operation, name)
-            if self._spans is not None and operation.traceparent:
-                run = self._operations.by_name[name](request)
-                work = with_span(self._spans, name, operation.traceparent, run)
-                return asyncio.ensure_future(work)
-            if name in self._operations.attempts:
-                return self._operations.attempts.begin(name, request)
-            return asyncio.ensure_future(self._operations.by_name[name](request))
-        except Exception as error:
-            return error
-
-    async def _end(
-        self,
-        operation: pool_pb2.Operation,
-        begun: asyncio.Future[Any] | Exception,
-        result: pool_pb2.OperationResult,
-        started: float,
-    ) -> None:
+    def _begin(
+        self, operation: pool_pb2.Operation
+    ) -> tuple[str, Any, asyncio.Future[Any] | Exception]:
+        """Its name, what it asks, and what its end waits for, or why it could not begin."""
         name = operation.WhichOneof("operation") or ""
-        is_plain = not isinstance(begun, asyncio.Task)
+        if not name:
+            problem = "must be set"
+            fields = [("operation", problem)]
+            return name, None, errors.InvalidMessageError(f"operation: {problem}", fields=fields)
+        request, work = getattr(operation, name), self._operations
         try:
-            if isinstance(begun, Exception):
-                raise begun
-            said = await begun
-            if is_plain:
-                request, response = getattr(operation, name), getattr(result, name)
-                self._operations.attempts.end(name, request, said, response, started)
-            else:
-                getattr(result, name).CopyFrom(said)
-        except errors.LinguaError as error:
-            if is_plain and name == "allocate":
-                self._operations.attempts.refused(operation.allocate, error)
-            result.error.CopyFrom(errors.to_proto(error))
+            if self._spans is not None and operation.traceparent:
+                run = with_span(
+                    self._spans, name, operation.traceparent, work.by_name[name](request)
+                )
+                return name, request, asyncio.ensure_future(run)
+            if name in work.attempts:
+                return name, request, work.attempts.begin(name, request)
+            return name, request, asyncio.ensure_future(work.by_name[name](request))
         except Exception as error:
-            failure = errors.internal_error(self._instance_id)
-            facts = {"operation": name, "error_id": failure.metadata["error_id"]}
-            _log.error("operation failed", extra=facts, exc_info=error)
-            result.error.CopyFrom(errors.to_proto(failure))
+            return name, request, error
+
+    def _error(self, name: str, error: Exception) -> common_pb2.Error:
+        if isinstance(error, errors.LinguaError):
+            return errors.to_proto(error)
+        failure = errors.internal_error(self._instance_id)
+        facts = {"operation": name, "error_id": failure.metadata["error_id"]}
+        _log.error("operation failed", extra=facts, exc_info=error)
+        return errors.to_proto(failure)
 
 
 def _parts(

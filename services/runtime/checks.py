@@ -70,8 +70,9 @@ class Check:
 
     def pair(self, field: str, pair: common_pb2.LanguagePair) -> None:
         """A direction."""
-        self.language(f"{field}.src", pair.src)
-        self.language(f"{field}.tgt", pair.tgt)
+        if not (_LANGUAGE.fullmatch(pair.src) and _LANGUAGE.fullmatch(pair.tgt)):
+            self.language(f"{field}.src", pair.src)
+            self.language(f"{field}.tgt", pair.tgt)
 
     def number(self, field: str, value: float, low: float, high: float) -> None:
         """A number in a range; what is not a number is in none."""
@@ -95,8 +96,9 @@ class Check:
 
     def attempt(self, field: str, attempt: common_pb2.AttemptRef) -> None:
         """A try at a job."""
-        self.id(f"{field}.job_id", attempt.job_id)
-        self.number(f"{field}.attempt", attempt.attempt, 1, MAX_ATTEMPT)
+        if not (_ID.fullmatch(attempt.job_id) and 1 <= attempt.attempt <= MAX_ATTEMPT):
+            self.id(f"{field}.job_id", attempt.job_id)
+            self.number(f"{field}.attempt", attempt.attempt, 1, MAX_ATTEMPT)
 
     def attempts(self, field: str, attempts: Sequence[common_pb2.AttemptRef]) -> None:
         """What a node runs: no more than any node can."""

@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis._parsers.hiredis import NOT_ENOUGH_DATA
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from .redis_primary import (
     NoPrimaryError,
@@ -19,6 +20,7 @@ from .redis_primary import (
     load_scripts,
     needs_new_primary,
     new_wire,
+    reply_in_hand,
 )
 from .redis_url import Address, RedisTarget
 
@@ -124,18 +126,25 @@ class Lane:
         await wire.send_packed_command(b"".join([call.packed for call in batch]), False)
         without_script: list[Call] = []
         look_again = ""
+        next_reply = reply_in_hand(wire)
         for call in batch:
-            try:
-                reply = await wire.read_response()
-            except NoScriptError:
-                without_script.append(call)
-            except ResponseError as error:
-                self._refuse(call, self._translated(call, error))
-                if needs_new_primary(error):
-                    look_again = in_full(error)
-            else:
+            reply = next_reply()
+            if reply is NOT_ENOUGH_DATA:
+                try:
+                    reply = await wire.read_response()
+                except ResponseError as error:
+                    reply = error
+            if not isinstance(reply, RedisError):
                 if not call.future.done():
                     call.future.set_result(reply)
+            elif isinstance(reply, NoScriptError):
+                without_script.append(call)
+            elif isinstance(reply, ResponseError):
+                self._refuse(call, self._translated(call, reply))
+                if needs_new_primary(reply):
+                    look_again = in_full(reply)
+            else:
+                raise reply
         if look_again:
             raise NoPrimaryError(look_again)
         return without_script

@@ -97,6 +97,7 @@ class RedisLink:
             for name, source in scripts.items()
         }
         self._spans: SpanWriter | None = None
+        self._loop: asyncio.AbstractEventLoop
         self._address: Address | None = None
         # Counts the times the link came up; a lane with an older number has an old connection.
         self._generation = 0
@@ -138,6 +139,7 @@ class RedisLink:
         if self._lanes:
             raise RuntimeError("this link is already open")
         self._spans = span_writer_if_on()
+        self._loop = asyncio.get_running_loop()
         try:
             await self._attach()
         except (RedisUnfitError, ScriptError):
@@ -214,7 +216,7 @@ class RedisLink:
         if not self._up:
             self._count("away")
             raise self._down(self._down_reason)
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         call = Call(name, packed, loop.create_future(), loop.time() + self._timeout)
         self._queue.append(call)
         self._under_way.append(call)
@@ -256,7 +258,7 @@ class RedisLink:
 
     async def _flush(self, lane: Lane, batch: list[Call]) -> None:
         """Get every call of the batch answered or failed."""
-        lane.deadline = asyncio.get_running_loop().time() + self._timeout
+        lane.deadline = self._loop.time() + self._timeout
         try:
             await lane.exchange(self._address, self._generation, batch)
             return
@@ -280,7 +282,7 @@ class RedisLink:
         When it comes late itself, it spares them once and looks again a little later. What was
         over by `spared` has had that.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         now = loop.time()
         stalled = now - due > STALL_S
         over = spared if stalled else now + SLACK_S

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -135,6 +135,16 @@ async def has_gone_stale(wire: Wire) -> bool:
     # way to see it before the next write, after which it is too late to tell if that got out.
     reader = getattr(wire, "_reader", None)
     return reader is None or reader.exception() is not None
+
+
+def reply_in_hand(wire: Wire) -> Callable[[], Any]:
+    """What returns the next reply if it has come in, and NOT_ENOUGH_DATA if not.
+
+    Errors are returned, not raised. The replies to a batch come together, and to ask redis-py for
+    each of them takes longer than to read it.
+    """
+    gets: Callable[[], Any] = wire._parser._reader.gets  # type: ignore[attr-defined]
+    return gets
 
 
 class PrimaryFinder:
