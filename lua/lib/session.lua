@@ -21,6 +21,8 @@
 
 -- Fields written or deleted by one command: unpack's arguments live on Lua's stack.
 local FIELDS_AT_ONCE = 1000
+-- No more than a record has fields in any case.
+local FEW_CUTS = 10
 
 local function session_key(P, session)
   return P .. ':session:' .. session
@@ -58,7 +60,7 @@ end
 -- The fields that the cuts from one index up to another may have.
 local function session_cuts(key, first, stop)
   local names = {}
-  if stop - first > redis.call('HLEN', key) then
+  if stop - first > FEW_CUTS and stop - first > redis.call('HLEN', key) then
     -- A record that was written anew may leap over any number of indexes, which must not be named.
     for _, name in ipairs(redis.call('HKEYS', key)) do
       local index = tonumber(string.match(name, '^cut:(%d+)$'))

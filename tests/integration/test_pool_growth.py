@@ -95,6 +95,9 @@ async def fleet(own_redis: EmbeddedRedis, prefix: str) -> AsyncIterator[Fleet]:
         redis_prefix=prefix,
         redis_timeout_ms=TIMEOUT_MS,
         heartbeat_stale_ms=600_000,
+        # Longer than a busy machine needs for any of these tests: leases that end cost more.
+        reservation_ttl_ms=60_000,
+        running_lease_ms=60_000,
     )
     with redis.Redis.from_url(own_redis.url, protocol=2) as store:
         link = CountingLink(
@@ -138,6 +141,23 @@ async def test_an_allocation_costs_the_same_among_100_and_among_5000_nodes(
     many = await allocation_costs(fleet, "many")
     assert await fleet.link.command("HGET", f"{prefix}:pools", "zh:en") == b"5000"
     assert few | many <= ALLOCATION_COMMANDS
+
+
+async def test_to_commit_and_complete_costs_little_whatever_else_its_node_runs(
+    fleet: Fleet,
+) -> None:
+    await fleet.register(["n1"], slots=500)
+    for n in range(200):
+        await fleet.operations.allocate(allocation(f"j{n}"))
+    costs = []
+    for n in (0, 1):
+        attempt, done = ref(f"j{n}"), pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED
+        commit = pool_pb2.CommitRequest(attempt=attempt, node_id="n1")
+        complete = pool_pb2.CompleteRequest(attempt=attempt, node_id="n1", outcome=done)
+        costs += await fleet.costs(
+            fleet.operations.commit(commit), fleet.operations.complete(complete)
+        )
+    assert costs == [("commit", 8), ("complete", 8)] * 2
 
 
 async def test_an_allocation_costs_the_same_for_nodes_of_1_and_of_2000_pairs(fleet: Fleet) -> None:
