@@ -100,7 +100,7 @@ robustness-mutations: $(READY)  ## break rules on purpose, in copies, and see th
 soak: $(READY)  ## MINUTES=20 of steady traffic; memory, files and tasks must stay flat
 	$(BIN)/python -m tests.robustness.soak $(if $(MINUTES),--minutes $(MINUTES))
 
-bench: bench-pool bench-path bench-traces  ## all benchmarks
+bench: bench-pool bench-path bench-peers bench-growth bench-traces  ## all benchmarks, for most of an hour
 
 bench-pool: $(READY)  ## the pool service beside the scripts of seed 003; ARGS=--json
 	@$(BIN)/python bench/pool.py $(ARGS)

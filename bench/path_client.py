@@ -31,7 +31,7 @@ class Speaker:
     """One session."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._stream = session_pb2_grpc.SessionGatewayStub(channel).Converse()
+        self._stub = session_pb2_grpc.SessionGatewayStub(channel)
         self._seq = 0
         self._said = 0
         self._results = 0
@@ -51,6 +51,8 @@ class Speaker:
             ),
             options=session_pb2.SessionOptions(require_tts=True),
         )
+        # Not before: a gateway waits only so long for a client's first word.
+        self._stream = self._stub.Converse()
         await self._stream.write(session_pb2.ClientMessage(open=session_pb2.Open(new=new)))
         message = await self._stream.read()
         assert isinstance(message, session_pb2.ServerMessage)
