@@ -173,16 +173,14 @@ def table(plans: list[Plan]) -> str:
         "edge_mbit_s": "Mbit/s clients",
         "inside_mbit_s": "Mbit/s inside",
     }
-    lines = [" | ".join(words.values()), "|".join("---" for _ in words)]
-    for each in plans:
-        cells = (getattr(each, name) for name in words)
-        lines.append(
-            " | ".join(
-                f"{cell:,.{0 if cell >= 100 else 1}f}" if isinstance(cell, float) else f"{cell:,}"
-                for cell in cells
-            )
-        )
-    return "\n".join(f"| {line} |" for line in lines)
+    lines = [f"| {' | '.join(words.values())} |", "|" + "---|" * len(words)]
+    lines += [f"| {' | '.join(_cell(getattr(each, name)) for name in words)} |" for each in plans]
+    return "\n".join(lines)
+
+
+def _cell(value: float) -> str:
+    whole = isinstance(value, int) or value >= 100
+    return f"{value:,.0f}" if whole else f"{value:,.1f}"
 
 
 def _costs_of(file: Path | None) -> Costs:
