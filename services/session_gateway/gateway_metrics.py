@@ -1,6 +1,6 @@
 """What the session gateway counts. Never a session or node id as a label."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from lingua_scheduler.services.runtime.errors import (
     LinguaError,
@@ -8,7 +8,6 @@ from lingua_scheduler.services.runtime.errors import (
     reason_name,
 )
 from lingua_scheduler.services.runtime.quotas import QuotaMetrics
-from lingua_scheduler.services.session_gateway.spread import Spread
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # The scheduler's own share is milliseconds; a node's is up to its time-out.
@@ -87,25 +86,25 @@ class GatewayMetrics:
         self._audio = Counter(
             "lingua_gateway_audio_seconds", "Audio in the utterances cut.", registry=registry
         )
-        self._dispatch = Spread(
+        self._dispatch = Histogram(
             "lingua_gateway_dispatch_seconds",
             "From the cut of an utterance to its acceptance by a node.",
             buckets=_SHORT,
             registry=registry,
         )
-        self._node = Spread(
+        self._node = Histogram(
             "lingua_gateway_node_seconds",
             "From the acceptance by a node to its result.",
             buckets=_LONG,
             registry=registry,
         )
-        self._wait = Spread(
+        self._wait = Histogram(
             "lingua_gateway_deliver_seconds",
             "From a result to its delivery: the wait for those before it.",
             buckets=_SHORT,
             registry=registry,
         )
-        self._result = Spread(
+        self._result = Histogram(
             "lingua_gateway_result_seconds",
             "From the cut of an utterance to the delivery of its result.",
             buckets=_LONG,
