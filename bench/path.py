@@ -59,6 +59,7 @@ class Child:
             text=True,
         )
         if self.line() != "READY":
+            self.process.kill()
             raise RuntimeError(f"{program} did not start")
 
     @property
@@ -127,14 +128,22 @@ def path(
     environ |= {**ENVIRONMENT, **settings}
     with LocalScheduler(environ=environ, instances=instances) as scheduler:
         dispatchers, gateways = scheduler.addresses("dispatcher"), scheduler.addresses("gateway")
-        node = Child("path_node.py", dispatchers, f"--count={nodes}", f"--slots={slots}")
-        client = Child("path_client.py", gateways, f"--sessions={sessions}")
-        try:
+        with (
+            child("path_node.py", dispatchers, f"--count={nodes}", f"--slots={slots}") as node,
+            child("path_client.py", gateways, f"--sessions={sessions}") as client,
+        ):
             yield Parts(scheduler, node, client)
-        finally:
-            for child in (client, node):
-                if child.process.poll() is None:
-                    child.end()
+
+
+@contextmanager
+def child(program: str, *arguments: str) -> Iterator[Child]:
+    """One that is ended, if it has not ended by then."""
+    one = Child(program, *arguments)
+    try:
+        yield one
+    finally:
+        if one.process.poll() is None:
+            one.end()
 
 
 def cpu_s(pid: int) -> float:
