@@ -16,7 +16,7 @@ ENGINE ?= podman
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-path bench-peers bench-growth bench-traces capacity lock wheel image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-peers bench-growth bench-traces capacity lock wheel image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,7 +100,8 @@ robustness-mutations: $(READY)  ## break rules on purpose, in copies, and see th
 soak: $(READY)  ## MINUTES=20 of steady traffic; memory, files and tasks must stay flat
 	$(BIN)/python -m tests.robustness.soak $(if $(MINUTES),--minutes $(MINUTES))
 
-bench: bench-pool bench-path bench-peers bench-growth bench-traces  ## all benchmarks, for most of an hour
+bench: $(READY)  ## the whole path, from client to node and back; ARGS=--json
+	@$(BIN)/python bench/path.py $(ARGS)
 
 bench-pool: $(READY)  ## the pool service beside the scripts of seed 003; ARGS=--json
 	@$(BIN)/python bench/pool.py $(ARGS)
@@ -113,9 +114,6 @@ bench-growth: $(READY)  ## cost per job by nodes, sessions, replicas; ARGS="--js
 
 capacity: $(READY)  ## cores and Redis for so many speakers; ARGS="--speakers 1000000"
 	@$(BIN)/python bench/capacity.py $(ARGS)
-
-bench-path: $(READY)  ## the whole path, from client to node and back; ARGS=--json
-	@$(BIN)/python bench/path.py $(ARGS)
 
 bench-traces: $(READY)  ## what tracing costs; ARGS=--json
 	@$(BIN)/python bench/traces.py $(ARGS)

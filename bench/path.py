@@ -1,7 +1,7 @@
 """The whole path: client stream, gateway, dispatcher, pool, Redis, node, and back.
 
-    make bench-path              a table
-    make bench-path ARGS=--json  one JSON object
+    make bench              a table
+    make bench ARGS=--json  one JSON object
 
 Each service is one process, and so are the clients and the nodes. A job is an utterance of 32 KiB;
 nodes answer at once, so all that is measured is the scheduler and gRPC. The hangover is off: it is
