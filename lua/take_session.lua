@@ -1,25 +1,31 @@
 -- take_session: gives a session to the gateway that its client has come to.
 --
 -- Guarantees that of all gateways only the last to take a session can change it, and that nobody
--- learns whether a session exists who does not have its token, or is of another tenant. A repeat raises the epoch once more
--- and answers the new one: the caller is then fenced off from nothing but its own first call.
+-- learns whether a session exists who does not have its token, or is of another tenant. A repeat
+-- raises the epoch once more and answers the new one: the caller is then fenced off from nothing but
+-- its own first call. One that comes late takes nothing from a later try of the same client.
 --
 -- P:session:<id>, hash: lib/session.lua
 --
 -- KEYS 1 prefix
 -- ARGV 1 session, 2 token hash, 3 gateway, 4 ttl_ms, 5 counts (1: among those of its tenant from now
---   on; it is not refused for that), 6 tenant that it must be of (absent or empty: any)
+--   on; it is not refused for that), 6 tenant that it must be of (absent or empty: any), 7 how often
+--   the client has tried to resume (absent or 0: not told)
 -- Returns {'ok', epoch, opened, opened_ms, next, seen, results, missing, acked, then index, cut of
---   each cut that is kept, in rising order}, or {'SESSION_NOT_FOUND'}.
+--   each cut that is kept, in rising order}, {'SESSION_NOT_FOUND'} or {'SESSION_TAKEN_OVER'}.
 -- @include lib/session
 
 local key = session_key(KEYS[1], ARGV[1])
-local known = redis.call('HMGET', key, 'token', 'tenant')
+local known = redis.call('HMGET', key, 'token', 'tenant', 'tries')
+local tries = tonumber(ARGV[7]) or 0
 if known[1] ~= ARGV[2] or ((ARGV[6] or '') ~= '' and known[2] ~= ARGV[6]) then
   return { 'SESSION_NOT_FOUND' }
 end
+if tries > 0 and tries < (tonumber(known[3]) or 0) then
+  return { 'SESSION_TAKEN_OVER' }
+end
 local epoch = redis.call('HINCRBY', key, 'epoch', 1)
-redis.call('HSET', key, 'gateway', ARGV[3])
+redis.call('HSET', key, 'gateway', ARGV[3], 'tries', tries)
 
 local flat = redis.call('HGETALL', key)
 local record, indexes = {}, {}

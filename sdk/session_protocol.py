@@ -360,11 +360,13 @@ class SessionProtocol(SessionState):
         if not stream.resumes:
             return ClientMessage(open=session_pb2.Open(new=self._new))
         stream.seen_said = self.seen
+        self._tries += 1
         resume = session_pb2.ResumeSession(
             session_id=self.session_id,
             resume_token=self.token,
             results_seen=self.seen,
             next_seq=self.kept.first,
+            tries=self._tries,
         )
         return ClientMessage(open=session_pb2.Open(resume=resume))
 

@@ -28,6 +28,7 @@ class SessionState:
         self.close_written = False
         self.session_id = ""
         self.token = ""
+        self._tries = 0
         self.limits = Limits()
         self.traceparent = ""
         self.results = 0

@@ -3,6 +3,7 @@
 -- P:session:<id>, hash, with a lifetime that whoever has the session renews:
 --   epoch          1, and one more with every take-over: a gateway with another one is not heard
 --   gateway        the instance that has the session; '' while none does
+--   tries          how often its client had tried to resume when it last did so; 0: not told
 --   token          SHA-256 of the resume token, in hex; without it the session has ended
 --   opened         a NewSession of the contract; tenant is that of it
 --   counted        the tenant among whose sessions it counts (quota.lua); absent: it does not

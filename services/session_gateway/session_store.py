@@ -89,13 +89,14 @@ class SessionStore:
         self._check(session_id, reply[0])
 
     async def take(
-        self, *, session_id: str, token: str, counts: bool = False, tenant: str = ""
+        self, *, session_id: str, token: str, counts: bool = False, tenant: str = "", tries: int = 0
     ) -> TakenSession:
         """Takes a session over: from now on no older gateway can change it, nor create jobs.
 
         SessionNotFoundError is raised for a wrong token as well, with the same words, and for a
         session of another tenant than the one that is named, if any. With `counts` it is one of its
-        tenant's from now on, if it was not; but never one too many.
+        tenant's from now on, if it was not; but never one too many. SessionTakenOverError: a later
+        try of the same client has come before this one.
         """
         reply = await self._link.call(
             "take_session",
@@ -105,6 +106,7 @@ class SessionStore:
             self._ttl_ms,
             int(counts),
             tenant,
+            tries,
         )
         self._check(session_id, reply[0])
         epoch, opened, opened_ms, next_index, seen, results, missing, acked_seq = reply[1:9]

@@ -203,7 +203,11 @@ class Sessions:
         session_id, token = resume.session_id, resume.resume_token
         limits = tenant_limits(self._settings)
         taken = await self._store.take(
-            session_id=session_id, token=token, counts=limits.sessions > 0, tenant=own_tenant()
+            session_id=session_id,
+            token=token,
+            counts=limits.sessions > 0,
+            tenant=own_tenant(),
+            tries=resume.tries,
         )
         before = self._live.get(session_id)
         if before is not None and before.epoch > taken.epoch:

@@ -74,9 +74,11 @@ class SessionScripts(Scripts):
         gateway: str = "g2",
         counts: bool = False,
         tenant: str = "",
+        tries: int = 0,
     ) -> Taken | str:
         """Takes a session over; the word where it is refused."""
-        reply = self.call("take_session", session, token, gateway, TTL_MS, int(counts), tenant)
+        fixed = (session, token, gateway, TTL_MS, int(counts), tenant, tries)
+        reply = self.call("take_session", *fixed)
         if reply[0] != b"ok":
             assert len(reply) == 1
             return str(reply[0].decode())

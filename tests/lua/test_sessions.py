@@ -230,6 +230,19 @@ def test_after_a_take_over_the_old_gateway_can_create_no_job(sessions: SessionSc
     assert isinstance(second, Placed)
 
 
+def test_a_try_that_gets_through_late_takes_nothing_from_a_later_one(
+    sessions: SessionScripts,
+) -> None:
+    sessions.open_session()
+    later = sessions.take(gateway="g2", tries=2)
+    assert isinstance(later, Taken)
+    assert sessions.take(gateway="g3", tries=1) == TAKEN_OVER
+    assert sessions.record(0, epoch=later.epoch) == "ok"
+    # The same once more, the next one, and one of a client that does not count.
+    for tries in (2, 3, 0, 1):
+        assert isinstance(sessions.take(gateway="g3", tries=tries), Taken)
+
+
 # What a failover has left: a record from before the last take-over.
 
 

@@ -224,6 +224,7 @@ class ResumeSession(_message.Message):
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     RESULTS_SEEN_FIELD_NUMBER: _builtins.int
     NEXT_SEQ_FIELD_NUMBER: _builtins.int
+    TRIES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     resume_token: _builtins.str
     """From Opened. It cannot be guessed, and is the only proof of ownership."""
@@ -233,6 +234,11 @@ class ResumeSession(_message.Message):
     """The first chunk that the client still has: all below have been acknowledged by AudioAck. It
     sends on from here, also what the session had before.
     """
+    tries: _builtins.int
+    """How often the client has tried to resume the session, this time included; 0: not told. A try that
+    gets through late, such as one that waited for a store that did not answer, takes nothing away
+    from a later one that succeeded.
+    """
     def __init__(
         self,
         *,
@@ -240,10 +246,11 @@ class ResumeSession(_message.Message):
         resume_token: _builtins.str = ...,
         results_seen: _builtins.int = ...,
         next_seq: _builtins.int = ...,
+        tries: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_seq", b"next_seq", "results_seen", b"results_seen", "resume_token", b"resume_token", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_seq", b"next_seq", "results_seen", b"results_seen", "resume_token", b"resume_token", "session_id", b"session_id", "tries", b"tries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

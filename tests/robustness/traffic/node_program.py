@@ -80,13 +80,15 @@ class _Protocol(NodeProtocol):
 
     def on_assign(self, now: float, assign: dispatcher_pb2.JobAssign) -> None:
         job = assign.job
-        self._diary.note(
-            "assigned",
-            session=job.session_id,
-            index=job.utterance_index,
-            attempt=assign.attempt.attempt,
-            words=words_in(job.audio),
-        )
+        # Where only the result is asked for, there is no audio.
+        if not assign.only_if_known:
+            self._diary.note(
+                "assigned",
+                session=job.session_id,
+                index=job.utterance_index,
+                attempt=assign.attempt.attempt,
+                words=words_in(job.audio),
+            )
         if not self._diary.order("lose"):
             super().on_assign(now, assign)
 
