@@ -9,7 +9,7 @@
 -- Returns {'committed' | 'already' | 'committed_late' | 'no_room' | 'superseded', lease end}.
 -- @include lib/now
 -- @include lib/attempt
--- @include lib/turn
+-- @include lib/follow
 
 local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local lease_ms = tonumber(ARGV[4])

@@ -12,7 +12,7 @@
 -- @include lib/attempt
 -- @include lib/record
 -- @include lib/quota
--- @include lib/turn
+-- @include lib/follow
 
 local P, id, job, attempt, outcome = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local now = now_ms()
@@ -42,42 +42,36 @@ if ended then
   return { (state == 'done' and winner ~= attempt) and 'superseded' or 'already', state }
 end
 
-local fields = { attempt .. ':state', outcome, attempt .. ':ended_ms', now, 'updated_ms', now }
-local function note(name, value)
-  fields[#fields + 1] = name
-  fields[#fields + 1] = value
-end
-if not at then
-  note(attempt .. ':node', id)
-end
-if ARGV[5] ~= '' then
-  note(attempt .. ':why', ARGV[5])
-end
 local was_over = state and JOB_OVER[state]
 if not was_over then
   if outcome == 'done' then
-    state = 'done'
-    note('winner', attempt)
     if node and winner ~= attempt then
       turn_follow(P, key, attempt, latest, id)
     end
-    note('steps', ARGV[11] or '')
-  elseif ARGV[6] ~= '' then
-    state = ARGV[6]
-  elseif not winner or winner == attempt then
-    state = 'retrying'
+    state = 'done'
+    redis.call('HSET', key, 'state', state, 'winner', attempt, 'steps', ARGV[11] or '',
+      attempt .. ':state', outcome, attempt .. ':ended_ms', now, 'updated_ms', now)
+  else
+    if ARGV[6] ~= '' then
+      state = ARGV[6]
+    elseif not winner or winner == attempt then
+      state = 'retrying'
+    end
+    redis.call('HSET', key, 'state', state)
+    if winner == attempt then
+      redis.call('HDEL', key, 'winner')
+    end
   end
-  note('state', state)
   if not latest or tonumber(latest) < tonumber(attempt) then
-    note('attempt', attempt)
-  end
-  if winner == attempt and outcome ~= 'done' then
-    redis.call('HDEL', key, 'winner')
+    redis.call('HSET', key, 'attempt', attempt)
   end
   if counted and JOB_OVER[state] then
     quota_let_go(P, counted, 'jobs', job)
   end
 end
-redis.call('HSET', key, unpack(fields))
+if was_over or outcome ~= 'done' or not at or ARGV[5] ~= '' then
+  redis.call('HSET', key, attempt .. ':node', id, attempt .. ':state', outcome,
+    attempt .. ':ended_ms', now, attempt .. ':why', ARGV[5], 'updated_ms', now)
+end
 redis.call('PEXPIRE', key, ARGV[10])
 return { was_over and 'superseded' or 'completed', state }
