@@ -267,7 +267,11 @@ class JobActions:
 
         give_up_ms = self._settings.reservation_ttl_ms
         traceparent = job.timeline.traceparent(number)
-        self._pool.persistently("commit", request, give_up_ms, committed, traceparent)
+        # Nobody waits for that, but for one that is sent again when it is there.
+        patient = job.machine.phase is not Phase.LOST
+        self._pool.persistently(
+            "commit", request, give_up_ms, committed, traceparent, patient=patient
+        )
 
     def _release(self, job: Job, effect: effects.Release) -> None:
         if effect.cause == pool_pb2.RELEASE_CAUSE_ACK_TIMEOUT:
@@ -286,6 +290,7 @@ class JobActions:
             self._settings.reservation_ttl_ms,
             lambda _: self._slot_is_free(job, effect.attempt),
             timeline.traceparent(number),
+            patient=self._waiting.is_empty,
         )
 
     def _complete(self, job: Job, effect: effects.Complete) -> None:
@@ -307,6 +312,7 @@ class JobActions:
             self._settings.running_lease_ms,
             lambda _: self._slot_is_free(job, effect.attempt),
             timeline.traceparent(number),
+            patient=self._waiting.is_empty,
         )
 
     def _slot_is_free(self, job: Job, attempt: Attempt) -> None:

@@ -27,6 +27,10 @@ from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
 _MAX_WAITING = 10_000
 
 
+# At the end of the process: for slots that are to be given back.
+_SETTLE_S = 1.0
+
+
 class DispatcherService:
     """Puts the parts of the dispatcher together."""
 
@@ -119,6 +123,7 @@ class DispatcherService:
         await self._instances.leave()
         await self._relays.close()
         await self._jobs.close()
+        await self._pool.settle(_SETTLE_S)
         await self._pool.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import deque
@@ -23,6 +24,7 @@ from lingua_scheduler.services.dispatcher.pool_repeats import (
 from lingua_scheduler.services.dispatcher.pool_stream import BROKEN, PoolStream
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.channels import Lines, in_words, open_stream
+from lingua_scheduler.services.runtime.outbox import SHARE_WITHIN_S
 from lingua_scheduler.services.runtime.renewed_channel import RenewedChannel
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
@@ -50,7 +52,8 @@ class OperateStream:
     - A call returns or raises within `timeout_ms`. One that fails with DependencyDownError may
       have happened; every one may be repeated with the same ids.
     - Operations that are asked for at the same time, or while a message is being written, share
-      a message. They have no order among them.
+      a message, and so do patient ones with the next that is not, or within 20 ms. The service
+      begins those of one message in the order in which they were asked for.
     - When the stream breaks, or stays silent for `timeout_ms` with a call waiting, what is under
       way on it fails at once, and so does every call until there is a new one, on any instance.
       The client itself repeats only what certainly did not run: what a draining instance left.
@@ -98,6 +101,8 @@ class OperateStream:
         # one timer is enough.
         self._under_way: deque[Call] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        # Of patient calls.
+        self._waker: asyncio.TimerHandle | None = None
         # The one that sends; beside it there may be some that wait for their last answers.
         self._current: PoolStream | None = None
         self._streams: dict[PoolStream, asyncio.Task[None]] = {}
@@ -138,6 +143,13 @@ class OperateStream:
         except TimeoutError:
             _log.warning("the pool service at %s is away: %s", self._address, self._down_reason)
 
+    async def settle(self, within_s: float) -> None:
+        """Gives calls that must get through a moment for it, while the pool service answers."""
+        self._wake()
+        if self._up:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._repeats.none_left.wait(), within_s)
+
     async def close(self) -> None:
         """Fails what is under way, ends what is being repeated. The client may be opened again."""
         was_up, self._up, self._accepts = self._up, False, False
@@ -145,6 +157,7 @@ class OperateStream:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._wake()
         self._repeats.end_all()
         for call in self._under_way:
             self._fail(call, self._down_reason)
@@ -161,7 +174,7 @@ class OperateStream:
             self._tell()
 
     def _queue_up(
-        self, operation: str, request: Message, traceparent: str = ""
+        self, operation: str, request: Message, traceparent: str = "", *, patient: bool = False
     ) -> asyncio.Future[Any]:
         if not self._accepts:
             raise self._down(self._down_reason)
@@ -193,9 +206,18 @@ class OperateStream:
             due = call.made + self._timeout
             self._timer = loop.call_at(due, self._on_time, due)
         # The writer wakes in the next turn of the loop, when the rest of this turn is queued too.
+        if not patient:
+            self._wake()
+        elif self._waker is None:
+            self._waker = loop.call_later(SHARE_WITHIN_S, self._wake)
+        return call.future
+
+    def _wake(self) -> None:
+        if self._waker is not None:
+            self._waker.cancel()
+            self._waker = None
         if self._current is not None:
             self._current.wake()
-        return call.future
 
     # ---- streams ----
 

@@ -98,6 +98,8 @@ class PoolClient(OperateStream):
         give_up_after_ms: float,
         then: Callable[[Any], None] = lambda _: None,
         traceparent: str = "",
+        *,
+        patient: bool = False,
     ) -> None:
         """Gets an operation of the stream done, whatever is down meanwhile. Never raises.
 
@@ -111,9 +113,12 @@ class PoolClient(OperateStream):
             then: called later with the response, or with None where there is none: refused for a
                 reason that a repeat would not change, given up, dropped, closed.
             traceparent: the span that it is part of, where that is sampled.
+            patient: nobody waits for it, so it may share a message with what comes soon.
         """
         if self._channel.is_open:
-            self._repeats.add(operation, request, give_up_after_ms, then, traceparent)
+            self._repeats.add(
+                operation, request, give_up_after_ms, then, traceparent, patient=patient
+            )
         else:
             asyncio.get_running_loop().call_soon(then, None)
 

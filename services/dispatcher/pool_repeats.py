@@ -48,6 +48,7 @@ class _Repeat:
     until_ms: float
     then: Callable[[Any], None]
     traceparent: str
+    patient: bool
     pause: float = PAUSE_MIN_S
 
 
@@ -58,12 +59,15 @@ class Repeats:
     """
 
     def __init__(
-        self, *, send: Callable[[str, Message, str], asyncio.Future[Any]], counts: PoolClientCounts
+        self, *, send: Callable[..., asyncio.Future[Any]], counts: PoolClientCounts
     ) -> None:
         self._send = send
         self._counts = counts
         self._repeats: OrderedDict[int, _Repeat] = OrderedDict()
         self._next = 0
+        self.none_left = asyncio.Event()
+        """Set while there is none."""
+        self.none_left.set()
         self._timers: Timers[int, None] = Timers(on_due=self._again, clock=now_ms)
 
     def __len__(self) -> int:
@@ -76,6 +80,8 @@ class Repeats:
         give_up_after_ms: float,
         then: Callable[[Any], None],
         traceparent: str = "",
+        *,
+        patient: bool = False,
     ) -> None:
         """Calls `then` with the response, or with None where there will be none."""
         if len(self._repeats) >= MAX_REPEATS:
@@ -83,7 +89,9 @@ class Repeats:
             self._end(next(iter(self._repeats)), None)
         self._next += 1
         until_ms = now_ms() + give_up_after_ms
-        self._repeats[self._next] = _Repeat(operation, request, until_ms, then, traceparent)
+        repeat = _Repeat(operation, request, until_ms, then, traceparent, patient)
+        self._repeats[self._next] = repeat
+        self.none_left.clear()
         self._try(self._next)
 
     def end_all(self) -> None:
@@ -95,7 +103,9 @@ class Repeats:
     def _try(self, number: int) -> None:
         repeat = self._repeats[number]
         try:
-            future = self._send(repeat.operation, repeat.request, repeat.traceparent)
+            future = self._send(
+                repeat.operation, repeat.request, repeat.traceparent, patient=repeat.patient
+            )
         except errors.LinguaError as error:
             self._failed(number, error)
         else:
@@ -130,6 +140,8 @@ class Repeats:
 
     def _end(self, number: int, response: Message | None) -> None:
         repeat = self._repeats.pop(number)
+        if not self._repeats:
+            self.none_left.set()
         self._timers.clear_all(number)
         if response is not None:
             repeat.then(response)

@@ -17,6 +17,7 @@ from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.outbox import SHARE_WITHIN_S
 from lingua_scheduler.services.runtime.settings import load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 from tests.conftest import Eventually
@@ -286,6 +287,32 @@ async def test_of_too_many_that_must_get_through_the_oldest_is_dropped(
         await asyncio.sleep(0)
         assert [future.done() for future in futures] == [True] * 2 + [False] * 10
         assert client.counts.dropped == 2
+
+
+async def test_patient_calls_go_with_the_next_one_before_it_or_soon_alone() -> None:
+    async with recording_server() as server, client_of(server.address) as client:
+        await client.release(release("j0"))
+        server.batches.clear()
+        client.persistently("release", release("j1"), 60_000, patient=True)
+        client.persistently("release", release("j2"), 60_000, patient=True)
+        await asyncio.sleep(0)
+        await client.release(release("j3"))
+        client.persistently("release", release("j4"), 60_000, patient=True)
+        await client.settle(5)
+        asked = [
+            [each.release.attempt.job_id for each in batch.operations] for batch in server.batches
+        ]
+        assert asked == [["j1", "j2", "j3"], ["j4"]]
+        began = asyncio.get_running_loop().time()
+        assert await asyncio.wait_for(persisted(client, "j5"), 5) is not None
+        assert asyncio.get_running_loop().time() - began >= SHARE_WITHIN_S / 2
+
+
+def persisted(client: PoolClient, job: str) -> "asyncio.Future[Any]":
+    """A patient call, and its answer."""
+    answer = asyncio.get_running_loop().create_future()
+    client.persistently("release", release(job), 60_000, answer.set_result, patient=True)
+    return answer
 
 
 async def test_calls_wait_for_a_service_that_starts_at_the_same_time() -> None:
