@@ -124,13 +124,16 @@ class PoolStream:
     async def _read(self) -> None:
         while isinstance(response := await self._stream.read(), pool_pb2.OperateResponse):
             self.heard = self._loop.time()
+            was_full = len(self.sent) >= MAX_UNANSWERED
             for result in response.results:
                 # None: its time was over.
                 if (call := self.sent.pop(result.id, None)) is not None:
                     answer(call, result)
             self._look_at_store(response)
             self._on_answers()
-            self.wake()
+            # Else what waits to be sent does so because it is patient.
+            if was_full or self._finishing:
+                self.wake()
 
     def _look_at_store(self, response: pool_pb2.OperateResponse) -> None:
         # Operations of one message share a round trip to Redis: any of them tells.
