@@ -23,8 +23,8 @@ _MAX_BYTES = 128 * 1024 * 1024
 # What a stream that is to end has to write the rest; a gateway that does not read never would.
 _FLUSH_S = 1.0
 
-# Stands in the outbox for an empty response.
-_SOMEBODY_IS_HERE = dispatcher_pb2.JobEvent()
+# An empty response, serialized.
+_SOMEBODY_IS_HERE = b""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -34,9 +34,8 @@ class GatewayStream:
 
     def __init__(self, metrics: DispatcherMetrics) -> None:
         self._metrics = metrics
-        self.outbox: Outbox[dispatcher_pb2.JobEvent] = Outbox(
-            max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
-        )
+        # Responses, serialized. One after the other they are one.
+        self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES)
         # Set: the stream ends, whatever is left to write.
         self.cut = asyncio.Event()
         # Empty requests that were not answered yet; or never will be, where room was needed.
@@ -46,7 +45,10 @@ class GatewayStream:
         """Queues an event for the gateway; False where it is gone or does not read."""
         # Of a job's partials only the last counts.
         replaces = event.job_id if droppable else None
-        fits = self.outbox.put(event, event.ByteSize(), droppable=droppable, replaces=replaces)
+        response = dispatcher_pb2.SubmitResponse()
+        response.events.add().CopyFrom(event)
+        data = response.SerializeToString()
+        fits = self.outbox.put(data, len(data), droppable=droppable, replaces=replaces)
         if not fits and not droppable and not self.outbox.closed:
             self._metrics.backpressure.labels("gateway").inc()
             self.end()
@@ -57,17 +59,14 @@ class GatewayStream:
         # Who does not read gets none: it is about to lose the stream anyway.
         self._answers += self.outbox.put(_SOMEBODY_IS_HERE, 0, droppable=True)
 
-    def responses(
-        self, events: list[dispatcher_pb2.JobEvent]
-    ) -> Iterable[dispatcher_pb2.SubmitResponse]:
+    def responses(self, taken: list[bytes]) -> Iterable[bytes]:
         """What was taken from the outbox, as messages: mostly one."""
+        told = b"".join(taken)
         if not self._answers:
-            return (dispatcher_pb2.SubmitResponse(events=events),)
-        told = [event for event in events if event is not _SOMEBODY_IS_HERE]
-        answers = len(events) - len(told)
+            return (told,)
+        answers = taken.count(_SOMEBODY_IS_HERE)
         self._answers -= answers
-        first = [dispatcher_pb2.SubmitResponse(events=told)] if told else []
-        return first + [dispatcher_pb2.SubmitResponse()] * answers
+        return ([told] if told else []) + [_SOMEBODY_IS_HERE] * answers
 
     @property
     def has_room(self) -> bool:
@@ -100,8 +99,8 @@ class GatewayStreams:
             gateway.end()
 
         async def write() -> None:
-            while events := await gateway.outbox.take():
-                for response in gateway.responses(events):
+            while taken := await gateway.outbox.take():
+                for response in gateway.responses(taken):
                     await context.write(response)
 
         async def read() -> None:

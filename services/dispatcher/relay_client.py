@@ -12,12 +12,14 @@ from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMe
 from lingua_scheduler.services.dispatcher.node_stream import AttemptKey, attempt_key
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Responsible
-from lingua_scheduler.services.runtime.channels import Lines
+from lingua_scheduler.services.runtime.channels import Lines, open_stream
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc, pool_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)
+
+_RELAY = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].methods_by_name["Relay"]
 
 # What may wait for another dispatcher that reads slowly; beyond that, orders fail.
 _MAX_EVENTS = 10_000
@@ -39,7 +41,8 @@ class _Peer:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.outbox: Outbox[dispatcher_pb2.RelayOrder] = Outbox(
+        # Requests, serialized, and what was assigned by each. One after the other they are one.
+        self.outbox: Outbox[tuple[bytes, _UnderWay | None]] = Outbox(
             max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
         )
         # What was sent and is not over: lost with the stream.
@@ -75,22 +78,31 @@ class RelayClients:
         self._responsible = responsible
         self._peers: dict[str, _Peer] = {}
 
-    def order(self, placement: pool_pb2.Placement, order: dispatcher_pb2.RelayOrder) -> None:
-        """Queues an order for the owner of the node."""
+    def order(
+        self,
+        placement: pool_pb2.Placement,
+        request: dispatcher_pb2.RelayRequest,
+        *,
+        patient: bool = False,
+    ) -> None:
+        """Queues the one order of a request for the owner of the node."""
         peer = self._peers.get(placement.owner_address)
         if peer is None:
             peer = _Peer(placement.owner_address)
             self._peers[placement.owner_address] = peer
             peer.task = asyncio.create_task(self._run(peer))
+        order = request.orders[0]
         order.home_instance = self._settings.instance_id
         order.node_id = placement.node_id
         order.node_epoch = placement.node_epoch
-        fits = peer.outbox.put(order, order.ByteSize())
-        if order.HasField("assign"):
+        sent = _UnderWay(placement) if order.HasField("assign") else None
+        data = request.SerializeToString()
+        fits = peer.outbox.put((data, sent), len(data), patient=patient)
+        if sent is not None:
             self._metrics.relayed.inc()
             attempt = order.assign.attempt
             if fits:
-                peer.under_way[attempt_key(attempt)] = _UnderWay(placement)
+                peer.under_way[attempt_key(attempt)] = sent
             else:
                 self._metrics.backpressure.labels("relay").inc()
                 why = "too much waits for the node's dispatcher"
@@ -113,8 +125,8 @@ class RelayClients:
         writer: asyncio.Task[None] | None = None
         try:
             async with self._lines.channel(peer.address) as channel:
-                stub = dispatcher_pb2_grpc.DispatcherStub(channel)
-                stream = stub.Relay(metadata=self._lines.metadata())
+                metadata = self._lines.metadata()
+                stream = open_stream(channel, _RELAY, dispatcher_pb2.RelayResponse, metadata)
                 writer = asyncio.create_task(self._write(peer, stream))
                 async for message in stream:
                     for report in message.reports:
@@ -132,12 +144,11 @@ class RelayClients:
     async def _write(peer: _Peer, stream: Any) -> None:
         # A stream that is over: the reader learns why.
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            while orders := await peer.outbox.take():
-                await stream.write(dispatcher_pb2.RelayRequest(orders=orders))
+            while requests := await peer.outbox.take():
+                await stream.write(b"".join(data for data, _ in requests))
                 peer.reached = True
-                for order in orders:
-                    sent = peer.under_way.get(attempt_key(order.assign.attempt))
-                    if sent is not None and order.HasField("assign"):
+                for _, sent in requests:
+                    if sent is not None:
                         sent.written = True
 
     def _take(self, peer: _Peer, report: dispatcher_pb2.RelayReport) -> None:

@@ -30,30 +30,40 @@ class RelaySession:
     """One home's stream. It answers for the attempts that the home has given to nodes here."""
 
     def __init__(self) -> None:
-        self.outbox: Outbox[dispatcher_pb2.RelayReport] = Outbox(
-            max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
-        )
+        # Responses, serialized. One after the other they are one.
+        self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES)
 
     def on_report(self, node_id: str, report: Report) -> None:
         """Passes on what a node says."""
-        passed = dispatcher_pb2.RelayReport(node_id=node_id, attempt=report.attempt)
-        getattr(passed, _FIELDS[type(report)]).CopyFrom(report)
-        self._put(passed, droppable=isinstance(report, dispatcher_pb2.JobPartial))
+        response = _response(node_id, report.attempt)
+        getattr(response.reports[0], _FIELDS[type(report)]).CopyFrom(report)
+        self._put(response, droppable=isinstance(report, dispatcher_pb2.JobPartial))
 
     def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
         """Passes on that the node is not here, or does not read."""
-        error = errors.to_proto(errors.NodeNotFoundError(why))
-        self._put(dispatcher_pb2.RelayReport(node_id=node_id, attempt=attempt, not_sent=error))
+        response = _response(node_id, attempt)
+        response.reports[0].not_sent.CopyFrom(errors.to_proto(errors.NodeNotFoundError(why)))
+        self._put(response)
 
     def on_lost(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         """Passes on that the node's connection is gone."""
-        lost = dispatcher_pb2.NodeLost()
-        self._put(dispatcher_pb2.RelayReport(node_id=node_id, attempt=attempt, lost=lost))
+        response = _response(node_id, attempt)
+        response.reports[0].lost.SetInParent()
+        self._put(response)
 
-    def _put(self, report: dispatcher_pb2.RelayReport, *, droppable: bool = False) -> None:
-        if not self.outbox.put(report, report.ByteSize(), droppable=droppable) and not droppable:
+    def _put(self, response: dispatcher_pb2.RelayResponse, *, droppable: bool = False) -> None:
+        data = response.SerializeToString()
+        if not self.outbox.put(data, len(data), droppable=droppable) and not droppable:
             # A home that does not read is better off with a new stream: it then asks again.
             self.outbox.close()
+
+
+def _response(node_id: str, attempt: common_pb2.AttemptRef) -> dispatcher_pb2.RelayResponse:
+    response = dispatcher_pb2.RelayResponse()
+    report = response.reports.add()
+    report.node_id = node_id
+    report.attempt.CopyFrom(attempt)
+    return response
 
 
 class RelayServer:
@@ -74,8 +84,8 @@ class RelayServer:
             session.outbox.close()
 
         async def write() -> None:
-            while reports := await session.outbox.take():
-                await context.write(dispatcher_pb2.RelayResponse(reports=reports))
+            while responses := await session.outbox.take():
+                await context.write(b"".join(responses))
 
         async def read() -> None:
             async for request in requests:

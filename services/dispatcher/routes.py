@@ -37,7 +37,9 @@ class Routes:
         """
         assign = message.events[0].job_assign
         if not self.is_here(placement):
-            self._relays.order(placement, dispatcher_pb2.RelayOrder(assign=assign))
+            request = dispatcher_pb2.RelayRequest()
+            request.orders.add().assign.CopyFrom(assign)
+            self._relays.order(placement, request)
             return
         why = self._nodes.assign(
             placement.node_id, placement.node_epoch, message, self._responsible
@@ -53,7 +55,9 @@ class Routes:
         if self.is_here(placement) or placement.node_id in self._nodes:
             self._nodes.cancel(placement.node_id, cancel)
         else:
-            self._relays.order(placement, dispatcher_pb2.RelayOrder(cancel=cancel))
+            request = dispatcher_pb2.RelayRequest()
+            request.orders.add().cancel.CopyFrom(cancel)
+            self._relays.order(placement, request)
 
     def confirm(self, placement: pool_pb2.Placement, attempt: common_pb2.AttemptRef) -> None:
         """Tells a node that it may forget a result."""
@@ -61,8 +65,10 @@ class Routes:
         if self.is_here(placement) or placement.node_id in self._nodes:
             self._nodes.confirm(placement.node_id, attempt)
         else:
-            received = dispatcher_pb2.ResultReceived(attempt=attempt)
-            self._relays.order(placement, dispatcher_pb2.RelayOrder(result_received=received))
+            request = dispatcher_pb2.RelayRequest()
+            request.orders.add().result_received.attempt.CopyFrom(attempt)
+            # No node waits for that.
+            self._relays.order(placement, request, patient=True)
 
     def serves(self, node_id: str) -> frozenset[str]:
         """The pools that a node is in, as far as this instance knows."""
