@@ -24,25 +24,25 @@ CHUNKS_A_S = 10
 class Costs:
     """Measured: CPU of each process, and memory. Of `costs` in the JSON of growth.py."""
 
-    gateway_ms: float = 1.5
-    dispatcher_ms: float = 2.1
-    pool_ms: float = 1.0
-    redis_ms: float = 0.54
+    gateway_ms: float = 1.2
+    dispatcher_ms: float = 1.5
+    pool_ms: float = 0.7
+    redis_ms: float = 0.48
     """CPU per job, at half of the saturation: a process that has less to do shares less."""
-    relay_ms: float = 1.0
+    relay_ms: float = 1.1
     """More per job for dispatchers, where there is more than one."""
-    chunk_us: float = 130.0
+    chunk_us: float = 100.0
     """CPU of the gateway per chunk of 100 ms."""
-    dispatcher_beat_us: float = 400.0
-    pool_beat_us: float = 15.0
-    redis_beat_us: float = 20.0
+    dispatcher_beat_us: float = 530.0
+    pool_beat_us: float = 25.0
+    redis_beat_us: float = 25.0
     """CPU per heartbeat of a node."""
     session_kib: float = 82.0
     node_kib: float = 35.0
     """Memory of a gateway per session, of a dispatcher per node."""
     redis_session_kib: float = 0.4
     redis_node_kib: float = 0.6
-    redis_job_kib: float = 1.3
+    redis_job_kib: float = 1.2
     """Memory of Redis."""
 
 
