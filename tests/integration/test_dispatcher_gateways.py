@@ -47,7 +47,7 @@ async def forgetful(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[
         running_dispatcher(
             pool_process,
             redis_url,
-            limits={"job_actions._REMEMBER_MS": 500},
+            limits={"job_outcomes._REMEMBER_MS": 500},
             ack_timeout_ms=60_000,
             reservation_ttl_ms=90_000,
         ) as process,
