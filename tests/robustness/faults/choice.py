@@ -26,13 +26,16 @@ def in_store(store: str) -> list[str]:
 def draw(store: str, rng: random.Random) -> Iterator[list[str]]:
     """Names of faults, round by round, without an end: every third round has two at a time.
 
-    Of those that are alone, each has its turn before any has a second one.
+    Of those that are alone, each has its turn before any has a second one. Of two at a time, one at
+    most is of Redis itself: one that is dead cannot be paused, nor filled.
     """
     names = in_store(store)
     while True:
         for at, name in enumerate(rng.sample(names, len(names))):
             if at % 2 == 1:
-                yield sorted(rng.sample(names, 2))
+                first = rng.choice(names)
+                others = [each for each in names if not {first, each} <= STORE_FAULTS.keys()]
+                yield sorted((first, rng.choice([each for each in others if each != first])))
             yield [name]
 
 
