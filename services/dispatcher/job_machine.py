@@ -29,6 +29,8 @@ __all__ = ["JobMachine", "JobRules", "Phase"]
 _BOUND_FULL = common_pb2.ERROR_REASON_BOUND_NODE_FULL
 _ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
 _OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+# A kept result is looked for, and once more when its node does not have it.
+_MAX_LOOKS = 2
 _WORTH_A_WAIT = (_BOUND_FULL, _ALL_FULL, _OVER_QUOTA)
 
 
@@ -130,10 +132,13 @@ class JobMachine(JobSteps):
         return self._out()
 
     def on_kept(self, now: float, result: dispatcher_pb2.JobResult | None) -> list[Effect]:
-        """What was kept of a job that was done before. Without it, the node is asked again."""
+        """What was kept of a job that was done before. Without it, the node is asked, once."""
         for attempt in self._alive():
             if attempt.stage is Stage.KEPT and result is not None:
                 self._deliver(attempt, result)
+            elif self.phase is Phase.FETCHING and self._looks > 1:
+                why = "its node does not have the result any more, and it was not kept"
+                self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
             elif self.phase is Phase.FETCHING:
                 self._do(Send(attempt))
                 self._set(("ack", attempt.number), now + self._rules.ack_timeout_ms)
@@ -179,7 +184,12 @@ class JobMachine(JobSteps):
     def on_rejected(self, now: float, number: int, why: str) -> list[Effect]:
         """The node will not take the attempt."""
         attempt = self._live(number)
-        if attempt is not None:
+        if attempt is not None and attempt.stage is Stage.KEPT and self._looks < _MAX_LOOKS:
+            # It may have been kept, and the node told so, just before that was asked.
+            self._clear(("ack", number), ("job", number), ("grace", number))
+            self.phase = Phase.FETCHING
+            self._look(attempt)
+        elif attempt is not None:
             self._lose(now, attempt, endings.REJECTED, f"rejected: {why}")
         return self._out()
 

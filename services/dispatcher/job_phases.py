@@ -32,7 +32,7 @@ Every event in every phase ("-": nothing happens):
     committed     -        -         -        -        -        -        -        -
     no room       -        -         -        -        next     next     -        -
     superseded    -        -         -        -        next     next     -        -
-    rejected      -        -         -        next     next     next     fail     -
+    rejected      -        -         -        next     next     next     fetch    -
     partial       -        -         -        run+pass pass     back+pass hold+pass -
     result        -        late      late     done     done     done     done     late
     failed        -        late      late     next     next     next     fail     late
@@ -73,8 +73,9 @@ job's ("commit", then "committed"): a process that started anew has given it bac
 may have it. An attempt that was not acknowledged has its reservation, and is sent at once.
 
 In FETCHING, "send" asks for the result and no more: the job has no slot, so a node that does not
-have it rejects, and the job fails. (Its home and its node have died together; or this instance is
-not its home any more, and another one has delivered it.)
+have it rejects. It may have been kept just before the node was asked, so it is looked for once more
+("fetch"); then the job fails. (Its home and its node have died together; or this instance is not
+its home any more, and another one has delivered it.)
 
 A job that is LOST out of FETCHING goes back there ("back" is "hold"), takes what was kept ("kept"
 is "done"), has no next ("next" is "fail"), and no slot to ask for ("commit" is "send").

@@ -81,6 +81,8 @@ class JobSteps:
         self._refused_for: Problem | None = None
         # The lost attempt whose node is back, until the pool has its slot again.
         self._returning: int | None = None
+        # How often a kept result was looked for.
+        self._looks = 0
 
     @property
     def state(self) -> common_pb2.JobState.ValueType:
@@ -135,13 +137,17 @@ class JobSteps:
             self.attempts[attempt.number] = attempt
             self.phase = Phase.FETCHING
             self._clear(WAIT, BOUND)
-            self._do(FetchKept(attempt))
+            self._look(attempt)
         elif state == _CANCELLED:
             why = "the job had been cancelled before"
             self._fail(Problem(common_pb2.ERROR_REASON_JOB_CANCELLED, why))
         else:
             why = "the job had failed before"
             self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
+
+    def _look(self, attempt: Attempt) -> None:
+        self._looks += 1
+        self._do(FetchKept(attempt))
 
     # ---- an attempt's life ----
 

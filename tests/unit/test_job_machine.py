@@ -657,6 +657,14 @@ def test_of_a_done_job_whose_result_was_not_kept_the_node_is_asked_again() -> No
     assert job.result(1).kinds() == [fx.Deliver]
 
 
+@pytest.mark.parametrize("kept", [1, None])
+def test_what_was_kept_just_before_the_node_was_asked_is_found(kept: int | None) -> None:
+    job = Job().start().told(1, common_pb2.JOB_STATE_DONE, lease=0).kept(None)
+
+    assert job.rejected(1).kinds() == [fx.FetchKept]
+    assert job.kept(kept).kinds() == [fx.Deliver if kept else fx.Fail]
+
+
 def test_of_a_done_job_the_node_may_be_on_its_way_back() -> None:
     job = Job().start().told(1, common_pb2.JOB_STATE_DONE, lease=0).kept(None).send_failed(1)
     assert job.kinds() == [fx.Locate]
