@@ -662,7 +662,7 @@ def test_what_was_kept_just_before_the_node_was_asked_is_found(kept: int | None)
     job = Job().start().told(1, common_pb2.JOB_STATE_DONE, lease=0).kept(None)
 
     assert job.rejected(1).kinds() == [fx.FetchKept]
-    assert job.kept(kept).kinds() == [fx.Deliver if kept else fx.Fail]
+    assert job.kept(kept).kinds() == ([fx.Deliver] if kept else [fx.CancelOnNode, fx.Fail])
 
 
 def test_of_a_done_job_the_node_may_be_on_its_way_back() -> None:
