@@ -136,7 +136,7 @@ class JobMachine(JobSteps):
         for attempt in self._alive():
             if attempt.stage is Stage.KEPT and result is not None:
                 self._deliver(attempt, result)
-            elif self.phase is Phase.FETCHING and self._looks > 1:
+            elif self.phase is Phase.FETCHING and self._looks >= _MAX_LOOKS:
                 why = "its node does not have the result any more, and it was not kept"
                 self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
             elif self.phase is Phase.FETCHING:

@@ -107,7 +107,7 @@ class Jobs(JobActions):
             self._spans,
             wanted,
             spec,
-            now=now_ms(),
+            now=now,
             wall_us=time.time_ns() // 1000,
             earlier=known.timeline if known is not None else None,
             brought_by=brought_by,
@@ -220,7 +220,7 @@ class Jobs(JobActions):
         match report:
             case dispatcher_pb2.JobAck():
                 self._measure_ack(job, number, now)
-                job.timeline.sent(now_ms(), number, report.sent_us)
+                job.timeline.sent(now, number, report.sent_us)
                 self._feed(job, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
                 self._metrics.rejected(report.cause)
@@ -229,7 +229,7 @@ class Jobs(JobActions):
                 self._feed(job, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():
                 if not job.waits_to_be_taken(number):
-                    job.timeline.result(now_ms(), number, report.timings)
+                    job.timeline.result(now, number, report.timings)
                     self._feed(job, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
                 self._feed(job, machine.on_failed(now, report, node_id))
