@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.integration.service_process import START_S, ServiceProcess
+from tests.integration.service_process import START_S, ServiceProcess, WatchedProcess
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,16 +58,16 @@ class Gateway(ServiceProcess):
     package = "session_gateway"
 
 
-class NodeProcess:
+class NodeProcess(WatchedProcess):
     """A listening node, from its start to its end; it can be started again."""
 
     def __init__(self, node_id: str, dispatchers: str, **options: int) -> None:
+        super().__init__(node_id)
         self.node_id = node_id
         self._arguments = ["--id", node_id, "--dispatchers", dispatchers]
         for name, value in options.items():
             self._arguments += [f"--{name.replace('_', '-')}", str(value)]
-        self._folder = tempfile.TemporaryDirectory(prefix="lingua-node-")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._make_folder("node")
 
     def start(self) -> None:
         """Starts the process; it is not connected yet."""
@@ -80,12 +78,6 @@ class NodeProcess:
                 stdout=out,
                 stderr=err,
             )
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The process, once it is started."""
-        assert self._process is not None, f"{self.node_id} is not started"
-        return self._process
 
     def told(self, *what: str) -> list[dict[str, Any]]:
         """What it has said of itself so far, over all starts: all of it, or only this."""
@@ -109,39 +101,12 @@ class NodeProcess:
             assert time.monotonic() < deadline, f"{self.node_id} is not connected:\n{self.log()}"
             time.sleep(0.02)
 
-    def kill(self) -> None:
-        """Ends it by SIGKILL; returns when it is dead."""
-        self.process.kill()
-        self.process.wait()
-
-    def terminate(self) -> None:
-        """Asks it to finish what it has."""
-        self.process.send_signal(signal.SIGTERM)
-
-    async def exit_code(self, within: float = START_S) -> int:
-        """Waits until the process has ended."""
-        return await asyncio.to_thread(self.process.wait, within)
-
     async def restart(self) -> None:
         """Starts it again after it has ended; returns when it is connected."""
         assert self.process.poll() is not None, "end it first"
         times = len(self.told("connected"))
         self.start()
         await asyncio.to_thread(self.wait_connected, times + 1)
-
-    def stop(self) -> None:
-        """Ends it at once and removes what it wrote."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._folder.cleanup()
-
-    def log(self) -> str:
-        """All that it has written to stderr."""
-        return self._file("err").read_text(errors="replace")
-
-    def _file(self, name: str) -> Path:
-        return Path(self._folder.name) / name
 
 
 class Scheduler:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import tempfile
 import time
 import urllib.request
@@ -42,7 +43,60 @@ SOON_S = 10.0
 _FAULTS = ("Traceback", "never retrieved", "never awaited", "Exception ignored")
 
 
-class ServiceProcess:
+class WatchedProcess:
+    """A process of the tests, and a folder for what it writes; it can be killed, and started again.
+
+    Args:
+        called: what it is, for messages.
+    """
+
+    def __init__(self, called: str) -> None:
+        self._called = called
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def process(self) -> ForkedProcess | subprocess.Popen[bytes]:
+        """The process, while it is started."""
+        assert self._process is not None, f"{self._called} is not started"
+        return self._process
+
+    def kill(self) -> None:
+        """Ends it by SIGKILL; returns when it is dead."""
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> None:
+        """Asks it to finish what it has."""
+        self.process.send_signal(signal.SIGTERM)
+
+    async def exit_code(self, within: float = START_S) -> int:
+        """Waits until the process has ended."""
+        return await asyncio.to_thread(self.process.wait, within)
+
+    def stop(self) -> None:
+        """Ends it at once and removes what it wrote; how it drains has its own tests."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def log(self) -> str:
+        """Everything that it has written to stderr."""
+        return self._file("err").read_text(errors="replace")
+
+    def _make_folder(self, prefix: str) -> None:
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix=f"lingua-{prefix}-")
+
+    def _file(self, name: str) -> Path:
+        assert self._folder is not None, f"{self._called} is not started"
+        return Path(self._folder.name) / name
+
+
+class ServiceProcess(WatchedProcess):
     """Starts a service and ends it; `settings` are fields of Settings.
 
     Used as a context manager it is ready inside the block. It keeps its address over a restart.
@@ -68,6 +122,7 @@ class ServiceProcess:
         environ: dict[str, str] | None = None,
         **settings: str | int,
     ) -> None:
+        super().__init__(f"the {self.name} service")
         self.prefix = prefix
         self.address = ""
         self.metrics_address = ""
@@ -84,8 +139,6 @@ class ServiceProcess:
             "TEST_LIMITS": json.dumps(limits or {}),
             **(environ or {}),
         }
-        self._process: ForkedProcess | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -112,7 +165,7 @@ class ServiceProcess:
             if not key.startswith(("LINGUA_", "OTEL_"))
         }
         given = {f"LINGUA_{name.upper()}": str(value) for name, value in self._settings.items()}
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix=f"lingua-{self.name}-")
+        self._make_folder(self.name)
         # They are looked at before the new process gets to them.
         self._file("out").write_bytes(b"")
         self._file("err").touch()
@@ -134,44 +187,11 @@ class ServiceProcess:
         self._settings[f"{self.name}_listen"] = self.address
         self._settings[f"{self.name}_metrics_listen"] = self.metrics_address
 
-    def terminate(self) -> None:
-        """Asks the service to drain."""
-        self.process.send_signal(signal.SIGTERM)
-
-    async def exit_code(self, within: float = START_S) -> int:
-        """Waits until the process has ended."""
-        return await asyncio.to_thread(self.process.wait, within)
-
-    def kill(self) -> None:
-        """Ends the process by SIGKILL; returns when it is dead."""
-        self.process.kill()
-        self.process.wait()
-
     async def restart(self) -> None:
         """Starts it again, at the same address, after it has ended; returns when it is ready."""
         assert self.process.poll() is not None, "end it first"
         self.start()
         await asyncio.to_thread(self.wait_ready)
-
-    def stop(self) -> None:
-        """Ends the process at once and removes what it wrote; how it drains has its own tests."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-
-    @property
-    def process(self) -> ForkedProcess:
-        """The process, while it is started."""
-        assert self._process is not None, f"the {self.name} service is not started"
-        return self._process
-
-    def log(self) -> str:
-        """Everything that the process has written to stderr."""
-        return self._file("err").read_text(errors="replace")
 
     def faults(self) -> list[str]:
         """Lines of the log that only a bug writes."""
@@ -197,10 +217,6 @@ class ServiceProcess:
         """What the process holds in memory."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-    def _file(self, name: str) -> Path:
-        assert self._folder is not None, f"the {self.name} service is not started"
-        return Path(self._folder.name) / name
 
 
 def _fetch(url: str) -> str:

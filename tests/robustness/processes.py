@@ -3,15 +3,13 @@
 import asyncio
 import json
 import os
-import signal
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from tests.e2e import scheduler_processes
-from tests.integration.service_process import RUNNER, START_S, ServiceProcess
-from tests.nursery import ForkedProcess, nursery
+from tests.integration.service_process import RUNNER, START_S, ServiceProcess, WatchedProcess
+from tests.nursery import nursery
 from tests.robustness.history import NodeHistory, read_lines
 
 CLOCK = Path(__file__).with_name("clock")
@@ -50,7 +48,7 @@ class Gateway(scheduler_processes.Gateway):
     runner = _RUNNER
 
 
-class NodeProcess:
+class NodeProcess(WatchedProcess):
     """A recording node; it can be started again, and told to misbehave.
 
     Attributes:
@@ -59,11 +57,12 @@ class NodeProcess:
     """
 
     def __init__(self, node_id: str, *, slots: int) -> None:
+        super().__init__(node_id)
         self.node_id = node_id
         self.slots = slots
         self.dispatchers = ""
-        self._folder = tempfile.TemporaryDirectory(prefix="lingua-node-")
-        self._process: ForkedProcess | None = None
+        self._make_folder("node")
+        self._file("err").touch()
 
     def start(self) -> None:
         """Starts the process; it is not connected yet."""
@@ -77,12 +76,6 @@ class NodeProcess:
         }
         out, err = self._file("out"), self._file("err")
         self._process = nursery().fork(_NODE, env=env, out=out, err=err)
-
-    @property
-    def process(self) -> ForkedProcess:
-        """The process, once it is started."""
-        assert self._process is not None, f"{self.node_id} is not started"
-        return self._process
 
     def tell(self, **orders: int) -> None:
         """From now on it does this, and nothing that it was told before."""
@@ -103,39 +96,11 @@ class NodeProcess:
             assert time.monotonic() < deadline, f"{self.node_id} is not connected:\n{self.log()}"
             time.sleep(0.03)
 
-    def kill(self) -> None:
-        """Ends it by SIGKILL; returns when it is dead."""
-        self.process.kill()
-        self.process.wait()
-
-    def terminate(self) -> None:
-        """Asks it to finish what it has."""
-        self.process.send_signal(signal.SIGTERM)
-
-    async def exit_code(self, within: float = START_S) -> int:
-        """Waits until the process has ended."""
-        return await asyncio.to_thread(self.process.wait, within)
-
     async def restart(self) -> None:
         """Starts it again after it has ended; returns when it is connected."""
         since = time.monotonic()
         self.start()
         await asyncio.to_thread(self.wait_connected, since)
-
-    def stop(self) -> None:
-        """Ends it at once and removes what it wrote."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._folder.cleanup()
-
-    def log(self) -> str:
-        """All that it has written to stderr."""
-        path = self._file("err")
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    def _file(self, name: str) -> Path:
-        return Path(self._folder.name) / name
 
 
 Process = ServiceProcess | NodeProcess
