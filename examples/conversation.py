@@ -92,7 +92,8 @@ class Talk:
     async def delivered(self) -> list[Outcome]:
         """Waits for all that was said; gives what has been delivered since it was asked last."""
         await self.session.drained()
-        while len(self.outcomes) < len(self._cuts) and not self._over:
+        # Not by the events that were heard: they may still wait to be read.
+        while len(self.outcomes) < self.session.counts.utterances and not self._over:
             self._changed.clear()
             await self._changed.wait()
         # Raises where it ended with a loss.

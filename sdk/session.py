@@ -43,6 +43,9 @@ class Counts(NamedTuple):
 
     Attributes:
         chunks: that the app has sent.
+        utterances: that the server has spoken of, also where the events have not been read yet.
+            After `drained` these are all that was said; where the connection broke since, some may
+            be known by their results only.
         results: that came.
         missing: utterances that have no result.
         repeated: results that came once more after a reconnection, and were dropped.
@@ -50,6 +53,7 @@ class Counts(NamedTuple):
     """
 
     chunks: int
+    utterances: int
     results: int
     missing: int
     repeated: int
@@ -313,6 +317,7 @@ class Session(SessionSending):
         protocol = self._protocol
         return Counts(
             chunks=protocol.kept.end,
+            utterances=protocol.awaited,
             results=protocol.results,
             missing=protocol.missing,
             repeated=protocol.repeated,

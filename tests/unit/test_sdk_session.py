@@ -162,7 +162,7 @@ async def test_audio_is_cut_in_chunks_and_results_come_until_the_session_is_clos
     heard = [each async for each in session.results()]
     assert [type(each) for each in heard] == [Result, Missing]
     assert (heard[0].index, heard[1].index) == (0, 1)
-    assert session.counts == (11, 1, 1, 0, 0)
+    assert session.counts == (11, 2, 1, 1, 0, 0)
     with pytest.raises(RuntimeError, match="closed"):
         await session.send(SECOND)
     await serving

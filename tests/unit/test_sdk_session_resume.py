@@ -26,6 +26,7 @@ from .test_sdk_session_peer import (
     english,
     entered,
     failed,
+    finalized,
     go_away,
     leave,
     partial,
@@ -83,6 +84,17 @@ async def test_events_have_everything_and_results_only_what_counts(peer: Peer) -
     await leave(session)
     with pytest.raises(SessionLostError, match="ABORTED"):
         await anext(results)
+
+
+async def test_what_was_said_is_counted_before_its_events_are_read(peer: Peer) -> None:
+    session = english(peer)
+    stream = await entered(session, peer)
+    await session.send(b"12")
+    await session.finish()
+    stream.say(finalized(0), finalized(1), ack(2))
+    await session.drained()
+    assert (session.counts.utterances, session.counts.results) == (2, 0)
+    await leave(session)
 
 
 # ---- reconnecting ----
