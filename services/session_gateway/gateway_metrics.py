@@ -1,6 +1,10 @@
 """What the session gateway counts. Never a session or node id as a label."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections import defaultdict
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
 from lingua_scheduler.services.runtime.errors import (
     LinguaError,
@@ -8,6 +12,8 @@ from lingua_scheduler.services.runtime.errors import (
     reason_name,
 )
 from lingua_scheduler.services.runtime.quotas import QuotaMetrics
+from lingua_scheduler.services.runtime.tallies import Times
+from lingua_scheduler.services.session_gateway.speech import Reason
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # The scheduler's own share is milliseconds; a node's is up to its time-out.
@@ -28,10 +34,6 @@ _COUNTED = {
     "deadline_missed": ("deadline_misses", "Utterances without a result at their deadline."),
     "retried": ("submit_retries", "Utterances whose job could not be made at once."),
 }
-
-
-# What it counts and is counted by its reason when it is sent.
-_COUNTED_WHEN_SENT = frozenset({"missing"})
 
 # Why an utterance is likely to be missing: from 0, or the first would be no increase.
 _LIKELY_MISSING = (
@@ -73,9 +75,6 @@ class GatewayMetrics:
             ["reason"],
             registry=registry,
         )
-        self._finalized = Counter(
-            "lingua_gateway_finalized", "Utterances cut, by reason.", ["reason"], registry=registry
-        )
         self.jobs = Gauge(
             "lingua_gateway_jobs", "Jobs under way at dispatchers.", registry=registry
         )
@@ -83,28 +82,25 @@ class GatewayMetrics:
         self.dispatcher_up = Gauge(
             "lingua_gateway_dispatcher_up", "1 while there is a dispatcher.", registry=registry
         )
-        self._audio = Counter(
-            "lingua_gateway_audio_seconds", "Audio in the utterances cut.", registry=registry
-        )
-        self._dispatch = Histogram(
+        self._dispatch = Times(
             "lingua_gateway_dispatch_seconds",
             "From the cut of an utterance to its acceptance by a node.",
             buckets=_SHORT,
             registry=registry,
         )
-        self._node = Histogram(
+        self._node = Times(
             "lingua_gateway_node_seconds",
             "From the acceptance by a node to its result.",
             buckets=_LONG,
             registry=registry,
         )
-        self._wait = Histogram(
+        self._wait = Times(
             "lingua_gateway_deliver_seconds",
             "From a result to its delivery: the wait for those before it.",
             buckets=_SHORT,
             registry=registry,
         )
-        self._result = Histogram(
+        self._result = Times(
             "lingua_gateway_result_seconds",
             "From the cut of an utterance to the delivery of its result.",
             buckets=_LONG,
@@ -113,35 +109,39 @@ class GatewayMetrics:
         self._quotas = QuotaMetrics(registry, "sessions")
         for reason in _LIKELY_MISSING:
             self._missing.labels(_word(reason))
-        # To find a child by its label takes longer than to count.
-        self._finalized_by: dict[int, Counter] = {}
-        self._counters = {
-            what: Counter(f"lingua_gateway_{name}", words, registry=registry)
-            for what, (name, words) in _COUNTED.items()
-        }
+        self.counts = dict.fromkeys(_COUNTED, 0)
+        """What the cores of all sessions count, each by its name for it."""
+        self._finalized: defaultdict[Reason, int] = defaultdict(int)
+        self._audio_ms = 0
+        registry.register(self)
 
-    def count(self, what: str) -> None:
-        """Counts what a core asks to be counted."""
-        if what not in _COUNTED_WHEN_SENT:
-            self._counters[what].inc()
-
-    def finalized(self, reason: common_pb2.FinalizeReason.ValueType, audio_ms: int) -> None:
-        """Counts an utterance that was cut."""
-        counter = self._finalized_by.get(reason)
-        if counter is None:
+    def collect(self) -> Iterable[Metric]:
+        """What is counted in plain numbers."""
+        for what, (name, words) in _COUNTED.items():
+            yield CounterMetricFamily(f"lingua_gateway_{name}", words, self.counts[what])
+        finalized = CounterMetricFamily(
+            "lingua_gateway_finalized", "Utterances cut, by reason.", labels=["reason"]
+        )
+        for reason, often in self._finalized.copy().items():
             name = common_pb2.FinalizeReason.Name(reason).removeprefix("FINALIZE_REASON_")
-            counter = self._finalized_by[reason] = self._finalized.labels(name.lower())
-        counter.inc()
-        self._audio.inc(audio_ms / 1000)
+            finalized.add_metric([name.lower()], often)
+        yield finalized
+        yield CounterMetricFamily(
+            "lingua_gateway_audio_seconds", "Audio in the utterances cut.", self._audio_ms / 1000
+        )
+
+    def finalized(self, reason: Reason, audio_ms: int) -> None:
+        """Counts an utterance that was cut."""
+        self._finalized[reason] += 1
+        self._audio_ms += audio_ms
 
     def timed(self, timings: session_pb2.ResultTimings) -> None:
         """Measures where the time of a result went."""
-        dispatch_s, node_s = timings.dispatch_ms / 1000, timings.node_ms / 1000
-        wait_s = timings.deliver_ms / 1000
-        self._dispatch.observe(dispatch_s)
-        self._node.observe(node_s)
-        self._wait.observe(wait_s)
-        self._result.observe(dispatch_s + node_s + wait_s)
+        dispatch, node, wait = timings.dispatch_ms, timings.node_ms, timings.deliver_ms
+        self._dispatch.times[dispatch] += 1
+        self._node.times[node] += 1
+        self._wait.times[wait] += 1
+        self._result.times[dispatch + node + wait] += 1
 
     def missing(self, reason: common_pb2.ErrorReason.ValueType) -> None:
         """Counts an utterance that its client is told to be missing."""

@@ -37,7 +37,7 @@ MaxDuration and MaxLength cut only when more has come: so there is always a rest
 the turn, and no node waits for a sentence's end that was silence.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 
 from lingua_scheduler.services.session_gateway.alarms import FRAGMENT, HANGOVER, PAUSE, Alarms
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
@@ -60,7 +60,7 @@ class Gatherer:
     Args:
         rules: the numbers.
         alarms: where its timers are set.
-        count: told of what is worth counting.
+        counts: where it adds up what is worth counting.
         on_empty_end: told of an end in a direction in which nothing is gathered.
         continues: directions whose last cut, by another gateway, left a rest.
     """
@@ -70,13 +70,13 @@ class Gatherer:
         *,
         rules: SessionRules,
         alarms: Alarms,
-        count: Callable[[str], None],
+        counts: MutableMapping[str, int],
         on_empty_end: Callable[[Direction], None] = lambda _: None,
         continues: Iterable[Direction] = (),
     ) -> None:
         self._rules = rules
         self._alarms = alarms
-        self._count = count
+        self._counts = counts
         self._on_empty_end = on_empty_end
         self._speech: Speech | None = None
         self._fragments: dict[Direction, tuple[Speech, float]] = {}
@@ -200,7 +200,7 @@ class Gatherer:
         """What a chunk ends when it is in."""
         if self._ending is not None:
             if chunk.is_final:
-                self._count("repeated_end")
+                self._counts["repeated_end"] += 1
                 if self._ending[0] == _TIMEOUT:
                     # The speaker says so: no node should wait for more.
                     self._ending = (_IS_FINAL, self._ending[1])
@@ -209,7 +209,7 @@ class Gatherer:
             if self._speech is None:
                 self._speech = self._take_fragment(chunk.direction)
             if self._speech is None:
-                self._count("empty_end")
+                self._counts["empty_end"] += 1
                 self._on_empty_end(chunk.direction)
                 return []
             return self._end(now, _IS_FINAL)
@@ -242,7 +242,7 @@ class Gatherer:
     def _keep_fragment(self, now: float) -> list[Cut]:
         speech, self._speech = self._speech, None
         if speech is not None:
-            self._count("fragment_kept")
+            self._counts["fragment_kept"] += 1
             self._fragments[speech.direction] = (speech, now + self._rules.short_wait_ms)
             self._set_fragment_timer()
         self._full_ms = None

@@ -109,7 +109,12 @@ class LiveSession:
             session_id=session_id, opened=opened, epoch=epoch, rules=rules, limits=limits
         )
         self._core = SessionCore(
-            rules=rules, opened=opened, specs=self._specs, past=past, now=self._now()
+            rules=rules,
+            opened=opened,
+            specs=self._specs,
+            past=past,
+            counts=metrics.counts,
+            now=self._now(),
         )
 
     # ---- events ----
@@ -257,9 +262,6 @@ class LiveSession:
             if self.ended is None:
                 _CARRY_OUT[type(effect)](self, effect)
 
-    def _count(self, effect: effects.Count) -> None:
-        self._metrics.count(effect.what)
-
     def _set_timer(self, effect: SetTimer) -> None:
         self._timers.set(self, effect.key, effect.at_ms)
 
@@ -384,7 +386,6 @@ class LiveSession:
 
 
 _CARRY_OUT: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {
-    effects.Count: LiveSession._count,
     effects.Send: LiveSession._send,
     SetTimer: LiveSession._set_timer,
     ClearTimer: LiveSession._clear_timer,

@@ -102,7 +102,7 @@ class SessionCore(SessionSteps):
         if self.phase is not Phase.OPEN:
             self._refuse(chunk, invalid("audio", "the session was closed before it"))
         elif chunk.seq < self._expected_seq:
-            self._count("repeated_chunk")
+            self._counts["repeated_chunk"] += 1
         elif chunk.seq > self._expected_seq:
             self._refuse_gap(chunk)
         elif self._take_chunk(now, chunk):
@@ -238,7 +238,7 @@ class SessionCore(SessionSteps):
             utterance.result_ms = now
             self._end(utterance, delivered)
         else:
-            self._count("late_result")
+            self._counts["late_result"] += 1
             if not self._is_unseen_result(index):
                 self._do(effects.Taken(job_id))
         return self._out(now)
@@ -290,7 +290,7 @@ class SessionCore(SessionSteps):
                 reason = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
             else:
                 reason = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
-                self._count("deadline_missed")
+                self._counts["deadline_missed"] += 1
             self._end(
                 utterance,
                 common_pb2.Error(
@@ -336,7 +336,7 @@ class SessionCore(SessionSteps):
         self._expected_seq += 1
         self._gap_told = None
         self._last_chunk_ms = now
-        self._count("chunk")
+        self._counts["chunk"] += 1
         for utterance in self._replayed:
             if utterance.has(chunk.seq):
                 self._replay(utterance, good)
@@ -358,7 +358,7 @@ class SessionCore(SessionSteps):
                 utterance.stage = Stage.READY
 
     def _refuse_gap(self, chunk: session_pb2.AudioChunk) -> None:
-        self._count("gap")
+        self._counts["gap"] += 1
         # Said once: whatever is on its way behind the gap would only say it again.
         if self._gap_told != self._expected_seq:
             self._gap_told = self._expected_seq
@@ -366,7 +366,7 @@ class SessionCore(SessionSteps):
             self._refuse(chunk, bad_audio("audio.seq", told))
 
     def _refuse(self, chunk: session_pb2.AudioChunk, why: common_pb2.Error) -> None:
-        self._count("refused_chunk")
+        self._counts["refused_chunk"] += 1
         why.metadata["seq"] = str(chunk.seq)
         why.metadata["expected_seq"] = str(self._expected_seq)
         self._problem(why)

@@ -71,13 +71,6 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """Something worth counting."""
-
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
 class End:
     """The stream ends.
 
@@ -90,6 +83,4 @@ class End:
     forget: bool
 
 
-Effect = (
-    Send | Record | Submit | CancelJob | Taken | Leave | Gate | Count | End | SetTimer | ClearTimer
-)
+Effect = Send | Record | Submit | CancelJob | Taken | Leave | Gate | End | SetTimer | ClearTimer

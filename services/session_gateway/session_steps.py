@@ -1,6 +1,6 @@
 """The steps of a session's core: its state, and how utterances get on. See session_core."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -83,9 +83,12 @@ class SessionSteps:
         opened: session_pb2.NewSession,
         specs: JobSpecs,
         past: Past,
+        counts: MutableMapping[str, int],
         now: float,
     ) -> None:
         self._rules = rules
+        # What is worth counting, added up.
+        self._counts = counts
         self._specs = specs
         self._format = opened.audio_format
         self._directions = _directions(opened)
@@ -129,7 +132,7 @@ class SessionSteps:
         self._gatherer = Gatherer(
             rules=rules,
             alarms=self._alarms,
-            count=self._count,
+            counts=counts,
             on_empty_end=self._ends.add,
             continues=[each for each, why in self._last_reason.items() if why in continuing],
         )
@@ -175,9 +178,6 @@ class SessionSteps:
 
     def _do(self, effect: Effect) -> None:
         self._todo.append(effect)
-
-    def _count(self, what: str) -> None:
-        self._todo.append(effects.Count(what))
 
     def _event(self) -> session_pb2.ServerEvent:
         """An event for the client, which is to be filled in: made in its message, it is not copied.
@@ -333,7 +333,7 @@ class SessionSteps:
         utterance.failed_ms = now
         utterance.retry_ms = now + max(wait, float(why.retry_after_ms))
         self._alarms.set(("retry", utterance.index), utterance.retry_ms)
-        self._count("retried")
+        self._counts["retried"] += 1
         utterance.last_problem = why.message
         if why.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED and not any(
             each.is_over_quota for each in self._open.values()
@@ -379,13 +379,12 @@ class SessionSteps:
         for index, outcome in self._queue.take():
             end = outcome.end
             if isinstance(end, common_pb2.Error):
-                self._count("missing")
                 missing = self._event().missing
                 missing.utterance_index = index
                 set_pair(missing.direction, outcome.direction)
                 missing.why.CopyFrom(end)
             elif outcome.utterance is not None:
-                self._count("result")
+                self._counts["result"] += 1
                 self._held_back_ms[index] = now - outcome.utterance.result_ms
                 fill_result(self._event().result, now, outcome.utterance, end)
         while len(self._unseen) > self._rules.result_queue_max:

@@ -372,7 +372,14 @@ class World(ABC):
             cuts=tuple(store.cuts[index] for index in sorted(store.cuts)),
         )
         specs = JobSpecs(session_id="s", opened=OPENED, epoch=store.epoch, rules=self.rules)
-        core = SessionCore(rules=self.rules, opened=OPENED, specs=specs, past=past, now=self.now)
+        core = SessionCore(
+            rules=self.rules,
+            opened=OPENED,
+            specs=specs,
+            past=past,
+            counts=self.seen,
+            now=self.now,
+        )
         life = Life(core, specs, store.epoch, past.seen)
         life.cuts = {cut.utterance_index: cut for cut in past.cuts}
         life.since = dict.fromkeys(range(past.seen, past.next_index), self.now)
@@ -462,8 +469,6 @@ class World(ABC):
             case fx.Gate():
                 self.seen["gate shut"] += not effect.is_open
                 life.gate_open = effect.is_open
-            case fx.Count():
-                self.seen[effect.what] += 1
             case fx.End():
                 life.is_over = True
                 self.check_end(life, effect)

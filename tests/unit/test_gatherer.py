@@ -55,16 +55,13 @@ class Rig:
         self.counts: Counter[str] = Counter()
         self.alarms = Alarms()
         self.gatherer = Gatherer(
-            rules=rules, alarms=self.alarms, count=self._count, continues=continues
+            rules=rules, alarms=self.alarms, counts=self.counts, continues=continues
         )
         self.now = 1000.0
         self.timers: dict[AlarmKey, float] = {}
         self.cuts: list[Cut] = []
         self._seq = 0
         self._told = 0
-
-    def _count(self, what: str) -> None:
-        self.counts[what] += 1
 
     def say(
         self,

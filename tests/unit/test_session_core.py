@@ -83,12 +83,17 @@ class Desk:
         self.now = now
         self.rules = rules
         self.specs = specs(opened, rules)
+        self.counts: Counter[str] = Counter()
         self.core = SessionCore(
-            rules=rules, opened=opened, specs=self.specs, past=past or Past(), now=now
+            rules=rules,
+            opened=opened,
+            specs=self.specs,
+            past=past or Past(),
+            counts=self.counts,
+            now=now,
         )
         self.seq = past.next_seq if past else 0
         self.timers: dict[AlarmKey, float] = {}
-        self.counts: Counter[str] = Counter()
         self.effects: list[fx.Effect] = []
         # All that were ever sent, recorded or submitted.
         self.sent: list[session_pb2.ServerEvent] = []
@@ -106,8 +111,6 @@ class Desk:
                     self.records.append(effect)
                 case fx.Submit():
                     self.submitted.append(effect)
-                case fx.Count():
-                    self.counts[effect.what] += 1
                 case SetTimer():
                     self.timers[effect.key] = effect.at_ms
                 case ClearTimer():
@@ -115,7 +118,7 @@ class Desk:
         return self
 
     def told(self) -> list[str]:
-        """What was to be done since the last time, but for timers and counts."""
+        """What was to be done since the last time, but for timers."""
         effects, self.effects = self.effects, []
         return [shown for effect in effects if (shown := self._shown(effect))]
 
