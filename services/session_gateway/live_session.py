@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from lingua_scheduler.services.runtime import errors
@@ -102,7 +103,7 @@ class LiveSession:
         # The record has no more either.
         self._most_cuts = rules.result_queue_max
         self._acked_seq = past.next_seq
-        self._recording: asyncio.Task[None] | None = None
+        self._recording: asyncio.Future[Any] | None = None
         self._spans: SessionSpans | None = None
         self._limits = limits
         self._specs = JobSpecs(
@@ -268,8 +269,49 @@ class LiveSession:
     def _clear_timer(self, effect: ClearTimer) -> None:
         self._timers.clear(self, effect.key)
 
-    def _start_record(self, effect: effects.Record) -> None:
-        self._recording = self._loop.create_task(self._record(effect))
+    def _record(self, effect: effects.Record) -> None:
+        try:
+            self._recording = self._write_down(effect)
+        except errors.DependencyDownError as error:
+            self._recording = self._loop.create_task(self._record_again(effect, error))
+        else:
+            self._recording.add_done_callback(partial(self._on_written, effect))
+
+    def _on_written(self, effect: effects.Record, written: asyncio.Future[list[bytes]]) -> None:
+        if written.cancelled():
+            return
+        try:
+            self._store.check(self.session_id, written.result()[0])
+        except errors.LinguaError as error:
+            self._recording = self._loop.create_task(self._record_again(effect, error))
+        else:
+            self._on_recorded(effect)
+
+    async def _record_again(self, effect: effects.Record, why: errors.LinguaError) -> None:
+        """It was not written down. Where the record is lost, that is written first."""
+        try:
+            if not isinstance(why, errors.SessionNotFoundError):
+                raise why
+            await self._write_again()
+            reply = await self._write_down(effect)
+            self._store.check(self.session_id, reply[0])
+        except errors.SessionTakenOverError as error:
+            self.on_lost(error)
+        except errors.LinguaError as error:
+            self._feed(self._core.on_record_failed(self._now(), errors.to_proto(error)))
+        else:
+            self._on_recorded(effect)
+
+    def _on_recorded(self, effect: effects.Record) -> None:
+        self._acked_seq = effect.acked_seq
+        for cut in effect.cuts:
+            self._cuts[cut.utterance_index] = cut
+            self._next_index = cut.utterance_index + 1
+            self._metrics.finalized(cut.reason, cut.audio_ms)
+        first = max(effect.first_index, self._next_index - self._most_cuts)
+        for index in [index for index in self._cuts if index < first]:
+            del self._cuts[index]
+        self._feed(self._core.on_recorded(self._now()))
 
     def _submit(self, effect: effects.Submit) -> None:
         utterance, request = effect.utterance, dispatcher_pb2.SubmitRequest()
@@ -303,30 +345,7 @@ class LiveSession:
     def _set_gate(self, effect: effects.Gate) -> None:
         (self.may_read.set if effect.is_open else self.may_read.clear)()
 
-    async def _record(self, effect: effects.Record) -> None:
-        try:
-            try:
-                await self._write_down(effect)
-            except errors.SessionNotFoundError:
-                await self._write_again()
-                await self._write_down(effect)
-        except errors.SessionTakenOverError as error:
-            self.on_lost(error)
-            return
-        except errors.LinguaError as error:
-            self._feed(self._core.on_record_failed(self._now(), errors.to_proto(error)))
-            return
-        self._acked_seq = effect.acked_seq
-        for cut in effect.cuts:
-            self._cuts[cut.utterance_index] = cut
-            self._next_index = cut.utterance_index + 1
-            self._metrics.finalized(cut.reason, cut.audio_ms)
-        first = max(effect.first_index, self._next_index - self._most_cuts)
-        for index in [index for index in self._cuts if index < first]:
-            del self._cuts[index]
-        self._feed(self._core.on_recorded(self._now()))
-
-    def _write_down(self, effect: effects.Record) -> Awaitable[None]:
+    def _write_down(self, effect: effects.Record) -> asyncio.Future[list[bytes]]:
         return self._store.record(
             session_id=self.session_id,
             epoch=self.epoch,
@@ -389,7 +408,7 @@ _CARRY_OUT: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {
     effects.Send: LiveSession._send,
     SetTimer: LiveSession._set_timer,
     ClearTimer: LiveSession._clear_timer,
-    effects.Record: LiveSession._start_record,
+    effects.Record: LiveSession._record,
     effects.Submit: LiveSession._submit,
     effects.CancelJob: LiveSession._cancel,
     effects.Taken: LiveSession._taken,

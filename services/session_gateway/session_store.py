@@ -12,6 +12,8 @@ from lingua_scheduler.v1 import session_pb2, session_record_pb2
 
 # Sessions that one script renews: about half a millisecond of Redis, a little more with quotas.
 _KEPT_AT_ONCE = 500
+# What a script answers where it has done what it was asked.
+_OK = b"ok"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,7 @@ class SessionStore:
         )
         if reply[0] == quotas.REFUSED:
             raise quotas.quota_error(reply)
-        self._check(session_id, reply[0])
+        self.check(session_id, reply[0])
 
     async def take(
         self, *, session_id: str, token: str, counts: bool = False, tenant: str = "", tries: int = 0
@@ -108,7 +110,7 @@ class SessionStore:
             tenant,
             tries,
         )
-        self._check(session_id, reply[0])
+        self.check(session_id, reply[0])
         epoch, opened, opened_ms, next_index, seen, results, missing, acked_seq = reply[1:9]
         return TakenSession(
             epoch=epoch,
@@ -122,7 +124,7 @@ class SessionStore:
             cuts=tuple(session_record_pb2.Cut.FromString(cut) for cut in reply[10::2]),
         )
 
-    async def record(
+    def record(
         self,
         *,
         session_id: str,
@@ -134,13 +136,16 @@ class SessionStore:
         results: int,
         missing: int,
         last_chunk_ms: int,
-    ) -> None:
+    ) -> asyncio.Future[list[bytes]]:
         """Writes down cuts, and how far the client has got; with no cut only the latter.
 
         Cuts below `first_index` are forgotten, and so are the lowest where there are more than
         `result_queue_max`. A last_chunk_ms of 0 changes nothing.
+
+        Every utterance comes by here, so this is no coroutine: the future has the reply, whose
+        first word is for `check`, or DependencyDownError, which may as well be raised at once.
         """
-        reply = await self._link.call(
+        return self._link.send(
             "record_cuts",
             session_id,
             epoch,
@@ -154,12 +159,11 @@ class SessionStore:
             self._keep,
             *_pairs(cuts),
         )
-        self._check(session_id, reply[0])
 
     async def keep(self, sessions: Sequence[tuple[str, int]]) -> list[errors.LinguaError | None]:
         """Renews the time of many sessions, each with its epoch.
 
-        Returns for each what `record` would raise, or None. Raises DependencyDownError only.
+        Returns for each what another method would raise, or None. Raises DependencyDownError only.
         """
         parts = [sessions[at : at + _KEPT_AT_ONCE] for at in range(0, len(sessions), _KEPT_AT_ONCE)]
         replies = await asyncio.gather(
@@ -172,7 +176,7 @@ class SessionStore:
         )
         words = [word for reply in replies for word in reply]
         return [
-            self._refusal(session_id, word)
+            None if word == _OK else self._refusal(session_id, word)
             for (session_id, _), word in zip(sessions, words, strict=True)
         ]
 
@@ -183,21 +187,20 @@ class SessionStore:
         reply = await self._link.call(
             "leave_session", session_id, epoch, self._ttl_ms, seen, results, missing
         )
-        self._check(session_id, reply[0])
+        self.check(session_id, reply[0])
 
     async def end(self, *, session_id: str, epoch: int) -> None:
         """Forgets a session. One that is gone already is no error."""
         reply = await self._link.call("end_session", session_id, epoch, self._ttl_ms)
-        self._check(session_id, reply[0])
+        self.check(session_id, reply[0])
 
-    def _check(self, session_id: str, word: bytes) -> None:
-        if refusal := self._refusal(session_id, word):
-            raise refusal
+    def check(self, session_id: str, word: bytes) -> None:
+        """Raises what the first word of a script's reply says."""
+        if word != _OK:
+            raise self._refusal(session_id, word)
 
-    def _refusal(self, session_id: str, word: bytes) -> errors.LinguaError | None:
+    def _refusal(self, session_id: str, word: bytes) -> errors.LinguaError:
         match word:
-            case b"ok":
-                return None
             case b"SESSION_NOT_FOUND":
                 return errors.SessionNotFoundError(
                     f"no session {session_id!r} that this token opens; it may have ended, or was "

@@ -59,7 +59,8 @@ class Gateway:
         values = {"seen": 0, "results": 0, "missing": 0, "last_chunk_ms": 0, "acked_seq": 0}
         values |= {"first_index": counts.get("seen", 0), **counts}
         cuts = [cut(index) for index in indexes]
-        await self.store.record(session_id=session_id, epoch=epoch, cuts=cuts, **values)
+        reply = await self.store.record(session_id=session_id, epoch=epoch, cuts=cuts, **values)
+        self.store.check(session_id, reply[0])
 
 
 @asynccontextmanager
