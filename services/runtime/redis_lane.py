@@ -10,17 +10,16 @@ from typing import Any
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from .redis_pipe import Pipe
 from .redis_primary import (
     NoPrimaryError,
     ScriptError,
     Wire,
-    has_gone_stale,
     in_full,
     is_refusal,
     load_scripts,
     needs_new_primary,
     new_wire,
-    reply_in_hand,
 )
 from .redis_url import Address, RedisTarget
 
@@ -71,6 +70,8 @@ class Lane:
         self._down = down
         self._on_refused = on_refused
         self._wire: Wire | None = None
+        # To the same server, when it is connected.
+        self._pipe: Pipe | None = None
         self.generation = 0
         self.deadline = math.inf
         self.overdue = False
@@ -82,58 +83,53 @@ class Lane:
         A raised error (RedisError, OSError) means that the connection, or the server behind it,
         is not to be used further.
         """
-        wire = await self._connected(address, generation)
-        without_script = await self._round_trip(wire, batch)
+        pipe = self._pipe
+        # Nothing of this batch has been sent, so a connection that was closed while it was idle
+        # is no failure.
+        if pipe is None or self.generation != generation or pipe.is_stale:
+            pipe = await self._connect(address, generation)
+        without_script = await self._round_trip(pipe, batch)
         if not without_script:
             return
         # Redis was restarted or its scripts flushed. These calls did not run: repeat them.
-        await load_scripts(wire, self._scripts)
+        await load_scripts(pipe, self._scripts)
         waiting = [call for call in without_script if not call.future.done()]
-        for call in await self._round_trip(wire, waiting):
+        for call in await self._round_trip(pipe, waiting):
             self._refuse(call, self._down("it forgets its scripts as soon as they are loaded"))
 
     async def cut(self) -> None:
         """Drop the connection: a late reply on it must not be taken for that of another call."""
+        self._pipe = None
         if self._wire is not None:
             await self._wire.disconnect(nowait=True)
 
     async def close(self) -> None:
         """Drop the connection and wait until its socket is closed."""
+        self._pipe = None
         if self._wire is not None:
             await self._wire.disconnect()
 
-    async def _connected(self, address: Address | None, generation: int) -> Wire:
-        if self._wire is None or self.generation != generation:
-            await self.cut()
-            self._wire = new_wire(self._target, address)
-            self.generation = generation
-        wire = self._wire
-        # Nothing of this batch has been sent, so a connection that was closed while it was idle
-        # is no failure.
-        if wire.is_connected and await has_gone_stale(wire):
-            await wire.disconnect(nowait=True)
-        if not wire.is_connected:
-            await wire.connect()
-        return wire
+    async def _connect(self, address: Address | None, generation: int) -> Pipe:
+        await self.cut()
+        self._wire = new_wire(self._target, address)
+        self.generation = generation
+        await self._wire.connect()
+        self._pipe = Pipe(self._wire)
+        return self._pipe
 
-    async def _round_trip(self, wire: Wire, batch: list[Call]) -> list[Call]:
+    async def _round_trip(self, pipe: Pipe, batch: list[Call]) -> list[Call]:
         """Send the calls and answer them; returns those whose script Redis does not know.
 
         Raises NoPrimaryError when all are answered and an answer says to look for the primary.
         """
         for call in batch:
             call.sent = True
-        await wire.send_packed_command(b"".join([call.packed for call in batch]), False)
+        pipe.write(b"".join([call.packed for call in batch]))
         without_script: list[Call] = []
         look_again = ""
-        next_reply = reply_in_hand(wire)
         for call in batch:
-            reply = next_reply()
-            if reply is NOT_ENOUGH_DATA:
-                try:
-                    reply = await wire.read_response()
-                except ResponseError as error:
-                    reply = error
+            while (reply := pipe.reply_in_hand()) is NOT_ENOUGH_DATA:
+                await pipe.more()
             if not isinstance(reply, RedisError):
                 if not call.future.done():
                     call.future.set_result(reply)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -60,27 +60,24 @@ class NoPrimaryError(RedisConnectionError):
     """Nobody could say which server is the primary, or that server is none."""
 
 
-class Wire(Protocol):
-    """What the link uses of redis-py's connections."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether a socket is open as far as this side knows."""
-
-    async def connect(self) -> None:
-        """Open the socket, authenticate, select the database."""
-
-    async def disconnect(self, nowait: bool = False) -> None:
-        """Close the socket; what it still had to say is lost."""
-
-    async def can_read(self) -> bool:
-        """Whether something unasked for (data or end of file) has come in."""
+class Asked(Protocol):
+    """What commands are sent to."""
 
     async def send_packed_command(self, command: bytes, check_health: bool = True) -> None:
         """Write."""
 
     async def read_response(self) -> Any:
         """The next reply; raises ResponseError if the reply is an error."""
+
+
+class Wire(Asked, Protocol):
+    """What the link uses of redis-py's connections."""
+
+    async def connect(self) -> None:
+        """Open the socket, authenticate, select the database."""
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        """Close the socket; what it still had to say is lost."""
 
 
 def new_wire(target: RedisTarget, address: Address | None) -> Wire:
@@ -115,7 +112,7 @@ def pack(*args: str | bytes | int | float) -> bytes:
     return packed
 
 
-async def ask(wire: Wire, *commands: tuple[str, ...]) -> list[Any]:
+async def ask(wire: Asked, *commands: tuple[str, ...]) -> list[Any]:
     """One round trip; error replies are in the list as exceptions, not raised."""
     await wire.send_packed_command(b"".join([pack(*each) for each in commands]), False)
     replies: list[Any] = []
@@ -125,26 +122,6 @@ async def ask(wire: Wire, *commands: tuple[str, ...]) -> list[Any]:
         except ResponseError as error:
             replies.append(error)
     return replies
-
-
-async def has_gone_stale(wire: Wire) -> bool:
-    """Whether an idle connection was closed by the server or holds something unasked for."""
-    if await wire.can_read():
-        return True
-    # A reset is an exception in the stream and not an end of file, and redis-py has no public
-    # way to see it before the next write, after which it is too late to tell if that got out.
-    reader = getattr(wire, "_reader", None)
-    return reader is None or reader.exception() is not None
-
-
-def reply_in_hand(wire: Wire) -> Callable[[], Any]:
-    """What returns the next reply if it has come in, and NOT_ENOUGH_DATA if not.
-
-    Errors are returned, not raised. The replies to a batch come together, and to ask redis-py for
-    each of them takes longer than to read it.
-    """
-    gets: Callable[[], Any] = wire._parser._reader.gets  # type: ignore[attr-defined]
-    return gets
 
 
 class PrimaryFinder:
@@ -243,7 +220,7 @@ async def check_fit(wire: Wire) -> None:
         )
 
 
-async def load_scripts(wire: Wire, scripts: Mapping[str, str]) -> None:
+async def load_scripts(wire: Asked, scripts: Mapping[str, str]) -> None:
     """Make the scripts (name and source) known to the server.
 
     Raises ScriptError, which names the script that does not compile.
