@@ -94,14 +94,14 @@ class Outbox(Generic[Event]):
             False: there is no room even without the droppable ones, or it is closed. Nothing was
             queued and nothing dropped.
         """
-        has_room = self._has_room(size)
+        has_room = len(self._entries) < self._max_events and self._bytes + size <= self._max_bytes
         if self._closed or not (has_room or self._can_have_room(size)):
             self.dropped += droppable
             return False
         if droppable and replaces is not None and replaces in self._latest:
             self._drop(self._latest[replaces])
-        while not has_room and not self._has_room(size):
-            self._drop(next(iter(self._droppable)))
+        if not has_room:
+            self._make_room(size)
         self._next += 1
         self._entries[self._next] = event, size, replaces if droppable else None
         self._bytes += size
@@ -164,14 +164,16 @@ class Outbox(Generic[Event]):
         self._closed = True
         self._wake()
 
-    def _has_room(self, size: int) -> bool:
-        return len(self._entries) < self._max_events and self._bytes + size <= self._max_bytes
-
     def _can_have_room(self, size: int) -> bool:
         """Whether there is room without the droppable ones."""
         firm_events = len(self._entries) - len(self._droppable)
         firm_bytes = self._bytes - self._droppable_bytes
         return firm_events < self._max_events and firm_bytes + size <= self._max_bytes
+
+    def _make_room(self, size: int) -> None:
+        """Drops the oldest that may be, as many as it takes."""
+        while len(self._entries) >= self._max_events or self._bytes + size > self._max_bytes:
+            self._drop(next(iter(self._droppable)))
 
     def _wake_within(self, seconds: float) -> None:
         self._loop = self._loop or asyncio.get_running_loop()

@@ -223,13 +223,9 @@ class RedisLink:
         if self._timer is None:
             self._timer = loop.call_at(call.deadline, self._on_time, call.deadline)
         # The lane wakes in the next turn of the loop, when the rest of this turn is queued too.
-        if len(self._queue) == 1:
-            self._wake_lane()
-        return call.future
-
-    def _wake_lane(self) -> None:
-        if self._idle:
+        if self._idle and len(self._queue) == 1:
             self._idle.pop().set_result(None)
+        return call.future
 
     async def _run(self, lane: Lane) -> None:
         loop = asyncio.get_running_loop()
@@ -252,8 +248,8 @@ class RedisLink:
             # Its caller has gone, or its time has.
             if not call.future.done():
                 batch.append(call)
-        if self._queue:
-            self._wake_lane()
+        if self._queue and self._idle:
+            self._idle.pop().set_result(None)
         return batch
 
     async def _flush(self, lane: Lane, batch: list[Call]) -> None:

@@ -143,7 +143,7 @@ class DispatcherLink:
         request = dispatcher_pb2.SubmitRequest()
         cancel = request.submissions.add().cancel
         cancel.job_id, cancel.why = job_id, why
-        self._drop(job_id, request)
+        self._drop(job_id, request.SerializeToString())
 
     def taken(self, job_id: str, delivered_after_us: int = 0) -> None:
         """The client has its result, so long after it came here (0: not known)."""
@@ -151,7 +151,7 @@ class DispatcherLink:
         taken = request.submissions.add().taken
         taken.job_id, taken.delivered_after_us = job_id, delivered_after_us
         # Nobody waits for that.
-        self._drop(job_id, request, patient=True)
+        self._drop(job_id, request.SerializeToString(), patient=True)
 
     def leave(self, job_id: str, owner: JobOwner) -> None:
         """Its session has left this gateway, unless another owner has it by now."""
@@ -161,7 +161,7 @@ class DispatcherLink:
 
     def _place(self, job_id: str, job: _Job, stream: DispatcherStream) -> None:
         job.stream = stream
-        if not stream.put(job.request):
+        if not stream.outbox.put(job.request, len(job.request)):
             del self._jobs[job_id]
             full = common_pb2.Error(
                 reason=common_pb2.ERROR_REASON_BACKPRESSURE,
@@ -171,13 +171,11 @@ class DispatcherLink:
             event = dispatcher_pb2.JobEvent(job_id=job_id, utterance_index=job.index, failed=full)
             asyncio.get_running_loop().call_soon(job.owner.on_job_event, event)
 
-    def _drop(
-        self, job_id: str, last_word: dispatcher_pb2.SubmitRequest, *, patient: bool = False
-    ) -> None:
+    def _drop(self, job_id: str, last_word: bytes, *, patient: bool = False) -> None:
         job = self._jobs.pop(job_id, None)
         stream = job.stream if job is not None else self._current
         if stream is not None:
-            stream.put(last_word.SerializeToString(), patient=patient)
+            stream.outbox.put(last_word, len(last_word), patient=patient)
 
     # ---- streams ----
 
@@ -301,7 +299,8 @@ class DispatcherLink:
         if job is None or job.stream is not stream:
             if kind == "delivered":
                 # Nobody here waits for it: it is for the session's next gateway.
-                stream.put(_leave(job_id).SerializeToString())
+                leave = _leave(job_id)
+                stream.outbox.put(leave, len(leave))
             return
         if kind == "failed":
             if event.failed.reason == common_pb2.ERROR_REASON_DRAINING:
@@ -318,7 +317,7 @@ class DispatcherLink:
         job.owner.on_job_event(event)
 
 
-def _leave(job_id: str) -> dispatcher_pb2.SubmitRequest:
+def _leave(job_id: str) -> bytes:
     request = dispatcher_pb2.SubmitRequest()
     request.submissions.add().leave.job_id = job_id
-    return request
+    return request.SerializeToString()

@@ -34,9 +34,9 @@ class DispatcherStream:
     ) -> None:
         self._call = call
         self._take = take
-        # Requests, serialized. One after the other they are one request; an empty one asks whether
-        # somebody is there.
-        self._outbox: Outbox[bytes] = Outbox(max_events=_MAX_SUBMISSIONS, max_bytes=_MAX_BYTES)
+        self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_SUBMISSIONS, max_bytes=_MAX_BYTES)
+        """Requests, serialized. One after the other they are one request; an empty one asks whether
+        somebody is there."""
         self._cut = asyncio.Event()
         self._last_moment: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -59,21 +59,17 @@ class DispatcherStream:
             # A timer would keep the stream, and so its connection.
             if self._last_moment is not None:
                 self._last_moment.cancel()
-            self._outbox.close()
+            self.outbox.close()
             self._call.cancel()
-
-    def put(self, request: bytes, *, patient: bool = False) -> bool:
-        """Queues a serialized request for the dispatcher; False where it takes no more."""
-        return self._outbox.put(request, len(request), patient=patient)
 
     def ask(self) -> None:
         """Asks whether somebody is there."""
-        self._outbox.put(b"", 0, droppable=True, replaces="ask")
+        self.outbox.put(b"", 0, droppable=True, replaces="ask")
 
     def finish(self) -> None:
         """Ends the stream when all that is queued is said, and soon in any case."""
-        if not self._outbox.closed:
-            self._outbox.close()
+        if not self.outbox.closed:
+            self.outbox.close()
             self._last_moment = self._loop.call_later(_FINISH_S, self.cut)
 
     def cut(self) -> None:
@@ -81,7 +77,7 @@ class DispatcherStream:
         self._cut.set()
 
     async def _write(self) -> None:
-        while waiting := await self._outbox.take():
+        while waiting := await self.outbox.take():
             await self._call.write(b"".join(waiting))
         # The dispatcher takes all that was said, and then ends the stream.
         await self._call.done_writing()
