@@ -38,20 +38,22 @@ def checked_chunk(
         lasts = duration_ms(audio_format, data)
     except UnusableAudioError as error:
         raise RefusedChunkError(bad_audio("audio.data", str(error))) from None
+    if len(directions) == 1 and not chunk.HasField("direction"):
+        direction = directions[0]
+    else:
+        direction = _direction_of(chunk, directions)
     return Chunk(
         seq=chunk.seq,
         data=data,
         ms=lasts,
         size=size_in_job(audio_format, data),
         is_final=chunk.is_final,
-        direction=_direction_of(chunk, directions),
+        direction=direction,
         client_ms=chunk.client_ms,
     )
 
 
 def _direction_of(chunk: session_pb2.AudioChunk, allowed: Sequence[Direction]) -> Direction:
-    if len(allowed) == 1 and not chunk.HasField("direction"):
-        return allowed[0]
     direction = Direction(chunk.direction.src.lower(), chunk.direction.tgt.lower())
     if direction in allowed:
         return direction

@@ -185,15 +185,17 @@ class Gatherer:
         return self._joined_ms + chunk.ms <= self._hangover_ms(reason)
 
     def _gather(self, now: float, chunk: Chunk) -> None:
-        if self._speech is None:
-            self._speech = self._take_fragment(chunk.direction)
-        if self._speech is None:
-            self._speech = Speech(chunk.direction, now, chunk.client_ms)
-        self._speech.add(chunk)
+        speech = self._speech
+        if speech is None and self._fragments:
+            speech = self._take_fragment(chunk.direction)
+        if speech is None:
+            speech = Speech(chunk.direction, now, chunk.client_ms)
+        self._speech = speech
+        speech.add(chunk)
         self._last_ms, self._last_client_ms = now, chunk.client_ms
         if self._ending is not None or self._full_ms is not None:
             self._joined_ms += chunk.ms
-        elif self._speech.ms >= self._rules.max_duration_ms:
+        elif speech.ms >= self._rules.max_duration_ms:
             self._full_ms = now
 
     def _after(self, now: float, chunk: Chunk) -> list[Cut]:

@@ -62,7 +62,7 @@ class JobSpecs:
         spec.reason = utterance.reason
         spec.deadline_ms = max(1, int(utterance.deadline_ms - now))
         spec.first_chunk_client_ms = utterance.first_client_ms
-        spec.audio_ms = round(utterance.audio_ms)
+        spec.audio_ms = utterance.audio_ms
 
     def fill_attach(self, attach: dispatcher_pb2.AttachJob, utterance: Utterance) -> None:
         """Says how a job is taken up whose audio a dispatcher has."""
@@ -118,7 +118,7 @@ def fill_result(
     told.node_id = delivered.node_id
     told.attempts = delivered.attempts
     timings, began_ms = told.timings, utterance.accepted_ms or utterance.cut_ms
-    timings.audio_ms = round(utterance.audio_ms)
+    timings.audio_ms = utterance.audio_ms
     timings.hangover_ms = round(utterance.cut_ms - utterance.ended_ms)
     timings.dispatch_ms = round(max(0.0, utterance.accepted_ms - utterance.cut_ms))
     timings.node_ms = round(utterance.result_ms - began_ms)

@@ -293,6 +293,7 @@ class LiveSession:
             if not isinstance(why, errors.SessionNotFoundError):
                 raise why
             await self._write_again()
+            self._now()
             reply = await self._write_down(effect)
             self._store.check(self.session_id, reply[0])
         except errors.SessionTakenOverError as error:
@@ -325,7 +326,7 @@ class LiveSession:
         self._link.submit(request, job_id=utterance.job_id, index=utterance.index, owner=self)
 
     def _fill_job(self, spec: dispatcher_pb2.JobSpec, utterance: Utterance) -> None:
-        now = self._now()
+        now = self._now_ms
         self._specs.fill(spec, utterance, now)
         add_steps_before(spec, utterance, now=now, wall_us=time.time_ns() // 1000)
         if self._spans is not None:
@@ -355,11 +356,12 @@ class LiveSession:
             seen=effect.seen,
             results=effect.results,
             missing=effect.missing,
-            last_chunk_ms=int(time.time() * 1000 - (self._now() - effect.last_chunk_ms)),
+            last_chunk_ms=int(time.time() * 1000 - (self._now_ms - effect.last_chunk_ms)),
         )
 
     def _say(self, event: session_pb2.ServerEvent) -> None:
-        self._send(effects.Send(session_pb2.ServerMessage(events=[event])))
+        message = session_pb2.ServerMessage(events=[event])
+        self._send(effects.Send(message, message.events[0]))
 
     def _send(self, effect: effects.Send) -> None:
         event = effect.event
@@ -401,7 +403,9 @@ class LiveSession:
         self._loop.call_later(_FLUSH_S, self.cut.set)
 
     def _now(self) -> float:
-        return self._loop.time() * 1000
+        """The moment of an event, and of all that it has done."""
+        self._now_ms = self._loop.time() * 1000
+        return self._now_ms
 
 
 _CARRY_OUT: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {

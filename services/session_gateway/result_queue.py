@@ -16,30 +16,23 @@ class ResultQueue(Generic[Outcome]):
     """
 
     def __init__(self, first: int = 0) -> None:
-        self._next_out = first
-        self._next_in = first
+        self.next_out = first
+        """The index that comes out next."""
+        self.next_in = first
+        """The index that will be expected next."""
         # Of those that have no outcome: how long they have.
         self._deadlines: dict[int, float] = {}
-        self._outcomes: dict[int, Outcome] = {}
-
-    @property
-    def next_out(self) -> int:
-        """The index that comes out next."""
-        return self._next_out
-
-    @property
-    def next_in(self) -> int:
-        """The index that will be expected next."""
-        return self._next_in
+        self.outcomes: dict[int, Outcome] = {}
+        """What has come and is not out."""
 
     def __len__(self) -> int:
         """Indexes that are expected and not out."""
-        return self._next_in - self._next_out
+        return self.next_in - self.next_out
 
     def expect(self, deadline_ms: float) -> int:
         """One more utterance, which has until then; returns its index."""
-        index = self._next_in
-        self._next_in += 1
+        index = self.next_in
+        self.next_in += 1
         self._deadlines[index] = deadline_ms
         return index
 
@@ -47,15 +40,15 @@ class ResultQueue(Generic[Outcome]):
         """What became of an utterance. False: it is known already, or was never expected."""
         if self._deadlines.pop(index, None) is None:
             return False
-        self._outcomes[index] = outcome
+        self.outcomes[index] = outcome
         return True
 
     def take(self) -> list[tuple[int, Outcome]]:
         """What may come out now, in order."""
         taken: list[tuple[int, Outcome]] = []
-        while self._next_out in self._outcomes:
-            taken.append((self._next_out, self._outcomes.pop(self._next_out)))
-            self._next_out += 1
+        while self.next_out in self.outcomes:
+            taken.append((self.next_out, self.outcomes.pop(self.next_out)))
+            self.next_out += 1
         return taken
 
     def overdue(self, now: float) -> list[int]:

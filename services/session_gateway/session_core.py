@@ -89,7 +89,8 @@ class SessionCore(SessionSteps):
 
     def start(self, now: float) -> list[Effect]:
         """The client has been told that the session is open."""
-        self._heard(now)
+        self._heard_ms = now
+        self._alarms.set(IDLE, now + self._rules.session_idle_ms)
         return self._out(now)
 
     # ---- the client's events ----
@@ -98,7 +99,7 @@ class SessionCore(SessionSteps):
         """Audio has come."""
         if self.phase is Phase.OVER:
             return []
-        self._heard(now)
+        self._heard_ms = now
         if self.phase is not Phase.OPEN:
             self._refuse(chunk, invalid("audio", "the session was closed before it"))
         elif chunk.seq < self._expected_seq:
@@ -112,7 +113,7 @@ class SessionCore(SessionSteps):
     def on_playback(self, now: float, *, on: bool) -> list[Effect]:
         """The app begins or ends to play speech."""
         if self.phase is Phase.OPEN:
-            self._heard(now)
+            self._heard_ms = now
             self._gatherer.on_playback(now, on=on)
         return self._out(now)
 
@@ -126,7 +127,7 @@ class SessionCore(SessionSteps):
         """The client has seen so many results."""
         if self.phase is Phase.OVER:
             return []
-        self._heard(now)
+        self._heard_ms = now
         if seen <= self._seen:
             return self._told()
         if seen > self._queue.next_out:
@@ -142,7 +143,7 @@ class SessionCore(SessionSteps):
             job_id = self._unseen.pop(index, None)
             held_back_ms = self._held_back_ms.pop(index, 0.0)
             if job_id is not None:
-                self._do(effects.Taken(job_id, held_back_ms))
+                self._todo.append(effects.Taken(job_id, held_back_ms))
         self._seen = seen
         return self._out(now) if self.phase is Phase.CLOSED else self._told()
 
@@ -165,7 +166,7 @@ class SessionCore(SessionSteps):
                 utterance.stage = Stage.READY
                 finalized = self._tell(utterance).finalized
                 finalized.reason = utterance.reason
-                finalized.audio_ms = round(utterance.audio_ms)
+                finalized.audio_ms = utterance.audio_ms
         return self._out(now)
 
     def on_record_failed(self, now: float, why: common_pb2.Error) -> list[Effect]:
@@ -240,7 +241,7 @@ class SessionCore(SessionSteps):
         else:
             self._counts["late_result"] += 1
             if not self._is_unseen_result(index):
-                self._do(effects.Taken(job_id))
+                self._todo.append(effects.Taken(job_id))
         return self._out(now)
 
     def on_failed(self, now: float, index: int, why: common_pb2.Error) -> list[Effect]:
@@ -283,7 +284,7 @@ class SessionCore(SessionSteps):
         for index in self._queue.overdue(now):
             utterance = self._open[index]
             if utterance.tries or utterance.is_taken_up:
-                self._do(effects.CancelJob(utterance.job_id, "its deadline has passed"))
+                self._todo.append(effects.CancelJob(utterance.job_id, "its deadline has passed"))
             last = f"; last: {utterance.last_problem}" if utterance.last_problem else ""
             limit = self._rules.result_deadline_ms / 1000
             if utterance.is_over_quota:

@@ -9,14 +9,10 @@ from lingua_scheduler.v1 import common_pb2, session_pb2, session_record_pb2
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Tell the client: a message of one event."""
+    """Tell the client: a message of this one event."""
 
     message: session_pb2.ServerMessage
-
-    @property
-    def event(self) -> session_pb2.ServerEvent:
-        """What is told."""
-        return self.message.events[0]
+    event: session_pb2.ServerEvent
 
 
 @dataclass(frozen=True, slots=True)

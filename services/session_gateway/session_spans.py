@@ -135,7 +135,7 @@ class SessionSpans:
                 "lingua.utterance_index": utterance.index,
                 "lingua.direction": f"{utterance.direction.src}:{utterance.direction.tgt}",
                 "lingua.reason": reason,
-                "lingua.audio_ms": round(utterance.audio_ms),
+                "lingua.audio_ms": utterance.audio_ms,
                 "lingua.taken_up": utterance.is_taken_up,
             },
         )

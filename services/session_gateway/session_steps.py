@@ -8,7 +8,6 @@ from lingua_scheduler.services.session_gateway import session_effects as effects
 from lingua_scheduler.services.session_gateway.alarms import (
     DEADLINE,
     GOODBYE,
-    IDLE,
     RECORD,
     Alarms,
 )
@@ -176,34 +175,36 @@ class SessionSteps:
 
     # ---- effects ----
 
-    def _do(self, effect: Effect) -> None:
-        self._todo.append(effect)
-
     def _event(self) -> session_pb2.ServerEvent:
         """An event for the client, which is to be filled in: made in its message, it is not copied.
 
         The client is told after all that was to be done before.
         """
         message = session_pb2.ServerMessage()
-        self._todo.append(effects.Send(message))
-        return message.events.add()
+        event = message.events.add()
+        self._todo.append(effects.Send(message, event))
+        return event
 
     def _problem(self, error: common_pb2.Error) -> None:
         self._event().error.CopyFrom(error)
 
     def _out(self, now: float) -> list[Effect]:
         """What is to be done, with all that follows from the new state."""
+        queue = self._queue
         if self.phase is not Phase.OVER:
             if self._ends or (self._held and self.phase is Phase.CLOSING):
                 self._end_held(now)
-            self._release(now)
+            if queue.outcomes:
+                self._release(now)
             if self._open:
                 self._advance(now)
             if self._unrecorded:
                 self._record()
             if self._acked_seq < self._expected_seq:
                 self._acknowledge()
-            self._set_gate(now)
+            is_full = queue.next_in - queue.next_out >= self._rules.session_utterances_max
+            if is_full or not self._gate_open:
+                self._set_gate(now, is_full=is_full)
             if self.phase is not Phase.OPEN:
                 self._check_done(now)
         return self._told()
@@ -257,20 +258,21 @@ class SessionSteps:
         What has become missing meanwhile is written as well, as long as its chunks may come again:
         a later gateway must not take them for new speech.
         """
-        self._unrecorded = [
+        if self._recording is not None or RECORD in self._alarms:
+            return
+        needed = [
             each
             for each in self._unrecorded
             if each.stage is Stage.CUT or self._is_needed(each.index, each.ranges)
         ]
-        if self._recording is not None or self._waits_to_record:
+        if Stage.CUT not in [each.stage for each in needed]:
+            self._unrecorded = needed
             return
-        if not any(each.stage is Stage.CUT for each in self._unrecorded):
-            return
-        self._recording, self._unrecorded = self._unrecorded, []
-        self._do(
+        self._recording, self._unrecorded = needed, []
+        self._todo.append(
             effects.Record(
-                cuts=tuple(each.record() for each in self._recording),
-                first_index=min(self._first_needed(), self._recording[0].index),
+                cuts=tuple([each.record() for each in needed]),
+                first_index=min(self._first_needed(), needed[0].index),
                 acked_seq=self._acked_seq,
                 seen=self._seen,
                 results=self.results,
@@ -278,10 +280,6 @@ class SessionSteps:
                 last_chunk_ms=self._last_chunk_ms,
             )
         )
-
-    @property
-    def _waits_to_record(self) -> bool:
-        return RECORD in self._alarms
 
     def _first_needed(self) -> int:
         """The first cut that a later gateway would need. Those before are seen and safe."""
@@ -303,21 +301,23 @@ class SessionSteps:
             if ready and self._may_go(utterance):
                 utterance.stage = Stage.SUBMITTED
                 utterance.tries += 1
-                self._do(effects.Submit(utterance))
+                self._todo.append(effects.Submit(utterance))
 
     def _may_go(self, utterance: Utterance) -> bool:
         """Whether the turn has come to it: see decision 12."""
         if utterance.is_attached:
             return True
-        # Where the quota does not let one through, those after it must not take what becomes free.
-        if any(each.is_over_quota and each.index < utterance.index for each in self._open.values()):
-            return False
-        # Not only of the last: what follows a turn must not overtake its end, which waits itself.
-        return not any(
-            self._holds_back(each)
-            for each in self._open.values()
-            if each.index < utterance.index and each.direction == utterance.direction
-        )
+        # Those before it, which are in order. Not only the last: what follows a turn must not
+        # overtake its end, which waits itself.
+        for each in self._open.values():
+            if each is utterance:
+                break
+            # Those after one that the quota does not let through must not take what becomes free.
+            if each.is_over_quota:
+                return False
+            if each.direction == utterance.direction and self._holds_back(each):
+                return False
+        return True
 
     @staticmethod
     def _holds_back(utterance: Utterance) -> bool:
@@ -360,7 +360,8 @@ class SessionSteps:
         del self._open[utterance.index]
         utterance.stage = Stage.OVER
         utterance.chunks = []
-        self._alarms.clear(("retry", utterance.index))
+        if utterance.retry_ms:
+            self._alarms.clear(("retry", utterance.index))
         if isinstance(end, common_pb2.Error):
             self._lacking.add(utterance.index)
         else:
@@ -389,36 +390,34 @@ class SessionSteps:
                 fill_result(self._event().result, now, outcome.utterance, end)
         while len(self._unseen) > self._rules.result_queue_max:
             # Redis has it in case that the client comes back for it.
-            self._do(effects.Leave((self._unseen.pop(min(self._unseen)),)))
+            self._todo.append(effects.Leave((self._unseen.pop(min(self._unseen)),)))
 
     def _acknowledge(self) -> None:
         # What has not come (again) yet is not safe, whatever is known of what follows it.
         safe = self._expected_seq
-        gathered = self._gatherer.first_seq
-        if gathered is not None and gathered < safe:
-            safe = gathered
         for utterance in self._open.values():
             first_seq = utterance.ranges[0][0]
             if first_seq < safe and not utterance.is_safe:
                 safe = first_seq
+                if safe <= self._acked_seq:
+                    return
+        gathered = self._gatherer.first_seq
+        if gathered is not None and gathered < safe:
+            safe = gathered
         if safe > self._acked_seq:
             self._acked_seq = safe
             self._event().audio_ack.next_seq = safe
 
     # ---- the session ----
 
-    def _set_gate(self, now: float) -> None:
+    def _set_gate(self, now: float, *, is_full: bool) -> None:
         # What another gateway cut gets no result before its chunks are read again.
-        is_open = (
-            len(self._queue) < self._rules.session_utterances_max
-            or self.phase is not Phase.OPEN
-            or bool(self._replayed)
-        )
+        is_open = not is_full or self.phase is not Phase.OPEN or bool(self._replayed)
         if is_open != self._gate_open:
             self._gate_open = is_open
             self._heard_ms = now
             self._gatherer.on_hold(now, on=not is_open)
-            self._do(effects.Gate(is_open))
+            self._todo.append(effects.Gate(is_open))
 
     def _set_deadline(self) -> None:
         deadline = self._queue.next_deadline_ms
@@ -445,13 +444,8 @@ class SessionSteps:
             self._problem(why)
         if not forget:
             jobs = [each.job_id for each in self._open.values() if each.tries]
-            self._do(effects.Leave((*self._unseen.values(), *jobs)))
-        self._do(effects.End(why, forget))
-
-    def _heard(self, now: float) -> None:
-        """The client has said something."""
-        self._heard_ms = now
-        self._alarms.set_by(IDLE, now + self._rules.session_idle_ms)
+            self._todo.append(effects.Leave((*self._unseen.values(), *jobs)))
+        self._todo.append(effects.End(why, forget))
 
 
 def _directions(opened: session_pb2.NewSession) -> tuple[Direction, ...]:

@@ -44,7 +44,7 @@ class Utterance:
     reason: Reason
     ranges: list[tuple[int, int]]
     job_id: str
-    audio_ms: float
+    audio_ms: int
     deadline_ms: float
     stage: Stage
     # Whether it goes on where the one before it in its direction was cut.
@@ -79,7 +79,7 @@ class Utterance:
             reason=cut.reason,
             ranges=speech.ranges,
             job_id=job_id,
-            audio_ms=speech.ms,
+            audio_ms=round(speech.ms),
             deadline_ms=deadline_ms,
             stage=Stage.CUT,
             continues=continues,
@@ -148,7 +148,7 @@ class Utterance:
             utterance_index=self.index,
             reason=self.reason,
             job_id=self.job_id,
-            audio_ms=round(self.audio_ms),
+            audio_ms=self.audio_ms,
         )
         cut.direction.src, cut.direction.tgt = self.direction
         for first, end in self.ranges:

@@ -24,8 +24,8 @@ def add_steps_before(
     before_us = wall_us - now * 1000
 
     def add(kind: common_pb2.JobStep.Kind.ValueType, start_ms: float, end_ms: float) -> None:
-        start_us, end_us = round(before_us + start_ms * 1000), round(before_us + end_ms * 1000)
-        spec.steps.add(kind=kind, started_us=start_us, took_us=max(0, end_us - start_us))
+        start_us, end_us = int(before_us + start_ms * 1000), int(before_us + end_ms * 1000)
+        spec.steps.add(kind=kind, started_us=start_us, took_us=end_us - start_us)
 
     if not utterance.is_taken_up:
         add(_GATHER, utterance.first_ms, utterance.ended_ms)
