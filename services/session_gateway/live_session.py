@@ -17,6 +17,7 @@ from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMet
 from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session_core import Past, SessionCore
 from lingua_scheduler.services.session_gateway.session_effects import Effect
+from lingua_scheduler.services.session_gateway.session_record import SessionRecord
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.session_spans import SessionSpans
 from lingua_scheduler.services.session_gateway.session_store import SessionStore
@@ -89,23 +90,24 @@ class LiveSession:
         """Set: the stream ends, whatever is left to write."""
         self.ended: effects.End | None = None
         """How it ended, when it has."""
-        self._token = token
-        self._opened = opened
-        self._opened_ms = opened_ms
-        self._store = store
         self._link = link
         self._timers = timers
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        # As they are written down, for a Redis that has lost them.
-        self._cuts = {cut.utterance_index: cut for cut in past.cuts}
-        self._next_index = past.next_index
-        # The record has no more either.
-        self._most_cuts = rules.result_queue_max
-        self._acked_seq = past.next_seq
-        self._recording: asyncio.Future[Any] | None = None
+        self._record = SessionRecord(
+            store=store,
+            session_id=session_id,
+            token=token,
+            opened=opened,
+            opened_ms=opened_ms,
+            epoch=epoch,
+            past=past,
+            most_cuts=rules.result_queue_max,
+            is_counted=limits.sessions > 0,
+        )
+        # Cuts that are being written down.
+        self._writing: asyncio.Future[Any] | None = None
         self._spans: SessionSpans | None = None
-        self._limits = limits
         self._specs = JobSpecs(
             session_id=session_id, opened=opened, epoch=epoch, rules=rules, limits=limits
         )
@@ -191,14 +193,14 @@ class LiveSession:
             self._spans.end(self.how_it_ended)
         self._timers.clear_all(self)
         self.outbox.close()
-        if self._recording is not None:
-            self._recording.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
         ended = self.ended
         try:
             if ended is not None and ended.forget:
-                await self._store.end(session_id=self.session_id, epoch=self.epoch)
+                await self._record.end()
             elif ended is None or ended.why is None or ended.why.reason != _TAKEN_OVER:
-                await self._sign_off()
+                await self._record.leave(results=self._core.results, missing=self._core.missing)
         except errors.LinguaError as error:
             # Taken over meanwhile, or Redis is away: then it is forgotten in its time.
             _log.info("a session was not signed off: %s", error)
@@ -216,44 +218,12 @@ class LiveSession:
         if self.ended is not None:
             return
         try:
-            await self._write_again()
+            await self._record.write_again()
         except errors.SessionTakenOverError as error:
             self.on_lost(error)
         except errors.LinguaError as error:
             # Tried again when it is to be renewed next.
             _log.warning("a lost session was not written down again: %s", error)
-
-    # ---- the record ----
-
-    async def _sign_off(self) -> None:
-        try:
-            await self._write_leave()
-        except errors.SessionNotFoundError:
-            await self._write_again()
-            await self._write_leave()
-
-    async def _write_leave(self) -> None:
-        results, missing = self._core.results, self._core.missing
-        await self._store.leave(
-            session_id=self.session_id,
-            epoch=self.epoch,
-            seen=results + missing,
-            results=results,
-            missing=missing,
-        )
-
-    async def _write_again(self) -> None:
-        await self._store.open(
-            session_id=self.session_id,
-            token=self._token,
-            opened=self._opened,
-            epoch=self.epoch,
-            opened_ms=self._opened_ms,
-            next_index=self._next_index,
-            acked_seq=self._acked_seq,
-            cuts=list(self._cuts.values()),
-            most_sessions=-1 if self._limits.sessions else 0,
-        )
 
     # ---- effects ----
 
@@ -269,33 +239,32 @@ class LiveSession:
     def _clear_timer(self, effect: ClearTimer) -> None:
         self._timers.clear(self, effect.key)
 
-    def _record(self, effect: effects.Record) -> None:
+    def _write_down(self, effect: effects.Record) -> None:
         try:
-            self._recording = self._write_down(effect)
+            self._writing = self._write(effect)
         except errors.DependencyDownError as error:
-            self._recording = self._loop.create_task(self._record_again(effect, error))
+            self._writing = self._loop.create_task(self._write_again(effect, error))
         else:
-            self._recording.add_done_callback(partial(self._on_written, effect))
+            self._writing.add_done_callback(partial(self._on_written, effect))
 
     def _on_written(self, effect: effects.Record, written: asyncio.Future[list[bytes]]) -> None:
         if written.cancelled():
             return
         try:
-            self._store.check(self.session_id, written.result()[0])
+            self._record.wrote(effect, written.result())
         except errors.LinguaError as error:
-            self._recording = self._loop.create_task(self._record_again(effect, error))
+            self._writing = self._loop.create_task(self._write_again(effect, error))
         else:
             self._on_recorded(effect)
 
-    async def _record_again(self, effect: effects.Record, why: errors.LinguaError) -> None:
-        """It was not written down. Where the record is lost, that is written first."""
+    async def _write_again(self, effect: effects.Record, why: errors.LinguaError) -> None:
+        """Cuts were not written down. Where the record is lost, that is written first."""
         try:
             if not isinstance(why, errors.SessionNotFoundError):
                 raise why
-            await self._write_again()
+            await self._record.write_again()
             self._now()
-            reply = await self._write_down(effect)
-            self._store.check(self.session_id, reply[0])
+            self._record.wrote(effect, await self._write(effect))
         except errors.SessionTakenOverError as error:
             self.on_lost(error)
         except errors.LinguaError as error:
@@ -304,14 +273,8 @@ class LiveSession:
             self._on_recorded(effect)
 
     def _on_recorded(self, effect: effects.Record) -> None:
-        self._acked_seq = effect.acked_seq
         for cut in effect.cuts:
-            self._cuts[cut.utterance_index] = cut
-            self._next_index = cut.utterance_index + 1
             self._metrics.finalized(cut.reason, cut.audio_ms)
-        first = max(effect.first_index, self._next_index - self._most_cuts)
-        for index in [index for index in self._cuts if index < first]:
-            del self._cuts[index]
         self._feed(self._core.on_recorded(self._now()))
 
     def _submit(self, effect: effects.Submit) -> None:
@@ -346,18 +309,9 @@ class LiveSession:
     def _set_gate(self, effect: effects.Gate) -> None:
         (self.may_read.set if effect.is_open else self.may_read.clear)()
 
-    def _write_down(self, effect: effects.Record) -> asyncio.Future[list[bytes]]:
-        return self._store.record(
-            session_id=self.session_id,
-            epoch=self.epoch,
-            cuts=effect.cuts,
-            first_index=effect.first_index,
-            acked_seq=effect.acked_seq,
-            seen=effect.seen,
-            results=effect.results,
-            missing=effect.missing,
-            last_chunk_ms=int(time.time() * 1000 - (self._now_ms - effect.last_chunk_ms)),
-        )
+    def _write(self, effect: effects.Record) -> asyncio.Future[list[bytes]]:
+        since_ms = self._now_ms - effect.last_chunk_ms
+        return self._record.write(effect, last_chunk_ms=int(time.time() * 1000 - since_ms))
 
     def _say(self, event: session_pb2.ServerEvent) -> None:
         message = session_pb2.ServerMessage(events=[event])
@@ -412,7 +366,7 @@ _CARRY_OUT: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {
     effects.Send: LiveSession._send,
     SetTimer: LiveSession._set_timer,
     ClearTimer: LiveSession._clear_timer,
-    effects.Record: LiveSession._record,
+    effects.Record: LiveSession._write_down,
     effects.Submit: LiveSession._submit,
     effects.CancelJob: LiveSession._cancel,
     effects.Taken: LiveSession._taken,
