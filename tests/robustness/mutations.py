@@ -113,8 +113,8 @@ MUTATIONS = (
     Mutation(
         "audio is acknowledged only when it is safe",
         "services/session_gateway/session_steps.py",
-        "if safe > self._acked_seq:",
-        "safe = self._expected_seq\n        if safe > self._acked_seq:",
+        "if gathered is not None and gathered < safe:",
+        "if gathered is not None and gathered < safe and False:",
         "round: kill -9 of a gateway",
     ),
     Mutation(
