@@ -314,34 +314,32 @@ class LiveSession:
         return self._record.write(effect, last_chunk_ms=int(time.time() * 1000 - since_ms))
 
     def _say(self, event: session_pb2.ServerEvent) -> None:
-        message = session_pb2.ServerMessage(events=[event])
-        self._send(effects.Send(message, message.events[0]))
+        self._send(effects.Send(session_pb2.ServerMessage(events=[event])))
 
     def _send(self, effect: effects.Send) -> None:
-        event = effect.event
-        kind = event.WhichOneof("event")
-        droppable = kind == "partial"
+        message, patient, within_s = effect.message, True, _FINALIZED_WITHIN_S
+        partial_of: int | None = None
+        for event in message.events:
+            kind = event.WhichOneof("event")
+            if kind == "result":
+                self._metrics.timed(event.result.timings)
+                if self._spans is not None:
+                    self._spans.delivered(event.result)
+            elif kind == "missing":
+                self._metrics.missing(event.missing.why.reason)
+                if self._spans is not None:
+                    self._spans.missing(event.missing)
+            elif kind == "partial" and len(message.events) == 1:
+                partial_of = event.partial.utterance_index
+            if kind not in _PATIENT:
+                patient = False
+            elif kind != "utterance" or not event.utterance.HasField("finalized"):
+                within_s = SHARE_WITHIN_S
+        data = message.SerializeToString()
+        droppable = partial_of is not None
         # Of an utterance's partials only the last counts.
-        replaces = event.partial.utterance_index if droppable else None
-        if kind == "result":
-            self._metrics.timed(event.result.timings)
-            if self._spans is not None:
-                self._spans.delivered(event.result)
-        elif kind == "missing":
-            self._metrics.missing(event.missing.why.reason)
-            if self._spans is not None:
-                self._spans.missing(event.missing)
-        within_s = SHARE_WITHIN_S
-        if kind == "utterance" and event.utterance.HasField("finalized"):
-            within_s = _FINALIZED_WITHIN_S
-        data = effect.message.SerializeToString()
         fits = self.outbox.put(
-            data,
-            len(data),
-            droppable,
-            replaces=replaces,
-            patient=kind in _PATIENT,
-            within_s=within_s,
+            data, len(data), droppable, replaces=partial_of, patient=patient, within_s=within_s
         )
         if not fits and not droppable and not self.outbox.closed:
             self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))

@@ -9,10 +9,9 @@ from lingua_scheduler.v1 import common_pb2, session_pb2, session_record_pb2
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Tell the client: a message of this one event."""
+    """Tell the client: a message of one event or more, with at most one result."""
 
     message: session_pb2.ServerMessage
-    event: session_pb2.ServerEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,8 @@ class SessionSteps:
         self._directions = _directions(opened)
         self._alarms = Alarms()
         self._todo: list[Effect] = []
+        # The last of those messages that are among them.
+        self._message: session_pb2.ServerMessage | None = None
         self.phase = Phase.OPEN
         self._queue: ResultQueue[_Outcome] = ResultQueue(past.seen)
         self._expected_seq = past.next_seq
@@ -175,15 +177,15 @@ class SessionSteps:
 
     # ---- effects ----
 
-    def _event(self) -> session_pb2.ServerEvent:
+    def _event(self, *, is_large: bool = False) -> session_pb2.ServerEvent:
         """An event for the client, which is to be filled in: made in its message, it is not copied.
 
-        The client is told after all that was to be done before.
+        What is told at one moment is one message, but for what is large, which begins another.
         """
-        message = session_pb2.ServerMessage()
-        event = message.events.add()
-        self._todo.append(effects.Send(message, event))
-        return event
+        if is_large or self._message is None:
+            self._message = session_pb2.ServerMessage()
+            self._todo.append(effects.Send(self._message))
+        return self._message.events.add()
 
     def _problem(self, error: common_pb2.Error) -> None:
         self._event().error.CopyFrom(error)
@@ -212,7 +214,7 @@ class SessionSteps:
     def _told(self) -> list[Effect]:
         """What is to be done, where nothing follows from the new state."""
         # The timers first: after an end there is nothing more to do.
-        todo, self._todo = self._todo, []
+        todo, self._todo, self._message = self._todo, [], None
         if self._alarms.changes:
             todo = [*self._alarms.changes, *todo]
             self._alarms.changes = []
@@ -387,7 +389,7 @@ class SessionSteps:
             elif outcome.utterance is not None:
                 self._counts["result"] += 1
                 self._held_back_ms[index] = now - outcome.utterance.result_ms
-                fill_result(self._event().result, now, outcome.utterance, end)
+                fill_result(self._event(is_large=True).result, now, outcome.utterance, end)
         while len(self._unseen) > self._rules.result_queue_max:
             # Redis has it in case that the client comes back for it.
             self._todo.append(effects.Leave((self._unseen.pop(min(self._unseen)),)))

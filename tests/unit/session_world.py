@@ -451,7 +451,8 @@ class World(ABC):
     def _carry_out(self, life: Life, effect: fx.Effect) -> None:  # noqa: C901 - one case an effect
         match effect:
             case fx.Send():
-                self._send(life, effect.event)
+                for event in effect.message.events:
+                    self._send(life, event)
             case fx.Record():
                 self._record(life, effect)
             case fx.Submit():
@@ -763,7 +764,7 @@ def seqs_of(cut: session_record_pb2.Cut | None) -> list[int]:
 def _short(effect: fx.Effect | str) -> str:
     match effect:
         case fx.Send():
-            return "send " + str(effect.event).replace("\n", " ")
+            return "send " + str(effect.message).replace("\n", " ")
         case fx.Record():
             cuts = [
                 f"{cut.utterance_index}: {cut.direction.src} {cut.reason} {seqs_of(cut)}"

@@ -106,7 +106,7 @@ class Desk:
         for effect in effects:
             match effect:
                 case fx.Send():
-                    self.sent.append(effect.event)
+                    self.sent.extend(effect.message.events)
                 case fx.Record():
                     self.records.append(effect)
                 case fx.Submit():
@@ -120,12 +120,16 @@ class Desk:
     def told(self) -> list[str]:
         """What was to be done since the last time, but for timers."""
         effects, self.effects = self.effects, []
-        return [shown for effect in effects if (shown := self._shown(effect))]
+        told: list[str] = []
+        for effect in effects:
+            if isinstance(effect, fx.Send):
+                told += [f"send {event_shown(event)}" for event in effect.message.events]
+            elif shown := self._shown(effect):
+                told.append(shown)
+        return told
 
     def _shown(self, effect: fx.Effect) -> str:
         match effect:
-            case fx.Send():
-                return f"send {event_shown(effect.event)}"
             case fx.Record():
                 return " ".join(["record", *(str(cut.utterance_index) for cut in effect.cuts)])
             case fx.Submit():

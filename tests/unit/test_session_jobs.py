@@ -112,7 +112,7 @@ def test_a_client_is_told_once_that_it_is_over_its_quota_and_those_behind_wait()
     # The second is due first, and lets the first go before it.
     assert desk.silence(50).told() == []
     assert desk.silence(150).told() == ["submit 0"]
-    assert desk.accepted(0).told() == ["send accepted 0", "submit 1", "send ack 1"]
+    assert desk.accepted(0).told() == ["send accepted 0", "send ack 1", "submit 1"]
     # It is over the quota still, or again: the second knows of it.
     assert desk.failed(1, OVER_QUOTA).told() == []
     assert desk.silence(400).accepted(1).told() == ["submit 1", "send accepted 1", "send ack 2"]
@@ -254,8 +254,8 @@ def test_long_speech_goes_one_job_after_the_other(rules: dict[str, int]) -> None
     desk.recorded()
     assert [line for line in desk.told() if line.startswith("submit")] == ["submit 0"]
 
-    assert desk.failed(0).told() == ["send missing 0", "submit 1", "send ack 2"]
-    assert desk.delivered(1).told() == ["send result 1", "submit 2", "send ack 4"]
+    assert desk.failed(0).told() == ["send missing 0", "send ack 2", "submit 1"]
+    assert desk.delivered(1).told() == ["send result 1", "send ack 4", "submit 2"]
 
 
 def test_after_a_manual_end_all_is_free() -> None:
@@ -305,7 +305,7 @@ def test_a_retry_keeps_its_turn() -> None:
     desk.told()
 
     assert desk.silence(100).told() == ["submit 0"]
-    assert desk.delivered(0).told() == ["send result 0", "submit 1", "send ack 1"]
+    assert desk.delivered(0).told() == ["send result 0", "send ack 1", "submit 1"]
 
 
 # ---- acknowledgements ----
