@@ -107,7 +107,7 @@ class SessionCore(SessionSteps):
         elif chunk.seq > self._expected_seq:
             self._refuse_gap(chunk)
         elif self._take_chunk(now, chunk):
-            return self._told()
+            return self._out(now, follows=False)
         return self._out(now)
 
     def on_playback(self, now: float, *, on: bool) -> list[Effect]:
@@ -129,7 +129,7 @@ class SessionCore(SessionSteps):
             return []
         self._heard_ms = now
         if seen <= self._seen:
-            return self._told()
+            return self._out(now, follows=False)
         if seen > self._queue.next_out:
             told = f"{seen} is more than the {self._queue.next_out} that have been delivered"
             self._problem(invalid("results_seen", told))
@@ -145,7 +145,7 @@ class SessionCore(SessionSteps):
             if job_id is not None:
                 self._todo.append(effects.Taken(job_id, held_back_ms))
         self._seen = seen
-        return self._out(now) if self.phase is Phase.CLOSED else self._told()
+        return self._out(now, follows=self.phase is Phase.CLOSED)
 
     def on_left(self, now: float) -> list[Effect]:
         """The stream is gone: the session goes on elsewhere, or not at all."""

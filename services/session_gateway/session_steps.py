@@ -190,10 +190,10 @@ class SessionSteps:
     def _problem(self, error: common_pb2.Error) -> None:
         self._event().error.CopyFrom(error)
 
-    def _out(self, now: float) -> list[Effect]:
-        """What is to be done, with all that follows from the new state."""
+    def _out(self, now: float, *, follows: bool = True) -> list[Effect]:
+        """What is to be done, with all that follows from the new state, where something may."""
         queue = self._queue
-        if self.phase is not Phase.OVER:
+        if follows and self.phase is not Phase.OVER:
             if self._ends or (self._held and self.phase is Phase.CLOSING):
                 self._end_held(now)
             if queue.outcomes:
@@ -209,10 +209,6 @@ class SessionSteps:
                 self._set_gate(now, is_full=is_full)
             if self.phase is not Phase.OPEN:
                 self._check_done(now)
-        return self._told()
-
-    def _told(self) -> list[Effect]:
-        """What is to be done, where nothing follows from the new state."""
         # The timers first: after an end there is nothing more to do.
         todo, self._todo, self._message = self._todo, [], None
         if self._alarms.changes:
