@@ -7,6 +7,7 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 # Below this many dead entries it is not worth while to sweep them out.
@@ -23,6 +24,14 @@ class Alarm(Protocol):
 
     def cancel(self) -> None:
         """Prevents the call."""
+
+
+@dataclass(slots=True, eq=False)
+class _Timer(Generic[Owner, Key]):
+    owner: Owner
+    key: Key
+    # False: it was cleared or moved, or is over.
+    is_set: bool = True
 
 
 class Timers(Generic[Owner, Key]):
@@ -51,11 +60,11 @@ class Timers(Generic[Owner, Key]):
         self._on_due = on_due
         self._clock = clock
         self._call_at = call_at or _call_at
-        # Time, number, owner, key. Numbers are unique, so entries of one time come in the order in
-        # which they were set.
-        self._heap: list[tuple[float, int, Owner, Key]] = []
-        # The numbers of the entries that count; every other one was cleared or moved.
-        self._live: dict[Owner, dict[Key, int]] = {}
+        # Time, number, timer. Numbers are unique, so entries of one time come in the order in which
+        # they were set.
+        self._heap: list[tuple[float, int, _Timer[Owner, Key]]] = []
+        # Those that are set; every other one in the heap is dead.
+        self._live: dict[Owner, dict[Key, _Timer[Owner, Key]]] = {}
         self._count = 0
         self._seq = 0
         self._alarm: Alarm | None = None
@@ -67,14 +76,16 @@ class Timers(Generic[Owner, Key]):
 
     def set(self, owner_key: Owner, key: Key, at_ms: float) -> None:
         """Sets a timer, or moves it."""
-        self._seq += 1
-        mine = self._live.get(owner_key)
-        if mine is None:
-            mine = self._live[owner_key] = {}
-        if key not in mine:
+        if owner_key not in self._live:
+            self._live[owner_key] = {}
+        mine = self._live[owner_key]
+        if key in mine:
+            mine[key].is_set = False
+        else:
             self._count += 1
-        mine[key] = self._seq
-        heapq.heappush(self._heap, (at_ms, self._seq, owner_key, key))
+        timer = mine[key] = _Timer(owner_key, key)
+        self._seq += 1
+        heapq.heappush(self._heap, (at_ms, self._seq, timer))
         if len(self._heap) > 2 * self._count + _MIN_DEAD:
             self._sweep()
         # An alarm that comes too early, because its timer was cleared, costs less than moving it.
@@ -83,34 +94,36 @@ class Timers(Generic[Owner, Key]):
 
     def clear(self, owner_key: Owner, key: Key) -> None:
         """Forgets a timer, if it is set."""
-        mine = self._live.get(owner_key)
-        if mine is None or mine.pop(key, None) is None:
-            return
-        self._count -= 1
-        if not mine:
-            del self._live[owner_key]
+        if owner_key in self._live and key in self._live[owner_key]:
+            self._end(self._live[owner_key][key])
 
     def clear_all(self, owner_key: Owner) -> None:
         """Forgets every timer of an owner."""
-        self._count -= len(self._live.pop(owner_key, ()))
+        if owner_key in self._live:
+            for timer in self._live.pop(owner_key).values():
+                timer.is_set = False
+                self._count -= 1
 
     def close(self) -> None:
         """Forgets every timer."""
-        self._live.clear()
+        for owner in list(self._live):
+            self.clear_all(owner)
         self._heap.clear()
-        self._count = 0
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
-    def _is_live(self, entry: tuple[float, int, Owner, Key]) -> bool:
-        _, number, owner, key = entry
-        mine = self._live.get(owner)
-        return mine is not None and mine.get(key) == number
+    def _end(self, timer: _Timer[Owner, Key]) -> None:
+        timer.is_set = False
+        self._count -= 1
+        mine = self._live[timer.owner]
+        del mine[timer.key]
+        if not mine:
+            del self._live[timer.owner]
 
     def _sweep(self) -> None:
         """Takes the dead entries out when they are the larger half: O(1) for each that is set."""
-        self._heap = [entry for entry in self._heap if self._is_live(entry)]
+        self._heap = [entry for entry in self._heap if entry[2].is_set]
         heapq.heapify(self._heap)
 
     def _arm(self) -> None:
@@ -124,19 +137,19 @@ class Timers(Generic[Owner, Key]):
     def _ring(self) -> None:
         self._alarm = None
         now = self._clock()
-        due: list[tuple[float, int, Owner, Key]] = []
-        while self._heap and (self._heap[0][0] <= now or not self._is_live(self._heap[0])):
-            due.append(heapq.heappop(self._heap))
-        for entry in due:
+        due: list[_Timer[Owner, Key]] = []
+        while self._heap and (self._heap[0][0] <= now or not self._heap[0][2].is_set):
+            _, _, timer = heapq.heappop(self._heap)
+            due.append(timer)
+        for timer in due:
             # One before it may have cleared or moved this one.
-            if not self._is_live(entry):
+            if not timer.is_set:
                 continue
-            _, _, owner, key = entry
-            self.clear(owner, key)
+            self._end(timer)
             try:
-                self._on_due(owner, key)
+                self._on_due(timer.owner, timer.key)
             except Exception:
-                facts = {"owner": str(owner), "timer": str(key)}
+                facts = {"owner": str(timer.owner), "timer": str(timer.key)}
                 _log.exception("a timer's callback failed", extra=facts)
         self._arm()
 
