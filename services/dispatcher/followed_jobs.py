@@ -28,7 +28,7 @@ _LOOKS_A_ROUND = 200
 _PAUSE_S = 0.05
 # Results that are read at the same time, of up to 3 MiB each.
 _RESULTS_AT_ONCE = 8
-# A home keeps a result that nobody takes after 5 s, and where Redis was away then, 10 s later.
+# A home keeps a result that nobody takes after 5 s, and where Redis was away then, 5 s later.
 _KEPT_WITHIN_S = 15.0
 
 _Look = tuple[bool | BaseException, str | BaseException]

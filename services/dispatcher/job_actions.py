@@ -14,7 +14,6 @@ from lingua_scheduler.services.dispatcher.job_effects import (
     Effect,
     Problem,
     Stage,
-    TimerKey,
 )
 from lingua_scheduler.services.dispatcher.job_machine import Phase
 from lingua_scheduler.services.dispatcher.job_outcomes import JobOutcomes
@@ -53,7 +52,7 @@ class JobActions(JobOutcomes):
         metrics: DispatcherMetrics,
         waiting: WaitingRoom,
     ) -> None:
-        timers: Timers[str, TimerKey] = Timers(on_due=self._on_due, clock=now_ms)
+        timers: Timers[str, None] = Timers(on_due=self._on_due, clock=now_ms)
         super().__init__(kept=kept, metrics=metrics, timers=timers)
         self._settings = settings
         self._pool = pool
@@ -69,10 +68,7 @@ class JobActions(JobOutcomes):
             effects.Confirm: lambda job, effect: self._confirm(job, effect.node_id, effect.number),
             effects.Locate: lambda job, effect: self._spawn(self._locate(job, effect.attempt)),
             effects.Wait: lambda job, _: self._wait(job),
-            effects.SetTimer: lambda job, effect: self._timers.set(
-                job.job_id, effect.key, effect.at_ms
-            ),
-            effects.ClearTimer: lambda job, effect: self._timers.clear(job.job_id, effect.key),
+            effects.Wake: lambda job, effect: self._timers.set(job.job_id, None, effect.at_ms),
             effects.FetchKept: lambda job, _: self._spawn(self._fetch_kept(job)),
             effects.Accepted: self._tell_accepted,
             effects.Retrying: self._tell_retrying,
@@ -340,14 +336,11 @@ class JobActions(JobOutcomes):
 
     # ---- time ----
 
-    def _on_due(self, wanted: str, key: tuple[str, int]) -> None:
+    def _on_due(self, wanted: str, _: None) -> None:
         job = self._jobs.get(wanted)
         if job is None:
             return
-        match key[0]:
-            case "forget":
-                self._forget_if_safe(job)
-            case "taken":
-                self._keep(job)
-            case _:
-                self._feed(job, job.machine.on_timer(now_ms(), key))
+        if job.machine.phase is Phase.OVER:
+            self._forget_if_safe(job)
+        else:
+            self._feed(job, job.machine.on_wake(now_ms()))

@@ -142,18 +142,10 @@ class Wait:
 
 
 @dataclass(slots=True)
-class SetTimer:
-    """Call on_timer with this key at this time. Setting it again moves it."""
+class Wake:
+    """Call on_wake at this time, and not at the one that was told before."""
 
-    key: TimerKey
     at_ms: float
-
-
-@dataclass(slots=True)
-class ClearTimer:
-    """Forget the timer, which is set."""
-
-    key: TimerKey
 
 
 @dataclass(slots=True)
@@ -210,8 +202,7 @@ Effect = (
     | Confirm
     | Locate
     | Wait
-    | SetTimer
-    | ClearTimer
+    | Wake
     | Accepted
     | Retrying
     | PassPartial

@@ -5,6 +5,8 @@ time. What each event does in each phase is the table in job_phases; the steps t
 job_steps; in how many ways an attempt may end, and what follows from each, is in job_endings.
 """
 
+import math
+
 from lingua_scheduler.services.dispatcher import job_endings as endings
 from lingua_scheduler.services.dispatcher.job_effects import (
     Attempt,
@@ -229,11 +231,21 @@ class JobMachine(JobSteps):
 
     # ---- time ----
 
+    def on_wake(self, now: float) -> list[Effect]:
+        """It is the time of the last Wake. The first timer is due, unless it was cleared."""
+        self._wakes_ms = math.inf
+        due = [key for key, at_ms in self.timers.items() if at_ms <= now]
+        first = min(due, key=self.timers.__getitem__, default=None)
+        later = [at_ms for key, at_ms in self.timers.items() if key != first]
+        if later:
+            self._wake(min(later))
+        return self._out() if first is None else self.on_timer(now, first)
+
     def on_timer(self, now: float, key: TimerKey) -> list[Effect]:
         """A timer that was set is due. One that is not set any more does nothing."""
-        if key not in self._timers:
+        if key not in self.timers:
             return []
-        self._timers.remove(key)
+        del self.timers[key]
         kind, number = key
         match kind:
             case "ask" | "hedge":

@@ -8,7 +8,7 @@ from typing import Any
 from lingua_scheduler.services.dispatcher import job_effects as effects
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.job import Job
-from lingua_scheduler.services.dispatcher.job_effects import Problem, TimerKey
+from lingua_scheduler.services.dispatcher.job_effects import Problem
 from lingua_scheduler.services.dispatcher.job_machine import Phase
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.routes import Routes
@@ -18,14 +18,11 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)
 
-# How long a job that is over stays known, to confirm and drop what still comes for it.
+# How long a job whose result is safe stays known, to confirm and drop what still comes for it.
 _REMEMBER_MS = 10_000.0
 # A gateway that does not say in this time that it took a result is as good as gone: the result is
 # kept in Redis, and the node may forget it.
 _TAKEN_WITHIN_MS = 5_000.0
-
-# Timers of the shell, beside the machine's.
-_TAKEN, _FORGET = ("taken", 0), ("forget", 0)
 
 
 class JobOutcomes:
@@ -36,10 +33,11 @@ class JobOutcomes:
         *,
         kept: KeptResults,
         metrics: DispatcherMetrics,
-        timers: Timers[str, TimerKey],
+        timers: Timers[str, None],
     ) -> None:
         self._kept = kept
         self._metrics = metrics
+        # One for each job: when its machine is to be woken, and after the end, to forget it.
         self._timers = timers
         self._jobs: dict[str, Job] = {}
         metrics.jobs.set_function(lambda: len(self._jobs))
@@ -62,15 +60,15 @@ class JobOutcomes:
 
     def _forget(self, job: Job) -> None:
         del self._jobs[job.job_id]
-        self._timers.clear_all(job.job_id)
+        self._timers.clear(job.job_id, None)
 
     def _forget_if_safe(self, job: Job) -> None:
         if job.taken:
             self._forget(job)
         else:
-            # Redis did not keep the result. As long as it is not safe, it is not forgotten.
+            # As long as the result is not safe, it is not forgotten.
             self._keep(job)
-            self._timers.set(job.job_id, _FORGET, now_ms() + _REMEMBER_MS)
+            self._timers.set(job.job_id, None, now_ms() + _TAKEN_WITHIN_MS)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -143,12 +141,10 @@ class JobOutcomes:
         if event.HasField("failed"):
             job.taken = True
             self._one_less()
-        now = now_ms()
         if not self._tell(job, event) and not job.taken:
             self._keep(job)
-        elif not job.taken:
-            self._timers.set(job.job_id, _TAKEN, now + _TAKEN_WITHIN_MS)
-        self._timers.set(job.job_id, _FORGET, now + _REMEMBER_MS)
+        within_ms = _REMEMBER_MS if job.taken else _TAKEN_WITHIN_MS
+        self._timers.set(job.job_id, None, now_ms() + within_ms)
 
     def _record_steps(self, job: Job) -> None:
         """Writes down where the time went, where there is a record that does not have it."""
@@ -200,7 +196,7 @@ class JobOutcomes:
             return
         job.taken = True
         self._one_less()
-        self._timers.clear(job.job_id, _TAKEN)
+        self._timers.set(job.job_id, None, now_ms() + _REMEMBER_MS)
         if job.last is not None and job.last.HasField("delivered"):
             delivered = job.last.delivered
             self._confirm(job, delivered.node_id, delivered.result.attempt.attempt)

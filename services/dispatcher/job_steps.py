@@ -1,5 +1,6 @@
 """What a job's machine does, step by step. What makes it do so is in job_machine."""
 
+import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
@@ -9,7 +10,6 @@ from lingua_scheduler.services.dispatcher.job_effects import (
     Allocate,
     Attempt,
     CancelOnNode,
-    ClearTimer,
     Commit,
     Complete,
     Confirm,
@@ -22,10 +22,10 @@ from lingua_scheduler.services.dispatcher.job_effects import (
     Release,
     Retrying,
     Send,
-    SetTimer,
     Stage,
     TimerKey,
     Wait,
+    Wake,
 )
 from lingua_scheduler.services.dispatcher.job_endings import Ending
 from lingua_scheduler.services.dispatcher.job_phases import STATES, Phase
@@ -67,11 +67,14 @@ class JobSteps:
     ) -> None:
         self.phase = Phase.NEW
         self.attempts = dict(earlier)
+        self.timers: dict[TimerKey, float] = {}
+        """When each timer that is set is due."""
         self._rules = rules
         self._deadline_ms = deadline_ms
         self._end_state = _UNSPECIFIED
         self._effects: list[Effect] = []
-        self._timers: set[TimerKey] = set()
+        # When the shell calls; later timers need no call of their own.
+        self._wakes_ms = math.inf
         self._excluded: list[str] = []
         self._tries = 0
         self._misses = 0
@@ -114,7 +117,7 @@ class JobSteps:
     def _wait(self, key: TimerKey, until: float) -> None:
         self.phase = Phase.WAITING
         self._do(Wait())
-        if key not in self._timers:
+        if key not in self.timers:
             self._set(key, until)
 
     def _decline(self, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:
@@ -176,7 +179,7 @@ class JobSteps:
             self.phase = Phase.RUNNING
         else:
             self.phase = Phase.FETCHING
-            if ("job", attempt.number) not in self._timers:
+            if ("job", attempt.number) not in self.timers:
                 self._set(("job", attempt.number), now + self._rules.job_timeout_ms)
 
     def _run(self, now: float, attempt: Attempt) -> None:
@@ -263,7 +266,7 @@ class JobSteps:
         self._end_state = state
         for attempt in self._alive():
             self._end_attempt(attempt, endings.NOT_WANTED, why, self._final())
-        self._clear(*sorted(self._timers))
+        self.timers.clear()
         self._do(last)
 
     def _final(self) -> common_pb2.JobState.ValueType:
@@ -286,14 +289,18 @@ class JobSteps:
         return attempt if attempt is not None and attempt.is_alive else None
 
     def _set(self, key: TimerKey, at_ms: float) -> None:
-        self._timers.add(key)
-        self._do(SetTimer(key, at_ms))
+        self.timers[key] = at_ms
+        self._wake(at_ms)
 
     def _clear(self, *keys: TimerKey) -> None:
         for key in keys:
-            if key in self._timers:
-                self._timers.remove(key)
-                self._do(ClearTimer(key))
+            if key in self.timers:
+                del self.timers[key]
+
+    def _wake(self, at_ms: float) -> None:
+        if at_ms < self._wakes_ms:
+            self._wakes_ms = at_ms
+            self._do(Wake(at_ms))
 
     def _do(self, effect: Effect) -> None:
         self._effects.append(effect)

@@ -10,6 +10,7 @@ job is then submitted to another one, on the same pool and nodes.
 """
 
 import heapq
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -183,7 +184,7 @@ class World:
         self._seq = 0
         self._watching = watching
         self._result_is_safe = False
-        self._timers: dict[fx.TimerKey, int] = {}
+        self._alarm = 0
         pick = choices.pick
         self.rules = JobRules(
             ack_timeout_ms=100.0,
@@ -221,7 +222,7 @@ class World:
 
     def _submit(self) -> None:
         self.homes += 1
-        self._timers = {}
+        self._alarm = 0
         left = None if self.deadline is None else self.now + self.deadline
         self.machine = JobMachine(rules=self.rules, deadline_ms=left)
         self.watch = self._watching(self.machine, self.rules, left)
@@ -281,10 +282,8 @@ class World:
             case fx.Wait():
                 for _ in range(self.choices.pick(3)):
                     self._after(delay(), self._room)
-            case fx.SetTimer():
-                self._set_timer(effect)
-            case fx.ClearTimer():
-                del self._timers[effect.key]
+            case fx.Wake():
+                self._wake(effect)
             case fx.FetchKept():
                 self._after(delay(), self._fetch)
             case fx.Deliver():
@@ -302,18 +301,19 @@ class World:
         attempt = delivered.attempt
         self.nodes[attempt.node_id].knows.pop(attempt.number, None)
 
-    def _set_timer(self, effect: fx.SetTimer) -> None:
+    def _wake(self, effect: fx.Wake) -> None:
         self._seq += 1
-        seq = self._timers[effect.key] = self._seq
+        seq = self._alarm = self._seq
 
         def due() -> None:
-            if self._timers.get(effect.key) == seq:
-                del self._timers[effect.key]
-                kind, number = effect.key
-                call = lambda: self.machine.on_timer(self.now, effect.key)  # noqa: E731
-                self._tell(f"timer {kind}", number, call)
+            if self._alarm == seq:
+                timers = self.machine.timers
+                kind, number = min(timers, key=timers.__getitem__, default=("", 0))
+                is_due = timers.get((kind, number), math.inf) <= self.now
+                event = f"timer {kind}" if is_due else "woken"
+                self._tell(event, number * is_due, lambda: self.machine.on_wake(self.now))
 
-        self._after(effect.at_ms - self.now, due)
+        self._after(max(0.0, effect.at_ms - self.now), due)
 
     # ---- the pool ----
 

@@ -74,7 +74,7 @@ def test_it_asks_for_an_attempt_after_those_before_and_for_any_node() -> None:
 def test_an_attempt_before_whose_end_the_pool_has_not_heard_of_is_not_taken_up() -> None:
     machine, _ = begun_anew()
     effects = machine.on_allocated(10, answer(1, existing=True, runs=True))
-    assert effects == [fx.SetTimer(("ask", 0), 10 + ASK_AGAIN_MS)]
+    assert effects == [fx.Wake(10 + ASK_AGAIN_MS)]
     assert [type(effect) for effect in machine.on_timer(60, ("ask", 0))] == [fx.Allocate]
 
 

@@ -128,6 +128,9 @@ class Job:
     def timer(self, kind: str, number: int = 0) -> "Job":
         return self.then(self.machine.on_timer(self.now, (kind, number)))
 
+    def woken(self) -> "Job":
+        return self.then(self.machine.on_wake(self.now))
+
     def cancel(self) -> "Job":
         return self.then(self.machine.on_cancel(self.now, "no longer wanted"))
 
@@ -140,9 +143,8 @@ class Job:
         return self
 
     def kinds(self) -> list[type[fx.Effect]]:
-        """What was asked for, without timers."""
-        timers = (fx.SetTimer, fx.ClearTimer)
-        return [type(effect) for effect in self.effects if not isinstance(effect, timers)]
+        """What was asked for, without the time to be woken at."""
+        return [type(effect) for effect in self.effects if not isinstance(effect, fx.Wake)]
 
     def only(self, kind: type[fx.Effect]) -> fx.Effect:
         (effect,) = (effect for effect in self.effects if type(effect) is kind)
@@ -186,19 +188,29 @@ def test_a_job_that_goes_well_asks_for_no_more_than_it_needs() -> None:
     assert job.start().effects == [fx.Allocate(1, (), False)]
     job.given(1)
     (attempt,) = job.machine.attempts.values()
-    assert job.effects == [fx.Send(attempt), fx.SetTimer(("ack", 1), 100)]
-    assert job.at(10).acked(1).effects == [
-        fx.ClearTimer(("ack", 1)),
-        fx.Commit(attempt),
-        fx.SetTimer(("job", 1), 1010),
-        fx.Accepted(attempt),
-    ]
+    assert job.effects == [fx.Send(attempt), fx.Wake(100)]
+    assert job.machine.timers == {("ack", 1): 100}
+    assert job.at(10).acked(1).effects == [fx.Commit(attempt), fx.Accepted(attempt)]
+    assert job.machine.timers == {("job", 1): 1010}
     assert job.committed(1, COMMIT.OUTCOME_COMMITTED).effects == []
     assert job.result(1).effects == [
         fx.Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED),
-        fx.ClearTimer(("job", 1)),
         fx.Deliver(attempt, result(1)),
     ]
+    assert job.machine.timers == {}
+
+
+def test_it_is_woken_for_the_first_timer_and_then_for_the_next() -> None:
+    job = Job(deadline_ms=5000).start()
+    assert job.effects[0] == fx.Wake(5000)
+    assert job.given(1).effects[-1] == fx.Wake(100)
+    # Cleared timers cost nothing, so the call for this one comes, and moves on.
+    job.at(10).acked(1)
+    assert job.at(100).woken().effects == [fx.Wake(1010)]
+    assert job.at(1010).woken().effects[0] == fx.Wake(5000)
+    assert job.phase is Phase.SELECTING
+    assert job.at(5000).woken().failure() == common_pb2.ERROR_REASON_JOB_TIMEOUT
+    assert job.woken().effects == []
 
 
 def test_the_state_follows_the_phase() -> None:
@@ -417,10 +429,11 @@ def test_a_result_that_comes_before_the_pool_told_of_its_attempt_stays_with_the_
 def test_all_full_waits_until_there_is_room() -> None:
     job = Job().start().at(10).refused(ALL_FULL)
 
-    assert job.effects == [fx.Wait(), fx.SetTimer(("wait", 0), 210)]
+    assert job.effects == [fx.Wait(), fx.Wake(210)]
+    assert job.machine.timers == {("wait", 0): 210}
     assert job.at(50).room().kinds() == [fx.Allocate]
     job.given(1)
-    assert fx.ClearTimer(("wait", 0)) in job.effects
+    assert ("wait", 0) not in job.machine.timers
     assert job.phase is Phase.PLACED
 
 
@@ -443,12 +456,12 @@ def test_a_retry_has_a_wait_of_its_own() -> None:
     job = Job().start().refused(ALL_FULL).at(150).room().given(1)
     job.at(190).rejected(1).refused(ALL_FULL)
 
-    assert fx.SetTimer(("wait", 0), 390) in job.effects
+    assert job.machine.timers["wait", 0] == 390
 
 
 def test_over_its_quota_a_job_waits_and_then_fails_as_such() -> None:
     job = Job().start().refused(OVER_QUOTA, 50)
-    assert job.effects == [fx.Wait(), fx.SetTimer(("wait", 0), 200)]
+    assert job.effects == [fx.Wait(), fx.Wake(200)]
     assert job.at(60).room().refused(OVER_QUOTA, 70).effects == [fx.Wait()]
 
     job.at(200).timer("wait")
@@ -476,7 +489,7 @@ def test_a_bound_node_that_is_full_is_waited_for_and_then_left() -> None:
     job = Job(affinity_wait_ms=50).start()
     assert job.asked().wait_for_bound_node
 
-    assert job.refused(BOUND_FULL).effects == [fx.Wait(), fx.SetTimer(("bound", 0), 50)]
+    assert job.refused(BOUND_FULL).effects == [fx.Wait(), fx.Wake(50)]
     assert job.at(20).room().asked().wait_for_bound_node
     assert job.at(30).refused(BOUND_FULL).effects == [fx.Wait()]
     assert not job.at(50).timer("bound").asked().wait_for_bound_node
@@ -562,7 +575,7 @@ def test_a_hedge_that_comes_after_the_acknowledgement_is_given_back() -> None:
 def test_a_hedge_needs_a_try_that_is_left() -> None:
     job = placed(hedge_after_ms=50, max_retry=0)
 
-    assert fx.SetTimer(("hedge", 0), 50) not in job.effects
+    assert ("hedge", 0) not in job.machine.timers
 
 
 def test_a_failure_not_worth_a_retry_ends_both_halves_of_a_hedge() -> None:
@@ -578,13 +591,14 @@ def test_a_failure_not_worth_a_retry_ends_both_halves_of_a_hedge() -> None:
 
 def test_a_node_that_comes_back_within_the_grace_keeps_its_job() -> None:
     job = running().at(100).node_lost(1)
-    assert fx.SetTimer(("grace", 1), 400) in job.effects
+    assert job.machine.timers["grace", 1] == 400
     assert job.kinds() == [fx.Locate]
 
     assert job.at(200).node_back(1).kinds() == [fx.Commit]
     assert job.machine.attempts[1].placement.node_epoch == 2
     assert job.committed(1, COMMIT.OUTCOME_ALREADY).kinds() == [fx.Send]
-    assert job.acked(1).effects == [fx.ClearTimer(("grace", 1))]
+    assert job.acked(1).effects == []
+    assert ("grace", 1) not in job.machine.timers
     assert job.phase is Phase.RUNNING
 
 
@@ -699,7 +713,7 @@ def test_a_new_home_tells_of_a_job_that_had_ended(
 def test_while_the_pool_has_not_heard_of_an_attempts_end_it_is_asked_again_a_little_later() -> None:
     job = running().at(10).failed(1).told(1, common_pb2.JOB_STATE_ACKED, lease=5000)
 
-    assert job.effects == [fx.SetTimer(("ask", 0), 10 + ASK_AGAIN_MS)]
+    assert job.effects == [fx.Wake(10 + ASK_AGAIN_MS)]
     assert job.timer("ask").asked().exclude == ("node-1",)
 
 

@@ -1,5 +1,6 @@
 """What the job machine promises whatever happens: thousands of random worlds (see job_world)."""
 
+import math
 import os
 from collections import Counter
 
@@ -31,7 +32,8 @@ class Promises:
         self.deadline = deadline
         self.ended = False
         self.seen: Counter[str] = Counter()
-        self._timers: set[fx.TimerKey] = set()
+        self._timers: dict[fx.TimerKey, float] = {}
+        self._wakes_ms = math.inf
         self._asks = 0
         self._given_back: set[int] = set()
         self._accepted: set[int] = set()
@@ -49,7 +51,11 @@ class Promises:
     def after(self, now: float, event: str, number: int, effects: list[fx.Effect]) -> None:
         self.seen[f"{event} {self._phase.name}->{self.machine.phase.name}"] += 1
         if event.startswith("timer "):
-            self._timers.remove((event.removeprefix("timer "), number))
+            del self._timers[event.removeprefix("timer "), number]
+            self._wakes_ms = math.inf
+        if event == "woken":
+            assert all(at_ms > now for at_ms in self._timers.values()), "a timer is missed"
+            self._wakes_ms = math.inf
         if event.startswith(("refused", "had", "given")):
             self._asks -= 1
         self._check_end(now, event, effects)
@@ -83,12 +89,14 @@ class Promises:
 
     def _check_timers(self, now: float, effects: list[fx.Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, fx.SetTimer):
-                assert effect.key[0] == "deadline" or effect.at_ms >= now
-                self._timers.add(effect.key)
-            elif isinstance(effect, fx.ClearTimer):
-                assert effect.key in self._timers, f"{effect} is not set"
-                self._timers.remove(effect.key)
+            if isinstance(effect, fx.Wake):
+                self._wakes_ms = effect.at_ms
+        timers = dict(self.machine.timers)
+        for key, at_ms in timers.items():
+            is_new = self._timers.get(key) != at_ms
+            assert not is_new or key[0] == "deadline" or at_ms >= now, f"{key} is in the past"
+            assert at_ms >= self._wakes_ms, f"nobody wakes it for {key}"
+        self._timers = timers
         if self.machine.phase is Phase.OVER:
             assert not self._timers, f"left set after the end: {self._timers}"
 
@@ -149,7 +157,7 @@ class Promises:
         if any(isinstance(effect, fx.Send) for effect in effects):
             self._waits_since = None
         if self.machine.phase is Phase.WAITING:
-            assert self._timers & {("wait", 0), ("bound", 0)}, "waits for ever"
+            assert self._timers.keys() & {("wait", 0), ("bound", 0)}, "waits for ever"
             longest = max(self.rules.queue_wait_ms, self.rules.affinity_wait_ms)
             assert self._waits_since is not None
             assert now <= self._waits_since + longest, "waits too long"

@@ -172,7 +172,7 @@ def test_the_table_names_every_event_of_the_machine_and_every_event_is_tried() -
     assert events == {
         "on_acked", "on_allocated", "on_cancel", "on_committed", "on_failed", "on_kept",
         "on_node_back", "on_node_lost", "on_partial", "on_refused", "on_rejected", "on_result",
-        "on_room", "on_send_failed", "on_timer",
+        "on_room", "on_send_failed", "on_timer", "on_wake",
     }  # fmt: skip
 
 
@@ -229,6 +229,4 @@ def test_a_cancel_and_the_deadline_leave_nothing_behind_in_any_phase(
     for effect in job.effects:
         if isinstance(effect, fx.Release | fx.Complete):
             assert effect.final == state
-    assert not [
-        event for event in EVENTS if fx.SetTimer in map(type, EVENTS[event](job, 2).effects)
-    ]
+    assert not [event for event in EVENTS if EVENTS[event](job, 2).machine.timers]
