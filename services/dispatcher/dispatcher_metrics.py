@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from lingua_scheduler.services.dispatcher.tallies import Durations, Tally
 from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -22,28 +23,29 @@ class DispatcherMetrics:
         self.nodes = Gauge(
             "lingua_dispatcher_nodes", "Nodes that are connected here.", registry=registry
         )
-        self.dispatch_seconds = Histogram(
+        self.dispatch_seconds = Durations(
             "lingua_dispatcher_dispatch_seconds",
             "From a job's submission to its assignment on the way to a node.",
             buckets=_SHORT,
             registry=registry,
         )
-        self.ack_seconds = Histogram(
+        self.ack_seconds = Durations(
             "lingua_dispatcher_ack_seconds",
             "From an assignment to its acknowledgement.",
             buckets=_SHORT,
             registry=registry,
         )
-        self.job_seconds = Histogram(
+        self.job_seconds = Durations(
             "lingua_dispatcher_job_seconds",
             "From a job's submission to its result.",
             buckets=_LONG,
             registry=registry,
         )
-        self._finished = Counter(
+        self._finished = Tally(
             "lingua_dispatcher_jobs_finished",
             "Jobs that are over, by outcome: done, or the reason of the failure.",
-            ["outcome"],
+            "outcome",
+            values=("done",),
             registry=registry,
         )
         self._retries = Counter(
@@ -77,10 +79,11 @@ class DispatcherMetrics:
             buckets=_LONG,
             registry=registry,
         )
-        self._placed = Counter(
+        self._placed = Tally(
             "lingua_dispatcher_placed",
             "Attempts by where their node is connected: here, or behind another dispatcher.",
-            ["where"],
+            "where",
+            values=("here", "elsewhere"),
             registry=registry,
         )
         self.relayed = Counter(
@@ -115,18 +118,15 @@ class DispatcherMetrics:
         # From 0, or the first of a kind would be no increase.
         for outcome in ("placed", "over"):
             self._queue_wait.labels(outcome)
-        self._placed_here = self._placed.labels("here")
-        self._placed_elsewhere = self._placed.labels("elsewhere")
-        self._done = self._finished.labels("done")
 
     def done(self, seconds: float) -> None:
         """Counts a job that has its result, and the time since it was submitted."""
-        self._done.inc()
+        self._finished.counts["done"] += 1
         self.job_seconds.observe(seconds)
 
     def failed(self, reason: str) -> None:
         """Counts a job that is over without a result."""
-        self._finished.labels(reason).inc()
+        self._finished.counts[reason] += 1
 
     def retried(self, reason: common_pb2.ErrorReason.ValueType) -> None:
         """Counts an attempt that another one follows."""
@@ -145,4 +145,4 @@ class DispatcherMetrics:
     def placed(self, placement: pool_pb2.Placement, instance_id: str) -> None:
         """Counts an attempt by where its node is."""
         here = placement.owner_instance == instance_id
-        (self._placed_here if here else self._placed_elsewhere).inc()
+        self._placed.counts["here" if here else "elsewhere"] += 1
