@@ -84,7 +84,7 @@ class TracedTimeline(Timeline):
         self._parent = parent
         self._links = [brought_by] if brought_by and brought_by.is_valid else []
         self._attributes = attributes
-        self._began_us = self._us(now)
+        self._began_us = self._offset_us + now * 1000
         self._question: tuple[SpanContext, Step] | None = None
         self._attempts: dict[int, SpanContext] = {}
 
@@ -130,8 +130,8 @@ class TracedTimeline(Timeline):
             "dispatch",
             self._dispatch,
             parent=self._parent,
-            start_us=self._began_us,
-            end_us=self._over_us,
+            start_us=int(self._began_us),
+            end_us=int(self._over_us),
             kind=SpanKind.SERVER,
             attributes=self._attributes | _outcome(how),
             links=self._links,
@@ -145,8 +145,8 @@ class TracedTimeline(Timeline):
                 "allocate",
                 context,
                 parent=self._dispatch,
-                start_us=ask.start_us,
-                end_us=self._us(now),
+                start_us=int(ask.start_us),
+                end_us=int(self._offset_us + now * 1000),
                 kind=SpanKind.CLIENT,
                 attributes={"lingua.attempt": ask.attempt, **_outcome(why)},
                 failure=_fault(why),
@@ -171,8 +171,8 @@ class TracedTimeline(Timeline):
             f"attempt {number}",
             attempt,
             parent=self._dispatch,
-            start_us=start_us,
-            end_us=max(step.end_us for step in own),
+            start_us=int(start_us),
+            end_us=int(max(step.end_us for step in own)),
             kind=SpanKind.CLIENT,
             attributes={"lingua.node_id": last.node_id, **_outcome(how)},
             failure=_fault(how),
@@ -185,8 +185,8 @@ class TracedTimeline(Timeline):
             step.detail if is_stage else _NAMES[step.kind],
             context,
             parent=parent,
-            start_us=step.start_us,
-            end_us=step.end_us,
+            start_us=int(step.start_us),
+            end_us=int(step.end_us),
             attributes={"lingua.detail": step.detail} if step.detail and not is_stage else {},
         )
         return context

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -33,6 +34,7 @@ UNDER_WAY = "under way"
 SEND_FAILED = "SEND_FAILED"
 
 _OF_GATEWAY = (Kind.KIND_GATHER, Kind.KIND_HANGOVER)
+_start_us = attrgetter("start_us")
 
 
 @dataclass(slots=True, eq=False)
@@ -41,33 +43,16 @@ class Step:
 
     kind: common_pb2.JobStep.Kind.ValueType
     attempt: int
-    start_us: int
-    end_us: int = 0
+    start_us: float
+    end_us: float = 0.0
     node_id: str = ""
     detail: str = ""
 
-    def close(self, at_us: int, how: str = "") -> None:
+    def close(self, at_us: float, how: str = "") -> None:
         """It is over."""
         self.end_us = max(self.start_us, at_us)
         if how:
             self.detail = f"{self.detail}, {how}" if self.detail else how
-
-    def message(self, now_us: int) -> common_pb2.JobStep:
-        """As the contract has it."""
-        message = common_pb2.JobStep(
-            kind=self.kind,
-            attempt=self.attempt,
-            started_us=self.start_us,
-            took_us=max(0, (self.end_us or now_us) - self.start_us),
-        )
-        # Most have neither, and every job that ends well comes through here.
-        if self.node_id:
-            message.node_id = self.node_id
-        if not self.end_us:
-            message.detail = f"{self.detail}, {UNDER_WAY}" if self.detail else UNDER_WAY
-        elif self.detail:
-            message.detail = self.detail
-        return message
 
 
 class Timeline:
@@ -89,7 +74,7 @@ class Timeline:
         earlier: Timeline | None = None,
     ) -> None:
         self._offset_us = wall_us - now * 1000
-        self._over_us = 0
+        self._over_us = 0.0
         self._steps: list[Step] = _shortened(earlier._steps) if earlier else []
         # Of these, the first are from before.
         self._mine = len(self._steps)
@@ -99,35 +84,32 @@ class Timeline:
         self._queue: Step | None = None
         self._ask: Step | None = None
         for given in islice(before, _MAX_BEFORE):
-            self._take(given, wall_us)
-
-    def _take(self, given: common_pb2.JobStep, wall_us: int) -> None:
-        is_submit = given.kind == Kind.KIND_SUBMIT
-        if is_submit or (self._mine == 0 and given.kind in _OF_GATEWAY):
-            # A gateway whose clock is ahead has not submitted it in the future.
-            start_us = min(given.started_us, wall_us)
-            end_us = wall_us if is_submit else min(start_us + given.took_us, wall_us)
-            self._steps.append(Step(given.kind, 0, start_us, end_us, detail=given.detail[:64]))
+            is_submit = given.kind == Kind.KIND_SUBMIT
+            if is_submit or (self._mine == 0 and given.kind in _OF_GATEWAY):
+                # A gateway whose clock is ahead has not submitted it in the future.
+                start_us = min(given.started_us, wall_us)
+                end_us = wall_us if is_submit else min(start_us + given.took_us, wall_us)
+                self._steps.append(Step(given.kind, 0, start_us, end_us, detail=given.detail[:64]))
 
     # ---- looking for a node ----
 
     def asks(self, now: float, number: int, *, hedge: bool = False) -> str:
         """The pool is asked for an attempt; returns the trace context of the question."""
-        detail = "hedge" if hedge else ""
-        self._ask = Step(Kind.KIND_ALLOCATE, number, self._us(now), detail=detail)
+        start_us, detail = self._offset_us + now * 1000, "hedge" if hedge else ""
+        self._ask = Step(Kind.KIND_ALLOCATE, number, start_us, detail=detail)
         return ""
 
     def refused(self, now: float, why: str) -> None:
         """It has no node."""
         ask, self._ask = self._ask, None
         if ask is not None and self._queue is None and not self._over_us:
-            ask.close(self._us(now), why)
+            ask.close(self._offset_us + now * 1000, why)
             self._steps.append(ask)
 
     def waits(self, now: float, number: int) -> None:
         """The job waits for room, or goes on waiting."""
         if self._queue is None and not self._over_us:
-            self._queue = Step(Kind.KIND_QUEUE, number, self._us(now))
+            self._queue = Step(Kind.KIND_QUEUE, number, self._offset_us + now * 1000)
             self._steps.append(self._queue)
 
     def placed(self, now: float, number: int, node_id: str) -> None:
@@ -139,7 +121,7 @@ class Timeline:
             self._queue.close(ask.start_us)
             self._queue = None
         ask.attempt, ask.node_id = number, node_id
-        ask.close(self._us(now))
+        ask.end_us = self._offset_us + now * 1000
         self._steps.append(ask)
 
     # ---- an attempt ----
@@ -148,26 +130,28 @@ class Timeline:
         """The attempt is on its way to its node. Where that has it already, it is told again."""
         if number in self._open or self._over_us:
             return
-        start_us, detail = self._us(now), "by relay" if by_relay else ""
-        send = Step(Kind.KIND_SEND, number, start_us, start_us, node_id, detail)
-        self._sends[number] = send
-        self._steps.append(send)
-        self._begin(Kind.KIND_ACK, number, start_us, node_id)
+        at_us, detail = self._offset_us + now * 1000, "by relay" if by_relay else ""
+        send = Step(Kind.KIND_SEND, number, at_us, at_us, node_id, detail)
+        ack = Step(Kind.KIND_ACK, number, at_us, node_id=node_id)
+        self._sends[number], self._open[number] = send, ack
+        self._steps += (send, ack)
 
     def sent(self, now: float, number: int, sent_us: int) -> None:
         """When it was written to the node's stream, which is told with the acknowledgement."""
         ack = self._open.get(number)
         if ack is not None and ack.kind == Kind.KIND_ACK:
             send = self._sends[number]
-            send.close(min(sent_us, self._us(now)))
+            send.close(min(sent_us, self._offset_us + now * 1000))
             ack.start_us = send.end_us
 
     def acked(self, now: float, number: int) -> None:
         """The node runs it."""
         step = self._open.get(number)
         if step is not None and step.kind == Kind.KIND_ACK:
-            step.close(self._us(now))
-            self._begin(Kind.KIND_NODE, number, step.end_us, step.node_id)
+            step.end_us = self._offset_us + now * 1000
+            node = Step(Kind.KIND_NODE, number, step.end_us, node_id=step.node_id)
+            self._open[number] = node
+            self._steps.append(node)
 
     def result(
         self, now: float, number: int, timings: Iterable[dispatcher_pb2.StageTiming]
@@ -176,7 +160,7 @@ class Timeline:
         step = self._open.pop(number, None)
         if step is None:
             return
-        step.close(self._us(now))
+        step.end_us = self._offset_us + now * 1000
         for timing in islice(timings, _MAX_STAGES):
             start_us = min(step.start_us + timing.started_ms * 1000, step.end_us)
             end_us = min(start_us + timing.took_ms * 1000, step.end_us)
@@ -191,7 +175,7 @@ class Timeline:
                 # It has never been there to be acknowledged.
                 self._steps.remove(step)
                 step = self._sends[number]
-            step.close(self._us(now), how)
+            step.close(self._offset_us + now * 1000, how)
             return
         # It was given back before it was sent.
         for last in reversed(self._steps[self._mine :]):
@@ -205,7 +189,7 @@ class Timeline:
         """The job is over; how, where that was not well."""
         if self._over_us:
             return
-        self._over_us = self._us(now)
+        self._over_us = self._offset_us + now * 1000
         if self._ask is not None and self._queue is None:
             self._steps.append(self._ask)
         self._ask = self._queue = None
@@ -226,31 +210,32 @@ class Timeline:
 
     def record(self, now: float) -> bytes:
         """The same as it is written down: JobSteps, serialized."""
-        return common_pb2.JobSteps(steps=self.messages(now)).SerializeToString()
+        return self.messages(now).SerializeToString()
 
-    def messages(self, now: float) -> list[common_pb2.JobStep]:
+    def messages(self, now: float) -> common_pb2.JobSteps:
         """The steps in the order of their beginnings; those under way last until now."""
-        now_us = self._us(now)
+        now_us = self._offset_us + now * 1000
         steps = _shortened(self._steps)
         if self._ask is not None and self._queue is None:
             steps.append(self._ask)
         # Python's sort is stable: a step that took no time stays before the one after it.
-        steps.sort(key=lambda step: step.start_us)
-        return [step.message(now_us) for step in steps]
-
-    def _begin(
-        self,
-        kind: common_pb2.JobStep.Kind.ValueType,
-        number: int,
-        start_us: int,
-        node_id: str,
-    ) -> None:
-        step = Step(kind, number, start_us, node_id=node_id)
-        self._open[number] = step
-        self._steps.append(step)
-
-    def _us(self, now: float) -> int:
-        return int(self._offset_us + now * 1000)
+        steps.sort(key=_start_us)
+        record = common_pb2.JobSteps()
+        # Field by field, and none that is empty: every job that ends well comes through here.
+        for step in steps:
+            message = record.steps.add()
+            message.kind = step.kind
+            message.attempt = step.attempt
+            message.started_us = int(step.start_us)
+            end_us = step.end_us or max(step.start_us, now_us)
+            message.took_us = int(end_us) - message.started_us
+            if step.node_id:
+                message.node_id = step.node_id
+            if not step.end_us:
+                message.detail = f"{step.detail}, {UNDER_WAY}" if step.detail else UNDER_WAY
+            elif step.detail:
+                message.detail = step.detail
+        return record
 
 
 def _shortened(steps: list[Step]) -> list[Step]:

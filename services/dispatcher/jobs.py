@@ -7,7 +7,7 @@ the outside (the pool service, a node, a gateway) is answered by another event l
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
 from opentelemetry.trace import SpanContext
@@ -178,9 +178,9 @@ class Jobs(JobActions):
                     self._record_steps(job)
             self._result_is_safe(job)
 
-    def steps(self, job: Job) -> list[common_pb2.JobStep]:
+    def steps(self, job: Job) -> Sequence[common_pb2.JobStep]:
         """Where its time has gone so far."""
-        return job.timeline.messages(now_ms())
+        return job.timeline.messages(now_ms()).steps
 
     def cancel(self, wanted: str, why: str, gateway: Gateway | None = None) -> bool:
         """Stops a job; False where it is not known here.

@@ -36,7 +36,7 @@ def rows(made: Timeline, now: float = 9000.0) -> list[Row]:
             (each.started_us + each.took_us - WALL_US) / 1000,
             each.detail,
         )
-        for each in made.messages(now)
+        for each in made.messages(now).steps
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_job_that_goes_well_has_every_step_one_after_the_other() -> None:
         ("stage", 1, 11, 31, "asr"),
         ("deliver", 0, 100, 107, ""),
     ]
-    assert made.messages(9000)[6].node_id == "n1"
+    assert made.messages(9000).steps[6].node_id == "n1"
 
 
 def test_each_attempt_that_ended_badly_says_how_in_its_last_step() -> None:
