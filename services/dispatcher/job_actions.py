@@ -58,18 +58,20 @@ class JobActions(JobOutcomes):
         self._pool = pool
         self._waiting = WaitingRounds(room=waiting, job=self.get, ask=self._ask_again)
         self._closed = False
-        self._carry_out: dict[type[Effect], Callable[[Job, Any], object]] = {
+        self._carry_out: dict[type[Effect], Callable[[Job, Any, float], object]] = {
             effects.Allocate: self._ask_pool,
-            effects.Send: lambda job, effect: self._send(job, effect.attempt),
+            effects.Send: self._send,
             effects.Commit: self._commit_soon,
             effects.Release: self._release,
             effects.Complete: self._complete,
             effects.CancelOnNode: self._cancel_on_node,
-            effects.Confirm: lambda job, effect: self._confirm(job, effect.node_id, effect.number),
-            effects.Locate: lambda job, effect: self._spawn(self._locate(job, effect.attempt)),
-            effects.Wait: lambda job, _: self._wait(job),
-            effects.Wake: lambda job, effect: self._timers.set(job.job_id, None, effect.at_ms),
-            effects.FetchKept: lambda job, _: self._spawn(self._fetch_kept(job)),
+            effects.Confirm: lambda job, effect, _: self._confirm(
+                job, effect.node_id, effect.number
+            ),
+            effects.Locate: lambda job, effect, _: self._spawn(self._locate(job, effect.attempt)),
+            effects.Wait: self._wait,
+            effects.Wake: lambda job, effect, _: self._timers.set(job.job_id, None, effect.at_ms),
+            effects.FetchKept: lambda job, _effect, _: self._spawn(self._fetch_kept(job)),
             effects.Accepted: self._tell_accepted,
             effects.Retrying: self._tell_retrying,
             effects.PassPartial: self._pass_partial,
@@ -78,31 +80,32 @@ class JobActions(JobOutcomes):
         }
 
     def _ask_again(self, job: Job) -> None:
-        self._feed(job, job.machine.on_room(now_ms()))
+        now = now_ms()
+        self._feed(job, now, job.machine.on_room(now))
 
-    def _feed(self, job: Job, todo: Iterable[Effect]) -> None:
+    def _feed(self, job: Job, now: float, todo: Iterable[Effect]) -> None:
         if not self._closed:
             for effect in todo:
-                self._carry_out[type(effect)](job, effect)
+                self._carry_out[type(effect)](job, effect, now)
 
-    def _cancel_on_node(self, job: Job, effect: effects.CancelOnNode) -> None:
+    def _cancel_on_node(self, job: Job, effect: effects.CancelOnNode, _: float) -> None:
         ref = job.ref(effect.attempt.number)
         cancel = dispatcher_pb2.JobCancel(attempt=ref, why=effect.why)
         self.routes.cancel(effect.attempt.placement, cancel)
 
-    def _ask_pool(self, job: Job, effect: effects.Allocate) -> None:
+    def _ask_pool(self, job: Job, effect: effects.Allocate, now: float) -> None:
         if job.is_behind:
             # Others wait for the same pool, and came first: there is no need to ask.
             job.is_behind = False
             behind = Problem(
                 common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED, "others wait for room too"
             )
-            self._feed(job, job.machine.on_refused(now_ms(), behind))
+            self._feed(job, now, job.machine.on_refused(now, behind))
         else:
             job.is_asking = True
-            self._allocate(job, effect)
+            self._allocate(job, effect, now)
 
-    def _allocate(self, job: Job, effect: effects.Allocate) -> None:
+    def _allocate(self, job: Job, effect: effects.Allocate, now: float) -> None:
         spec, settings = job.spec, self._settings
         request = pool_pb2.AllocateRequest(
             job_id=job.job_id,
@@ -128,12 +131,12 @@ class JobActions(JobOutcomes):
         criteria.preferred_node_id = job.preferred(effect)
         criteria.local_instance = settings.instance_id
         is_hedge = job.machine.phase is Phase.PLACED
-        asking = job.timeline.asks(now_ms(), effect.number, hedge=is_hedge)
+        asking = job.timeline.asks(now, effect.number, hedge=is_hedge)
         try:
             answer = self._pool.allocate(request, asking)
         except errors.LinguaError as error:
             # Later: whoever asks is in the middle of something.
-            asyncio.get_running_loop().call_soon(self._refused, job, effect, error)
+            self._loop.call_soon(self._refused, job, effect, error)
         else:
             answer.add_done_callback(partial(self._allocated, job, effect))
 
@@ -149,9 +152,9 @@ class JobActions(JobOutcomes):
         job.has_begun = True
         self._metrics.placed(answer.placement, self._settings.instance_id)
         job.timeline.placed(now, answer.attempt.attempt, answer.placement.node_id)
-        self._leave_queue(job, placed=True)
+        self._leave_queue(job, now, placed=True)
         job.is_over_quota = False
-        self._feed(job, job.machine.on_allocated(now, answer))
+        self._feed(job, now, job.machine.on_allocated(now, answer))
         self._waiting.has_answer(job)
 
     def _refused(self, job: Job, effect: effects.Allocate, error: errors.LinguaError) -> None:
@@ -167,11 +170,11 @@ class JobActions(JobOutcomes):
             or spec.required_stages
             or error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
         )
-        self._feed(job, job.machine.on_refused(now, problem))
+        self._feed(job, now, job.machine.on_refused(now, problem))
         self._waiting.has_answer(job)
 
-    def _send(self, job: Job, attempt: Attempt) -> None:
-        now, settings = now_ms(), self._settings
+    def _send(self, job: Job, effect: effects.Send, now: float) -> None:
+        settings, attempt = self._settings, effect.attempt
         left = settings.job_timeout_ms
         if job.deadline_ms is not None:
             left = max(1, min(left, int(job.deadline_ms - now)))
@@ -198,9 +201,9 @@ class JobActions(JobOutcomes):
         self._metrics.dispatch_seconds.observe((now - job.submitted_ms) / 1000)
         self.routes.assign(attempt.placement, message)
 
-    def _commit_soon(self, job: Job, effect: effects.Commit) -> None:
+    def _commit_soon(self, job: Job, effect: effects.Commit, _: float) -> None:
         # A node that says in one message that it has begun and that it is done costs one operation.
-        asyncio.get_running_loop().call_soon(self._commit, job, effect.attempt)
+        self._loop.call_soon(self._commit, job, effect.attempt)
 
     def _commit(self, job: Job, attempt: Attempt) -> None:
         if attempt.stage is not Stage.ACKED:
@@ -212,8 +215,9 @@ class JobActions(JobOutcomes):
             if answer is not None:
                 already = answer.outcome == pool_pb2.CommitResponse.OUTCOME_ALREADY
                 is_over = already and answer.lease_ends_ms == 0
-                fed = job.machine.on_committed(now_ms(), number, answer.outcome, is_over=is_over)
-                self._feed(job, fed)
+                now = now_ms()
+                fed = job.machine.on_committed(now, number, answer.outcome, is_over=is_over)
+                self._feed(job, now, fed)
 
         give_up_ms = self._settings.reservation_ttl_ms
         traceparent = job.timeline.traceparent(number)
@@ -223,7 +227,7 @@ class JobActions(JobOutcomes):
             "commit", request, give_up_ms, committed, traceparent, patient=patient
         )
 
-    def _release(self, job: Job, effect: effects.Release) -> None:
+    def _release(self, job: Job, effect: effects.Release, now: float) -> None:
         if effect.cause == pool_pb2.RELEASE_CAUSE_ACK_TIMEOUT:
             self._metrics.ack_timeouts.inc()
         request = pool_pb2.ReleaseRequest(
@@ -233,17 +237,17 @@ class JobActions(JobOutcomes):
             final_state=effect.final,
         )
         number, timeline = effect.attempt.number, job.timeline
-        timeline.ends(now_ms(), number, cause_name(effect.cause))
+        timeline.ends(now, number, cause_name(effect.cause))
         self._pool.persistently(
             "release",
             request,
             self._settings.reservation_ttl_ms,
-            lambda _: self._slot_is_free(job, effect.attempt),
+            partial(self._slot_is_free, job, effect.attempt),
             timeline.traceparent(number),
             patient=self._waiting.is_empty,
         )
 
-    def _complete(self, job: Job, effect: effects.Complete) -> None:
+    def _complete(self, job: Job, effect: effects.Complete, now: float) -> None:
         request = pool_pb2.CompleteRequest(
             attempt=job.ref(effect.attempt.number),
             node_id=effect.attempt.node_id,
@@ -253,19 +257,19 @@ class JobActions(JobOutcomes):
         )
         number, timeline = effect.attempt.number, job.timeline
         if effect.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED:
-            request.steps = timeline.record(now_ms())
+            request.steps = timeline.record(now)
         else:
-            timeline.ends(now_ms(), number, outcome_name(effect.outcome))
+            timeline.ends(now, number, outcome_name(effect.outcome))
         self._pool.persistently(
             "complete",
             request,
             self._settings.running_lease_ms,
-            lambda _: self._slot_is_free(job, effect.attempt),
+            partial(self._slot_is_free, job, effect.attempt),
             timeline.traceparent(number),
             patient=self._waiting.is_empty,
         )
 
-    def _slot_is_free(self, job: Job, attempt: Attempt) -> None:
+    def _slot_is_free(self, job: Job, attempt: Attempt, _: object) -> None:
         """The pool has said so: only now do those that wait find room."""
         if self._waiting.is_empty:
             return
@@ -298,33 +302,35 @@ class JobActions(JobOutcomes):
                     owner_instance=node.owner_instance,
                     owner_address=node.owner_address,
                 )
-                back = job.machine.on_node_back(now_ms(), attempt.number, placement)
-                self._feed(job, back)
+                now = now_ms()
+                back = job.machine.on_node_back(now, attempt.number, placement)
+                self._feed(job, now, back)
 
-    def _wait(self, job: Job) -> None:
+    def _wait(self, job: Job, _: effects.Wait, now: float) -> None:
         if not job.is_over_quota:
             self._metrics.waits.inc()
-        job.timeline.waits(now_ms(), max(job.machine.attempts, default=0) + 1)
+        job.timeline.waits(now, max(job.machine.attempts, default=0) + 1)
         if job.waits_since_ms is None:
-            job.waits_since_ms = now_ms()
+            job.waits_since_ms = now
         if not self._waiting.wait(job):
             # Too many wait already: for this one the wait is over.
-            asyncio.get_running_loop().call_soon(self._wait_is_over, job)
+            self._loop.call_soon(self._wait_is_over, job)
 
-    def _leave_queue(self, job: Job, *, placed: bool) -> None:
-        self._waiting.leave(job)
+    def _leave_queue(self, job: Job, now: float, *, placed: bool) -> None:
         if job.waits_since_ms is not None:
+            self._waiting.leave(job)
             # More nodes would not have helped those over their quota.
             if not job.is_over_quota:
-                self._metrics.waited((now_ms() - job.waits_since_ms) / 1000, placed=placed)
+                self._metrics.waited((now - job.waits_since_ms) / 1000, placed=placed)
             job.waits_since_ms = None
 
-    def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
-        self._leave_queue(job, placed=False)
-        super()._over(job, event)
+    def _over(self, job: Job, event: dispatcher_pb2.JobEvent, now: float) -> None:
+        self._leave_queue(job, now, placed=False)
+        super()._over(job, event, now)
 
     def _wait_is_over(self, job: Job) -> None:
-        self._feed(job, job.machine.on_timer(now_ms(), ("wait", 0)))
+        now = now_ms()
+        self._feed(job, now, job.machine.on_timer(now, ("wait", 0)))
 
     async def _fetch_kept(self, job: Job) -> None:
         try:
@@ -332,7 +338,8 @@ class JobActions(JobOutcomes):
         except errors.LinguaError as error:
             _log.warning("a kept result could not be read: %s", error, extra={"job_id": job.job_id})
             result = None
-        self._feed(job, job.machine.on_kept(now_ms(), result))
+        now = now_ms()
+        self._feed(job, now, job.machine.on_kept(now, result))
 
     # ---- time ----
 
@@ -343,4 +350,5 @@ class JobActions(JobOutcomes):
         if job.machine.phase is Phase.OVER:
             self._forget_if_safe(job)
         else:
-            self._feed(job, job.machine.on_wake(now_ms()))
+            now = now_ms()
+            self._feed(job, now, job.machine.on_wake(now))

@@ -4,7 +4,7 @@ Nobody changes them. They are not frozen: that would make each twice as dear, an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple
@@ -46,11 +46,11 @@ class Attempt:
     number: int
     placement: pool_pb2.Placement
     stage: Stage = Stage.RESERVED
+    # The node that it is for, wherever that is connected.
+    node_id: str = field(init=False)
 
-    @property
-    def node_id(self) -> str:
-        """The node that it is for."""
-        return self.placement.node_id
+    def __post_init__(self) -> None:
+        self.node_id = self.placement.node_id
 
     @property
     def is_alive(self) -> bool:

@@ -130,7 +130,7 @@ class JobMachine(JobSteps):
                 why = "another dispatcher has brought the job to its end"
                 self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
             else:
-                self._do(Send(attempt))
+                self._effects.append(Send(attempt))
         return self._out()
 
     def on_kept(self, now: float, result: dispatcher_pb2.JobResult | None) -> list[Effect]:
@@ -142,7 +142,7 @@ class JobMachine(JobSteps):
                 why = "its node does not have the result any more, and it was not kept"
                 self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
             elif self.phase is Phase.FETCHING:
-                self._do(Send(attempt))
+                self._effects.append(Send(attempt))
                 self._set(("ack", attempt.number), now + self._rules.ack_timeout_ms)
         return self._out()
 
@@ -169,9 +169,9 @@ class JobMachine(JobSteps):
             attempt.placement = placement
             if attempt.stage is Stage.ACKED:
                 self._returning = number
-                self._do(Commit(attempt))
+                self._effects.append(Commit(attempt))
             else:
-                self._do(Send(attempt))
+                self._effects.append(Send(attempt))
         return self._out()
 
     def on_acked(self, now: float, number: int) -> list[Effect]:
@@ -180,7 +180,7 @@ class JobMachine(JobSteps):
         if attempt is not None and attempt.is_alive:
             self._heard(now, attempt)
         elif attempt is not None and attempt.stage is Stage.ENDED:
-            self._do(CancelOnNode(attempt, "this attempt is over"))
+            self._effects.append(CancelOnNode(attempt, "this attempt is over"))
         return self._out()
 
     def on_rejected(self, now: float, number: int, why: str) -> list[Effect]:
@@ -200,7 +200,7 @@ class JobMachine(JobSteps):
         attempt = self._live(partial.attempt.attempt)
         if attempt is not None:
             self._heard(now, attempt)
-            self._do(PassPartial(partial))
+            self._effects.append(PassPartial(partial))
         return self._out()
 
     def on_result(self, now: float, result: dispatcher_pb2.JobResult, node_id: str) -> list[Effect]:
@@ -210,7 +210,7 @@ class JobMachine(JobSteps):
             self._confirm_late(result.attempt.attempt, node_id)
             return self._out()
         if attempt.stage is not Stage.KEPT:
-            self._do(Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED))
+            self._effects.append(Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED))
         self._deliver(attempt, result)
         return self._out()
 
@@ -221,7 +221,7 @@ class JobMachine(JobSteps):
         if attempt is None or attempt.node_id != node_id:
             self._confirm_late(number, node_id)
             return self._out()
-        self._do(Confirm(node_id, number))
+        self._effects.append(Confirm(node_id, number))
         if attempt.stage is Stage.RESERVED:
             attempt.stage = Stage.ACKED  # it ran, whatever became of its acknowledgement
         detail = f"{failed.cause}: {failed.detail[:MAX_DETAIL]}" if failed.detail else failed.cause

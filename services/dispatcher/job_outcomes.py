@@ -35,6 +35,8 @@ class JobOutcomes:
         metrics: DispatcherMetrics,
         timers: Timers[str, None],
     ) -> None:
+        # To ask for it is a system call each time.
+        self._loop = asyncio.get_running_loop()
         self._kept = kept
         self._metrics = metrics
         # One for each job: when its machine is to be woken, and after the end, to forget it.
@@ -78,10 +80,10 @@ class JobOutcomes:
 
     # ---- events for the gateway ----
 
-    def _tell_accepted(self, job: Job, effect: effects.Accepted) -> None:
-        job.timeline.acked(now_ms(), effect.attempt.number)
+    def _tell_accepted(self, job: Job, effect: effects.Accepted, now: float) -> None:
+        job.timeline.acked(now, effect.attempt.number)
         job.begun = effect.attempt
-        asyncio.get_running_loop().call_soon(self._tell_begun, job)
+        self._loop.call_soon(self._tell_begun, job)
 
     def _tell_begun(self, job: Job) -> None:
         """Tells that a node runs the job, if that has not been said, and is still worth saying."""
@@ -92,12 +94,12 @@ class JobOutcomes:
             job.begun = None
             self._tell(job, event)
 
-    def _tell_retrying(self, job: Job, effect: effects.Retrying) -> None:
+    def _tell_retrying(self, job: Job, effect: effects.Retrying, _: float) -> None:
         self._metrics.retried(effect.why.reason)
         retrying = dispatcher_pb2.JobRetrying(attempt=effect.number, why=_error(effect.why))
         self._tell(job, dispatcher_pb2.JobEvent(retrying=retrying))
 
-    def _pass_partial(self, job: Job, effect: effects.PassPartial) -> None:
+    def _pass_partial(self, job: Job, effect: effects.PassPartial, _: float) -> None:
         self._tell(job, dispatcher_pb2.JobEvent(partial=effect.partial), droppable=True)
 
     def _tell(self, job: Job, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
@@ -114,8 +116,7 @@ class JobOutcomes:
 
     # ---- the end ----
 
-    def _deliver(self, job: Job, effect: effects.Deliver) -> None:
-        now = now_ms()
+    def _deliver(self, job: Job, effect: effects.Deliver, now: float) -> None:
         self._metrics.done((now - job.submitted_ms) / 1000)
         event = dispatcher_pb2.JobEvent()
         delivered = event.delivered
@@ -123,16 +124,16 @@ class JobOutcomes:
         delivered.node_id = effect.attempt.node_id
         delivered.attempts = len(job.machine.attempts)
         job.timeline.over(now)
-        self._over(job, event)
+        self._over(job, event, now)
 
-    def _fail(self, job: Job, effect: effects.Fail) -> None:
+    def _fail(self, job: Job, effect: effects.Fail, now: float) -> None:
         reason = errors.reason_name(effect.why.reason)
         self._metrics.failed(reason.lower())
-        job.timeline.over(now_ms(), reason)
-        self._over(job, dispatcher_pb2.JobEvent(failed=_error(effect.why)))
+        job.timeline.over(now, reason)
+        self._over(job, dispatcher_pb2.JobEvent(failed=_error(effect.why)), now)
         self._record_steps(job)
 
-    def _over(self, job: Job, event: dispatcher_pb2.JobEvent) -> None:
+    def _over(self, job: Job, event: dispatcher_pb2.JobEvent, now: float) -> None:
         """The job is over: the gateway is told, or what it should hear is kept for the next."""
         # A copy: of a field that is cleared, the message keeps the memory.
         job.spec.ClearField("audio")
@@ -144,7 +145,7 @@ class JobOutcomes:
         if not self._tell(job, event) and not job.taken:
             self._keep(job)
         within_ms = _REMEMBER_MS if job.taken else _TAKEN_WITHIN_MS
-        self._timers.set(job.job_id, None, now_ms() + within_ms)
+        self._timers.set(job.job_id, None, now + within_ms)
 
     def _record_steps(self, job: Job) -> None:
         """Writes down where the time went, where there is a record that does not have it."""

@@ -112,11 +112,11 @@ class JobSteps:
         busy = [attempt.node_id for attempt in self._alive()]
         exclude = tuple(dict.fromkeys(self._excluded + busy))
         self._asked = Allocate(max(self.attempts, default=0) + 1, exclude, may_wait)
-        self._do(self._asked)
+        self._effects.append(self._asked)
 
     def _wait(self, key: TimerKey, until: float) -> None:
         self.phase = Phase.WAITING
-        self._do(Wait())
+        self._effects.append(Wait())
         if key not in self.timers:
             self._set(key, until)
 
@@ -127,7 +127,7 @@ class JobSteps:
         if not answer.existing:
             # Its node has never heard of it, but its number is used up.
             self.attempts[attempt.number] = attempt
-            self._do(Release(attempt, pool_pb2.RELEASE_CAUSE_HEDGE_LOST, self._final()))
+            self._effects.append(Release(attempt, pool_pb2.RELEASE_CAUSE_HEDGE_LOST, self._final()))
             attempt.stage = Stage.ENDED
         elif self.phase is Phase.OVER and answer.lease_ends_ms > 0:
             self.attempts[attempt.number] = attempt
@@ -150,7 +150,7 @@ class JobSteps:
 
     def _look(self, attempt: Attempt) -> None:
         self._looks += 1
-        self._do(FetchKept(attempt))
+        self._effects.append(FetchKept(attempt))
 
     # ---- an attempt's life ----
 
@@ -159,7 +159,7 @@ class JobSteps:
         self.attempts[attempt.number] = attempt
         self._waits_since = None
         self._clear(WAIT, BOUND)
-        self._do(Send(attempt))
+        self._effects.append(Send(attempt))
         if attempt.stage is Stage.ACKED:  # by its last home
             self._run(now, attempt)
             return
@@ -173,7 +173,7 @@ class JobSteps:
         self._clear(("ack", attempt.number), ("grace", attempt.number))
         if attempt.stage is Stage.RESERVED:
             attempt.stage = Stage.ACKED
-            self._do(Commit(attempt))
+            self._effects.append(Commit(attempt))
             self._run(now, attempt)
         elif attempt.stage is Stage.ACKED:
             self.phase = Phase.RUNNING
@@ -186,7 +186,7 @@ class JobSteps:
         self.phase = Phase.RUNNING
         self._clear(HEDGE)
         self._set(("job", attempt.number), now + self._rules.job_timeout_ms)
-        self._do(Accepted(attempt))
+        self._effects.append(Accepted(attempt))
         for other in self._alive():
             if other is not attempt:
                 self._count(other, endings.HEDGE_LOST)
@@ -202,7 +202,7 @@ class JobSteps:
             self.phase = Phase.LOST
             self._clear(("ack", number), HEDGE)
             self._set(("grace", number), now + self._rules.grace_ms)
-            self._do(Locate(attempt))
+            self._effects.append(Locate(attempt))
         return self._out()
 
     def _needs_its_node(self, attempt: Attempt) -> bool:
@@ -224,7 +224,7 @@ class JobSteps:
         self._end_attempt(attempt, ending, what)
         if is_alone:
             self._clear(HEDGE)
-            self._do(Retrying(attempt.number, why))
+            self._effects.append(Retrying(attempt.number, why))
             self.phase = Phase.SELECTING
             if self._asked is None:  # else a hedge was asked for, and is the next attempt
                 self._ask(now)
@@ -243,11 +243,11 @@ class JobSteps:
     ) -> None:
         """Ends a living attempt, and gives back the slot that it holds, if any."""
         if ending.cancels:
-            self._do(CancelOnNode(attempt, why))
+            self._effects.append(CancelOnNode(attempt, why))
         if attempt.stage is Stage.RESERVED:
-            self._do(Release(attempt, ending.cause, final))
+            self._effects.append(Release(attempt, ending.cause, final))
         elif attempt.stage is Stage.ACKED:
-            self._do(Complete(attempt, ending.outcome, why, final))
+            self._effects.append(Complete(attempt, ending.outcome, why, final))
         attempt.stage = Stage.ENDED
         self._clear(*((kind, attempt.number) for kind in ("ack", "job", "grace")))
 
@@ -267,7 +267,7 @@ class JobSteps:
         for attempt in self._alive():
             self._end_attempt(attempt, endings.NOT_WANTED, why, self._final())
         self.timers.clear()
-        self._do(last)
+        self._effects.append(last)
 
     def _final(self) -> common_pb2.JobState.ValueType:
         """What a lease operation says of the job: how it failed, if it did."""
@@ -279,7 +279,7 @@ class JobSteps:
     def _confirm_late(self, number: int, node_id: str) -> None:
         """A report that nobody needs; unless the pool's answer is still to tell of its attempt."""
         if number in self.attempts or self.phase not in (Phase.NEW, Phase.SELECTING):
-            self._do(Confirm(node_id, number))
+            self._effects.append(Confirm(node_id, number))
 
     def _alive(self) -> Iterator[Attempt]:
         return (attempt for attempt in self.attempts.values() if attempt.is_alive)
@@ -300,10 +300,7 @@ class JobSteps:
     def _wake(self, at_ms: float) -> None:
         if at_ms < self._wakes_ms:
             self._wakes_ms = at_ms
-            self._do(Wake(at_ms))
-
-    def _do(self, effect: Effect) -> None:
-        self._effects.append(effect)
+            self._effects.append(Wake(at_ms))
 
     def _out(self) -> list[Effect]:
         effects, self._effects = self._effects, []

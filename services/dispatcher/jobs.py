@@ -87,7 +87,7 @@ class Jobs(JobActions):
         """
         key = key or job_key(spec)
         wanted = job_id(key)
-        known = self.get(wanted)
+        known = self._jobs.get(wanted)
         earlier: Mapping[int, Attempt] = {}
         epoch = spec.session_epoch
         if known is not None:
@@ -129,7 +129,7 @@ class Jobs(JobActions):
         )
         self._remember(job)
         job.is_behind = self._waiting.must_wait(job.queue)
-        self._feed(job, job.machine.start(now))
+        self._feed(job, now, job.machine.start(now))
         self._waiting.has_come(job)
         return job
 
@@ -139,7 +139,7 @@ class Jobs(JobActions):
         Raises:
             SessionTakenOverError: a later epoch of the session has the job; nothing changes.
         """
-        job = self.get(wanted)
+        job = self._jobs.get(wanted)
         if job is not None:
             job.check_epoch(epoch)
             self._attach(job, gateway, epoch)
@@ -153,7 +153,7 @@ class Jobs(JobActions):
 
     def leave(self, wanted: str, gateway: Gateway) -> None:
         """The job's session has left that gateway. Of a job that another one has: nothing."""
-        job = self.get(wanted)
+        job = self._jobs.get(wanted)
         if job is not None and job.gateway is gateway:
             self._detach(job)
 
@@ -170,7 +170,7 @@ class Jobs(JobActions):
 
     def taken(self, wanted: str, gateway: Gateway, delivered_after_us: int = 0) -> None:
         """The client has the result: nobody needs it. A gateway that lost the job is not heard."""
-        job = self.get(wanted)
+        job = self._jobs.get(wanted)
         if job is not None and job.gateway is gateway and job.machine.phase is Phase.OVER:
             if delivered_after_us and not job.taken:
                 job.timeline.delivered(delivered_after_us)
@@ -187,9 +187,10 @@ class Jobs(JobActions):
 
         A gateway's word counts as long as no other gateway has the job; nobody's is an operator's.
         """
-        job = self.get(wanted)
+        job = self._jobs.get(wanted)
         if job is not None and (gateway is None or job.gateway in (None, gateway)):
-            self._feed(job, job.machine.on_cancel(now_ms(), why or "cancelled"))
+            now = now_ms()
+            self._feed(job, now, job.machine.on_cancel(now, why or "cancelled"))
         return job is not None
 
     async def close(self) -> None:
@@ -206,7 +207,7 @@ class Jobs(JobActions):
 
     def on_report(self, node_id: str, report: Report) -> None:
         """A node has said something of an attempt."""
-        job = self.get(report.attempt.job_id)
+        job = self._jobs.get(report.attempt.job_id)
         if job is None:
             self._metrics.orphans.inc()
             if isinstance(report, dispatcher_pb2.JobResult):
@@ -214,55 +215,57 @@ class Jobs(JobActions):
                 self._keep_orphan(report, node_id)
             return
         now, machine, number = now_ms(), job.machine, report.attempt.attempt
-        if number in machine.attempts and not job.is_on(number, node_id):
+        if number in machine.attempts and machine.attempts[number].node_id != node_id:
             self._metrics.orphans.inc()
             return  # another node's attempt is not its to speak of
         match report:
             case dispatcher_pb2.JobAck():
                 self._measure_ack(job, number, now)
                 job.timeline.sent(now, number, report.sent_us)
-                self._feed(job, machine.on_acked(now, number))
+                self._feed(job, now, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
                 self._metrics.rejected(report.cause)
-                self._feed(job, machine.on_rejected(now, number, _why_rejected(report)))
+                self._feed(job, now, machine.on_rejected(now, number, _why_rejected(report)))
             case dispatcher_pb2.JobPartial():
-                self._feed(job, machine.on_partial(now, report))
+                self._feed(job, now, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():
                 if not job.waits_to_be_taken(number):
                     job.timeline.result(now, number, report.timings)
-                    self._feed(job, machine.on_result(now, report, node_id))
+                    self._feed(job, now, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
-                self._feed(job, machine.on_failed(now, report, node_id))
+                self._feed(job, now, machine.on_failed(now, report, node_id))
 
     def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
         """An assignment did not get to its node."""
-        job = self.get(attempt.job_id)
+        job = self._jobs.get(attempt.job_id)
         if job is not None and job.is_on(attempt.attempt, node_id):
             job.not_sent[attempt.attempt] = node_id
-            self._feed(job, job.machine.on_send_failed(now_ms(), attempt.attempt, why))
+            now = now_ms()
+            self._feed(job, now, job.machine.on_send_failed(now, attempt.attempt, why))
 
     def on_lost(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         """The connection of an attempt's node is gone."""
-        job = self.get(attempt.job_id)
+        job = self._jobs.get(attempt.job_id)
         if job is not None and job.is_on(attempt.attempt, node_id):
             job.cut_off.add(attempt.attempt)
-            self._feed(job, job.machine.on_node_lost(now_ms(), attempt.attempt))
+            now = now_ms()
+            self._feed(job, now, job.machine.on_node_lost(now, attempt.attempt))
 
     def on_connected(
         self, placement: pool_pb2.Placement, has: Iterable[common_pb2.AttemptRef]
     ) -> None:
         """A node is connected here: what it still has of our jobs goes on."""
         for attempt in has:
-            job = self.get(attempt.job_id)
+            job = self._jobs.get(attempt.job_id)
             if job is not None and job.is_on(attempt.attempt, placement.node_id):
                 now = now_ms()
-                self._feed(job, job.machine.on_node_back(now, attempt.attempt, placement))
+                self._feed(job, now, job.machine.on_node_back(now, attempt.attempt, placement))
 
     def unwanted(self, has: Iterable[common_pb2.AttemptRef]) -> list[common_pb2.AttemptRef]:
         """Of what a node says it has: attempts of our jobs that it should drop."""
         dropped = []
         for attempt in has:
-            job = self.get(attempt.job_id)
+            job = self._jobs.get(attempt.job_id)
             if job is not None and job.is_unwanted(attempt.attempt):
                 dropped.append(attempt)
         return dropped
