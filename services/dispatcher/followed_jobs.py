@@ -76,9 +76,8 @@ class FollowedJobs:
 
     def check_epoch(self, wanted: str, epoch: int) -> None:
         """Raises SessionTakenOverError where the job is followed in a later epoch."""
-        followed = self._followed.get(wanted)
-        if followed is not None:
-            check_epoch(wanted, epoch, followed.epoch)
+        if wanted in self._followed:
+            check_epoch(wanted, epoch, self._followed[wanted].epoch)
 
     def follow(self, wanted: str, gateway: Follower, epoch: int = 0) -> None:
         """Follows a job for this gateway, and for no other one any more.
@@ -96,8 +95,7 @@ class FollowedJobs:
 
     def stop(self, wanted: str, gateway: Follower | None = None) -> None:
         """Follows a job no longer; with a gateway, only where it is that one which waits for it."""
-        followed = self._followed.get(wanted)
-        if followed is not None and (gateway is None or gateway is followed.gateway):
+        if wanted in self._followed and gateway in (None, self._followed[wanted].gateway):
             del self._followed[wanted]
 
     def detach(self, gateway: Follower) -> None:

@@ -141,7 +141,7 @@ class GatewayStreams:
         try:
             check_job(spec)
             self._followed.check_epoch(wanted, spec.session_epoch)
-            self._jobs.submit(spec, gateway, key=key)
+            self._jobs.submit(spec, gateway, key=key, wanted=wanted)
         except errors.LinguaError as error:
             self._refuse(gateway, wanted, spec, error)
             return

@@ -1,7 +1,7 @@
 """What a job's machine does, step by step. What makes it do so is in job_machine."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from lingua_scheduler.services.dispatcher import job_endings as endings
@@ -155,7 +155,7 @@ class JobSteps:
     # ---- an attempt's life ----
 
     def _place(self, now: float, attempt: Attempt) -> None:
-        is_alone = not any(self._alive())
+        may_hedge = self._rules.hedge_after_ms > 0 and not self._alive()
         self.attempts[attempt.number] = attempt
         self._waits_since = None
         self._clear(WAIT, BOUND)
@@ -165,7 +165,7 @@ class JobSteps:
             return
         self.phase = Phase.PLACED
         self._set(("ack", attempt.number), now + self._rules.ack_timeout_ms)
-        if self._rules.hedge_after_ms and is_alone and self._tries < self._rules.max_retry:
+        if may_hedge and self._tries < self._rules.max_retry:
             self._set(HEDGE, now + self._rules.hedge_after_ms)
 
     def _heard(self, now: float, attempt: Attempt) -> None:
@@ -281,8 +281,8 @@ class JobSteps:
         if number in self.attempts or self.phase not in (Phase.NEW, Phase.SELECTING):
             self._effects.append(Confirm(node_id, number))
 
-    def _alive(self) -> Iterator[Attempt]:
-        return (attempt for attempt in self.attempts.values() if attempt.is_alive)
+    def _alive(self) -> list[Attempt]:
+        return [attempt for attempt in self.attempts.values() if attempt.is_alive]
 
     def _live(self, number: int) -> Attempt | None:
         attempt = self.attempts.get(number)

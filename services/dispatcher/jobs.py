@@ -24,7 +24,7 @@ from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.job_ids import job_id, job_key, queue_name
+from lingua_scheduler.services.runtime.job_ids import queue_name
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
 from lingua_scheduler.services.runtime.timers import now_ms
@@ -74,9 +74,10 @@ class Jobs(JobActions):
         gateway: Gateway | None,
         brought_by: SpanContext | None = None,
         *,
-        key: str = "",
+        key: str,
+        wanted: str,
     ) -> Job:
-        """Takes a job in; `key` is its key, where that is known already.
+        """Takes a job in that has this key, and this id.
 
         A job that is known already is taken up where it is; what it said last is said again. One
         that has failed because there was no node for it just then begins anew.
@@ -85,8 +86,6 @@ class Jobs(JobActions):
             SessionTakenOverError: a later epoch of the session has the job; nothing changes.
             DrainingError: it would have to begin, and this instance is draining.
         """
-        key = key or job_key(spec)
-        wanted = job_id(key)
         known = self._jobs.get(wanted)
         earlier: Mapping[int, Attempt] = {}
         epoch = spec.session_epoch
@@ -220,7 +219,8 @@ class Jobs(JobActions):
             return  # another node's attempt is not its to speak of
         match report:
             case dispatcher_pb2.JobAck():
-                self._measure_ack(job, number, now)
+                if number in job.sent_ms:
+                    self._metrics.ack_seconds.observe((now - job.sent_ms[number]) / 1000)
                 job.timeline.sent(now, number, report.sent_us)
                 self._feed(job, now, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
@@ -279,11 +279,6 @@ class Jobs(JobActions):
         while True:
             await asyncio.sleep(_POLL_EVERY_S)
             self._waiting.poll()
-
-    def _measure_ack(self, job: Job, number: int, now: float) -> None:
-        sent = job.sent_ms.get(number)
-        if sent is not None:
-            self._metrics.ack_seconds.observe((now - sent) / 1000)
 
 
 def _why_rejected(reject: dispatcher_pb2.JobReject) -> str:

@@ -58,22 +58,11 @@ class NodeStream:
     """Attempts whose audio the node holds, while the pool service is told so."""
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: the stream ends, whatever is left to write."""
+    node_id: str = field(init=False)
+    """The node."""
 
-    @property
-    def node_id(self) -> str:
-        """The node."""
-        return self.hello.node_id
-
-    def send(
-        self,
-        message: dispatcher_pb2.DispatcherMessage,
-        *,
-        assignment: Assignment | None = None,
-        patient: bool = False,
-    ) -> bool:
-        """Queues a message; False where too much waits already."""
-        data = message.SerializeToString()
-        return self.outbox.put((data, assignment), len(data), patient=patient)
+    def __post_init__(self) -> None:
+        self.node_id = self.hello.node_id
 
     def end(self) -> None:
         """Ends the stream after what is queued, and soon in any case."""

@@ -165,7 +165,8 @@ class NodeStreams:
         patient: bool = False,
     ) -> bool:
         """Queues a message. A node for which too much waits already is let go: it may come anew."""
-        if stream.send(message, assignment=assignment, patient=patient):
+        data = message.SerializeToString()
+        if stream.outbox.put((data, assignment), len(data), patient=patient):
             return True
         if not stream.outbox.closed:
             self._metrics.backpressure.labels("node").inc()
@@ -245,9 +246,9 @@ class NodeStreams:
             max_message_bytes=self._settings.max_message_bytes,
             cancelled=[*self._unwanted([*hello.running, *hello.unconfirmed]), *refused],
         )
-        stream.send(_message(welcome=welcome))
+        self._send(stream, _message(welcome=welcome))
         if self._draining:  # since it was let in
-            stream.send(_message(reconnect=_GO_ELSEWHERE))
+            self._send(stream, _message(reconnect=_GO_ELSEWHERE))
         self._metrics.nodes.set(len(self._streams))
         _log.info("node connected", extra={"node_id": stream.node_id})
         self._on_connected(placement, [*hello.running, *hello.unconfirmed])
@@ -286,12 +287,12 @@ class NodeStreams:
                 self._tell_lost(stream.node_id, key, assignment)
         old.assigned.clear()
         error = errors.NodeEpochOldError("a newer connection of this node has taken over")
-        old.send(_message(error=errors.to_proto(error)))
+        self._send(old, _message(error=errors.to_proto(error)))
         old.end()
 
     async def _write(self, stream: NodeStream, context: Context) -> None:
         while written := await stream.outbox.take():
-            await context.write(b"".join(data for data, _ in written))
+            await context.write(b"".join([data for data, _ in written]))
             now_us = time.time_ns() // 1000
             for _, assignment in written:
                 if assignment is not None:
@@ -346,7 +347,7 @@ class NodeStreams:
             self._spawn(self._take_when_bound(stream, report, stream.binding[key]))
             return
         assignment = stream.assigned.get(key)
-        if isinstance(report, dispatcher_pb2.JobAck):
+        if type(report) is dispatcher_pb2.JobAck:
             report.sent_us = assignment.sent_us if assignment else 0
         if kind in ("job_reject", "job_result", "job_failed"):
             stream.assigned.pop(key, None)
@@ -451,7 +452,7 @@ class NodeStreams:
                 self._spawn(self._register_again(stream))
             case pool_pb2.BeatProblem.KIND_EPOCH_OLD:
                 error = errors.NodeEpochOldError("a newer connection of this node has taken over")
-                stream.send(_message(error=errors.to_proto(error)))
+                self._send(stream, _message(error=errors.to_proto(error)))
                 stream.end()
             case pool_pb2.BeatProblem.KIND_NOT_RENEWED:
                 runs = {attempt_key(each) for each in stream.running}
@@ -472,7 +473,7 @@ class NodeStreams:
                 "node could not be registered again: %s", error, extra={"node_id": stream.node_id}
             )
             if isinstance(error, errors.NodeIdConflictError):
-                stream.send(_message(error=errors.to_proto(error)))
+                self._send(stream, _message(error=errors.to_proto(error)))
                 stream.end()
             return
         stream.epoch = answer.epoch

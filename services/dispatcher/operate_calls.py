@@ -29,15 +29,15 @@ class Call:
     request: bytes
     future: asyncio.Future[Any]
     made: float
-    # On which it was sent; None: it was not.
+    # On which it was sent and waits for its answer; None: it does not.
     stream: PoolStream | None = None
 
 
 def take_batch(queue: deque[Call], most: int, max_bytes: int) -> list[Call]:
     """The next calls of a queue that share a message: at most so many, and no larger than that."""
     batch: list[Call] = []
-    size = 0
-    while queue and len(batch) < min(most, MAX_BATCH):
+    most, size = min(most, MAX_BATCH), 0
+    while queue and len(batch) < most:
         call = queue[0]
         # Its caller has gone, or its time has.
         if call.future.done():
@@ -55,6 +55,7 @@ def take_batch(queue: deque[Call], most: int, max_bytes: int) -> list[Call]:
 
 def answer(call: Call, result: pool_pb2.OperationResult) -> None:
     """Ends a call with what the service says, unless it has ended already."""
+    call.stream = None
     if call.future.done():
         return
     name = result.WhichOneof("result")

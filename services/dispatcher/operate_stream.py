@@ -89,6 +89,8 @@ class OperateStream:
             address=address, lines=lines, renew_ms=renew_ms, grace_s=self._timeout + LEFT_S
         )
         self._stub: pool_pb2_grpc.PoolServiceAsyncStub
+        # From when it is open; to ask for it is a system call each time.
+        self._loop: asyncio.AbstractEventLoop
         self._runner: asyncio.Task[None] | None = None
         self._up = False
         # Whether calls are queued; until `_patience` also while there is no stream.
@@ -131,9 +133,9 @@ class OperateStream:
         """Starts to connect. Returns when it has, or after a second; then it goes on trying."""
         if self._channel.is_open:
             raise RuntimeError("this client is already open")
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._stub = pool_pb2_grpc.PoolServiceStub(self._channel.open())
-        self._accepts, self._patience = True, loop.time() + FIRST_CONNECT_S
+        self._accepts, self._patience = True, self._loop.time() + FIRST_CONNECT_S
         self._down_reason = "it is not connected yet"
         connected = asyncio.Event()
         self._runner = asyncio.create_task(self._stay_connected(connected))
@@ -153,6 +155,7 @@ class OperateStream:
     async def close(self) -> None:
         """Fails what is under way, ends what is being repeated. The client may be opened again."""
         was_up, self._up, self._accepts = self._up, False, False
+        runner, self._runner = self._runner, None
         self._down_reason = "the client is closed"
         if self._timer is not None:
             self._timer.cancel()
@@ -164,12 +167,11 @@ class OperateStream:
         self._under_way.clear()
         self._queue.clear()
         self._current = None
-        tasks = [task for task in (self._runner, *self._streams.values()) if task is not None]
+        tasks = [task for task in (runner, *self._streams.values()) if task is not None]
         for task in tasks:
             task.cancel()
         await self._channel.close()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._runner = None
         if was_up:
             self._tell()
 
@@ -192,14 +194,8 @@ class OperateStream:
                 f"the request has {len(data)} bytes, and a message at most {self._max_bytes}: "
                 "send less, or set LINGUA_MAX_MESSAGE_BYTES"
             )
-        loop = asyncio.get_running_loop()
-        call = Call(
-            id=self._next_id,
-            name=operation,
-            request=data,
-            future=loop.create_future(),
-            made=loop.time(),
-        )
+        loop = self._loop
+        call = Call(self._next_id, operation, data, loop.create_future(), loop.time())
         self._queue.append(call)
         self._under_way.append(call)
         if self._timer is None:

@@ -115,7 +115,7 @@ class PoolClient(OperateStream):
             traceparent: the span that it is part of, where that is sampled.
             patient: nobody waits for it, so it may share a message with what comes soon.
         """
-        if self._channel.is_open:
+        if self._runner is not None:
             self._repeats.add(
                 operation, request, give_up_after_ms, then, traceparent, patient=patient
             )

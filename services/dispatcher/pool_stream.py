@@ -166,7 +166,7 @@ class PoolStream:
             self.sent[call.id] = call
         self._counts.messages += 1
         self._counts.operations += len(batch)
-        await self._stream.write(b"".join(call.request for call in batch))
+        await self._stream.write(b"".join([call.request for call in batch]))
 
     async def _woken(self) -> None:
         self._wake = self._loop.create_future()

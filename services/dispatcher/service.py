@@ -21,6 +21,7 @@ from lingua_scheduler.services.dispatcher.validate import (
 from lingua_scheduler.services.runtime import errors, principals
 from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.instances import Instances
+from lingua_scheduler.services.runtime.job_ids import job_id, job_key
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.runtime.telemetry import outside_spans, trace_metadata
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
@@ -101,9 +102,11 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         check_job(request.job, "job.")
         request.job.tenant = principals.tenant_for(request.job.tenant, "job.tenant")
         set_limits(request.job, self._settings, "job.")
-        caller = _OneJob()
+        key, caller = job_key(request.job), _OneJob()
         with outside_spans() as call:
-            job = self._jobs.submit(request.job, caller, brought_by=call)
+            job = self._jobs.submit(
+                request.job, caller, brought_by=call, key=key, wanted=job_id(key)
+            )
         event = await caller.answered
         if event.HasField("failed"):
             raise errors.from_proto(event.failed)

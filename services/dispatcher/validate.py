@@ -16,12 +16,8 @@ _TYPE = re.compile(r"[a-z0-9_]{0,32}")
 def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
     """Checks a job. Raises InvalidMessageError, which names every bad field below `path`."""
     check = Check(path)
-    check.id("tenant", spec.tenant, optional=True)
     check.id("session_id", spec.session_id)
-    if not _TYPE.fullmatch(spec.job_type):
-        check.no("job_type", "must be at most 32 characters of a-z 0-9 _")
     check.pair("pair", spec.pair)
-    check.features("features", spec.features)
     size = len(spec.audio)
     if not size:
         check.no("audio", "must not be empty")
@@ -29,9 +25,19 @@ def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
         check.no("audio", f"has {size} bytes; at most {_MAX_AUDIO_BYTES} are allowed")
     check.audio_format("audio_format", spec.audio_format)
     check.one_of("reason", spec.reason, range(6), "a FinalizeReason")
-    check.stages("required_stages", spec.required_stages)
-    check.preference(spec.preferred_node_id, spec.strict)
-    check.text("traceparent", spec.traceparent, 64)
+    # What most jobs leave out.
+    if spec.tenant:
+        check.id("tenant", spec.tenant)
+    if spec.job_type and not _TYPE.fullmatch(spec.job_type):
+        check.no("job_type", "must be at most 32 characters of a-z 0-9 _")
+    if spec.features:
+        check.features("features", spec.features)
+    if spec.required_stages:
+        check.stages("required_stages", spec.required_stages)
+    if spec.preferred_node_id or spec.strict:
+        check.preference(spec.preferred_node_id, spec.strict)
+    if spec.traceparent:
+        check.text("traceparent", spec.traceparent, 64)
     check.done()
 
 

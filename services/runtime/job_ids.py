@@ -13,7 +13,9 @@ _ID_BYTES = 16
 def job_key(spec: dispatcher_pb2.JobSpec) -> str:
     """`{tenant}:{session}:{utterance_index}:{job_type}:{tgt}:{features_hash}`."""
     features = _features_hash(
-        spec.require_tts, tuple(spec.required_stages), tuple(spec.features.items())
+        spec.require_tts,
+        tuple(spec.required_stages),
+        tuple(spec.features.items()) if spec.features else (),
     )
     job_type = spec.job_type or DEFAULT_TYPE
     tgt = spec.pair.tgt.lower()
