@@ -126,9 +126,12 @@ class JobActions(JobOutcomes):
         criteria, pair = request.criteria, spec.pair
         criteria.pair.src, criteria.pair.tgt = pair.src, pair.tgt
         criteria.require_tts, criteria.strict = spec.require_tts, spec.strict
-        criteria.required_stages.extend(spec.required_stages)
-        criteria.exclude_node_ids.extend(job.excluded(effect))
-        criteria.preferred_node_id = job.preferred(effect)
+        if spec.required_stages:
+            criteria.required_stages.extend(spec.required_stages)
+        if effect.exclude:
+            criteria.exclude_node_ids.extend(job.excluded(effect))
+        if spec.preferred_node_id:
+            criteria.preferred_node_id = job.preferred(effect)
         criteria.local_instance = settings.instance_id
         is_hedge = job.machine.phase is Phase.PLACED
         asking = job.timeline.asks(now, effect.number, hedge=is_hedge)
@@ -248,14 +251,14 @@ class JobActions(JobOutcomes):
         )
 
     def _complete(self, job: Job, effect: effects.Complete, now: float) -> None:
+        number, timeline = effect.attempt.number, job.timeline
         request = pool_pb2.CompleteRequest(
-            attempt=job.ref(effect.attempt.number),
             node_id=effect.attempt.node_id,
             outcome=effect.outcome,
             detail=effect.detail,
             final_state=effect.final,
         )
-        number, timeline = effect.attempt.number, job.timeline
+        request.attempt.job_id, request.attempt.attempt = job.job_id, number
         if effect.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED:
             request.steps = timeline.record(now)
         else:

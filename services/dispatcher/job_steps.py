@@ -109,8 +109,10 @@ class JobSteps:
             and self._rules.affinity_wait_ms > 0
             and (self._bound_until is None or now < self._bound_until)
         )
-        busy = [attempt.node_id for attempt in self._alive()]
-        exclude = tuple(dict.fromkeys(self._excluded + busy))
+        exclude: tuple[str, ...] = ()
+        if self.attempts:
+            busy = [attempt.node_id for attempt in self._alive()]
+            exclude = tuple(dict.fromkeys(self._excluded + busy))
         self._asked = Allocate(max(self.attempts, default=0) + 1, exclude, may_wait)
         self._effects.append(self._asked)
 
@@ -290,7 +292,8 @@ class JobSteps:
 
     def _set(self, key: TimerKey, at_ms: float) -> None:
         self.timers[key] = at_ms
-        self._wake(at_ms)
+        if at_ms < self._wakes_ms:
+            self._wake(at_ms)
 
     def _clear(self, *keys: TimerKey) -> None:
         for key in keys:
@@ -298,9 +301,8 @@ class JobSteps:
                 del self.timers[key]
 
     def _wake(self, at_ms: float) -> None:
-        if at_ms < self._wakes_ms:
-            self._wakes_ms = at_ms
-            self._effects.append(Wake(at_ms))
+        self._wakes_ms = at_ms
+        self._effects.append(Wake(at_ms))
 
     def _out(self) -> list[Effect]:
         effects, self._effects = self._effects, []

@@ -136,13 +136,13 @@ class Timeline:
         self._sends[number], self._open[number] = send, ack
         self._steps += (send, ack)
 
-    def sent(self, now: float, number: int, sent_us: int) -> None:
+    def sent(self, now: float, number: int, sent_us: float) -> None:
         """When it was written to the node's stream, which is told with the acknowledgement."""
         ack = self._open.get(number)
         if ack is not None and ack.kind == Kind.KIND_ACK:
             send = self._sends[number]
-            send.close(min(sent_us, self._offset_us + now * 1000))
-            ack.start_us = send.end_us
+            sent_us = min(sent_us, self._offset_us + now * 1000)
+            ack.start_us = send.end_us = max(send.start_us, sent_us)
 
     def acked(self, now: float, number: int) -> None:
         """The node runs it."""

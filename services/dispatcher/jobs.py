@@ -127,9 +127,10 @@ class Jobs(JobActions):
             epoch=epoch,
         )
         self._remember(job)
-        job.is_behind = self._waiting.must_wait(job.queue)
+        is_behind = job.is_behind = self._waiting.must_wait(job.queue)
         self._feed(job, now, job.machine.start(now))
-        self._waiting.has_come(job)
+        if is_behind:
+            self._waiting.has_come(job)
         return job
 
     def attach(self, wanted: str, gateway: Gateway, epoch: int = 0) -> bool:

@@ -349,8 +349,9 @@ class NodeStreams:
         assignment = stream.assigned.get(key)
         if type(report) is dispatcher_pb2.JobAck:
             report.sent_us = assignment.sent_us if assignment else 0
-        if kind in ("job_reject", "job_result", "job_failed"):
-            stream.assigned.pop(key, None)
+        elif kind in ("job_reject", "job_result", "job_failed"):
+            if assignment is not None:
+                del stream.assigned[key]
             if stream.running:
                 stream.running = tuple(each for each in stream.running if attempt_key(each) != key)
         # What nobody here answers for may still be a job of ours that is over; else it stays

@@ -36,8 +36,8 @@ class Call:
 def take_batch(queue: deque[Call], most: int, max_bytes: int) -> list[Call]:
     """The next calls of a queue that share a message: at most so many, and no larger than that."""
     batch: list[Call] = []
-    most, size = min(most, MAX_BATCH), 0
-    while queue and len(batch) < most:
+    room, size = min(most, MAX_BATCH), 0
+    while queue and room > 0:
         call = queue[0]
         # Its caller has gone, or its time has.
         if call.future.done():
@@ -48,6 +48,7 @@ def take_batch(queue: deque[Call], most: int, max_bytes: int) -> list[Call]:
         if batch and (alone or size > max_bytes):
             break
         batch.append(queue.popleft())
+        room -= 1
         if alone:
             break
     return batch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections import deque
@@ -149,8 +148,7 @@ class OperateStream:
         """Gives calls that must get through a moment for it, while the pool service answers."""
         self._wake()
         if self._up:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._repeats.none_left.wait(), within_s)
+            await self._repeats.settle(within_s)
 
     async def close(self) -> None:
         """Fails what is under way, ends what is being repeated. The client may be opened again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import OrderedDict
@@ -65,9 +66,7 @@ class Repeats:
         self._counts = counts
         self._repeats: OrderedDict[int, _Repeat] = OrderedDict()
         self._next = 0
-        self.none_left = asyncio.Event()
-        """Set while there is none."""
-        self.none_left.set()
+        self._none_left = asyncio.Event()
         self._timers: Timers[int, None] = Timers(on_due=self._again, clock=now_ms)
 
     def __len__(self) -> int:
@@ -91,8 +90,14 @@ class Repeats:
         until_ms = now_ms() + give_up_after_ms
         repeat = _Repeat(operation, request, until_ms, then, traceparent, patient)
         self._repeats[self._next] = repeat
-        self.none_left.clear()
         self._try(self._next)
+
+    async def settle(self, within_s: float) -> None:
+        """Returns when there is none, or after that time."""
+        self._none_left.clear()
+        if self._repeats:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._none_left.wait(), within_s)
 
     def end_all(self) -> None:
         """Gives every call up."""
@@ -135,14 +140,14 @@ class Repeats:
             self._timers.set(number, None, at_ms)
 
     def _again(self, number: int, _: None) -> None:
-        self._counts.repeats += 1
-        self._try(number)
+        if number in self._repeats:
+            self._counts.repeats += 1
+            self._try(number)
 
     def _end(self, number: int, response: Message | None) -> None:
         repeat = self._repeats.pop(number)
         if not self._repeats:
-            self.none_left.set()
-        self._timers.clear_all(number)
+            self._none_left.set()
         if response is not None:
             repeat.then(response)
         else:

@@ -56,6 +56,11 @@ class WaitingRoom:
         """How many jobs wait or are called, in all queues."""
         return len(self._waiters)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits or is called, in any queue."""
+        return not self._waiters
+
     def join(self, queue: str, job_id: str, ticket: int | None = None) -> bool:
         """Puts a job into a queue; nothing changes for one that is in a queue already.
 

@@ -55,7 +55,7 @@ class WaitingRounds:
     @property
     def is_empty(self) -> bool:
         """Whether nobody waits, in any queue."""
-        return not self._room
+        return self._room.is_empty
 
     def must_wait(self, queue: str) -> bool:
         """Whether others wait there already, so that a new job has to go behind them."""
