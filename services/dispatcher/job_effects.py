@@ -1,6 +1,6 @@
 """What a job's machine asks the world to do. Plain values: the shell carries them out in order.
 
-Nobody changes them. They are not frozen: that would make each twice as dear, and a job has a dozen.
+Nobody changes them. They are not frozen: that would make each twice as dear, and a job has eight.
 """
 
 from collections.abc import Mapping
