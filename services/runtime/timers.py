@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import math
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -30,7 +31,12 @@ class Alarm(Protocol):
 class _Timer(Generic[Owner, Key]):
     owner: Owner
     key: Key
-    # False: it was cleared or moved, or is over.
+    at_ms: float
+    # Of all that are set for the same time, the lower comes first.
+    number: int
+    # The time of its entry, which is left where it is when the timer moves to a later one.
+    entry_ms: float
+    # False: it was cleared or replaced, or is over.
     is_set: bool = True
 
 
@@ -61,7 +67,7 @@ class Timers(Generic[Owner, Key]):
         self._clock = clock
         self._call_at = call_at or _call_at
         # Time, number, timer. Numbers are unique, so entries of one time come in the order in which
-        # they were set.
+        # they were set. Of each timer that is set there is one, until that is due.
         self._heap: list[tuple[float, int, _Timer[Owner, Key]]] = []
         # Those that are set; every other one in the heap is dead.
         self._live: dict[Owner, dict[Key, _Timer[Owner, Key]]] = {}
@@ -79,12 +85,16 @@ class Timers(Generic[Owner, Key]):
         if owner_key not in self._live:
             self._live[owner_key] = {}
         mine = self._live[owner_key]
-        if key in mine:
-            mine[key].is_set = False
-        else:
-            self._count += 1
-        timer = mine[key] = _Timer(owner_key, key)
         self._seq += 1
+        if key not in mine:
+            self._count += 1
+        elif mine[key].entry_ms < at_ms:
+            # Most are moved again, or cleared, before their entry is looked at.
+            mine[key].at_ms, mine[key].number = at_ms, self._seq
+            return
+        else:
+            mine[key].is_set = False
+        timer = mine[key] = _Timer(owner_key, key, at_ms, self._seq, at_ms)
         heapq.heappush(self._heap, (at_ms, self._seq, timer))
         if len(self._heap) > 2 * self._count + _MIN_DEAD:
             self._sweep()
@@ -139,8 +149,14 @@ class Timers(Generic[Owner, Key]):
         now = self._clock()
         due: list[_Timer[Owner, Key]] = []
         while self._heap and (self._heap[0][0] <= now or not self._heap[0][2].is_set):
-            _, _, timer = heapq.heappop(self._heap)
-            due.append(timer)
+            entry_ms, _, timer = self._heap[0]
+            if timer.is_set and timer.at_ms > entry_ms:
+                timer.entry_ms = timer.at_ms
+                heapq.heapreplace(self._heap, (timer.at_ms, timer.number, timer))
+            else:
+                heapq.heappop(self._heap)
+                timer.entry_ms = math.inf  # it has none
+                due.append(timer)
         for timer in due:
             # One before it may have cleared or moved this one.
             if not timer.is_set:

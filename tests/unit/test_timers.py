@@ -123,6 +123,22 @@ def test_a_callback_that_fails_stops_no_other_timer(caplog: pytest.LogCaptureFix
     assert "a timer's callback failed" in caplog.text
 
 
+def test_a_timer_that_moves_on_and_on_has_one_entry_and_fires_where_it_was_set_last() -> None:
+    clock = VirtualClock()
+    timers, fired = timers_on(clock)
+    timers.set("a", "pause", 10)
+    timers.set("b", "pause", 60)
+    for at in range(20, 70, 10):
+        timers.set("a", "pause", at)
+    assert len(timers._heap) == 2
+    clock.advance(59)
+    assert fired == []
+    timers.set("a", "pause", 61)
+    timers.set("a", "pause", 60)
+    clock.advance(100)
+    assert fired == [(60, "b", "pause"), (60, "a", "pause")]
+
+
 def test_memory_is_bounded_by_the_live_timers_however_often_they_move() -> None:
     clock = VirtualClock()
     timers, fired = timers_on(clock)
