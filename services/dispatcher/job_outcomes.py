@@ -23,6 +23,8 @@ _REMEMBER_MS = 10_000.0
 # A gateway that does not say in this time that it took a result is as good as gone: the result is
 # kept in Redis, and the node may forget it.
 _TAKEN_WITHIN_MS = 5_000.0
+# Jobs are looked after in steps of this: many have one alarm then.
+_STEP_MS = 250.0
 
 
 class JobOutcomes:
@@ -70,7 +72,12 @@ class JobOutcomes:
         else:
             # As long as the result is not safe, it is not forgotten.
             self._keep(job)
-            self._timers.set(job.job_id, None, now_ms() + _TAKEN_WITHIN_MS)
+            self._look_after(job, now_ms())
+
+    def _look_after(self, job: Job, now: float) -> None:
+        """Has a job that is over looked at again: to be forgotten, or first to be made safe."""
+        within_ms = _REMEMBER_MS if job.taken else _TAKEN_WITHIN_MS
+        self._timers.set(job.job_id, None, now - now % _STEP_MS + within_ms)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -144,8 +151,7 @@ class JobOutcomes:
             self._one_less()
         if not self._tell(job, event) and not job.taken:
             self._keep(job)
-        within_ms = _REMEMBER_MS if job.taken else _TAKEN_WITHIN_MS
-        self._timers.set(job.job_id, None, now + within_ms)
+        self._look_after(job, now)
 
     def _record_steps(self, job: Job) -> None:
         """Writes down where the time went, where there is a record that does not have it."""
@@ -197,7 +203,7 @@ class JobOutcomes:
             return
         job.taken = True
         self._one_less()
-        self._timers.set(job.job_id, None, now_ms() + _REMEMBER_MS)
+        self._look_after(job, now_ms())
         if job.last is not None and job.last.HasField("delivered"):
             delivered = job.last.delivered
             self._confirm(job, delivered.node_id, delivered.result.attempt.attempt)

@@ -148,15 +148,17 @@ class Timers(Generic[Owner, Key]):
         self._alarm = None
         now = self._clock()
         due: list[_Timer[Owner, Key]] = []
-        while self._heap and (self._heap[0][0] <= now or not self._heap[0][2].is_set):
+        while self._heap:
             entry_ms, _, timer = self._heap[0]
             if timer.is_set and timer.at_ms > entry_ms:
                 timer.entry_ms = timer.at_ms
                 heapq.heapreplace(self._heap, (timer.at_ms, timer.number, timer))
-            else:
+            elif entry_ms <= now or not timer.is_set:
                 heapq.heappop(self._heap)
                 timer.entry_ms = math.inf  # it has none
                 due.append(timer)
+            else:
+                break
         for timer in due:
             # One before it may have cleared or moved this one.
             if not timer.is_set:
