@@ -155,7 +155,8 @@ class JobActions(JobOutcomes):
         job.has_begun = True
         self._metrics.placed(answer.placement, self._settings.instance_id)
         job.timeline.placed(now, answer.attempt.attempt, answer.placement.node_id)
-        self._leave_queue(job, now, placed=True)
+        if job.waits_since_ms is not None:
+            self._leave_queue(job, now - job.waits_since_ms, placed=True)
         job.is_over_quota = False
         self._feed(job, now, job.machine.on_allocated(now, answer))
         self._waiting.has_answer(job)
@@ -319,16 +320,16 @@ class JobActions(JobOutcomes):
             # Too many wait already: for this one the wait is over.
             self._loop.call_soon(self._wait_is_over, job)
 
-    def _leave_queue(self, job: Job, now: float, *, placed: bool) -> None:
-        if job.waits_since_ms is not None:
-            self._waiting.leave(job)
-            # More nodes would not have helped those over their quota.
-            if not job.is_over_quota:
-                self._metrics.waited((now - job.waits_since_ms) / 1000, placed=placed)
-            job.waits_since_ms = None
+    def _leave_queue(self, job: Job, waited_ms: float, *, placed: bool) -> None:
+        self._waiting.leave(job)
+        job.waits_since_ms = None
+        # More nodes would not have helped those over their quota.
+        if not job.is_over_quota:
+            self._metrics.waited(waited_ms / 1000, placed=placed)
 
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent, now: float) -> None:
-        self._leave_queue(job, now, placed=False)
+        if job.waits_since_ms is not None:
+            self._leave_queue(job, now - job.waits_since_ms, placed=False)
         super()._over(job, event, now)
 
     def _wait_is_over(self, job: Job) -> None:
