@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from lingua_scheduler.services.dispatcher.tallies import Durations, Tally
 from lingua_scheduler.services.runtime.errors import reason_name
+from lingua_scheduler.services.runtime.tallies import Durations, Tally
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 # The scheduler's own share is milliseconds; a node's is up to its time-out.

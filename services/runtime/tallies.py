@@ -1,47 +1,87 @@
-"""Plain numbers that become metrics when somebody looks.
+"""Metrics of what every job does: plain numbers on the way, worked out when somebody looks.
 
-A counter of prometheus_client takes a lock and half a dozen calls each time it counts. What happens
-with every job is added up in a dict instead, by one thread, and read by that of a scrape.
+prometheus_client locks each number and makes ten calls to add one. These are written by the event
+loop alone, and only read by the thread that serves /metrics.
 """
 
-import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 
-class Times:
-    """A histogram of times in whole ms, which shows them in seconds.
+class Tally(Collector):
+    """A counter with one label. `tally.counts["done"] += 1` counts.
 
     Args:
-        name: of the metric.
-        words: what it is.
-        buckets: their upper bounds, in seconds.
-        registry: where it is shown.
+        name: of the metric, without "_total".
+        about: what it says, for people.
+        label: the label's name.
+        values: those of its values that are shown from 0 on: the first of a kind would be no
+            increase else.
     """
 
     def __init__(
-        self, name: str, words: str, *, buckets: Sequence[float], registry: CollectorRegistry
+        self,
+        name: str,
+        about: str,
+        label: str,
+        *,
+        values: Iterable[str],
+        registry: CollectorRegistry,
     ) -> None:
-        self._name = name
-        self._words = words
-        self._bounds = (*buckets, math.inf)
-        self.times: defaultdict[int, int] = defaultdict(int)
-        """By a number of ms: how many took so long. As many numbers as a time-out has ms."""
+        self.counts = defaultdict(int, dict.fromkeys(values, 0))
+        self._name, self._about, self._label = name, about, label
         registry.register(self)
 
+    def describe(self) -> Iterable[Metric]:
+        """Its name, for the registry."""
+        return [CounterMetricFamily(self._name, self._about, labels=[self._label])]
+
     def collect(self) -> Iterable[Metric]:
-        """What is shown."""
-        # A copy in one step: the thread that counts goes on.
-        times = sorted(self.times.copy().items())
+        """What was counted."""
+        family = CounterMetricFamily(self._name, self._about, labels=[self._label])
+        for value, count in self.counts.copy().items():
+            family.add_metric([value], count)
+        return [family]
+
+
+class Durations(Collector):
+    """A histogram of seconds.
+
+    Args:
+        name: of the metric.
+        about: what it says, for people.
+        buckets: their upper bounds, in order.
+    """
+
+    def __init__(
+        self, name: str, about: str, *, buckets: Sequence[float], registry: CollectorRegistry
+    ) -> None:
+        self._name, self._about = name, about
+        self._bounds = buckets
+        # The last is of those above all bounds.
+        self._counts = [0] * (len(buckets) + 1)
+        self._sum = 0.0
+        registry.register(self)
+
+    def observe(self, seconds: float) -> None:
+        """Notes one."""
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._sum += seconds
+
+    def describe(self) -> Iterable[Metric]:
+        """Its name, for the registry."""
+        return [HistogramMetricFamily(self._name, self._about)]
+
+    def collect(self) -> Iterable[Metric]:
+        """What was noted."""
         buckets: list[tuple[str, float]] = []
-        at = below = 0
-        for bound in self._bounds:
-            while at < len(times) and times[at][0] <= bound * 1000:
-                below += times[at][1]
-                at += 1
-            buckets.append(("+Inf" if bound == math.inf else str(bound), below))
-        total_s = sum(ms * often for ms, often in times) / 1000
-        yield HistogramMetricFamily(self._name, self._words, buckets=buckets, sum_value=total_s)
+        seen = 0
+        for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
+            seen += count
+            buckets.append((bound, seen))
+        return [HistogramMetricFamily(self._name, self._about, buckets, self._sum)]

@@ -12,7 +12,7 @@ from lingua_scheduler.services.runtime.errors import (
     reason_name,
 )
 from lingua_scheduler.services.runtime.quotas import QuotaMetrics
-from lingua_scheduler.services.runtime.tallies import Times
+from lingua_scheduler.services.runtime.tallies import Durations
 from lingua_scheduler.services.session_gateway.speech import Reason
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
@@ -82,25 +82,25 @@ class GatewayMetrics:
         self.dispatcher_up = Gauge(
             "lingua_gateway_dispatcher_up", "1 while there is a dispatcher.", registry=registry
         )
-        self._dispatch = Times(
+        self._dispatch = Durations(
             "lingua_gateway_dispatch_seconds",
             "From the cut of an utterance to its acceptance by a node.",
             buckets=_SHORT,
             registry=registry,
         )
-        self._node = Times(
+        self._node = Durations(
             "lingua_gateway_node_seconds",
             "From the acceptance by a node to its result.",
             buckets=_LONG,
             registry=registry,
         )
-        self._wait = Times(
+        self._wait = Durations(
             "lingua_gateway_deliver_seconds",
             "From a result to its delivery: the wait for those before it.",
             buckets=_SHORT,
             registry=registry,
         )
-        self._result = Times(
+        self._result = Durations(
             "lingua_gateway_result_seconds",
             "From the cut of an utterance to the delivery of its result.",
             buckets=_LONG,
@@ -138,10 +138,10 @@ class GatewayMetrics:
     def timed(self, timings: session_pb2.ResultTimings) -> None:
         """Measures where the time of a result went."""
         dispatch, node, wait = timings.dispatch_ms, timings.node_ms, timings.deliver_ms
-        self._dispatch.times[dispatch] += 1
-        self._node.times[node] += 1
-        self._wait.times[wait] += 1
-        self._result.times[dispatch + node + wait] += 1
+        self._dispatch.observe(dispatch / 1000)
+        self._node.observe(node / 1000)
+        self._wait.observe(wait / 1000)
+        self._result.observe((dispatch + node + wait) / 1000)
 
     def missing(self, reason: common_pb2.ErrorReason.ValueType) -> None:
         """Counts an utterance that its client is told to be missing."""

@@ -1,29 +1,36 @@
-"""Plain numbers as metrics."""
+"""Plain metrics show what those of prometheus_client would."""
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from lingua_scheduler.services.runtime.tallies import Times
+from lingua_scheduler.services.runtime.tallies import Durations, Tally
 
-BUCKETS = (0.001, 0.005, 0.05, 1.0, 60.0)
-
-
-def test_times_are_shown_as_a_histogram_shows_them() -> None:
-    ours, theirs = CollectorRegistry(), CollectorRegistry()
-    times = Times("t_seconds", "Times.", buckets=BUCKETS, registry=ours)
-    histogram = Histogram("t_seconds", "Times.", buckets=BUCKETS, registry=theirs)
-    for ms in (0, 1, 1, 5, 6, 50, 999, 1000, 1001, 60_000, 60_001):
-        times.times[ms] += 1
-        histogram.observe(ms / 1000)
-    assert _shown(ours) == _shown(theirs)
+BUCKETS = (0.01, 0.5, 1.0, 60.0)
 
 
-def test_where_nothing_was_timed_every_bucket_is_empty() -> None:
-    registry = CollectorRegistry()
-    Times("t_seconds", "Times.", buckets=BUCKETS, registry=registry)
-    assert registry.get_sample_value("t_seconds_count") == 0
-    assert registry.get_sample_value("t_seconds_bucket", {"le": "0.005"}) == 0
-
-
-def _shown(registry: CollectorRegistry) -> list[str]:
+def shown(registry: CollectorRegistry) -> list[str]:
     lines = generate_latest(registry).decode().splitlines()
     return [line for line in lines if "_created" not in line]
+
+
+def test_durations_are_shown_as_a_histogram() -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    durations = Durations("lingua_seconds", "How long.", buckets=BUCKETS, registry=ours)
+    histogram = Histogram("lingua_seconds", "How long.", buckets=BUCKETS, registry=theirs)
+    assert shown(ours) == shown(theirs)
+    for seconds in (0.0, 0.01, 0.25, 0.5, 59.0, 60.5, 600.0):
+        durations.observe(seconds)
+        histogram.observe(seconds)
+    assert shown(ours) == shown(theirs)
+
+
+def test_a_tally_is_shown_as_a_counter_with_a_label() -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    tally = Tally("lingua_jobs", "Jobs.", "how", values=("done",), registry=ours)
+    counter = Counter("lingua_jobs", "Jobs.", ["how"], registry=theirs)
+    counter.labels("done")
+    assert shown(ours) == shown(theirs)
+    tally.counts["done"] += 2
+    counter.labels("done").inc(2)
+    tally.counts["failed"] += 1
+    counter.labels("failed").inc()
+    assert shown(ours) == shown(theirs)
