@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.robustness import loss
 from tests.robustness.faults.choice import ALL, draw, in_store
 from tests.robustness.report import HEAD, Report, plain
 from tests.robustness.rounds import PEOPLE, run_round
@@ -33,6 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=0, help="at most so many")
     parser.add_argument("--store", choices=(AOF, EMPTY, SENTINEL), help="only this kind of Redis")
     parser.add_argument("--faults", help="only this round, again and again: names with + between")
+    parser.add_argument("--only", default="", help='draw from faults with these words: "loss: "')
     parser.add_argument("--people", type=int, default=PEOPLE)
     parser.add_argument("--out", type=Path, help="folder for the report, and for what went wrong")
     chosen = parser.parse_args()
@@ -42,6 +44,8 @@ def arguments() -> argparse.Namespace:
         unknown = [name for name in names_of(chosen.faults) if name not in ALL]
         if unknown:
             parser.error(f"no such fault: {', '.join(unknown)}; there are:\n" + "\n".join(ALL))
+    if not any(chosen.only in name for name in ALL):
+        parser.error(f"no fault has {chosen.only!r} in its name; there are:\n" + "\n".join(ALL))
     return chosen
 
 
@@ -56,7 +60,9 @@ async def run(chosen: argparse.Namespace, report: Report) -> None:
     stores = [chosen.store] if chosen.store else [AOF, EMPTY, SENTINEL]
     if chosen.faults and not chosen.store:
         stores = [each for each in stores if set(names_of(chosen.faults)) <= set(in_store(each))]
-    draws = {each: draw(each, random.Random(f"{chosen.seed} {each}")) for each in stores}
+    drawn = {each: [name for name in in_store(each) if chosen.only in name] for each in stores}
+    stores = [each for each in stores if drawn[each]]
+    draws = {each: draw(drawn[each], random.Random(f"{chosen.seed} {each}")) for each in stores}
     seed = chosen.seed
     while True:
         for store in stores:
@@ -79,7 +85,7 @@ async def one(
     history = await run_round(world, names, seed, people=people)
     violations = validate(history)
     kept = report.add(history, violations, world.logs())
-    where = ", ".join(each.at for each in history.struck)
+    where = ", ".join(map(str, history.struck))
     took = time.monotonic() - started
     print(f"{seed}  {store:8} {history.name} at {where}: {took:.1f} s", flush=True)
     for each in violations[:10]:
@@ -92,7 +98,10 @@ async def one(
 def main() -> None:
     """Runs until the time is over, or it is interrupted."""
     chosen = arguments()
-    about = f"seed {chosen.seed}, {chosen.people} people, {os.cpu_count()} cores"
+    why_not = loss.enter()
+    about = f"seed {chosen.seed}, {chosen.people} people, {os.cpu_count()} cores; packet loss: " + (
+        f"only stalls of the proxy ({why_not}): {loss.HOW_TO}" if why_not else "real, by iptables"
+    )
     print(about, flush=True)
     report = Report(chosen.out)
     try:

@@ -79,6 +79,24 @@ class Excuses:
 
 
 @dataclass
+class Lost:
+    """What a lossy link has lost: packets, which the kernel dropped, or stalled pieces of a proxy.
+
+    Attributes:
+        what: "packets" or "pieces".
+        of: how many there were in all.
+    """
+
+    what: str
+    lost: int
+    of: int
+
+    def __str__(self) -> str:
+        done = "lost" if self.what == "packets" else "stalled"
+        return f"{done} {self.lost} of {self.of} {self.what}"
+
+
+@dataclass
 class Struck:
     """A fault as it happened; `at` names what it hit."""
 
@@ -86,6 +104,13 @@ class Struck:
     at: str
     injected: float
     healed: float
+    lost: Lost | None = None
+
+    def __str__(self) -> str:
+        if self.lost is None:
+            return self.at
+        nothing = "" if self.lost.lost else ", so it struck nothing"
+        return f"{self.at} ({self.lost}{nothing})"
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The network between all processes: one proxy a pair, in a thread of its own.
 
-A `Link` is the way from one process to another. It can be cut, fall silent, be slow, or swallow the
-answers: then what was asked is done, and whoever asked sees a time-out.
+A `Link` is the way from one process to another. It can be cut, fall silent, be slow, lose packets,
+or swallow the answers: then what was asked is done, and whoever asked sees a time-out.
 """
 
 import asyncio
@@ -10,6 +10,9 @@ import random
 import threading
 from collections.abc import Callable
 from typing import Any, Self
+
+from tests.robustness.history import Lost
+from tests.robustness.loss import DroppedPackets, StalledPieces, is_own
 
 OPEN, CUT, SILENT, SWALLOW = "open", "cut", "silent", "swallow"
 _READ_BYTES = 65_536
@@ -28,6 +31,8 @@ class Link:
             lost one.
         delay_s: each way, for each piece of data.
         jitter_s: up to so much more, at random.
+        loss: what loses its packets now.
+        passed: pieces of data so far, both ways.
     """
 
     def __init__(self, name: str, target: str) -> None:
@@ -37,6 +42,8 @@ class Link:
         self.state = OPEN
         self.delay_s = 0.0
         self.jitter_s = 0.0
+        self.loss: DroppedPackets | StalledPieces | None = None
+        self.passed = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._rng = random.Random(name)
@@ -93,12 +100,16 @@ class Link:
         swallows = False
         try:
             while data := await source.read(_READ_BYTES):
-                if wait := self.delay_s + self.jitter_s * self._rng.random():
+                wait = self.delay_s + self.jitter_s * self._rng.random()
+                if loss := self.loss:
+                    wait += loss.stall_s
+                if wait:
                     await asyncio.sleep(wait)
                 while self.state == SILENT:  # noqa: ASYNC110, another thread sets it
                     await asyncio.sleep(_LOOK_S)
                 swallows = swallows or (answers and self.state == SWALLOW)
                 if not swallows:
+                    self.passed += 1
                     sink.write(data)
                     await sink.drain()
         except OSError:
@@ -147,10 +158,21 @@ class Network:
         if swallowed:
             self._loop.call_soon_threadsafe(link.reset)
 
+    def lose(self, link: Link, rate: float) -> None:
+        """From now on this part of a link's packets is lost, at random, each way."""
+        port = int(link.address.rpartition(":")[2])
+        link.loss = (DroppedPackets if is_own() else StalledPieces)(port, rate)
+
+    def lose_no_more(self, link: Link) -> Lost | None:
+        """Returns what was lost."""
+        loss, link.loss = link.loss, None
+        return loss.end() if loss else None
+
     def heal(self) -> None:
         """Mends all links."""
         for link in self.links.values():
             self.mend(link)
+            self.lose_no_more(link)
 
     def _do(self, what: Callable[[], Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(what(), self._loop).result(10)

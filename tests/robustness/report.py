@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.robustness.history import History
+from tests.robustness.history import History, Lost
 from tests.robustness.validate import Violation
 from tests.robustness.validate.recovery import longest_stall, recovery
 
@@ -19,6 +19,7 @@ class Row:
 
     Attributes:
         missing: how many utterances, by reason.
+        lost: of packets, and of pieces where the proxy stood in for the kernel.
         recoveries: of each session, seconds from the fault's end to its next result.
     """
 
@@ -27,6 +28,7 @@ class Row:
     utterances: int = 0
     executed: int = 0
     missing: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
     lost_sessions: int = 0
     longest_stall_s: float = 0.0
     recoveries: list[float] = field(default_factory=list)
@@ -37,6 +39,9 @@ class Row:
         self.runs += 1
         self.violations += len(violations)
         self.executed += sum(len(node.of("started")) for node in history.nodes)
+        for each in (struck.lost for struck in history.struck if struck.lost):
+            total = self.lost.setdefault(each.what, Lost(each.what, 0, 0))
+            total.lost, total.of = total.lost + each.lost, total.of + each.of
         for client in history.clients:
             self.lost_sessions += bool(client.lost)
             self.longest_stall_s = max(self.longest_stall_s, longest_stall(client))
@@ -58,6 +63,7 @@ class Row:
             str(self.utterances),
             str(self.executed),
             missing or "0",
+            ", ".join(map(str, self.lost.values())),
             f"{self.longest_stall_s:.1f}",
             f"{median:.1f} / {max(self.recoveries, default=0.0):.1f}",
             str(self.violations),
@@ -70,6 +76,7 @@ HEAD = (
     "utterances",
     "executed",
     "missing",
+    "packets",
     "longest stall s",
     "recovery s p50 / max",
     "violations",

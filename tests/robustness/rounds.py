@@ -58,7 +58,7 @@ async def _strike(world: World, faults: list[Fault], rng: random.Random, history
         history.struck.append(struck)
         await asyncio.sleep(lasts)
         await fault.heal(world)
-        struck.healed = time.monotonic()
+        struck.healed, struck.lost = time.monotonic(), fault.lost
 
     async with asyncio.TaskGroup() as tasks:
         for fault, (after, lasts) in zip(faults, times, strict=True):

@@ -37,6 +37,7 @@ def world() -> Iterator[World]:
         ["kill -9 of a gateway", "kill -9 of a pool"],
         ["kill -9 of a dispatcher", "node answers twice"],
         ["kill -9 of a node", "answers lost: pool and Redis"],
+        ["loss: dispatcher and pool", "loss: gateway and dispatcher"],
     ],
     ids=" + ".join,
 )

@@ -23,19 +23,23 @@ def in_store(store: str) -> list[str]:
     return [name for name, each in ALL.items() if not each.stores or store in each.stores]
 
 
-def draw(store: str, rng: random.Random) -> Iterator[list[str]]:
-    """Names of faults, round by round, without an end: every third round has two at a time.
+def draw(names: list[str], rng: random.Random) -> Iterator[list[str]]:
+    """Some of these faults, round by round, without an end: every third round has two at a time.
 
     Of those that are alone, each has its turn before any has a second one. Of two at a time, one at
     most is of Redis itself: one that is dead cannot be paused, nor filled.
     """
-    names = in_store(store)
     while True:
         for at, name in enumerate(rng.sample(names, len(names))):
             if at % 2 == 1:
                 first = rng.choice(names)
-                others = [each for each in names if not {first, each} <= STORE_FAULTS.keys()]
-                yield sorted((first, rng.choice([each for each in others if each != first])))
+                others = [
+                    each
+                    for each in names
+                    if each != first and not {first, each} <= STORE_FAULTS.keys()
+                ]
+                if others:
+                    yield sorted((first, rng.choice(others)))
             yield [name]
 
 

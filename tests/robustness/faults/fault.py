@@ -3,7 +3,7 @@
 import random
 from typing import ClassVar
 
-from tests.robustness.history import Excuses
+from tests.robustness.history import Excuses, Lost
 from tests.robustness.world import World
 
 
@@ -16,6 +16,7 @@ class Fault:
         excuses: what it may cost.
         least_s, most_s: how long it lasts, drawn between the two.
         at: what it hit, once injected.
+        lost: how many packets, once healed; None: it is not about packets.
     """
 
     name: ClassVar[str]
@@ -27,6 +28,7 @@ class Fault:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.at = ""
+        self.lost: Lost | None = None
 
     @property
     def kinds(self) -> set[str]:

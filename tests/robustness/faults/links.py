@@ -1,5 +1,6 @@
-"""The network between two processes is cut, falls silent, is slow; or Redis' answers get lost."""
+"""The network between two processes is cut, silent, slow or lossy; or Redis' answers get lost."""
 
+import asyncio
 from typing import ClassVar
 
 from tests.robustness.faults.fault import Fault
@@ -16,8 +17,8 @@ class _OnLinks(Fault):
 
     link: Link
 
-    def choose(self, world: World) -> Link:
-        """The one that it strikes."""
+    def fitting(self, world: World) -> list[Link]:
+        """All that it may strike."""
         caller, target = self.between
         fitting = [
             link
@@ -25,11 +26,11 @@ class _OnLinks(Fault):
             if name.split(">")[0].startswith(caller) and name.split(">")[1].startswith(target)
         ]
         # One that nobody uses would prove nothing.
-        return self.rng.choice([link for link in fitting if link.is_used] or fitting)
+        return [link for link in fitting if link.is_used] or fitting
 
     async def inject(self, world: World) -> None:
         """Strikes."""
-        self.link = self.choose(world)
+        self.link = self.rng.choice(self.fitting(world))
         self.at = self.link.name
         self.strike(world, self.link)
 
@@ -72,6 +73,28 @@ class Slow(_OnLinks):
         link.delay_s, link.jitter_s = 0.05, 0.25
 
 
+class Lossy(_OnLinks):
+    """1 to 20 % of all packets are lost, each way."""
+
+    least_s = 2.0
+    most_s = 4.0
+
+    async def inject(self, world: World) -> None:
+        """Begins to lose them, on a link that is busy: there is little to lose on others."""
+        links = self.fitting(world)
+        before = [each.passed for each in links]
+        await asyncio.sleep(_LOOK_S)
+        passed = [each.passed - n for each, n in zip(links, before, strict=True)]
+        busy = [each for each, n in zip(links, passed, strict=True) if 2 * n >= max(passed)]
+        self.link = self.rng.choice(busy)
+        self.at = self.link.name
+        await asyncio.to_thread(world.network.lose, self.link, self.rng.choice(_LOSS_RATES))
+
+    async def heal(self, world: World) -> None:
+        """All packets arrive again."""
+        self.lost = await asyncio.to_thread(world.network.lose_no_more, self.link)
+
+
 class LostAnswers(_OnLinks):
     """A call to Redis succeeds, and its caller sees a time-out."""
 
@@ -81,6 +104,9 @@ class LostAnswers(_OnLinks):
         """From here on no answer comes back."""
         world.network.change(link, SWALLOW)
 
+
+_LOOK_S = 0.5
+_LOSS_RATES = (0.01, 0.03, 0.1, 0.2)
 
 _PAIRS = {
     "client and gateway": ("clients", "gateway"),
@@ -97,12 +123,12 @@ _PAIRS = {
 def _made() -> dict[str, type[Fault]]:
     made: dict[str, type[Fault]] = {}
     for pair, between in _PAIRS.items():
-        bases = [(CutOff, "cut"), (HalfOpen, "half open"), (Slow, "slow")]
+        bases = [(CutOff, "cut"), (HalfOpen, "half open"), (Slow, "slow"), (Lossy, "loss")]
         if "redis" in between:
             bases.append((LostAnswers, "answers lost"))
         for base, verb in bases:
             # What is not acknowledged in time goes elsewhere, away from what its node holds.
-            held = base is HalfOpen and between[0] in ("node", "dispatchers")
+            held = base in (HalfOpen, Lossy) and between[0] in ("node", "dispatchers")
             fields = {
                 "name": f"{verb}: {pair}",
                 "between": between,
