@@ -31,6 +31,8 @@ class Assignment:
     responsible: Responsible | None
     # When it was written to the stream; 0: it has not been yet.
     sent_us: int = 0
+    # Whether it has a slot of the node: from its sending until a heartbeat does not list it.
+    has_slot: bool = True
 
 
 # A message for the node, serialized, and the assignment in it, if there is one. Messages one after
@@ -63,6 +65,19 @@ class NodeStream:
 
     def __post_init__(self) -> None:
         self.node_id = self.hello.node_id
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what the node was given here has all of its slots, as far as it has told.
+
+        The pool gives no more than that. But an order may be late: its home has lost its way here,
+        given the slot back, and the order comes out of the network after all.
+        """
+        slots = self.hello.max_concurrent_jobs
+        return (
+            len(self.assigned) >= slots
+            and sum(each.has_slot for each in self.assigned.values()) >= slots
+        )
 
     def end(self) -> None:
         """Ends the stream after what is queued, and soon in any case."""

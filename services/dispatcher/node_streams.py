@@ -104,10 +104,12 @@ class NodeStreams:
         if epoch and stream.epoch != epoch:
             return "the node has connected anew"
         assign = message.events[0].job_assign
-        assignment = Assignment(assign.job, responsible)
+        key = attempt_key(assign.attempt)
+        if not assign.only_if_known and key not in stream.assigned and stream.is_full:
+            return "the node has as much as it can hold"
+        assignment = Assignment(assign.job, responsible, has_slot=not assign.only_if_known)
         if not self._send(stream, message, assignment=assignment):
             return "the node does not read what it is sent"
-        key = attempt_key(assign.attempt)
         stream.assigned[key] = assignment
         if (stream.stream_id, key) in self._holds:
             self._holds.remove((stream.stream_id, key))
@@ -336,6 +338,9 @@ class NodeStreams:
         stream.load = beat.load
         stream.health = beat.health
         stream.running = tuple(beat.running)
+        runs = {attempt_key(each) for each in beat.running}
+        for key, assignment in stream.assigned.items():
+            assignment.has_slot = key in runs
         stream.beat_due = True
         reply = dispatcher_pb2.DispatcherMessage()
         reply.events.add().heartbeat_reply.seq = beat.seq
@@ -349,6 +354,9 @@ class NodeStreams:
         assignment = stream.assigned.get(key)
         if type(report) is dispatcher_pb2.JobAck:
             report.sent_us = assignment.sent_us if assignment else 0
+            if assignment:
+                # Its heartbeat may have been on the way before it had this.
+                assignment.has_slot = True
         elif kind in ("job_reject", "job_result", "job_failed"):
             if assignment is not None:
                 del stream.assigned[key]

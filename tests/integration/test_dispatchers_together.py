@@ -77,6 +77,30 @@ async def test_a_job_is_relayed_to_its_node_and_all_that_the_node_says_comes_bac
     assert await at[1].dispatcher.metric("lingua_dispatcher_relayed_total") == relayed + 1
 
 
+async def test_an_order_that_comes_late_does_not_overfill_a_node(at: list[Scene]) -> None:
+    """Its home has lost its way to the node, and given the slot back; another job has it now."""
+    node, gateway = await at[0].node(beats=False), at[0].gateway()
+    job = await gateway.submit(at[0].spec())
+    assign = await node.take_job()
+    await gateway.accepted(job)
+    late = dispatcher_pb2.RelayOrder(home_instance="late", node_id=node.node_id)
+    late.assign.attempt.CopyFrom(common_pb2.AttemptRef(job_id="0" * 32, attempt=1))
+    late.assign.job.CopyFrom(at[0].spec(1))
+    home = at[0].stub.Relay()
+    await home.write(dispatcher_pb2.RelayRequest(orders=[late]))
+    response = await home.read()
+    assert isinstance(response, dispatcher_pb2.RelayResponse)
+    assert "as much as it can hold" in response.reports[0].not_sent.message
+    await node.heartbeat(running=[assign.attempt])
+    assert await node.settled() == []
+
+    await node.result(assign)
+    await gateway.delivered(job)
+    await home.write(dispatcher_pb2.RelayRequest(orders=[late]))
+    assert (await node.expect_assign()).attempt == late.assign.attempt
+    home.cancel()
+
+
 async def test_a_job_that_is_rejected_behind_one_dispatcher_goes_to_a_node_behind_another(
     at: list[Scene],
 ) -> None:
