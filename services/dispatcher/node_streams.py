@@ -44,6 +44,8 @@ _BEATS_A_CALL = 1000
 _SILENT_BEATS = 3
 # A pool service that does not answer in this time is down; a result must not wait for it.
 _BOUND_WITHIN_S = 1.0
+# That a result is safe is told with the next job, if that comes soon: no node waits for it.
+_CONFIRM_WITHIN_S = 0.1
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -129,8 +131,7 @@ class NodeStreams:
         if stream is not None:
             message = dispatcher_pb2.DispatcherMessage()
             message.events.add().result_received.attempt.CopyFrom(attempt)
-            # No node waits for that.
-            self._send(stream, message, patient=True)
+            self._send(stream, message, within_s=_CONFIRM_WITHIN_S)
 
     def abandon(self, responsible: Responsible) -> None:
         """Whoever answered for these attempts is gone. The node goes on; a new home will ask."""
@@ -164,11 +165,11 @@ class NodeStreams:
         message: dispatcher_pb2.DispatcherMessage,
         *,
         assignment: Assignment | None = None,
-        patient: bool = False,
+        within_s: float = 0.0,
     ) -> bool:
         """Queues a message. A node for which too much waits already is let go: it may come anew."""
         data = message.SerializeToString()
-        if stream.outbox.put((data, assignment), len(data), patient=patient):
+        if stream.outbox.put((data, assignment), len(data), within_s=within_s):
             return True
         if not stream.outbox.closed:
             self._metrics.backpressure.labels("node").inc()

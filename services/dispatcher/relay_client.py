@@ -83,7 +83,7 @@ class RelayClients:
         placement: pool_pb2.Placement,
         request: dispatcher_pb2.RelayRequest,
         *,
-        patient: bool = False,
+        within_s: float = 0.0,
     ) -> None:
         """Queues the one order of a request for the owner of the node."""
         peer = self._peers.get(placement.owner_address)
@@ -97,7 +97,7 @@ class RelayClients:
         order.node_epoch = placement.node_epoch
         sent = _UnderWay(placement) if order.HasField("assign") else None
         data = request.SerializeToString()
-        fits = peer.outbox.put((data, sent), len(data), patient=patient)
+        fits = peer.outbox.put((data, sent), len(data), within_s=within_s)
         if sent is not None:
             self._metrics.relayed.inc()
             attempt = order.assign.attempt

@@ -5,6 +5,7 @@ import asyncio
 from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
 from lingua_scheduler.services.dispatcher.relay_client import RelayClients
 from lingua_scheduler.services.dispatcher.responsible import Responsible
+from lingua_scheduler.services.runtime.outbox import SHARE_WITHIN_S
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 
@@ -67,8 +68,7 @@ class Routes:
         else:
             request = dispatcher_pb2.RelayRequest()
             request.orders.add().result_received.attempt.CopyFrom(attempt)
-            # No node waits for that.
-            self._relays.order(placement, request, patient=True)
+            self._relays.order(placement, request, within_s=SHARE_WITHIN_S)
 
     def serves(self, node_id: str) -> frozenset[str]:
         """The pools that a node is in, as far as this instance knows."""

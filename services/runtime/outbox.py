@@ -23,7 +23,7 @@ class Outbox(Generic[Event]):
     - Events come out in the order in which they were put, each once, but for droppable ones, of
       which the oldest give way when room is needed.
     - An event that is not droppable, once taken in, is there until it is taken.
-    - One that is patient is given with the next that is not, or when its own time is over.
+    - One that may wait is given with the next that may not, or when its own time is over.
 
     Args:
         max_events: events that it holds.
@@ -77,8 +77,7 @@ class Outbox(Generic[Event]):
         droppable: bool = False,
         *,
         replaces: Hashable = None,
-        patient: bool = False,
-        within_s: float = SHARE_WITHIN_S,
+        within_s: float = 0.0,
     ) -> bool:
         """Queues an event.
 
@@ -87,8 +86,7 @@ class Outbox(Generic[Event]):
             size: its bytes.
             droppable: it may be lost when room is needed, such as a partial result.
             replaces: of a droppable event: one that waits with the same value is dropped first.
-            patient: nobody waits for it, so it may share a message with what comes soon.
-            within_s: of a patient one: how long it may wait.
+            within_s: how long it may wait for others to share a message with; 0: it goes at once.
 
         Returns:
             False: there is no room even without the droppable ones, or it is closed. Nothing was
@@ -110,7 +108,7 @@ class Outbox(Generic[Event]):
             self._droppable_bytes += size
             if replaces is not None:
                 self._latest[replaces] = self._next
-        if not patient:
+        if not within_s:
             self._wake()
         elif not self._ready:
             self._wake_within(within_s)

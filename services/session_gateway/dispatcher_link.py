@@ -10,6 +10,7 @@ from typing import Protocol
 import grpc
 
 from lingua_scheduler.services.runtime.channels import Lines, in_words, open_stream
+from lingua_scheduler.services.runtime.outbox import SHARE_WITHIN_S
 from lingua_scheduler.services.runtime.renewed_channel import RenewedChannel
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.session_gateway.dispatcher_stream import DispatcherStream
@@ -151,7 +152,7 @@ class DispatcherLink:
         taken = request.submissions.add().taken
         taken.job_id, taken.delivered_after_us = job_id, delivered_after_us
         # Nobody waits for that.
-        self._drop(job_id, request.SerializeToString(), patient=True)
+        self._drop(job_id, request.SerializeToString(), within_s=SHARE_WITHIN_S)
 
     def leave(self, job_id: str, owner: JobOwner) -> None:
         """Its session has left this gateway, unless another owner has it by now."""
@@ -171,11 +172,11 @@ class DispatcherLink:
             event = dispatcher_pb2.JobEvent(job_id=job_id, utterance_index=job.index, failed=full)
             asyncio.get_running_loop().call_soon(job.owner.on_job_event, event)
 
-    def _drop(self, job_id: str, last_word: bytes, *, patient: bool = False) -> None:
+    def _drop(self, job_id: str, last_word: bytes, *, within_s: float = 0.0) -> None:
         job = self._jobs.pop(job_id, None)
         stream = job.stream if job is not None else self._current
         if stream is not None:
-            stream.outbox.put(last_word, len(last_word), patient=patient)
+            stream.outbox.put(last_word, len(last_word), within_s=within_s)
 
     # ---- streams ----
 

@@ -317,7 +317,7 @@ class LiveSession:
         self._send(effects.Send(session_pb2.ServerMessage(events=[event])))
 
     def _send(self, effect: effects.Send) -> None:
-        message, patient, within_s = effect.message, True, _FINALIZED_WITHIN_S
+        message, within_s = effect.message, _FINALIZED_WITHIN_S
         partial_of: int | None = None
         for event in message.events:
             kind = event.WhichOneof("event")
@@ -332,15 +332,13 @@ class LiveSession:
             elif kind == "partial" and len(message.events) == 1:
                 partial_of = event.partial.utterance_index
             if kind not in _PATIENT:
-                patient = False
+                within_s = 0.0
             elif kind != "utterance" or not event.utterance.HasField("finalized"):
-                within_s = SHARE_WITHIN_S
+                within_s = min(within_s, SHARE_WITHIN_S)
         data = message.SerializeToString()
         droppable = partial_of is not None
         # Of an utterance's partials only the last counts.
-        fits = self.outbox.put(
-            data, len(data), droppable, replaces=partial_of, patient=patient, within_s=within_s
-        )
+        fits = self.outbox.put(data, len(data), droppable, replaces=partial_of, within_s=within_s)
         if not fits and not droppable and not self.outbox.closed:
             self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))
 

@@ -34,7 +34,7 @@ async def test_the_consumer_wakes_once_for_all_events_of_a_turn() -> None:
 async def test_a_patient_event_waits_for_one_that_is_not() -> None:
     outbox: Outbox[str] = Outbox(10, 100)
     waiting = asyncio.create_task(outbox.take())
-    outbox.put("a", 1, patient=True)
+    outbox.put("a", 1, within_s=0.02)
     await asyncio.sleep(0)
     assert not waiting.done()
     outbox.put("b", 1)
@@ -44,22 +44,22 @@ async def test_a_patient_event_waits_for_one_that_is_not() -> None:
 async def test_patient_events_that_nothing_follows_come_a_little_later() -> None:
     outbox: Outbox[str] = Outbox(10, 100)
     for first, second in (("a", "b"), ("c", "d")):
-        outbox.put(first, 1, patient=True)
-        outbox.put(second, 1, patient=True)
+        outbox.put(first, 1, within_s=0.02)
+        outbox.put(second, 1, within_s=0.02)
         assert await taken(outbox) == [first, second]
 
 
 async def test_the_least_patient_event_says_when_all_of_them_come() -> None:
     outbox: Outbox[str] = Outbox(10, 100)
     for first_s, second_s in ((3600.0, 0.001), (0.001, 3600.0)):
-        outbox.put("a", 1, patient=True, within_s=first_s)
-        outbox.put("b", 1, patient=True, within_s=second_s)
+        outbox.put("a", 1, within_s=first_s)
+        outbox.put("b", 1, within_s=second_s)
         assert await taken(outbox) == ["a", "b"]
 
 
 async def test_at_the_end_patient_events_come_at_once() -> None:
     outbox: Outbox[str] = Outbox(10, 100)
-    outbox.put("a", 1, patient=True)
+    outbox.put("a", 1, within_s=0.02)
     outbox.close()
     assert await taken(outbox) == ["a"]
     assert await taken(outbox) == []
@@ -70,9 +70,9 @@ async def test_where_all_was_dropped_that_was_waited_for_it_goes_on_waiting() ->
     outbox.put("shown", 1, droppable=True)
     waiting = asyncio.create_task(outbox.take())
     assert await asyncio.wait_for(waiting, 5) == ["shown"]
-    outbox.put("shown", 1, droppable=True, patient=True)
+    outbox.put("shown", 1, droppable=True, within_s=0.02)
     # It takes the place of what would have woken the consumer.
-    outbox.put("firm", 1, patient=True)
+    outbox.put("firm", 1, within_s=0.02)
     assert await taken(outbox) == ["firm"]
 
 
