@@ -50,15 +50,13 @@ class Attempts:
         self._committing = _words(settings.running_lease_ms, settings.job_record_ttl_ms)
         self._ejection = _words(settings.eject_failures, settings.eject_ms, settings.eject_max_ms)
         self._record_ttl = _words(settings.job_record_ttl_ms)
-        self._by_name: dict[str, tuple[Callable[[Any], Words], Callable[..., None]]] = {
+        # What a request is to its script, and how the response is filled from what that said.
+        self.by_name: dict[str, tuple[Callable[[Any], Words], Callable[..., None]]] = {
             "allocate": (self._allocate, self._allocated),
             "commit": (self._commit, self._committed),
             "release": (self._release, self._released),
             "complete": (self._complete, self._completed),
         }
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._by_name
 
     def begin(self, name: str, request: Any) -> asyncio.Future[Any]:
         """Checks a request and sends it to Redis; the future has what `end` needs.
@@ -66,7 +64,7 @@ class Attempts:
         Raises:
             InvalidMessageError, DependencyDownError: it was not sent.
         """
-        return self._link.send(name, *self._by_name[name][0](request))
+        return self._link.send(name, *self.by_name[name][0](request))
 
     def end(self, name: str, request: Any, reply: Any, response: Any, started: float) -> None:
         """Fills the response from what Redis said; `started`: perf_counter() of the beginning.
@@ -76,8 +74,7 @@ class Attempts:
         """
         if name == "allocate":
             self._metrics.selection_seconds.observe(perf_counter() - started)
-        response.SetInParent()
-        self._by_name[name][1](request, reply, response)
+        self.by_name[name][1](request, reply, response)
 
     def refused(self, request: pool_pb2.AllocateRequest, error: Exception) -> None:
         """Counts an allocation that was in order and found no node."""
@@ -86,7 +83,7 @@ class Attempts:
 
     async def run(self, name: str, request: Any, response: Any) -> Any:
         """The whole of it, with a span of Redis where there is one to be part of."""
-        words = self._by_name[name][0](request)
+        words = self.by_name[name][0](request)
         started = perf_counter()
         try:
             reply = await self._link.call(name, *words)

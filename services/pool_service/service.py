@@ -1,28 +1,17 @@
 """The gRPC face of the pool service. What it does is in operations, registry and views."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
-from time import perf_counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.pool_service.operation_spans import with_span
+from lingua_scheduler.services.pool_service.operate_stream import OperateStream
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.views import Views
-from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
-from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
-
-_log = logging.getLogger(__name__)
-
-# Messages of one Operate stream that are worked on at once. Beyond that the stream is not read, so
-# a client that sends faster than Redis answers is held back instead of filling memory.
-_MESSAGES_AT_ONCE = 64
-_MAX_OPERATIONS = 1000
+from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -131,128 +120,28 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     async def Operate(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[pool_pb2.OperateRequest], context: Context
     ) -> None:
-        """Answers each message with one message, when all its operations are done.
-
-        With more than one where one would be too large: errors may be longer than what was asked.
-        A message without operations is a greeting; see `_greeting`.
-        """
-        room = asyncio.Semaphore(_MESSAGES_AT_ONCE)
-        writing = asyncio.Lock()
-        under_way: set[asyncio.Task[None]] = set()
-
-        async def answer(request: pool_pb2.OperateRequest) -> None:
-            try:
-                response = await self._answer(request.operations)
-                async with writing:
-                    for part in _parts(response, self._max_message_bytes):
-                        if not context.done():
-                            await context.write(part)
-            finally:
-                room.release()
-
-        async def read() -> None:
-            async for request in request_iterator:
-                check = Check()
-                check.at_most("operations", request.operations, _MAX_OPERATIONS)
-                check.done()
-                await room.acquire()
-                task = asyncio.create_task(answer(request))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
-
-        reading = asyncio.create_task(read())
+        """See `OperateStream`."""
+        stream = OperateStream(
+            operations=self._operations,
+            spans=self._spans,
+            instance_id=self._instance_id,
+            max_message_bytes=self._max_message_bytes,
+        )
+        reading = asyncio.create_task(stream.read(request_iterator))
+        writing = asyncio.create_task(stream.write(context))
         draining = asyncio.create_task(self._draining.wait())
+        tasks = (reading, writing, draining)
         try:
-            await asyncio.wait((reading, draining), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # Nothing more is read from here on: what is read is done, and then must be answered.
             if not reading.done():
                 reading.cancel()
                 await asyncio.wait((reading,))
-            if under_way:
-                await asyncio.wait(under_way)
+            stream.close()
+            await writing
             if not reading.cancelled():
                 await reading
         finally:
-            for task in (reading, draining, *under_way):
+            for task in tasks:
                 task.cancel()
-
-    async def _answer(self, operations: Sequence[pool_pb2.Operation]) -> pool_pb2.OperateResponse:
-        """Carries out a message. Whatever goes wrong is a result, never the stream's end."""
-        response = pool_pb2.OperateResponse()
-        if not operations:
-            await self._greet(response)
-            return response
-        started = perf_counter()
-        under_way = [self._begin(each) for each in operations]
-        end = self._operations.attempts.end
-        try:
-            for operation, (name, request, begun) in zip(operations, under_way, strict=True):
-                result = response.results.add(id=operation.id)
-                try:
-                    if isinstance(begun, Exception):
-                        raise begun
-                    said = await begun
-                    if isinstance(begun, asyncio.Task):
-                        getattr(result, name).CopyFrom(said)
-                    else:
-                        end(name, request, said, getattr(result, name), started)
-                except Exception as error:
-                    if name == "allocate" and not isinstance(begun, asyncio.Task):
-                        self._operations.attempts.refused(request, error)
-                    result.error.CopyFrom(self._error(name, error))
-        finally:
-            # Where the stream has ended: what is left has nobody who waits for it.
-            for _, _, begun in under_way[len(response.results) :]:
-                if isinstance(begun, asyncio.Future):
-                    begun.cancel()
-        return response
-
-    async def _greet(self, response: pool_pb2.OperateResponse) -> None:
-        """Says nothing while Redis answers; else why it does not, in a result without an id."""
-        try:
-            await self._operations.reach_store()
-        except errors.LinguaError as error:
-            response.results.add(error=errors.to_proto(error))
-
-    def _begin(
-        self, operation: pool_pb2.Operation
-    ) -> tuple[str, Any, asyncio.Future[Any] | Exception]:
-        """Its name, what it asks, and what its end waits for, or why it could not begin."""
-        name = operation.WhichOneof("operation") or ""
-        if not name:
-            problem = "must be set"
-            fields = [("operation", problem)]
-            return name, None, errors.InvalidMessageError(f"operation: {problem}", fields=fields)
-        request, work = getattr(operation, name), self._operations
-        try:
-            if self._spans is not None and operation.traceparent:
-                run = with_span(
-                    self._spans, name, operation.traceparent, work.by_name[name](request)
-                )
-                return name, request, asyncio.ensure_future(run)
-            if name in work.attempts:
-                return name, request, work.attempts.begin(name, request)
-            return name, request, asyncio.ensure_future(work.by_name[name](request))
-        except Exception as error:
-            return name, request, error
-
-    def _error(self, name: str, error: Exception) -> common_pb2.Error:
-        if isinstance(error, errors.LinguaError):
-            return errors.to_proto(error)
-        failure = errors.internal_error(self._instance_id)
-        facts = {"operation": name, "error_id": failure.metadata["error_id"]}
-        _log.error("operation failed", extra=facts, exc_info=error)
-        return errors.to_proto(failure)
-
-
-def _parts(
-    response: pool_pb2.OperateResponse, max_bytes: int
-) -> Iterator[pool_pb2.OperateResponse]:
-    """The response in as few messages as fit."""
-    count = len(response.results)
-    if count < 2 or response.ByteSize() <= max_bytes:
-        yield response
-        return
-    half = count // 2
-    for some in (response.results[:half], response.results[half:]):
-        yield from _parts(pool_pb2.OperateResponse(results=some), max_bytes)
+            stream.give_up()
