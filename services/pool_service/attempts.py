@@ -161,7 +161,7 @@ class Attempts:
         response: pool_pb2.CommitResponse,
     ) -> None:
         outcome, ends = reply
-        self._metrics.commits(outcome.decode()).inc()
+        self._metrics.commits[outcome.decode()] += 1
         response.outcome = codes.COMMIT_OUTCOMES[outcome]
         response.lease_ends_ms = ends
 
@@ -184,7 +184,7 @@ class Attempts:
         reply: Sequence[Any],
         response: pool_pb2.ReleaseResponse,
     ) -> None:
-        self._metrics.releases(codes.RELEASE_CAUSES[request.cause]).inc()
+        self._metrics.releases[codes.RELEASE_CAUSES[request.cause]] += 1
         response.outcome = codes.RELEASE_OUTCOMES[reply[0]]
 
     def _complete(self, request: pool_pb2.CompleteRequest) -> Words:
@@ -209,7 +209,7 @@ class Attempts:
         response: pool_pb2.CompleteResponse,
     ) -> None:
         outcome, state = reply
-        self._metrics.completions(codes.ATTEMPT_OUTCOMES[request.outcome]).inc()
+        self._metrics.completions[codes.ATTEMPT_OUTCOMES[request.outcome]] += 1
         response.outcome = codes.COMPLETE_OUTCOMES[outcome]
         response.state = codes.JOB_STATES[state]
 

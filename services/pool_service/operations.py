@@ -81,9 +81,9 @@ class Operations:
         )
         if reply[0] != _OK:
             error = refusal(reply, f"node {request.node_id}", request.node_id)
-            self._metrics.reserves(reason_name(error.reason).lower()).inc()
+            self._metrics.reserves[reason_name(error.reason).lower()] += 1
             raise error
-        self._metrics.reserves("existing" if reply[1] else "reserved").inc()
+        self._metrics.reserves["existing" if reply[1] else "reserved"] += 1
         response = pool_pb2.ReserveResponse(lease_ends_ms=reply[2], existing=bool(reply[1]))
         path, none = pool_pb2.PLACEMENT_PATH_NAMED, pool_pb2.BINDING_OUTCOME_NONE
         fill_placement(response.placement, [*reply[3:], path, none, 0])

@@ -1,11 +1,10 @@
 """What the pool service counts. Never a node or session id as a label."""
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from lingua_scheduler.services.pool_service import codes
 from lingua_scheduler.services.pool_service.capacity import Sample
 from lingua_scheduler.services.pool_service.directions import Direction, Directions
 from lingua_scheduler.services.runtime.errors import (
@@ -14,6 +13,7 @@ from lingua_scheduler.services.runtime.errors import (
     reason_name,
 )
 from lingua_scheduler.services.runtime.quotas import QuotaMetrics
+from lingua_scheduler.services.runtime.tallies import Durations, Tally
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # From a local Redis to one that is about to time out.
@@ -46,35 +46,33 @@ class PoolMetrics:
     def __init__(self, registry: CollectorRegistry, directions: Directions | None = None) -> None:
         self._directions = directions or Directions()
         self._shown: set[Direction] = set()
-        self.selection_seconds = Histogram(
+        self.selection_seconds = Durations(
             "lingua_pool_selection_seconds",
             "Time of an Allocate's script, its wait and round trip included.",
             buckets=_SELECTION_BUCKETS,
             registry=registry,
         )
-        self._allocations = _children(
-            Counter(
-                "lingua_pool_allocations",
-                "Allocate calls by outcome: reserved, existing, or the reason of the refusal.",
-                ["outcome"],
-                registry=registry,
-            )
-        )
-        self._placements = _children(
-            Counter(
-                "lingua_pool_placements",
-                "Reservations by how the node was chosen.",
-                ["path"],
-                registry=registry,
-            )
-        )
-        self._affinity = _children(
-            Counter(
-                "lingua_pool_affinity",
-                "Jobs whose session was bound to a node, by kind of binding and what became of it.",
-                ["kind", "outcome"],
-                registry=registry,
-            )
+        # From 0, or the first of a kind would be no increase.
+        refusals = (*_NO_ROOM, common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN)
+        self._allocations = Tally(
+            "lingua_pool_allocations",
+            "Allocate calls by outcome: reserved, existing, or the reason of the refusal.",
+            "outcome",
+            values=("reserved", *(reason_name(reason).lower() for reason in refusals)),
+            registry=registry,
+        ).counts
+        self._placements = Tally(
+            "lingua_pool_placements",
+            "Reservations by how the node was chosen.",
+            "path",
+            values=[_PATHS[path] for path in _PATHS if path],
+            registry=registry,
+        ).counts
+        self._affinity = Counter(
+            "lingua_pool_affinity",
+            "Jobs whose session was bound to a node, by kind of binding and what became of it.",
+            ["kind", "outcome"],
+            registry=registry,
         )
         self._empty = Counter(
             "lingua_pool_empty",
@@ -87,30 +85,34 @@ class PoolMetrics:
             [*_DIRECTION, "reason"],
             registry=registry,
         )
-        self.reserves = _children(
-            Counter(
-                "lingua_pool_reserves",
-                "Reserve calls by outcome: reserved, existing, or the reason of the refusal.",
-                ["outcome"],
-                registry=registry,
-            )
-        )
-        self.commits = _children(
-            Counter(
-                "lingua_pool_commits", "Commit calls by outcome.", ["outcome"], registry=registry
-            )
-        )
-        self.releases = _children(
-            Counter("lingua_pool_releases", "Release calls by cause.", ["cause"], registry=registry)
-        )
-        self.completions = _children(
-            Counter(
-                "lingua_pool_completions",
-                "Complete calls by how the attempt ended.",
-                ["outcome"],
-                registry=registry,
-            )
-        )
+        self.reserves = Tally(
+            "lingua_pool_reserves",
+            "Reserve calls by outcome: reserved, existing, or the reason of the refusal.",
+            "outcome",
+            values=("reserved", "existing"),
+            registry=registry,
+        ).counts
+        self.commits = Tally(
+            "lingua_pool_commits",
+            "Commit calls by outcome.",
+            "outcome",
+            values=[outcome.decode() for outcome in codes.COMMIT_OUTCOMES],
+            registry=registry,
+        ).counts
+        self.releases = Tally(
+            "lingua_pool_releases",
+            "Release calls by cause.",
+            "cause",
+            values=codes.RELEASE_CAUSES.values(),
+            registry=registry,
+        ).counts
+        self.completions = Tally(
+            "lingua_pool_completions",
+            "Complete calls by how the attempt ended.",
+            "outcome",
+            values=codes.ATTEMPT_OUTCOMES.values(),
+            registry=registry,
+        ).counts
         self.beats = Counter("lingua_pool_beats", "Heartbeats taken in.", registry=registry)
         self.expelled = Counter(
             "lingua_pool_nodes_expelled",
@@ -162,25 +164,21 @@ class PoolMetrics:
             registry=registry,
         )
         self._quotas = QuotaMetrics(registry, "jobs", "audio")
-        # From 0, or the first of a kind would be no increase.
-        for reason in (*_NO_ROOM, common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN):
-            self._allocations(reason_name(reason).lower())
-        self._allocations("reserved")
 
     def allocated(self, existing: int, path: int, binding: int, binding_kind: int) -> None:
         """Counts an allocation that was answered with a node; all but `existing` are enums."""
         if existing:
-            self._allocations("existing").inc()
+            self._allocations["existing"] += 1
             return
-        self._allocations("reserved").inc()
-        self._placements(_PATHS[path]).inc()
+        self._allocations["reserved"] += 1
+        self._placements[_PATHS[path]] += 1
         if binding_kind:
-            self._affinity(_KINDS[binding_kind], _BINDINGS[binding]).inc()
+            self._affinity.labels(_KINDS[binding_kind], _BINDINGS[binding]).inc()
 
     def refused(self, error: LinguaError, criteria: pool_pb2.NodeCriteria) -> None:
         """Counts an allocation that was refused."""
         reason = reason_name(error.reason).lower()
-        self._allocations(reason).inc()
+        self._allocations[reason] += 1
         if error.reason == common_pb2.ERROR_REASON_NO_CAPABLE_NODE:
             self._empty.inc()
         if isinstance(error, QuotaExceededError):
@@ -215,11 +213,6 @@ class PoolMetrics:
                 gauge.remove(*direction)
         self._shown = set(sample.rooms)
         self._sampled.set(at)
-
-
-def _children(counter: Counter) -> Callable[..., Counter]:
-    """The children of a counter with few of them: to find one by its labels takes long."""
-    return cache(counter.labels)
 
 
 def _word(name: str, prefix: str) -> str:
