@@ -96,13 +96,13 @@ class Attempts:
 
     def want(self, criteria: pool_pb2.NodeCriteria, session_id: str) -> Words:
         """The arguments of lua/lib/want.lua."""
-        pair, excluded = criteria.pair, criteria.exclude_node_ids
+        pair, excluded, stages = criteria.pair, criteria.exclude_node_ids, criteria.required_stages
         return (
             random.getrandbits(31),
             normal(pair.src),
             normal(pair.tgt),
             int(criteria.require_tts),
-            stage_mask(criteria.required_stages),
+            stage_mask(stages) if stages else 0,
             criteria.preferred_node_id,
             int(criteria.strict),
             criteria.local_instance,
@@ -116,6 +116,8 @@ class Attempts:
 
     def _allocate(self, request: pool_pb2.AllocateRequest) -> Words:
         validate.allocate(request)
+        limits = request.limits
+        limited = limits.jobs or limits.audio_ms_per_minute
         return (
             *self.want(request.criteria, request.session_id),
             request.job_id,
@@ -128,7 +130,7 @@ class Attempts:
             request.reason,
             int(request.wait_for_bound_node),
             *self._placing,
-            *self._limits(request),
+            *(self._limits(request) if limited else ()),
         )
 
     def _allocated(
@@ -214,10 +216,8 @@ class Attempts:
         response.state = codes.JOB_STATES[state]
 
     def _limits(self, request: pool_pb2.AllocateRequest) -> tuple[int, ...]:
-        """What the script has to know of a tenant with limits; nothing of one without."""
+        """What the script has to know of a tenant with limits."""
         limits = request.limits
-        if not (limits.jobs or limits.audio_ms_per_minute):
-            return ()
         return limits.jobs, limits.audio_ms_per_minute, request.audio_ms, self._hold_ms
 
 

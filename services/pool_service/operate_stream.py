@@ -27,10 +27,9 @@ _MAX_OPERATIONS = 1000
 
 _log = logging.getLogger(__name__)
 
-# What an operation waits for: Redis, or a task that does the whole of it; or why it did not begin.
-Outcome: TypeAlias = "asyncio.Future[Any] | asyncio.Task[Any] | Exception"
-# Of each operation its id, its name, what it asks, and its outcome; and when they were begun.
-Begun: TypeAlias = "tuple[list[tuple[int, str, Any, Outcome]], float]"
+# An operation: its id, its name, what it asks, and what it waits for: the reply of Redis, or a task
+# that does the whole of it.
+Begun: TypeAlias = "tuple[int, str, Any, asyncio.Future[Any]]"
 
 
 class OperateStream:
@@ -57,7 +56,8 @@ class OperateStream:
         self._instance_id = instance_id
         self._max_message_bytes = max_message_bytes
         self._loop = asyncio.get_running_loop()
-        self._under_way: deque[Begun] = deque()
+        # Of each message its operations and when they were begun.
+        self._under_way: deque[tuple[list[Begun], float]] = deque()
         self._closed = False
         # The half that waits for the other one: the writer for a message, the reader for room.
         self._waiting: asyncio.Future[None] | None = None
@@ -75,7 +75,8 @@ class OperateStream:
                 await self._other_half()
             started = perf_counter()
             under_way.append(([self._begin(each) for each in operations], started))
-            self._wake()
+            if self._waiting is not None:
+                self._wake()
 
     async def write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Answers what has begun; returns when the stream is closed and all is answered."""
@@ -87,14 +88,15 @@ class OperateStream:
                 await self._other_half()
             begun, started = under_way[0]
             for _, _, _, outcome in begun:
-                if isinstance(outcome, asyncio.Future) and not outcome.done():
+                if not outcome.done():
                     try:  # noqa: SIM105 - suppress() costs as much as all else here
                         await outcome
                     except Exception:
                         pass  # it is told where the answer is made
             response = self._response(begun, started) if begun else await self._greeting()
             under_way.popleft()
-            self._wake()
+            if self._waiting is not None:
+                self._wake()
             data = response.SerializeToString()
             parts = (data,) if len(data) <= self._max_message_bytes else self._parts(response)
             for part in parts:
@@ -110,29 +112,28 @@ class OperateStream:
         """The stream has ended: what is left has nobody who waits for it."""
         for begun, _ in self._under_way:
             for _, _, _, outcome in begun:
-                if isinstance(outcome, asyncio.Future):
-                    outcome.cancel()
+                if not outcome.cancel():
+                    outcome.exception()  # asked for, or asyncio complains that nobody did
 
     async def _other_half(self) -> None:
         self._waiting = self._loop.create_future()
         await self._waiting
 
     def _wake(self) -> None:
-        if self._waiting is not None:
-            if not self._waiting.done():
-                self._waiting.set_result(None)
-            self._waiting = None
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+        self._waiting = None
 
-    def _begin(self, operation: pool_pb2.Operation) -> tuple[int, str, Any, Outcome]:
-        name, work = operation.WhichOneof("operation"), self._operations
-        if not name:
-            problem = "must be set"
-            fields = [("operation", problem)]
-            wrong = errors.InvalidMessageError(f"operation: {problem}", fields=fields)
-            return operation.id, "", None, wrong
-        request = getattr(operation, name)
-        outcome: Outcome
+    def _begin(self, operation: pool_pb2.Operation) -> Begun:
+        name, work = operation.WhichOneof("operation") or "", self._operations
+        request: Any = None
+        outcome: asyncio.Future[Any]
         try:
+            if not name:
+                problem = "must be set"
+                fields = [("operation", problem)]
+                raise errors.InvalidMessageError(f"operation: {problem}", fields=fields)
+            request = getattr(operation, name)
             if self._spans is not None and operation.traceparent:
                 run = work.by_name[name](request)
                 run = with_span(self._spans, name, operation.traceparent, run)
@@ -142,12 +143,11 @@ class OperateStream:
             else:
                 outcome = asyncio.ensure_future(work.by_name[name](request))
         except Exception as error:
-            outcome = error
+            outcome = self._loop.create_future()
+            outcome.set_exception(error)
         return operation.id, name, request, outcome
 
-    def _response(
-        self, begun: list[tuple[int, str, Any, Outcome]], started: float
-    ) -> pool_pb2.OperateResponse:
+    def _response(self, begun: list[Begun], started: float) -> pool_pb2.OperateResponse:
         """What became of a message. Whatever went wrong is a result, never the stream's end."""
         response = pool_pb2.OperateResponse()
         attempts = self._operations.attempts
@@ -155,8 +155,6 @@ class OperateStream:
             result = response.results.add()
             result.id = number
             try:
-                if isinstance(outcome, Exception):
-                    raise outcome
                 said = outcome.result()
                 if isinstance(outcome, asyncio.Task):
                     getattr(result, name).CopyFrom(said)

@@ -1,7 +1,13 @@
-"""Checks of the pool service's requests."""
+"""Checks of the pool service's requests.
+
+What every job asks for gets a glance first: a request that looks as nearly all do is right, and
+only another one is checked field by field, so that each bad one can be named.
+"""
+
+import re
 
 from lingua_scheduler.services.pool_service import codes
-from lingua_scheduler.services.runtime.checks import MAX_ATTEMPT, MAX_CAPACITY, Check
+from lingua_scheduler.services.runtime.checks import ID, LANGUAGE, MAX_ATTEMPT, MAX_CAPACITY, Check
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _JOB_KEY_CHARS = 1024
@@ -12,6 +18,10 @@ _MAX_STEPS_BYTES = 16 * 1024
 _MAX_CLEARED = 16
 # A double holds whole numbers exactly up to here, and the store keeps epochs as doubles.
 _MAX_EPOCH = 2**53
+_REASONS = range(6)
+# No id and no language has a blank in it, so these match only where each part is right by itself.
+_ALLOCATION = re.compile(f"{ID} {LANGUAGE} {LANGUAGE}" + f" (?:{ID})?" * 5)
+_ATTEMPT_ON_NODE = re.compile(f"{ID} {ID}")
 
 
 def register_node(request: pool_pb2.RegisterNodeRequest) -> None:
@@ -94,6 +104,8 @@ def select_node(request: pool_pb2.SelectNodeRequest) -> None:
 
 def allocate(request: pool_pb2.AllocateRequest) -> None:
     """Checks an allocation."""
+    if _looks_like_most(request):
+        return
     check = Check()
     check.id("job_id", request.job_id)
     check.number("attempt", request.attempt, 1, MAX_ATTEMPT)
@@ -102,15 +114,39 @@ def allocate(request: pool_pb2.AllocateRequest) -> None:
     check.id("tenant", request.tenant, optional=True)
     check.id("session_id", request.session_id, optional=True)
     check.number("session_epoch", request.session_epoch, 0, _MAX_EPOCH)
-    check.one_of("reason", request.reason, range(6), "a FinalizeReason")
+    check.one_of("reason", request.reason, _REASONS, "a FinalizeReason")
     check.id("home_instance", request.home_instance, optional=True)
     check.done()
+
+
+def _looks_like_most(request: pool_pb2.AllocateRequest) -> bool:
+    criteria = request.criteria
+    pair = criteria.pair
+    return (
+        _ALLOCATION.fullmatch(
+            f"{request.job_id} {pair.src} {pair.tgt} {request.tenant} {request.session_id}"
+            f" {request.home_instance} {criteria.local_instance} {criteria.preferred_node_id}"
+        )
+        is not None
+        and 1 <= request.attempt <= MAX_ATTEMPT
+        and len(request.job_key) <= _JOB_KEY_CHARS
+        and request.session_epoch <= _MAX_EPOCH
+        and request.reason in _REASONS
+        and not (criteria.strict or criteria.exclude_node_ids or criteria.required_stages)
+    )
+
+
+def _names_attempt(attempt: common_pb2.AttemptRef, node_id: str) -> bool:
+    looks_right = _ATTEMPT_ON_NODE.fullmatch(f"{attempt.job_id} {node_id}")
+    return looks_right is not None and 1 <= attempt.attempt <= MAX_ATTEMPT
 
 
 def attempt_on_node(
     request: pool_pb2.ReserveRequest | pool_pb2.CommitRequest,
 ) -> None:
     """Checks a call about one attempt on one node."""
+    if _names_attempt(request.attempt, request.node_id):
+        return
     check = Check()
     check.attempt("attempt", request.attempt)
     check.id("node_id", request.node_id)
@@ -129,6 +165,13 @@ def release(request: pool_pb2.ReleaseRequest) -> None:
 
 def complete(request: pool_pb2.CompleteRequest) -> None:
     """Checks the end of an attempt."""
+    if (
+        request.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED
+        and not request.final_state
+        and len(request.steps) <= _MAX_STEPS_BYTES
+        and _names_attempt(request.attempt, request.node_id)
+    ):
+        return
     check = Check()
     check.attempt("attempt", request.attempt)
     check.id("node_id", request.node_id)

@@ -10,9 +10,8 @@ from lingua_scheduler.v1 import common_pb2
 ANY = "*"
 
 
-def normal(language: str) -> str:
-    """A language code as it is stored and compared."""
-    return language.lower()
+normal = str.lower
+"""A language code as it is stored and compared."""
 
 
 def speech_pool(src: str, tgt: str) -> str:

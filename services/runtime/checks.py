@@ -6,8 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
 from lingua_scheduler.v1 import common_pb2
 
-_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}")
+# What an id and a language code look like.
+ID = r"[A-Za-z0-9._-]{1,128}"
+LANGUAGE = r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}"
+_ID = re.compile(ID)
+_LANGUAGE = re.compile(LANGUAGE)
 _CURSOR = re.compile(r"[0-9]{1,20}")
 # Attempts of a job, and jobs of a node, that anybody may speak of.
 MAX_ATTEMPT = 1000
