@@ -13,7 +13,8 @@
 local answers, counted = {}, {}
 for i = 2, #ARGV, 2 do
   local key = session_key(KEYS[1], ARGV[i])
-  local refusal, tenant = session_refusal(key, ARGV[i + 1])
+  local known = session_read(key)
+  local refusal, tenant = session_refusal(known, ARGV[i + 1]), known[2]
   if not refusal then
     redis.call('PEXPIRE', key, ARGV[1])
     if tenant then

@@ -10,11 +10,12 @@
 -- @include lib/session
 
 local key = session_key(KEYS[1], ARGV[1])
-local refusal, counted = session_refusal(key, ARGV[2])
+local known = session_read(key)
+local refusal = session_refusal(known, ARGV[2])
 if refusal then
   return { refusal }
 end
 local fields = { 'gateway', '', 'results', ARGV[5], 'missing', ARGV[6] }
-session_update(key, fields, 0, tonumber(ARGV[4]), 0, 0, math.huge, #ARGV + 1)
-session_renew(KEYS[1], ARGV[1], counted, ARGV[3])
+session_update(key, known, fields, 0, tonumber(ARGV[4]), 0, 0, math.huge, #ARGV + 1)
+session_renew(KEYS[1], ARGV[1], known[2], ARGV[3])
 return { 'ok' }

@@ -47,6 +47,6 @@ if not known[1] then
 elseif tonumber(known[1]) ~= tonumber(ARGV[2]) or known[2] ~= ARGV[3] then
   return { 'SESSION_TAKEN_OVER' }
 end
-session_update(key, {}, next_index, 0, tonumber(ARGV[9]), 0, math.huge, 12)
+session_update(key, session_read(key), {}, next_index, 0, tonumber(ARGV[9]), 0, math.huge, 12)
 session_renew(KEYS[1], ARGV[1], counted, ARGV[10])
 return { 'ok' }

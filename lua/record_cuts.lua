@@ -15,7 +15,8 @@
 -- @include lib/session
 
 local key = session_key(KEYS[1], ARGV[1])
-local refusal = session_refusal(key, ARGV[2])
+local known = session_read(key)
+local refusal = session_refusal(known, ARGV[2])
 if refusal then
   return { refusal }
 end
@@ -24,7 +25,7 @@ if tonumber(ARGV[7]) > 0 then
   fields[#fields + 1] = 'last_chunk_ms'
   fields[#fields + 1] = ARGV[7]
 end
-session_update(key, fields, 0, tonumber(ARGV[4]), tonumber(ARGV[9]), tonumber(ARGV[8]),
-  tonumber(ARGV[10]), 11)
+session_update(key, known, fields, 0, tonumber(ARGV[4]), tonumber(ARGV[9]),
+  tonumber(ARGV[8]), tonumber(ARGV[10]), 11)
 redis.call('PEXPIRE', key, ARGV[3])
 return { 'ok' }

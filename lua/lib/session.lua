@@ -29,11 +29,15 @@ local function session_key(P, session)
   return P .. ':session:' .. session
 end
 
+-- What a change of the record has to know of it: epoch, counted, next, seen, low, acked.
+local function session_read(key)
+  return redis.call('HMGET', key, 'epoch', 'counted', 'next', 'seen', 'low', 'acked')
+end
+
 -- Why a gateway with this epoch must not change the record, or nil where it may. A record that is
 -- older than the gateway's hold is what a failover has left: the gateway has to write its own anew.
--- And the tenant among whose sessions it counts, or false.
-local function session_refusal(key, epoch)
-  local known = redis.call('HMGET', key, 'epoch', 'counted')
+-- known: as session_read said.
+local function session_refusal(known, epoch)
   local current = known[1]
   if not current or tonumber(current) < tonumber(epoch) then
     return 'SESSION_NOT_FOUND'
@@ -41,7 +45,7 @@ local function session_refusal(key, epoch)
   if tonumber(current) > tonumber(epoch) then
     return 'SESSION_TAKEN_OVER'
   end
-  return nil, known[2]
+  return nil
 end
 
 -- Renews a record's lifetime, and with it the session's place among those of its tenant, if any.
@@ -80,20 +84,20 @@ end
 -- Brings a record up to date, and forgets every cut that nobody needs and the lowest beyond `keep`.
 -- The work is that of the cuts which come and go: it does not grow with the session's age.
 --
+-- known: as session_read said
 -- fields: names and values to write as they are
 -- next_index, seen, acked: where the record, or a cut, knows of more, that stays
 -- first: the first cut that is needed
 -- at: from here on ARGV has pairs of an index and its cut
-local function session_update(key, fields, next_index, seen, acked, first, keep, at)
-  local known = redis.call('HMGET', key, 'next', 'seen', 'low', 'acked')
-  local next_before, low_before = tonumber(known[1]), tonumber(known[3])
+local function session_update(key, known, fields, next_index, seen, acked, first, keep, at)
+  local next_before, low_before = tonumber(known[3]), tonumber(known[5])
   next_index = math.max(next_index, next_before)
   for i = at, #ARGV, 2 do
     next_index = math.max(next_index, tonumber(ARGV[i]) + 1)
   end
   -- Nobody has seen what was not cut: a client that says so must not stop later cuts.
-  seen = math.min(math.max(seen, tonumber(known[2])), next_index)
-  acked = math.max(acked, tonumber(known[4]))
+  seen = math.min(math.max(seen, tonumber(known[4])), next_index)
+  acked = math.max(acked, tonumber(known[6]))
   local low = math.max(low_before, math.min(first, next_index), next_index - keep)
 
   -- What is cut only now has no field yet, so a leap of the index costs no more than a step.
