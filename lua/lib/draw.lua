@@ -50,9 +50,14 @@ end
 -- idle_only: nothing but a node that no other could beat.
 local best_of
 function best_of(P, want, now, ids, packed, tally, idle_only)
-  local best, best_load, best_missed, best_local, ties
+  local best, best_load, best_missed, best_local, unbeaten
   local beat_ms, instance = want.stale_ms / 3, want.instance
   for i = 1, #ids do
+    -- They are looked at in random order, so of equals the first is as fair as any, and the rest is
+    -- spared where one is found that no other could beat.
+    local drawn = math.random(i, #ids)
+    ids[i], ids[drawn] = ids[drawn], ids[i]
+    packed[i], packed[drawn] = packed[drawn], packed[i]
     local id, record = ids[i], packed[i]
     if record and not want.excluded[id] then
       local beat, _, next_end, load, ejected, used, max, health, drained, stages =
@@ -70,20 +75,11 @@ function best_of(P, want, now, ids, packed, tally, idle_only)
       if not why and (not best or load <= best_load) then
         local missed = math.floor((now - beat) / beat_ms)
         local is_local = instance ~= '' and live_owner(record) == instance
-        local better
-        if not best or load < best_load then
-          better = true
-        elseif missed ~= best_missed then
-          better = missed < best_missed
-        elseif is_local ~= best_local then
-          better = is_local
-        else
-          -- Each of n equals is kept with chance 1/n.
-          ties = ties + 1
-          if math.random(ties) == 1 then best = i end
-        end
-        if better then
-          best, best_load, best_missed, best_local, ties = i, load, missed, is_local, 1
+        if not best or load < best_load or missed < best_missed
+          or (missed == best_missed and is_local and not best_local) then
+          best, best_load, best_missed, best_local = i, load, missed, is_local
+          unbeaten = load == 0 and missed <= 0 and (is_local or instance == '')
+          if unbeaten then break end
         end
       end
     end
@@ -92,9 +88,7 @@ function best_of(P, want, now, ids, packed, tally, idle_only)
     if not idle_only then count_all(want, now, ids, packed, tally) end
     return nil
   end
-  if idle_only and (best_load > 0 or best_missed > 0 or (instance ~= '' and not best_local)) then
-    return nil
-  end
+  if idle_only and not unbeaten then return nil end
   local id, node = ids[best], live_unpack(packed[best])
   slots_settle(P, id, node, now)
   if node.used < node.max then return id, node end
