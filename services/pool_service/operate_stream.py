@@ -72,7 +72,8 @@ class OperateStream:
                 check.at_most("operations", operations, _MAX_OPERATIONS)
                 check.done()
             while len(under_way) >= _MESSAGES_AT_ONCE:
-                await self._other_half()
+                self._waiting = self._loop.create_future()
+                await self._waiting
             started = perf_counter()
             under_way.append(([self._begin(each) for each in operations], started))
             if self._waiting is not None:
@@ -85,7 +86,8 @@ class OperateStream:
             while not under_way:
                 if self._closed:
                     return
-                await self._other_half()
+                self._waiting = self._loop.create_future()
+                await self._waiting
             begun, started = under_way[0]
             for _, _, _, outcome in begun:
                 if not outcome.done():
@@ -112,12 +114,10 @@ class OperateStream:
         """The stream has ended: what is left has nobody who waits for it."""
         for begun, _ in self._under_way:
             for _, _, _, outcome in begun:
-                if not outcome.cancel():
+                if not outcome.done():
+                    outcome.cancel()
+                elif not outcome.cancelled():
                     outcome.exception()  # asked for, or asyncio complains that nobody did
-
-    async def _other_half(self) -> None:
-        self._waiting = self._loop.create_future()
-        await self._waiting
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
