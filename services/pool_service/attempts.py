@@ -4,7 +4,6 @@ Each is two plain functions, one before its call of Redis and one after it, so t
 of a message on the Operate stream need no task of their own.
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -50,31 +49,23 @@ class Attempts:
         self._committing = _words(settings.running_lease_ms, settings.job_record_ttl_ms)
         self._ejection = _words(settings.eject_failures, settings.eject_ms, settings.eject_max_ms)
         self._record_ttl = _words(settings.job_record_ttl_ms)
-        # What a request is to its script, and how the response is filled from what that said.
-        self.by_name: dict[str, tuple[Callable[[Any], Words], Callable[..., None]]] = {
-            "allocate": (self._allocate, self._allocated),
-            "commit": (self._commit, self._committed),
-            "release": (self._release, self._released),
-            "complete": (self._complete, self._completed),
+        self.send = link.send
+        self.selected = metrics.selection_seconds.observe
+        """Told of every allocation that Redis has answered how long that took, in seconds."""
+        self.words: dict[str, Callable[[Any], Words]] = {
+            "allocate": self._allocate,
+            "commit": self._commit,
+            "release": self._release,
+            "complete": self._complete,
         }
-
-    def begin(self, name: str, request: Any) -> asyncio.Future[Any]:
-        """Checks a request and sends it to Redis; the future has what `end` needs.
-
-        Raises:
-            InvalidMessageError, DependencyDownError: it was not sent.
-        """
-        return self._link.send(name, *self.by_name[name][0](request))
-
-    def end(self, name: str, request: Any, reply: Any, response: Any, started: float) -> None:
-        """Fills the response from what Redis said; `started`: perf_counter() of the beginning.
-
-        Raises:
-            LinguaError: it was refused.
-        """
-        if name == "allocate":
-            self._metrics.selection_seconds.observe(perf_counter() - started)
-        self.by_name[name][1](request, reply, response)
+        """What a request is to its script. Raises InvalidMessageError."""
+        self.fill: dict[str, Callable[[Any, Any, Any], None]] = {
+            "allocate": self._allocated,
+            "commit": self._committed,
+            "release": self._released,
+            "complete": self._completed,
+        }
+        """Fills the response to a request from what its script said. Raises where that refused."""
 
     def refused(self, request: pool_pb2.AllocateRequest, error: Exception) -> None:
         """Counts an allocation that was in order and found no node."""
@@ -83,11 +74,13 @@ class Attempts:
 
     async def run(self, name: str, request: Any, response: Any) -> Any:
         """The whole of it, with a span of Redis where there is one to be part of."""
-        words = self.by_name[name][0](request)
+        words = self.words[name](request)
         started = perf_counter()
         try:
             reply = await self._link.call(name, *words)
-            self.end(name, request, reply, response, started)
+            if name == "allocate":
+                self.selected(perf_counter() - started)
+            self.fill[name](request, reply, response)
         except LinguaError as error:
             if name == "allocate":
                 self.refused(request, error)
@@ -115,7 +108,8 @@ class Attempts:
     # ---- before and after ----
 
     def _allocate(self, request: pool_pb2.AllocateRequest) -> Words:
-        validate.allocate(request)
+        if not validate.is_usual_allocation(request):
+            validate.allocate(request)
         limits = request.limits
         limited = limits.jobs or limits.audio_ms_per_minute
         return (

@@ -138,8 +138,8 @@ class OperateStream:
                 run = work.by_name[name](request)
                 run = with_span(self._spans, name, operation.traceparent, run)
                 outcome = asyncio.ensure_future(run)
-            elif name in work.attempts.by_name:
-                outcome = work.attempts.begin(name, request)
+            elif name in work.attempts.words:
+                outcome = work.attempts.send(name, *work.attempts.words[name](request))
             else:
                 outcome = asyncio.ensure_future(work.by_name[name](request))
         except Exception as error:
@@ -159,7 +159,9 @@ class OperateStream:
                 if isinstance(outcome, asyncio.Task):
                     getattr(result, name).CopyFrom(said)
                 else:
-                    attempts.end(name, request, said, getattr(result, name), started)
+                    if name == "allocate":
+                        attempts.selected(perf_counter() - started)
+                    attempts.fill[name](request, said, getattr(result, name))
             except Exception as error:
                 if name == "allocate" and not isinstance(outcome, asyncio.Task):
                     attempts.refused(request, error)

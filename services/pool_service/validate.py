@@ -103,9 +103,7 @@ def select_node(request: pool_pb2.SelectNodeRequest) -> None:
 
 
 def allocate(request: pool_pb2.AllocateRequest) -> None:
-    """Checks an allocation."""
-    if _looks_like_most(request):
-        return
+    """Checks an allocation field by field."""
     check = Check()
     check.id("job_id", request.job_id)
     check.number("attempt", request.attempt, 1, MAX_ATTEMPT)
@@ -119,7 +117,8 @@ def allocate(request: pool_pb2.AllocateRequest) -> None:
     check.done()
 
 
-def _looks_like_most(request: pool_pb2.AllocateRequest) -> bool:
+def is_usual_allocation(request: pool_pb2.AllocateRequest) -> bool:
+    """Whether nothing in it is wrong, nor out of the ordinary; such a one needs no other check."""
     criteria = request.criteria
     pair = criteria.pair
     return (

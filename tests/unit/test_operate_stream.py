@@ -17,19 +17,22 @@ class Work:
 
     def __init__(self) -> None:
         self.replies: list[asyncio.Future[Any]] = []
-        self.attempts = SimpleNamespace(by_name={"commit"}, begin=self._begin, end=self._end)
+        self.attempts = SimpleNamespace(
+            words={"commit": self._words}, send=self._send, fill={"commit": self._fill}
+        )
         self.by_name = {"heartbeat": self._heartbeat}
         self.beating: set[str] = set()
 
-    def _begin(self, name: str, request: pool_pb2.CommitRequest) -> asyncio.Future[Any]:
+    def _words(self, request: pool_pb2.CommitRequest) -> tuple[str]:
         if not request.node_id:
             raise InvalidMessageError("node_id: must not be empty")
+        return (request.node_id,)
+
+    def _send(self, name: str, node_id: str) -> asyncio.Future[Any]:
         self.replies.append(asyncio.get_running_loop().create_future())
         return self.replies[-1]
 
-    def _end(
-        self, name: str, request: Any, reply: int, response: pool_pb2.CommitResponse, started: float
-    ) -> None:
+    def _fill(self, request: Any, reply: int, response: pool_pb2.CommitResponse) -> None:
         response.lease_ends_ms = reply
 
     async def _heartbeat(self, request: Any) -> pool_pb2.HeartbeatResponse:
