@@ -1,6 +1,5 @@
 """What the session gateway counts. Never a session or node id as a label."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -12,7 +11,7 @@ from lingua_scheduler.services.runtime.errors import (
     reason_name,
 )
 from lingua_scheduler.services.runtime.quotas import QuotaMetrics
-from lingua_scheduler.services.runtime.tallies import Durations
+from lingua_scheduler.services.runtime.tallies import Durations, Tally
 from lingua_scheduler.services.session_gateway.speech import Reason
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
@@ -33,6 +32,12 @@ _COUNTED = {
     "late_result": ("late_results", "Results that came too late, or twice."),
     "deadline_missed": ("deadline_misses", "Utterances without a result at their deadline."),
     "retried": ("submit_retries", "Utterances whose job could not be made at once."),
+}
+
+_CUT_BY = {
+    value.number: value.name.removeprefix("FINALIZE_REASON_").lower()
+    for value in common_pb2.FinalizeReason.DESCRIPTOR.values
+    if value.number
 }
 
 # Why an utterance is likely to be missing: from 0, or the first would be no increase.
@@ -111,7 +116,13 @@ class GatewayMetrics:
             self._missing.labels(_word(reason))
         self.counts = dict.fromkeys(_COUNTED, 0)
         """What the cores of all sessions count, each by its name for it."""
-        self._finalized: defaultdict[Reason, int] = defaultdict(int)
+        self._finalized = Tally(
+            "lingua_gateway_finalized",
+            "Utterances cut, by reason.",
+            "reason",
+            values=_CUT_BY.values(),
+            registry=registry,
+        ).counts
         self._audio_ms = 0
         registry.register(self)
 
@@ -119,20 +130,13 @@ class GatewayMetrics:
         """What is counted in plain numbers."""
         for what, (name, words) in _COUNTED.items():
             yield CounterMetricFamily(f"lingua_gateway_{name}", words, self.counts[what])
-        finalized = CounterMetricFamily(
-            "lingua_gateway_finalized", "Utterances cut, by reason.", labels=["reason"]
-        )
-        for reason, often in self._finalized.copy().items():
-            name = common_pb2.FinalizeReason.Name(reason).removeprefix("FINALIZE_REASON_")
-            finalized.add_metric([name.lower()], often)
-        yield finalized
         yield CounterMetricFamily(
             "lingua_gateway_audio_seconds", "Audio in the utterances cut.", self._audio_ms / 1000
         )
 
     def finalized(self, reason: Reason, audio_ms: int) -> None:
         """Counts an utterance that was cut."""
-        self._finalized[reason] += 1
+        self._finalized[_CUT_BY[reason]] += 1
         self._audio_ms += audio_ms
 
     def timed(self, timings: session_pb2.ResultTimings) -> None:

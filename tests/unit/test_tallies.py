@@ -1,5 +1,6 @@
 """Plain metrics show what those of prometheus_client would."""
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from lingua_scheduler.services.runtime.tallies import Durations, Tally
@@ -34,3 +35,10 @@ def test_a_tally_is_shown_as_a_counter_with_a_label() -> None:
     tally.counts["failed"] += 1
     counter.labels("failed").inc()
     assert shown(ours) == shown(theirs)
+
+
+def test_a_name_is_taken_once() -> None:
+    registry = CollectorRegistry()
+    Tally("lingua_things", "Things.", "kind", values=(), registry=registry)
+    with pytest.raises(ValueError, match="lingua_things"):
+        Tally("lingua_things", "Things.", "kind", values=(), registry=registry)
