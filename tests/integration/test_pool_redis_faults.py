@@ -145,6 +145,29 @@ async def test_a_redis_that_hangs_fails_calls_in_time_and_is_used_when_it_goes_o
         assert (await pool.node("n1")).node.reserved == 20
 
 
+async def test_a_redis_that_was_away_takes_no_node_out_that_could_not_be_heard(
+    own_redis: EmbeddedRedis, prefix: str
+) -> None:
+    beats: dict[str, str | int] = {"node_heartbeat_ms": 500, "heartbeat_batch_ms": 100}
+    often: dict[str, str | int] = {"heartbeat_stale_ms": 1500, "sweep_interval_ms": 20}
+    async with running_pool(own_redis.url, prefix, **beats, **often) as pool:
+        epoch = (await pool.register("n1")).epoch
+        await pool.register("n2")
+        own_redis.pause()
+        await asyncio.sleep(2.0)
+        own_redis.resume()
+        await pool.serves()
+        # Many sweeps come before its heartbeat.
+        await asyncio.sleep(0.3)
+        assert (await pool.node("n1")).node.pools
+        assert await beat_problems(pool, "n1", epoch) == []
+        # The other one is not heard any more.
+        async with asyncio.timeout(20):
+            while (await pool.node("n2")).node.pools:
+                assert await beat_problems(pool, "n1", epoch) == []
+        assert (await pool.node("n1")).node.pools
+
+
 async def test_flushed_scripts_are_nobodys_trouble(own_redis: EmbeddedRedis, prefix: str) -> None:
     async with running_pool(own_redis.url, prefix) as pool:
         await pool.register("n1", slots=200)
