@@ -42,6 +42,10 @@ class Mutation:
     caught_by: str
 
 
+_MACHINE = " ".join(
+    f"tests/unit/test_job_machine{part}.py" for part in ("", "_table", "_properties")
+)
+
 MUTATIONS = (
     Mutation(
         "reservations hold a slot",
@@ -98,7 +102,7 @@ MUTATIONS = (
         "services/dispatcher/job_steps.py",
         "return attempt if attempt is not None and attempt.is_alive else None",
         "return attempt",
-        "round: node is too slow, answers late",
+        _MACHINE,
     ),
     Mutation(
         "an acknowledgement counts for its own attempt only",
@@ -107,8 +111,7 @@ MUTATIONS = (
         "        if attempt is not None and attempt.is_alive:",
         "        attempt = self.attempts.get(max(self.attempts, default=0))\n"
         "        if attempt is not None and attempt.is_alive:",
-        "tests/unit/test_job_machine.py tests/unit/test_job_machine_table.py"
-        " tests/unit/test_job_machine_properties.py",
+        _MACHINE,
     ),
     Mutation(
         "audio is acknowledged only when it is safe",
