@@ -241,7 +241,7 @@ class LiveSession:
 
     def _write_down(self, effect: effects.Record) -> None:
         try:
-            self._writing = self._write(effect)
+            self._writing = self._write(effect, self._now_ms)
         except errors.DependencyDownError as error:
             self._writing = self._loop.create_task(self._write_again(effect, error))
         else:
@@ -263,8 +263,7 @@ class LiveSession:
             if not isinstance(why, errors.SessionNotFoundError):
                 raise why
             await self._record.write_again()
-            self._now()
-            self._record.wrote(effect, await self._write(effect))
+            self._record.wrote(effect, await self._write(effect, self._now()))
         except errors.SessionTakenOverError as error:
             self.on_lost(error)
         except errors.LinguaError as error:
@@ -309,8 +308,8 @@ class LiveSession:
     def _set_gate(self, effect: effects.Gate) -> None:
         (self.may_read.set if effect.is_open else self.may_read.clear)()
 
-    def _write(self, effect: effects.Record) -> asyncio.Future[list[bytes]]:
-        since_ms = self._now_ms - effect.last_chunk_ms
+    def _write(self, effect: effects.Record, now: float) -> asyncio.Future[list[bytes]]:
+        since_ms = now - effect.last_chunk_ms
         return self._record.write(effect, last_chunk_ms=int(time.time() * 1000 - since_ms))
 
     def _say(self, event: session_pb2.ServerEvent) -> None:
