@@ -77,7 +77,7 @@ class Job:
         utterance_index: of the session.
         job_type: "translate" unless the deployment has others.
         pair: source and target language.
-        audio: the utterance. Of Opus, `packets` has its packets.
+        audio: the utterance. Of Opus, `packets` has its packets. Empty if `is_flush`.
         audio_format: what `audio` is.
         padding_ms: silence to assume after the audio.
         reason: why the utterance was cut.
@@ -88,6 +88,8 @@ class Job:
             that they are not sent more often, so a handler may yield as many as it likes.
         begins_turn: what the node still holds of the session in this direction is of a turn that
             went on elsewhere, and is no part of this one. HeldAudio sees to it.
+        is_flush: nothing was said; the job ends a turn whose audio the node holds. The result of
+            the held audio is the answer, NoSpeech if there is none.
         traceparent: W3C trace context of the attempt, or "". The handler's own spans are part of it
             where the process traces.
         cancelled: set when nobody wants the result any more. Async handlers are cancelled as
@@ -103,6 +105,7 @@ class Job:
         "begins_turn",
         "cancelled",
         "features",
+        "is_flush",
         "job_id",
         "job_type",
         "padding_ms",
@@ -137,6 +140,7 @@ class Job:
         partial_interval: float = 0.0,
         traceparent: str = "",
         begins_turn: bool = False,
+        is_flush: bool = False,
         deadline: float | None = None,
         cancelled: CancelFlag | None = None,
         hold: Callable[[], None] | None = None,
@@ -158,6 +162,7 @@ class Job:
         self.partial_interval = partial_interval
         self.traceparent = traceparent
         self.begins_turn = begins_turn
+        self.is_flush = is_flush
         self.cancelled = CancelFlag() if cancelled is None else cancelled
         self._deadline = deadline
         self._hold = hold

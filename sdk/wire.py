@@ -77,6 +77,7 @@ def job_from(
         partial_interval=spec.partial_interval_ms / 1000,
         traceparent=spec.traceparent,
         begins_turn=assign.begins_turn,
+        is_flush=spec.is_flush,
         deadline=time.monotonic() + assign.time_left_ms / 1000 if assign.time_left_ms else None,
         cancelled=cancelled,
         hold=hold,

@@ -15,6 +15,9 @@ _OPUS_RATE = 48_000
 
 def samples_of(audio: bytes, audio_format: AudioFormat) -> Samples:
     """Raises JobError where it cannot be heard."""
+    if not audio:
+        # A flush for which nothing is held.
+        return np.zeros(0, np.float32)
     if audio_format.encoding is Encoding.OPUS:
         return _opus(audio, audio_format.channels)
     if audio_format.encoding is not Encoding.PCM_S16LE:

@@ -19,8 +19,8 @@ def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
     check.id("session_id", spec.session_id)
     check.pair("pair", spec.pair)
     size = len(spec.audio)
-    if not size:
-        check.no("audio", "must not be empty")
+    if not size and not spec.is_flush:
+        check.no("audio", "must not be empty, unless is_flush is set")
     elif size > _MAX_AUDIO_BYTES:
         check.no("audio", f"has {size} bytes; at most {_MAX_AUDIO_BYTES} are allowed")
     check.audio_format("audio_format", spec.audio_format)

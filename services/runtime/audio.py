@@ -59,16 +59,6 @@ def as_job_audio(audio_format: common_pb2.AudioFormat, chunks: Sequence[bytes]) 
     return b"".join(chunks)
 
 
-def silence(audio_format: common_pb2.AudioFormat, ms: int) -> list[bytes]:
-    """Chunks of a format that hold nothing to hear, of at least so long."""
-    if audio_format.encoding == _OPUS:
-        # Nothing but the byte that tells its kind: 20 ms that were not sent (RFC 6716, 3.1).
-        packet = bytes([31 << 3 | (audio_format.channels == 2) << 2])
-        return [packet] * -(-ms // 20)
-    samples = -(-audio_format.sample_rate_hz * ms // 1000)
-    return [bytes(samples * audio_format.channels * _SAMPLE_BYTES)]
-
-
 def job_audio_ms(audio_format: common_pb2.AudioFormat, audio: bytes) -> float:
     """How long the audio of a job lasts.
 

@@ -1,14 +1,11 @@
 """What a session's jobs are made of, and how the client is told of their results."""
 
-from lingua_scheduler.services.runtime.audio import as_job_audio, silence
+from lingua_scheduler.services.runtime.audio import as_job_audio
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key_around
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.speech import Direction
 from lingua_scheduler.services.session_gateway.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
-
-# What a node is sent that holds all there is of a sentence. Long enough to be audio to any of them.
-_REST_MS = 100
 
 
 class JobSpecs:
@@ -56,8 +53,9 @@ class JobSpecs:
         spec.utterance_index = utterance.index
         manual = utterance.reason == common_pb2.FINALIZE_REASON_IS_FINAL
         rules, audio_format = self._rules, self._opened.audio_format
-        chunks = utterance.chunks or silence(audio_format, _REST_MS)
-        spec.audio = as_job_audio(audio_format, chunks)
+        spec.audio = as_job_audio(audio_format, utterance.chunks)
+        if utterance.is_flush:
+            spec.is_flush = True
         spec.padding_ms = rules.padding_manual_ms if manual else rules.padding_auto_ms
         spec.reason = utterance.reason
         spec.deadline_ms = max(1, int(utterance.deadline_ms - now))

@@ -32,7 +32,7 @@ Every event in every phase ("-": nothing happens):
     timer goodbye    -                      -                    end               -
 
 Where a node holds all that was said last in a direction, an end without speech, or the close, makes
-an utterance without chunks: a job of silence that ends the turn, so that the held text comes.
+an utterance without chunks: a flush job without audio ends the turn, so that the held text comes.
 
 What a dispatcher says of an utterance that is over, or of none, is late and changes nothing. A late
 result is counted, and let go of unless the client may still need it after a resume.

@@ -111,7 +111,7 @@ class Utterance:
             cut_ms=now,
             accepted_ms=now if accepted else 0.0,
         )
-        if utterance.is_rest:
+        if utterance.is_flush:
             # No chunk of it has to come again.
             utterance.stage = Stage.READY
         return utterance
@@ -119,11 +119,11 @@ class Utterance:
     @property
     def is_attached(self) -> bool:
         """Whether a dispatcher has its audio, and the client has not any more."""
-        return self.accepted_ms > 0 and not self.chunks and not self.is_rest
+        return self.accepted_ms > 0 and not self.chunks and not self.is_flush
 
     @property
-    def is_rest(self) -> bool:
-        """Whether nothing was said: it ends what a node holds, and can be made at any time."""
+    def is_flush(self) -> bool:
+        """Whether nothing was said: its job ends what a node holds, and needs no chunk."""
         return self.ranges[0][0] == self.ranges[0][1]
 
     @property

@@ -145,6 +145,19 @@ def test_silence_is_no_speech(world: World) -> None:
     assert world.ears.runs == []
 
 
+def test_a_flush_gives_the_text_that_is_held(world: World) -> None:
+    world.result(pcm("big", "and"), Reason.TIMEOUT)
+    result = world.result(b"", Reason.SESSION_CLOSE, is_flush=True)
+    assert (result.source, result.joined) == ("big and", (0,))
+    assert len(world.held) == 0
+
+
+@pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
+def test_a_flush_of_nothing_is_no_speech(world: World, rate: int) -> None:
+    audio_format = AudioFormat(sample_rate_hz=rate)
+    assert world.result(b"", is_flush=True, audio_format=audio_format) == NoSpeech()
+
+
 def test_silence_after_held_speech_ends_it(world: World) -> None:
     world.result(pcm("big", "and"), Reason.TIMEOUT)
     result = world.result(bytes(RATE))

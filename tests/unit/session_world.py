@@ -595,7 +595,7 @@ class World(ABC):
         elif job is None:
             is_held = utterance.reason in MAY_CONTINUE and int(job_id[:2], 16) < 100
             job = self.jobs[job_id] = Job(index, job_id, life, is_held)
-            self.seen["rest"] += utterance.is_rest
+            self.seen["rest"] += utterance.is_flush
             self._begin(job)
         else:
             self.seen[f"found {job.state}"] += 1

@@ -171,3 +171,11 @@ def test_a_new_turn_leaves_what_the_end_of_the_one_before_it_has_joined() -> Non
         # Should it be repeated.
         assert held.join(job(2, b"bb")).joined == (1,)
     assert held.join(job(4, b"dd")).joined == (3,)
+
+
+def test_a_flush_has_no_audio_of_its_own_and_joins_all_that_is_held() -> None:
+    held = HeldAudio()
+    held.keep(job(1, b"aa"))
+    with held.turn(job(2, b"")) as turn:
+        assert (turn.audio, turn.joined) == (b"aa", (1,))
+    assert (len(held), held.size) == (0, 0)

@@ -1,8 +1,5 @@
 """What a node holds when nothing more is said: an utterance without speech ends it."""
 
-import pytest
-
-from lingua_scheduler.services.runtime.audio import duration_ms, job_audio_ms, silence
 from lingua_scheduler.services.session_gateway.session_core import Past
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
@@ -40,7 +37,7 @@ def test_closing_ends_what_is_held_and_its_text_comes_before_the_end() -> None:
     assert desk.recorded().told()[-1] == "submit 1"
     assert rest(desk) == (1, CLOSE, [(1, 1)])
     spec = desk.specs.spec(desk.submitted[-1].utterance, desk.now)
-    assert set(spec.audio) == {0}
+    assert (spec.is_flush, spec.audio, spec.audio_ms) == (True, b"", 0)
 
     told = desk.accepted(1).delivered(1).told()
     assert told == ["send accepted 1", "send result 1", "send closed 2 0"]
@@ -83,6 +80,7 @@ def test_where_the_sentence_was_whole_nothing_follows_its_end() -> None:
 def test_more_speech_takes_what_is_held_along() -> None:
     desk = held(paused()).cut().recorded()
     assert desk.submitted[-1].utterance.audio_ms > 0
+    assert not desk.specs.spec(desk.submitted[-1].utterance, desk.now).is_flush
 
     desk.accepted(1).delivered(1).told()
 
@@ -125,19 +123,3 @@ def test_a_try_that_fails_is_made_again() -> None:
     desk.told()
 
     assert desk.silence(100).told() == ["submit 1"]
-
-
-@pytest.mark.parametrize("channels", [1, 2])
-@pytest.mark.parametrize(
-    "encoding", [common_pb2.AUDIO_ENCODING_PCM_S16LE, common_pb2.AUDIO_ENCODING_OPUS]
-)
-def test_silence_is_audio_of_its_format(
-    encoding: common_pb2.AudioEncoding.ValueType, channels: int
-) -> None:
-    form = common_pb2.AudioFormat(encoding=encoding, sample_rate_hz=16_000, channels=channels)
-    chunks = silence(form, 100)
-
-    assert sum(duration_ms(form, chunk) for chunk in chunks) == 100
-    if encoding == common_pb2.AUDIO_ENCODING_OPUS:
-        framed = b"".join(len(chunk).to_bytes(2, "big") + chunk for chunk in chunks)
-        assert job_audio_ms(form, framed) == 100

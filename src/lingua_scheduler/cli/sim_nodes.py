@@ -22,6 +22,7 @@ from lingua_scheduler.sdk import (
     Job,
     JobError,
     Node,
+    NoSpeech,
     Reason,
     Tls,
     Translated,
@@ -192,7 +193,7 @@ class _SimulatedNode(Node):
     def make_protocol(self, hello: dispatcher_pb2.Hello) -> NodeProtocol:
         return _FaultyProtocol(hello, self._behaviour, self._rng, self._outcomes)
 
-    async def _translate(self, job: Job) -> AsyncIterator[Translated | Held]:
+    async def _translate(self, job: Job) -> AsyncIterator[Translated | Held | NoSpeech]:
         try:
             with self._held.turn(job) as turn:
                 yield await self._work(job, turn)
@@ -200,7 +201,7 @@ class _SimulatedNode(Node):
             self._outcomes["cancelled"] += 1
             raise
 
-    async def _work(self, job: Job, turn: Turn) -> Translated | Held:
+    async def _work(self, job: Job, turn: Turn) -> Translated | Held | NoSpeech:
         drawn, behaviour = self._rng.random, self._behaviour
         if drawn() < behaviour.silence_rate:
             self._outcomes["silent"] += 1
@@ -215,6 +216,8 @@ class _SimulatedNode(Node):
             turn.keep()
             return Held()
         self._outcomes["done"] += 1
+        if not turn.audio:
+            return NoSpeech()
         heard = describe(turn.audio, job.audio_format)
         return Translated(
             source=heard,

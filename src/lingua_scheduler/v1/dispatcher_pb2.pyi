@@ -70,13 +70,16 @@ class JobSpec(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     AUDIO_MS_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    IS_FLUSH_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     session_id: _builtins.str
     utterance_index: _builtins.int
     job_type: _builtins.str
     """"translate" where empty. 1 to 32 characters of [a-z0-9_]."""
     audio: _builtins.bytes
-    """At most 2 MiB. PCM: the samples. Opus: each packet after its length, two bytes, big-endian."""
+    """At most 2 MiB. PCM: the samples. Opus: each packet after its length, two bytes, big-endian.
+    Empty only if is_flush is set.
+    """
     padding_ms: _builtins.int
     """Silence that the node should assume after the audio."""
     reason: _common_pb2.FinalizeReason.ValueType
@@ -97,6 +100,11 @@ class JobSpec(_message.Message):
     """W3C trace context of the utterance; in JobAssign, of the attempt."""
     audio_ms: _builtins.int
     """Length of the speech, as counted against the limits; 0: counted from the audio."""
+    is_flush: _builtins.bool
+    """Nothing was said in this utterance, so the job has no audio of its own: it ends a turn whose
+    audio the node holds. The node answers with the result of what it holds, and lists those
+    utterances in joined_utterances; a node that holds nothing answers KIND_NO_SPEECH.
+    """
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
@@ -142,10 +150,11 @@ class JobSpec(_message.Message):
         limits: _common_pb2.TenantLimits | None = ...,
         audio_ms: _builtins.int = ...,
         steps: _abc.Iterable[_common_pb2.JobStep] | None = ...,
+        is_flush: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "limits", b"limits", "pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_format", b"audio_format", "audio_ms", b"audio_ms", "deadline_ms", b"deadline_ms", "features", b"features", "first_chunk_client_ms", b"first_chunk_client_ms", "job_type", b"job_type", "limits", b"limits", "padding_ms", b"padding_ms", "pair", b"pair", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "reason", b"reason", "require_tts", b"require_tts", "required_stages", b"required_stages", "session_epoch", b"session_epoch", "session_id", b"session_id", "steps", b"steps", "strict", b"strict", "tenant", b"tenant", "traceparent", b"traceparent", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_format", b"audio_format", "audio_ms", b"audio_ms", "deadline_ms", b"deadline_ms", "features", b"features", "first_chunk_client_ms", b"first_chunk_client_ms", "is_flush", b"is_flush", "job_type", b"job_type", "limits", b"limits", "padding_ms", b"padding_ms", "pair", b"pair", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "reason", b"reason", "require_tts", b"require_tts", "required_stages", b"required_stages", "session_epoch", b"session_epoch", "session_id", b"session_id", "steps", b"steps", "strict", b"strict", "tenant", b"tenant", "traceparent", b"traceparent", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
