@@ -56,7 +56,8 @@ class SessionUnavailableError(SessionError):
     """No gateway opened the session in time. Nothing has been sent.
 
     Args:
-        reason: UNREACHABLE; or QUOTA_EXCEEDED: the tenant has as much as it may have.
+        reason: UNREACHABLE if no gateway answered; otherwise what the last one that did said, such
+            as SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED: the tenant has as much as it may have.
         message: one sentence for a person.
         retry_after: seconds after which another try may help; 0 where no server has said so.
     """
@@ -70,9 +71,9 @@ class SessionLostError(SessionError):
     """The session cannot go on. What was not acknowledged may be lost.
 
     Args:
-        reason: of the contract, such as SESSION_NOT_FOUND; or UNREACHABLE: no gateway answered in
-            time; CLOSED: the server closed it first; BROKEN_PROMISE: the server's answers make no
-            sense; ABORTED: this side left it.
+        reason: of the contract, such as SESSION_NOT_FOUND or SCHEDULER_DEPENDENCY_DOWN; or
+            UNREACHABLE: no gateway answered in time; CLOSED: the server closed it first;
+            BROKEN_PROMISE: the server's answers make no sense; ABORTED: this side left it.
         message: one sentence for a person.
         unacknowledged_chunks: that were held when it was lost.
         unacknowledged_bytes: of audio in them.

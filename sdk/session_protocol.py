@@ -60,6 +60,7 @@ LATE_RESUME_S = 60.0
 
 _INVALID = common_pb2.ERROR_REASON_INVALID_MESSAGE
 _QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+_DRAINING = common_pb2.ERROR_REASON_DRAINING
 # No other try would help: whoever calls may not, or the session was forgotten.
 _FATAL = frozenset(
     {
@@ -90,6 +91,8 @@ class SessionProtocol(SessionState):
         super().__init__()
         self._new = new
         self._faults = 0
+        # Why a gateway last refused Open, since the session was last open.
+        self._refusal: common_pb2.Error | None = None
         self._late_resume_until = 0.0
         self._retries = Retries(rng=rng or random.Random(), seconds=reconnect_seconds)
         self._stream: SessionStream | None = None
@@ -173,6 +176,7 @@ class SessionProtocol(SessionState):
             self._fault(stream, "OUT_OF_ORDER", what)
             return
         stream.opened = True
+        self._refusal = None
         self.session_id = opened.session_id or self.session_id
         self.token = opened.resume_token or self.token
         self.limits = limits_from(opened.limits)
@@ -289,6 +293,9 @@ class SessionProtocol(SessionState):
             self._fail(self.lost(reason, message) if known else refused)
         else:
             self._faults += stream.opened and error.reason == _INVALID
+            # A gateway that drains says nothing about the others.
+            if not stream.opened and error.reason != _DRAINING:
+                self._refusal = error
             self._retry(now, Refused(error), asked=error.retry_after_ms / 1000)
 
     def _is_final(self, now: float, stream: SessionStream, error: common_pb2.Error) -> bool:
@@ -313,7 +320,8 @@ class SessionProtocol(SessionState):
         elif wait is not None:
             self._do(Retry(wait))
         else:
-            reason = "QUOTA_EXCEEDED" if strictly else "UNREACHABLE"
+            said = ending.error if isinstance(ending, Refused) else self._refusal
+            reason = "UNREACHABLE" if said is None else reason_name(said.reason)
             what = f"no gateway within {self._retries.seconds:g} s; last: {_why(ending)}"
             if self.session_id:
                 self._fail(self.lost(reason, what))

@@ -24,6 +24,7 @@ from .test_sdk_session_peer import ack, closed, failed, finalized, go_away, open
 RESUME_S = 20.0
 TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
 NOT_FOUND = common_pb2.ERROR_REASON_SESSION_NOT_FOUND
+DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 INVALID = common_pb2.ERROR_REASON_INVALID_MESSAGE
 
 
@@ -262,6 +263,36 @@ def test_a_session_is_looked_for_as_long_as_the_server_keeps_it(open_one: Driver
     open_one.protocol.on_connected(open_one.now)
     error = error_in(open_one.lose(Lost("still gone")))
     assert (type(error), error.reason) == (SessionLostError, "UNREACHABLE")
+
+
+@pytest.mark.parametrize("unreachable_last", [False, True])
+@pytest.mark.parametrize("resumes", [False, True])
+def test_the_reason_is_what_a_gateway_said_and_not_that_none_was_reached(
+    resumes: bool, unreachable_last: bool
+) -> None:
+    driver = Driver(reconnect_seconds=5.0)
+    if resumes:
+        driver.connect()
+        driver.lose()
+    assert retries(driver.refuse(DOWN))
+    driver.now += 6.0
+    if unreachable_last:
+        driver.protocol.on_connected(driver.now)
+        error = error_in(driver.lose(Lost("no connection")))
+    else:
+        error = error_in(driver.refuse(DOWN))
+    assert error.reason == "SCHEDULER_DEPENDENCY_DOWN"
+    assert isinstance(error, SessionLostError if resumes else SessionUnavailableError)
+
+
+def test_a_refusal_before_the_session_was_open_again_is_forgotten(open_one: Driver) -> None:
+    open_one.lose()
+    assert retries(open_one.refuse(DOWN))
+    open_one.connect()
+    open_one.lose()
+    open_one.now += RESUME_S + 1
+    open_one.protocol.on_connected(open_one.now)
+    assert error_in(open_one.lose(Lost("no connection"))).reason == "UNREACHABLE"
 
 
 def test_a_gateway_that_goes_away_is_left_when_it_asked_for_it(open_one: Driver) -> None:

@@ -170,6 +170,8 @@ def _failure(error: SessionError, address: str) -> Failure:
     """Words and the exit code for a session that could not be opened, or was lost."""
     if error.reason == "QUOTA_EXCEEDED":
         message = f"the session gateway at {address} has no room for this tenant: {error.message}"
+    elif error.reason == "SCHEDULER_DEPENDENCY_DOWN":
+        message = f"the session gateway at {address} cannot serve now: {error.message}"
     elif isinstance(error, SessionUnavailableError):
         message = (
             f"no session at {address}: {error.message}. 'lingua up' starts a gateway; --gateway or "
