@@ -47,7 +47,12 @@ NODES = {"amber": "zh,en", "birch": "zh,en", "cedar": "en,es"}
 # How high they speak, in Hz, and the languages from and to which.
 VOICES = {"Ana": (220, ("zh", "en")), "Ben": (330, ("en", "zh"))}
 WHO = {direction[0]: who for who, (_, direction) in VOICES.items()}
-CUT_BY = {Reason.IS_FINAL: "final", Reason.TIMEOUT: "pause", Reason.MAX_DURATION: "too long"}
+CUT_BY = {
+    Reason.IS_FINAL: "final",
+    Reason.TIMEOUT: "pause",
+    Reason.INTERRUPTED: "barge-in",
+    Reason.MAX_DURATION: "too long",
+}
 # For the nodes to connect, and for all of the conversation; a busy machine needs longer.
 NODES_WITHIN_S = 20.0
 TALK_WITHIN_S = 120.0
@@ -208,7 +213,7 @@ async def converse(talk: Talk, nodes: Nodes) -> None:
     await talk.say("Ana", 0.8)
     said = await talk.delivered()
     talk.check([WHO[each.src] for each in said] == ["Ana", "Ben", "Ana"], "Ben is in between")
-    talk.check_whole([each for each in said if WHO[each.src] == "Ana"], Reason.TIMEOUT, 1.8)
+    talk.check_whole([each for each in said if WHO[each.src] == "Ana"], Reason.INTERRUPTED, 1.8)
 
     talk.note("the next node that takes a job is killed with it")
     killed: list[str] = []

@@ -67,7 +67,8 @@ def is_unfinished(job: Job, samples: "array[int]") -> bool:
     if job.reason in (Reason.MAX_DURATION, Reason.MAX_LENGTH):
         return True
     tail = samples[-int(job.audio_format.sample_rate_hz * SILENT_END_S) :]
-    return job.reason is Reason.TIMEOUT and any(abs(each) > LOUD for each in tail)
+    may_go_on = job.reason in (Reason.TIMEOUT, Reason.INTERRUPTED)
+    return may_go_on and any(abs(each) > LOUD for each in tail)
 
 
 def sample_node(

@@ -114,7 +114,7 @@ if turn and reason > 0 and utterance >= last_turn then
   local kind = nil
   if reason == MAX_DURATION or reason == MAX_LENGTH then
     kind = 'max_duration'
-  elseif reason == TIMEOUT and timeout_binds then
+  elseif (reason == TIMEOUT or reason == INTERRUPTED) and timeout_binds then
     kind = 'timeout'
   end
   turn_write(turn, written, kind, found.id, utterance, binding_ttl, now)

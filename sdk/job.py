@@ -32,6 +32,8 @@ class Reason(IntEnum):
     MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION
     MAX_LENGTH = common_pb2.FINALIZE_REASON_MAX_LENGTH
     SESSION_CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
+    # The other speaker began. As with TIMEOUT, the sentence may be unfinished.
+    INTERRUPTED = common_pb2.FINALIZE_REASON_INTERRUPTED
 
 
 class Stage(IntEnum):

@@ -138,7 +138,7 @@ class Interpreter:
                 found, rest = self._split(job, turn, found)
             hold = goes_on and not rest and seconds < _LONGEST * self._long_turn_s
             text = yield from self._recognise(job, samples, found, hold)
-        if self._held is not None and job.reason is Reason.TIMEOUT:
+        if self._held is not None and job.reason in (Reason.TIMEOUT, Reason.INTERRUPTED):
             hold = is_unfinished(text, job.pair.src)
         if hold and _kept(turn):
             yield Held(timings=watch.timings)

@@ -10,6 +10,7 @@ local OUT = 6 -- in no pool; it must register again
 local TIMEOUT = 2
 local MAX_DURATION = 3
 local MAX_LENGTH = 4
+local INTERRUPTED = 6
 
 -- PlacementPath of the contract.
 local BY_PREFERRED = 1

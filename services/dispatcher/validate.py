@@ -7,9 +7,10 @@ from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.principals import Role, caller
 from lingua_scheduler.services.runtime.quotas import tenant_limits
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.v1 import dispatcher_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _MAX_AUDIO_BYTES = 2 * 1024 * 1024
+_REASONS = frozenset(common_pb2.FinalizeReason.values())
 _TYPE = re.compile(r"[a-z0-9_]{0,32}")
 
 
@@ -24,7 +25,7 @@ def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
     elif size > _MAX_AUDIO_BYTES:
         check.no("audio", f"has {size} bytes; at most {_MAX_AUDIO_BYTES} are allowed")
     check.audio_format("audio_format", spec.audio_format)
-    check.one_of("reason", spec.reason, range(6), "a FinalizeReason")
+    check.one_of("reason", spec.reason, _REASONS, "a FinalizeReason")
     # What most jobs leave out.
     if spec.tenant:
         check.id("tenant", spec.tenant)

@@ -18,7 +18,7 @@ _MAX_STEPS_BYTES = 16 * 1024
 _MAX_CLEARED = 16
 # A double holds whole numbers exactly up to here, and the store keeps epochs as doubles.
 _MAX_EPOCH = 2**53
-_REASONS = range(6)
+_REASONS = common_pb2.FinalizeReason.values()
 # No id and no language has a blank in it, so these match only where each part is right by itself.
 _ALLOCATION = re.compile(f"{ID} {LANGUAGE} {LANGUAGE}" + f" (?:{ID})?" * 5)
 _ATTEMPT_ON_NODE = re.compile(f"{ID} {ID}")

@@ -18,7 +18,7 @@ Every event in every phase ("-": nothing happens):
     end, no data    end the frag-  end             end                a repeated end
                     ment, or an
                     empty end
-    other side      gather         pause, gather   pause, gather      cut, gather
+    other side      gather         break, gather   break, gather      cut, gather
     after a gap     gather         pause, gather   pause, gather      as chunk
     too large       gather         cut, gather     cut, gather        cut, gather
     playback on     no pause       no pause        no pause           -
@@ -31,7 +31,8 @@ Every event in every phase ("-": nothing happens):
 
 "end": the hangover of IsFinal begins. "pause": a short stretch becomes the fragment of its
 direction, unless it is the rest of one that was cut; any other is cut, by the timer after a
-hangover, by what came next at once. A repeated end changes a pause to IsFinal, and nothing else.
+hangover, by what came next at once. "break": the same as a pause, with the reason Interrupted. A
+repeated end changes a pause to IsFinal, and nothing else.
 
 MaxDuration and MaxLength cut only when more has come: so there is always a rest, whose own end ends
 the turn, and no node waits for a sentence's end that was silence.
@@ -49,6 +50,10 @@ _TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
 _MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION
 _MAX_LENGTH = common_pb2.FINALIZE_REASON_MAX_LENGTH
 _CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
+_INTERRUPTED = common_pb2.FINALIZE_REASON_INTERRUPTED
+
+# More of the same speech follows in the next utterance.
+LEAVES_REST = frozenset({_MAX_DURATION, _MAX_LENGTH})
 
 
 class Gatherer:
@@ -166,14 +171,14 @@ class Gatherer:
         if speech is None:
             return []
         if chunk.direction != speech.direction:
-            return self._pause_now(now)
+            return self._pause_now(now, _INTERRUPTED)
         if not chunk.data:
             return []
         too_large = speech.size + chunk.size > self._rules.max_length_bytes
         if self._ending is not None:
             return [] if self._is_late(chunk, self._ending[0]) and not too_large else self._cut(now)
         if self._is_after_gap(now, chunk):
-            return self._pause_now(now)
+            return self._pause_now(now, _TIMEOUT)
         if too_large:
             return self._cut_as(now, _MAX_LENGTH)
         if self._full_ms is not None and not self._is_late(chunk, _MAX_DURATION):
@@ -233,13 +238,13 @@ class Gatherer:
         waits = rules.short_wait_ms > 0 and speech.direction not in self._continues
         return waits and speech.ms < rules.short_merge_ms
 
-    def _pause_now(self, now: float) -> list[Cut]:
-        """What came next shows that there was a pause."""
+    def _pause_now(self, now: float, reason: Reason) -> list[Cut]:
+        """What came next shows that there was a pause, or an interruption."""
         if self._ending is not None:
             return self._cut(now)
         if self._speech is not None and self._is_short(self._speech):
             return self._keep_fragment(now)
-        return self._cut_as(now, _TIMEOUT)
+        return self._cut_as(now, reason)
 
     def _keep_fragment(self, now: float) -> list[Cut]:
         speech, self._speech = self._speech, None
@@ -286,7 +291,7 @@ class Gatherer:
         self._alarms.clear(HANGOVER)
         if speech is None or ending is None:
             return []
-        if ending[0] in (_MAX_DURATION, _MAX_LENGTH):
+        if ending[0] in LEAVES_REST:
             self._continues.add(speech.direction)
         else:
             self._continues.discard(speech.direction)

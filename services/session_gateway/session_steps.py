@@ -11,7 +11,7 @@ from lingua_scheduler.services.session_gateway.alarms import (
     RECORD,
     Alarms,
 )
-from lingua_scheduler.services.session_gateway.gatherer import Gatherer
+from lingua_scheduler.services.session_gateway.gatherer import LEAVES_REST, Gatherer
 from lingua_scheduler.services.session_gateway.job_specs import (
     JobSpecs,
     fill_result,
@@ -129,13 +129,12 @@ class SessionSteps:
         self._held: set[Direction] = set()
         self._ends: set[Direction] = set()
         self._take_up(past, now)
-        continuing = MAY_CONTINUE - {common_pb2.FINALIZE_REASON_TIMEOUT}
         self._gatherer = Gatherer(
             rules=rules,
             alarms=self._alarms,
             counts=counts,
             on_empty_end=self._ends.add,
-            continues=[each for each, why in self._last_reason.items() if why in continuing],
+            continues=[each for each, why in self._last_reason.items() if why in LEAVES_REST],
         )
 
     def _take_up(self, past: Past, now: float) -> None:

@@ -14,6 +14,7 @@ MAY_CONTINUE = frozenset(
         common_pb2.FINALIZE_REASON_MAX_DURATION,
         common_pb2.FINALIZE_REASON_MAX_LENGTH,
         common_pb2.FINALIZE_REASON_TIMEOUT,
+        common_pb2.FINALIZE_REASON_INTERRUPTED,
     }
 )
 

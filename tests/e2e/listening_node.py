@@ -49,8 +49,8 @@ def _words(samples: "array[int]") -> Iterator[str]:
 
 
 def is_unfinished(reason: Reason, words: list[str]) -> bool:
-    """Whether the audio is held: speech that goes on, or a pause after an odd word."""
-    if reason is Reason.TIMEOUT:
+    """Whether the audio is held: speech that goes on, or that stopped after an odd word."""
+    if reason in (Reason.TIMEOUT, Reason.INTERRUPTED):
         return int(words[-1].removesuffix("?")) % 2 == 1
     return reason in (Reason.MAX_DURATION, Reason.MAX_LENGTH)
 

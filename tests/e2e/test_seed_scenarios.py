@@ -248,7 +248,7 @@ async def test_b_interrupts_a_and_is_free_and_a_goes_on_at_the_node_that_has_the
         assert [part.index for part in a.parts] == [0, 1, 3]
         assert each.reasons() == [
             Reason.MAX_DURATION,
-            Reason.TIMEOUT,
+            Reason.INTERRUPTED,
             Reason.IS_FINAL,
             Reason.IS_FINAL,
         ]

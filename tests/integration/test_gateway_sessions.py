@@ -20,6 +20,7 @@ from tests.integration.pool_process import PoolProcess
 
 IS_FINAL = common_pb2.FINALIZE_REASON_IS_FINAL
 TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
+INTERRUPTED = common_pb2.FINALIZE_REASON_INTERRUPTED
 MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION
 MAX_LENGTH = common_pb2.FINALIZE_REASON_MAX_LENGTH
 SESSION_CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
@@ -335,7 +336,7 @@ async def test_who_answers_ends_what_the_other_said(client: RawClient, patient: 
     await client.send(speech(3), direction=back(patient), final=True)
     jobs = {each.job.utterance_index: each for each in [await node.take_job() for _ in range(2)]}
     assert [(jobs[at].job.audio, jobs[at].job.reason) for at in (0, 1)] == [
-        (speech(1) + speech(2), TIMEOUT),
+        (speech(1) + speech(2), INTERRUPTED),
         (speech(3), IS_FINAL),
     ]
     assert [jobs[at].job.pair for at in (0, 1)] == [there(patient), back(patient)]

@@ -107,8 +107,9 @@ def test_without_joining_the_same_word_is_broken() -> None:
     assert second.joined == ()
 
 
-def test_an_unfinished_sentence_at_a_pause_is_held_and_joined(world: World) -> None:
-    assert isinstance(world.result(pcm("big", "house", "and"), Reason.TIMEOUT), Held)
+@pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.INTERRUPTED])
+def test_an_unfinished_sentence_at_a_pause_is_held_and_joined(world: World, reason: Reason) -> None:
+    assert isinstance(world.result(pcm("big", "house", "and"), reason), Held)
     result = world.result(pcm("dog"), Reason.TIMEOUT)
     assert (result.source, result.joined) == ("big house and dog", (0,))
 

@@ -172,7 +172,7 @@ class Chance:
             "seed": self._random.getrandbits(31),
             "want": self._want(walk),
             "utterance": max(0, self._utterance - self._one((0, 0, 0, 1, 2))),
-            "reason": self._one((0, 1, 2, 3, 3, 3, 3, 3, 4, 5)),
+            "reason": self._one((0, 1, 2, 3, 3, 3, 3, 3, 4, 5, 6)),
             "may_wait": self._often(0.3),
             "session_epoch": self._one((0, 0, 1, 2, 3)),
             "home": self._one(("d1", "d2")),

@@ -565,7 +565,7 @@ class Model:
         kind = ""
         if reason in (lua.MAX_DURATION, lua.MAX_LENGTH):
             kind = "max_duration"
-        elif reason == lua.TIMEOUT and self.limits.timeout_binds:
+        elif reason in (lua.TIMEOUT, lua.INTERRUPTED) and self.limits.timeout_binds:
             kind = "timeout"
         self._bind((want.session, want.src, want.tgt), utterance, kind, node)
 

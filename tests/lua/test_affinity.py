@@ -14,6 +14,7 @@ from .scripts import (
     EXCLUDED,
     FULL,
     HIT,
+    INTERRUPTED,
     IS_FINAL,
     MAX_DURATION,
     MAX_LENGTH,
@@ -31,7 +32,8 @@ from .scripts import (
 )
 
 NODES = [f"n{number}" for number in range(1, 6)]
-ENDINGS = [IS_FINAL, TIMEOUT, SESSION_CLOSE]
+PAUSES = [TIMEOUT, INTERRUPTED]
+ENDINGS = [IS_FINAL, TIMEOUT, INTERRUPTED, SESSION_CLOSE]
 
 
 @pytest.fixture
@@ -121,8 +123,11 @@ def test_both_kinds_of_binding_are_gone_after_the_end(fleet: Scripts) -> None:
     assert fleet.turn("s") == {"turn": "2"}
 
 
-def test_a_node_that_holds_audio_after_a_pause_gets_the_next_job(fleet: Scripts) -> None:
-    first = bound_elsewhere_than_chance(fleet, TIMEOUT)
+@pytest.mark.parametrize("reason", PAUSES)
+def test_a_node_that_holds_audio_after_a_pause_gets_the_next_job(
+    fleet: Scripts, reason: int
+) -> None:
+    first = bound_elsewhere_than_chance(fleet, reason)
     assert fleet.bind("s", first.node, utterance=1)
     second = placed(fleet, 2, IS_FINAL)
     assert (second.node, second.path) == (first.node, BY_TIMEOUT)
@@ -310,10 +315,13 @@ def test_a_repeated_ending_allocation_still_answers_the_bound_node(fleet: Script
     assert fleet.turn("s") == {"turn": "2"}
 
 
-def test_every_pause_binds_where_nodes_cannot_say_what_they_hold(fleet: Scripts) -> None:
+@pytest.mark.parametrize("reason", PAUSES)
+def test_every_pause_binds_where_nodes_cannot_say_what_they_hold(
+    fleet: Scripts, reason: int
+) -> None:
     fleet.with_limits(timeout_binds=True)
-    first = bound_elsewhere_than_chance(fleet, TIMEOUT)
-    second = placed(fleet, 2, TIMEOUT)
+    first = bound_elsewhere_than_chance(fleet, reason)
+    second = placed(fleet, 2, reason)
     assert (second.node, second.path, second.binding_kind) == (first.node, BY_TIMEOUT, 1)
 
 

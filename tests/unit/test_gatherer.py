@@ -27,6 +27,7 @@ AB, BA = Direction("en", "zh"), Direction("zh", "en")
 LETTERS = {
     common_pb2.FINALIZE_REASON_IS_FINAL: "final",
     common_pb2.FINALIZE_REASON_TIMEOUT: "pause",
+    common_pb2.FINALIZE_REASON_INTERRUPTED: "interrupted",
     common_pb2.FINALIZE_REASON_MAX_DURATION: "long",
     common_pb2.FINALIZE_REASON_MAX_LENGTH: "large",
     common_pb2.FINALIZE_REASON_SESSION_CLOSE: "close",
@@ -266,7 +267,7 @@ def test_the_rest_goes_at_once_where_the_other_side_speaks() -> None:
     rig = full().say(151)
 
     assert rig.told() == ["long 0"]
-    assert rig.say(100, BA).told() == ["pause 1"]
+    assert rig.say(100, BA).told() == ["interrupted 1"]
 
 
 def test_the_rest_of_what_another_gateway_cut_is_sent_however_short_it_is() -> None:
@@ -444,7 +445,7 @@ def test_without_merging_a_fragment_goes_alone_at_once(name: str) -> None:
     rules = SessionRules(**{**{f: getattr(RULES, f) for f in RULES.__slots__}, name: 0.0})
 
     assert Rig(rules).say(10).silence(3150).told() == ["pause 0"]
-    assert Rig(rules).say(10).say(10, BA).told() == ["pause 0"]
+    assert Rig(rules).say(10).say(10, BA).told() == ["interrupted 0"]
 
 
 # ---- whatever comes ----

@@ -126,13 +126,13 @@ CELLS: dict[tuple[str, str], tuple[str, list[Case]]] = {
         (fragment, chunk(direction=BA), _NO, _P | _F, ["close 0", "close 1"]),
         (other_fragment, chunk(direction=BA), _NO, _P, ["close 0 1"]),
     ]),
-    ("other side", "GATHERING"): ("pause, gather", [
-        (gathering, chunk(direction=BA), ["pause 0"], _P, ["close 1"]),
+    ("other side", "GATHERING"): ("break, gather", [
+        (gathering, chunk(direction=BA), ["interrupted 0"], _P, ["close 1"]),
         (short, chunk(direction=BA), _NO, _P | _F, ["close 0", "close 1"]),
-        (gathering, chunk(0, BA, final=True), ["pause 0"], set(), _NO),
+        (gathering, chunk(0, BA, final=True), ["interrupted 0"], set(), _NO),
     ]),
-    ("other side", "FULL"): ("pause, gather", [
-        (full, chunk(direction=BA), ["pause 0"], _P, ["close 1"]),
+    ("other side", "FULL"): ("break, gather", [
+        (full, chunk(direction=BA), ["interrupted 0"], _P, ["close 1"]),
     ]),
     ("other side", "HANGOVER"): ("cut, gather", [
         (ended, chunk(direction=BA), ["final 0"], _P, ["close 1"]),

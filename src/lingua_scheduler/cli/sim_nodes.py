@@ -36,7 +36,7 @@ from lingua_scheduler.v1 import dispatcher_pb2
 # New streams a second, so that a thousand nodes do not shake hands at once.
 CONNECTS_PER_S = 500
 # Audio is held only where more of the same turn may follow.
-_HOLDABLE = (Reason.TIMEOUT, Reason.MAX_DURATION, Reason.MAX_LENGTH)
+_HOLDABLE = (Reason.TIMEOUT, Reason.INTERRUPTED, Reason.MAX_DURATION, Reason.MAX_LENGTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

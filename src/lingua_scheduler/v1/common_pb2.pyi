@@ -68,6 +68,10 @@ class _FinalizeReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Finali
     """The buffer reached its size limit while speech goes on. The turn continues."""
     FINALIZE_REASON_SESSION_CLOSE: _FinalizeReason.ValueType  # 5
     """The session closed. Ends the turn."""
+    FINALIZE_REASON_INTERRUPTED: _FinalizeReason.ValueType  # 6
+    """The other speaker began to speak, and the sentence may go on afterwards. For the turn it is the
+    same as TIMEOUT: ends it, unless the node keeps the audio and says so (AudioHeld).
+    """
 
 class FinalizeReason(_FinalizeReason, metaclass=_FinalizeReasonEnumTypeWrapper):
     """Why an utterance was cut. It decides what becomes of the turn (see AllocateRequest.reason)."""
@@ -84,6 +88,10 @@ FINALIZE_REASON_MAX_LENGTH: FinalizeReason.ValueType  # 4
 """The buffer reached its size limit while speech goes on. The turn continues."""
 FINALIZE_REASON_SESSION_CLOSE: FinalizeReason.ValueType  # 5
 """The session closed. Ends the turn."""
+FINALIZE_REASON_INTERRUPTED: FinalizeReason.ValueType  # 6
+"""The other speaker began to speak, and the sentence may go on afterwards. For the turn it is the
+same as TIMEOUT: ends it, unless the node keeps the audio and says so (AudioHeld).
+"""
 Global___FinalizeReason: _TypeAlias = FinalizeReason  # noqa: Y015
 
 class _StageKind:

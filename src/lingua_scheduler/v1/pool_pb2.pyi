@@ -636,8 +636,8 @@ class AllocateRequest(_message.Message):
     session_epoch: _builtins.int
     """Over 0: refused with SESSION_TAKEN_OVER where the session has a later epoch."""
     reason: _common_pb2.FinalizeReason.ValueType
-    """MAX_DURATION and MAX_LENGTH bind the session to the chosen node; IS_FINAL, TIMEOUT and
-    SESSION_CLOSE use the binding and then clear it.
+    """MAX_DURATION and MAX_LENGTH bind the session to the chosen node; IS_FINAL, TIMEOUT, INTERRUPTED
+    and SESSION_CLOSE use the binding and then clear it.
     """
     wait_for_bound_node: _builtins.bool
     """Where the bound node is only full, or away for a moment: answer BOUND_NODE_FULL instead of
