@@ -1,12 +1,13 @@
 -- heartbeat: renews many nodes, and the leases of what they run. Touches no pool.
 --
 -- KEYS 1 prefix
--- ARGV 1 running_lease_ms, then for each node: id, epoch, health (0: unchanged), load,
+-- ARGV 1 running_lease_ms, 2 heartbeat_stale_ms, then for each node: id, epoch, health (0: unchanged), load,
 --   count of running attempts, and that many leases ("<job id>:<attempt>")
 -- Returns a list of what needs an answer: {node id, 'register_again'}, {node id, 'epoch_old'}, or
 --   {node id, 'not_renewed', lease, ...}. Every other beat was taken.
 -- @include lib/now
 -- @include lib/codes
+-- @include lib/hearing
 -- @include lib/renew
 
 -- Fields read or written by one command: unpack's arguments live on Lua's stack.
@@ -17,7 +18,9 @@ local lease_ms = tonumber(ARGV[1])
 local now = now_ms()
 local problems = {}
 
-local at = 2
+hearing_note(P, now, tonumber(ARGV[2]))
+
+local at = 3
 while at <= #ARGV do
   local ids, starts = {}, {}
   while at <= #ARGV and #ids < AT_ONCE do

@@ -136,7 +136,10 @@ class Operations:
     async def heartbeat(self, request: pool_pb2.HeartbeatRequest) -> pool_pb2.HeartbeatResponse:
         """Renews nodes and what they run."""
         validate.heartbeat(request)
-        args: list[str | int | float] = [self._settings.running_lease_ms]
+        args: list[str | int | float] = [
+            self._settings.running_lease_ms,
+            self._settings.heartbeat_stale_ms,
+        ]
         for beat in request.beats:
             load = max(beat.load.cpu, beat.load.gpu)
             args += (beat.node_id, beat.epoch, beat.health, load, len(beat.running))

@@ -3,13 +3,12 @@
 Allocate never chooses a silent node, so this is about room, not about correctness: pools full of
 the dead would make draws fail. Every instance sweeps; who comes second finds nothing to do.
 
-A node that is out has lost its turns, so the sweep must not mistake Redis' silence for a node's: no
-heartbeat was taken while Redis was away, and all nodes have time to be heard again when it is back.
+A node that is out has lost its turns, so the sweep must not mistake an interruption for a node's
+silence: lua/lib/hearing.lua keeps since when heartbeats arrive, and silence counts from then.
 """
 
 import asyncio
 import logging
-import math
 import time
 
 from lingua_scheduler.services.pool_service.capacity import Capacity
@@ -52,8 +51,6 @@ class Sweeper:
         self._capacity = capacity
         self._metrics = metrics
         self._cursor = "0"
-        # Before this, by the loop's clock, nobody is taken out.
-        self._expels_from = -math.inf
 
     async def run(self) -> None:
         """Sweeps until it is cancelled. While Redis is away, waits."""
@@ -68,7 +65,6 @@ class Sweeper:
                     rest = max(_GAUGES_EVERY_S, _REST * (loop.time() - began))
                     gauges_due = began + min(rest, _GAUGES_AT_LEAST_EVERY_S)
             except LinguaError as error:
-                self._expels_from = loop.time() + self._settings.heartbeat_stale_ms / 1000
                 _log.warning("the sweep waits: %s", error)
             except Exception:
                 _log.exception("a sweep failed; the next one goes on")
@@ -85,8 +81,6 @@ class Sweeper:
             settings.node_reconnect_grace_ms,
             settings.node_forget_ms,
         )
-        if asyncio.get_running_loop().time() < self._expels_from:
-            return
         self._cursor = cursor.decode()
         silent_ms = min(settings.heartbeat_stale_ms, settings.node_reconnect_grace_ms)
         for node_id in map(bytes.decode, expel):

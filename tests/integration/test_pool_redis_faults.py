@@ -168,6 +168,42 @@ async def test_a_redis_that_was_away_takes_no_node_out_that_could_not_be_heard(
         assert (await pool.node("n1")).node.pools
 
 
+async def test_a_service_that_starts_while_redis_is_away_takes_no_node_out(
+    own_redis: EmbeddedRedis, prefix: str
+) -> None:
+    """It cannot know how long Redis was away; another one has run all the while, or none has."""
+    beats: dict[str, str | int] = {"node_heartbeat_ms": 500, "heartbeat_batch_ms": 100}
+    often: dict[str, str | int] = {"heartbeat_stale_ms": 1500, "sweep_interval_ms": 20}
+    async with running_pool(own_redis.url, prefix, **beats, **often) as pool:
+        epochs = {name: (await pool.register(name)).epoch for name in ("n1", "n2")}
+        gone = (await pool.register("gone")).epoch
+        await pool.stub.SetNodeHealth(
+            pool_pb2.SetNodeHealthRequest(
+                node_id="n2", epoch=epochs["n2"], health=common_pb2.NODE_HEALTH_OFFLINE
+            )
+        )
+        assert await beat_problems(pool, "gone", gone) == []
+        own_redis.pause()
+        newcomer = PoolProcess(url=own_redis.url, prefix=prefix, **beats, **often)
+        newcomer.start()
+        try:
+            await asyncio.to_thread(newcomer.wait_listening)
+            await asyncio.sleep(2.0)
+            own_redis.resume()
+            await asyncio.to_thread(newcomer.wait_ready)
+            # Many sweeps come before the heartbeats.
+            await asyncio.sleep(0.3)
+            for name, epoch in epochs.items():
+                assert (await pool.node(name)).node.pools
+                assert await beat_problems(pool, name, epoch) == []
+            async with asyncio.timeout(20):
+                while (await pool.node("gone")).node.pools:
+                    for name, epoch in epochs.items():
+                        assert await beat_problems(pool, name, epoch) == []
+        finally:
+            await asyncio.to_thread(newcomer.stop)
+
+
 async def test_flushed_scripts_are_nobodys_trouble(own_redis: EmbeddedRedis, prefix: str) -> None:
     async with running_pool(own_redis.url, prefix) as pool:
         await pool.register("n1", slots=200)
@@ -387,6 +423,8 @@ class LossyPool(Pool):
                     found[key] = self.store.zrange(full, 0, -1, withscores=True)
                 case b"set":
                     found[key] = self.store.smembers(full)
+                case _ if key.startswith("hearing:"):
+                    pass
                 case _ if key == "nodes:live":
                     found[key] = {
                         node_id: LiveNode.unpack(packed)._replace(beat_ms=0)

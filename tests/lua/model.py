@@ -158,6 +158,8 @@ class Model:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.now = lua.START_MS
+        # Since when heartbeats have arrived without a gap, and the last of them.
+        self.hearing = (0, 0)
         self.nodes: dict[str, Node] = {}
         self.jobs: dict[str, Job] = {}
         self.turns: dict[tuple[str, str, str], Turn] = {}
@@ -248,6 +250,7 @@ class Model:
     def heartbeat(self, beats: Iterable[tuple[Any, ...]], *, reply: list[tuple[str, ...]]) -> None:
         """Renews nodes and what they run; touches no pool."""
         problems: list[tuple[str, ...]] = []
+        self.hearing = (self._hearing_since(), self.now)
         for name, epoch, health, load, running in beats:
             node = self.nodes.get(name)
             if node is None:
@@ -340,18 +343,25 @@ class Model:
     def sweep(self, *, reply: lua.Swept) -> None:
         """Names whose time is over."""
         limits, expel, forget = self.limits, set(), set()
+        since = self._hearing_since()
         for name, node in self.nodes.items():
-            silent = self.now - node.beat
+            silent, unheard = self.now - node.beat, self.now - max(node.beat, since)
             if node.health == lua.OUT:
                 if silent > limits.forget_ms:
                     forget.add(name)
             elif (
                 node.health == lua.LEAVING
-                or silent > limits.stale_ms
-                or (node.health == lua.OFFLINE and silent > limits.reconnect_grace_ms)
+                or unheard > limits.stale_ms
+                or silent > limits.forget_ms
+                or (node.health == lua.OFFLINE and unheard > limits.reconnect_grace_ms)
             ):
                 expel.add(name)
         expect(reply, lua.Swept("0", expel, forget))
+
+    def _hearing_since(self) -> int:
+        """Since when heartbeats have arrived without a gap; now, if none arrive."""
+        since, last = self.hearing
+        return since if self.now - last <= self.limits.stale_ms / 2 else self.now
 
     # Choice.
 

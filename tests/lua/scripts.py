@@ -274,7 +274,7 @@ class Scripts:
 
     def beats(self, beats: Sequence[tuple[Any, ...]]) -> list[tuple[str, ...]]:
         """The same with every field: (node, epoch, health, load, leases)."""
-        args: list[Any] = [self.limits.running_lease_ms]
+        args: list[Any] = [self.limits.running_lease_ms, self.limits.stale_ms]
         for node, epoch, health, load, running in beats:
             args += [node, epoch, health, load, len(running), *running]
         return [tuple(map(bytes.decode, problem)) for problem in self.call("heartbeat", *args)]

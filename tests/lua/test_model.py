@@ -47,6 +47,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "two attempts win": {"and attempt_alive(P, job, winner, now) then": "and false then"},
     "an end counts twice": {"if not ended and (not at or at == id) then": "if true then"},
     "beats revive what has ended": {"if not state then return": "if true then return"},
+    "silence counts while nobody is heard": {"math.max(node.beat, heard_since)": "node.beat"},
     "a live node is replaced": {"and known[1] ~= incarnation": "and false"},
 }
 

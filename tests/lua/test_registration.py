@@ -288,12 +288,24 @@ def test_a_batch_of_more_than_a_thousand_is_taken_whole(scripts: Scripts) -> Non
     assert {scripts.known(f"n{number}").beat_ms for number in (0, 1_000, 1_199)} == {scripts.now}
 
 
+def hear(scripts: Scripts, node: str, ms: int) -> None:
+    """So much time passes, in which only this node is heard."""
+    epoch = scripts.known(node).epoch
+    while ms > 0:
+        assert scripts.beat((node, epoch)) == []
+        scripts.advance(min(ms, 5_000))
+        ms -= 5_000
+    assert scripts.beat((node, epoch)) == []
+
+
 def test_the_sweep_names_the_silent_and_then_the_forgotten(scripts: Scripts) -> None:
     scripts.join("n1")
-    scripts.advance(15_000)
+    scripts.join("n2")
+    hear(scripts, "n2", 15_000)
     assert scripts.sweep() == ("0", set(), set())
-    scripts.advance(1)
+    hear(scripts, "n2", 1)
     assert scripts.sweep() == ("0", {"n1"}, set())
+    assert scripts.remove("n2") == "ok"
     assert scripts.remove("n1", forget=False, silent_ms=15_000) == "ok"
     assert (scripts.known("n1").health, scripts.pools_of("n1")) == (OUT, {})
     assert scripts.sweep() == ("0", set(), set())
@@ -305,16 +317,61 @@ def test_the_sweep_names_the_silent_and_then_the_forgotten(scripts: Scripts) -> 
         key.decode().removeprefix(scripts.prefix)
         for key in scripts.client.keys(f"{scripts.prefix}:*")
     }
-    assert left <= {":test:now_ms", ":test:expires"}
+    assert left <= {":test:now_ms", ":test:expires", ":hearing:since", ":hearing:last"}
 
 
 def test_a_node_whose_stream_ended_has_only_the_grace_to_come_back(scripts: Scripts) -> None:
     scripts.join("n1")
+    scripts.join("n2")
     scripts.set_health("n1", OFFLINE)
-    scripts.advance(5_000)
+    hear(scripts, "n2", 5_000)
     assert scripts.sweep().expel == set()
-    scripts.advance(1)
+    hear(scripts, "n2", 1)
     assert scripts.sweep().expel == {"n1"}
+
+
+@pytest.mark.parametrize(("offline", "has_ms"), [(False, 15_000), (True, 5_000)])
+@pytest.mark.parametrize("away_ms", [15_001, 60_000, 3_000_000])
+def test_silence_counts_only_from_when_heartbeats_arrive_again(
+    scripts: Scripts, offline: bool, has_ms: int, away_ms: int
+) -> None:
+    """Nothing could be stored for a while: Redis was away, or no pool service ran."""
+    scripts.join("n1")
+    scripts.join("n2")
+    hear(scripts, "n2", 10_000)
+    if offline:
+        scripts.set_health("n1", OFFLINE)
+    scripts.advance(away_ms)
+    assert scripts.sweep().expel == set()
+    hear(scripts, "n2", has_ms)
+    assert scripts.sweep().expel == set()
+    hear(scripts, "n2", 1)
+    assert scripts.sweep().expel == {"n1"}
+
+
+def test_a_clock_that_jumps_takes_no_node_out(scripts: Scripts) -> None:
+    scripts.join("n1")
+    scripts.join("n2")
+    hear(scripts, "n2", 10_000)
+    scripts.advance(600_000)
+    hear(scripts, "n2", 10_000)
+    assert scripts.sweep().expel == set()
+    scripts.advance(-600_000)
+    assert scripts.sweep().expel == set()
+    hear(scripts, "n2", 10_000)
+    assert scripts.sweep().expel == set()
+
+
+def test_a_fleet_of_which_nobody_is_heard_is_taken_out_when_it_would_be_forgotten(
+    scripts: Scripts,
+) -> None:
+    scripts.join("n1")
+    scripts.advance(3_600_000)
+    assert scripts.sweep() == ("0", set(), set())
+    scripts.advance(1)
+    assert scripts.sweep() == ("0", {"n1"}, set())
+    assert scripts.remove("n1", forget=False, silent_ms=15_000) == "ok"
+    assert scripts.sweep() == ("0", set(), {"n1"})
 
 
 def test_a_node_that_came_back_meanwhile_is_spared_by_the_sweep(scripts: Scripts) -> None:

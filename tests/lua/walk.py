@@ -147,6 +147,7 @@ class Walk:
         client, prefix = self.scripts.client, self.scripts.prefix
         keys = [key.decode() for key in client.scan_iter(f"{prefix}:*", count=10_000)]
         known = {f"{prefix}:{name}" for name in ("nodes:live", "nodes:all", "pools")}
+        known |= {f"{prefix}:hearing:{name}" for name in ("since", "last")}
         known |= {f"{prefix}:test:{name}" for name in ("now_ms", "expires")}
         for node in self.model.nodes:
             known |= {f"{prefix}:node:{node}{part}" for part in ("", ":reserved", ":running")}
