@@ -389,6 +389,12 @@ class GatewayFields(BaseModel):
     result_deadline_ms: int = _whole(
         30_000, 100, _HOUR_MS, "ms from an utterance's end to its result; then it is missing"
     )
+    redis_outage_max_ms: int = _whole(
+        300_000,
+        0,
+        24 * _HOUR_MS,
+        "ms without Redis that do not count against an utterance's result_deadline_ms",
+    )
     result_queue_max: int = _whole(
         200, 1, 100_000, "results of a session that are kept at most until the client has seen them"
     )

@@ -2,6 +2,8 @@
 
 from typing import Generic, TypeVar
 
+from lingua_scheduler.services.session_gateway.deadlines import Deadlines
+
 Outcome = TypeVar("Outcome")
 
 
@@ -13,15 +15,16 @@ class ResultQueue(Generic[Outcome]):
 
     Args:
         first: the index that comes out first.
+        stop_max_ms: how long the clock of the deadlines may be stopped for an index.
     """
 
-    def __init__(self, first: int = 0) -> None:
+    def __init__(self, first: int = 0, *, stop_max_ms: float = 0.0) -> None:
         self.next_out = first
         """The index that comes out next."""
         self.next_in = first
         """The index that will be expected next."""
-        # Of those that have no outcome: how long they have.
-        self._deadlines: dict[int, float] = {}
+        self.deadlines = Deadlines(stop_max_ms)
+        """Of those that have no outcome."""
         self.outcomes: dict[int, Outcome] = {}
         """What has come and is not out."""
 
@@ -29,16 +32,16 @@ class ResultQueue(Generic[Outcome]):
         """Indexes that are expected and not out."""
         return self.next_in - self.next_out
 
-    def expect(self, deadline_ms: float) -> int:
+    def expect(self, deadline_ms: float, now: float = 0.0) -> int:
         """One more utterance, which has until then; returns its index."""
         index = self.next_in
         self.next_in += 1
-        self._deadlines[index] = deadline_ms
+        self.deadlines.add(index, deadline_ms, now)
         return index
 
     def put(self, index: int, outcome: Outcome) -> bool:
         """What became of an utterance. False: it is known already, or was never expected."""
-        if self._deadlines.pop(index, None) is None:
+        if not self.deadlines.remove(index):
             return False
         self.outcomes[index] = outcome
         return True
@@ -50,12 +53,3 @@ class ResultQueue(Generic[Outcome]):
             taken.append((self.next_out, self.outcomes.pop(self.next_out)))
             self.next_out += 1
         return taken
-
-    def overdue(self, now: float) -> list[int]:
-        """Indexes without an outcome whose time is over, in order."""
-        return [index for index, deadline_ms in self._deadlines.items() if deadline_ms <= now]
-
-    @property
-    def next_deadline_ms(self) -> float | None:
-        """The first deadline of an index that has no outcome."""
-        return min(self._deadlines.values(), default=None)

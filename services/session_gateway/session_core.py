@@ -34,6 +34,10 @@ Every event in every phase ("-": nothing happens):
 Where a node holds all that was said last in a direction, an end without speech, or the close, makes
 an utterance without chunks: a flush job without audio ends the turn, so that the held text comes.
 
+While Redis is away, the deadlines stand still, for at most `redis_outage_max_ms`. A cut that cannot
+be written down shows that it is away, and so does a job that fails with SCHEDULER_DEPENDENCY_DOWN;
+the next try of either shows whether it is back.
+
 What a dispatcher says of an utterance that is over, or of none, is late and changes nothing. A late
 result is counted, and let go of unless the client may still need it after a resume.
 """
@@ -58,7 +62,9 @@ from lingua_scheduler.services.session_gateway.chunk_checks import (
 from lingua_scheduler.services.session_gateway.job_specs import set_pair
 from lingua_scheduler.services.session_gateway.session_effects import Effect
 from lingua_scheduler.services.session_gateway.session_steps import (
+    DEPENDENCY_DOWN,
     RECORD_AGAIN_MS,
+    RECORDING,
     Past,
     Phase,
     SessionSteps,
@@ -159,6 +165,7 @@ class SessionCore(SessionSteps):
         if self.phase is Phase.OVER:
             return []
         recorded, self._recording = self._recording or [], None
+        self._run_deadlines(now, RECORDING)
         self._outage_told = False
         for utterance in recorded:
             self._recorded[utterance.index] = utterance.ranges
@@ -176,6 +183,8 @@ class SessionCore(SessionSteps):
         for utterance in self._unrecorded:
             utterance.last_problem = why.message
         if self.phase in (Phase.OPEN, Phase.CLOSING):
+            if why.reason == DEPENDENCY_DOWN:
+                self._stop_deadlines(now, RECORDING)
             self._alarms.set(RECORD, now + RECORD_AGAIN_MS)
             if not self._outage_told:
                 self._outage_told = True
@@ -197,6 +206,7 @@ class SessionCore(SessionSteps):
         # Where the next try is waited for, it is the word of one that has failed since.
         if utterance is not None and utterance.stage is not Stage.READY:
             utterance.stage = Stage.ACCEPTED
+            self._run_deadlines(now, index)
             utterance.accepted_ms = utterance.accepted_ms or now
             told = self._tell(utterance).accepted
             told.job_id = utterance.job_id
@@ -237,7 +247,7 @@ class SessionCore(SessionSteps):
             return []
         if utterance is not None:
             utterance.result_ms = now
-            self._end(utterance, delivered)
+            self._end(now, utterance, delivered)
         else:
             self._counts["late_result"] += 1
             if not self._is_unseen_result(index):
@@ -254,7 +264,7 @@ class SessionCore(SessionSteps):
         elif why.reason in _WORTH_A_RETRY:
             self._retry(now, utterance, why)
         else:
-            self._end(utterance, why)
+            self._end(now, utterance, why)
         return self._out(now)
 
     # ---- time ----
@@ -281,24 +291,23 @@ class SessionCore(SessionSteps):
         return self._out(now)
 
     def _give_up(self, now: float) -> None:
-        for index in self._queue.overdue(now):
+        for index in self._queue.deadlines.overdue(now):
             utterance = self._open[index]
             if utterance.tries or utterance.is_taken_up:
                 self._todo.append(effects.CancelJob(utterance.job_id, "its deadline has passed"))
-            last = f"; last: {utterance.last_problem}" if utterance.last_problem else ""
-            limit = self._rules.result_deadline_ms / 1000
+            told = f"no result within {self._rules.result_deadline_ms / 1000:g} s"
             if utterance.is_over_quota:
                 reason = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+            elif self._queue.deadlines.is_stopped:
+                reason = DEPENDENCY_DOWN
+                told += f", and {self._rules.redis_outage_max_ms / 1000:g} s more without Redis"
             else:
                 reason = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
+            if reason != common_pb2.ERROR_REASON_QUOTA_EXCEEDED:
                 self._counts["deadline_missed"] += 1
-            self._end(
-                utterance,
-                common_pb2.Error(
-                    reason=reason,
-                    message=f"no result within {limit:g} s{last}",
-                ),
-            )
+            if utterance.last_problem:
+                told += f"; last: {utterance.last_problem}"
+            self._end(now, utterance, common_pb2.Error(reason=reason, message=told))
 
     def _close(self, now: float) -> None:
         self._take_cuts(now, self._gatherer.on_close(now))

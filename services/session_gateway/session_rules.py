@@ -21,6 +21,7 @@ class SessionRules:
     short_merge_ms: float
     short_wait_ms: float
     result_deadline_ms: float
+    redis_outage_max_ms: float
     result_queue_max: int
     session_utterances_max: int
     session_idle_ms: float

@@ -29,6 +29,9 @@ RETRY_FIRST_MS = 100.0
 RETRY_LONGEST_MS = 1000.0
 # Before cuts that could not be written down are tried again.
 RECORD_AGAIN_MS = 200.0
+DEPENDENCY_DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
+# Stops the deadlines, as the index of an utterance does whose job cannot be made.
+RECORDING = -1
 # For the client to say that it has seen everything.
 GOODBYE_MS = 2000.0
 
@@ -96,7 +99,9 @@ class SessionSteps:
         # The last of those messages that are among them.
         self._message: session_pb2.ServerMessage | None = None
         self.phase = Phase.OPEN
-        self._queue: ResultQueue[_Outcome] = ResultQueue(past.seen)
+        self._queue: ResultQueue[_Outcome] = ResultQueue(
+            past.seen, stop_max_ms=rules.redis_outage_max_ms
+        )
         self._expected_seq = past.next_seq
         self._acked_seq = past.next_seq
         self._seen = past.seen
@@ -146,7 +151,7 @@ class SessionSteps:
             pair = Direction(cut.direction.src, cut.direction.tgt)
             self._last_reason[pair] = cut.reason
         for index in range(past.seen, past.next_index):
-            self._queue.expect(deadline)
+            self._queue.expect(deadline, now)
             if index in cuts:
                 first = cuts[index].chunks[0].first
                 utterance = Utterance.from_record(
@@ -200,7 +205,7 @@ class SessionSteps:
             if self._open:
                 self._advance(now)
             if self._unrecorded:
-                self._record()
+                self._record(now)
             if self._acked_seq < self._expected_seq:
                 self._acknowledge()
             is_full = queue.next_in - queue.next_out >= self._rules.session_utterances_max
@@ -221,7 +226,7 @@ class SessionSteps:
         for cut in cuts:
             direction = cut.speech.direction
             deadline = now + self._rules.result_deadline_ms
-            index = self._queue.expect(deadline)
+            index = self._queue.expect(deadline, now)
             utterance = Utterance.from_cut(
                 cut,
                 index=index,
@@ -249,7 +254,7 @@ class SessionSteps:
             rest = Speech.nothing(direction, now, self._expected_seq)
             self._take_cuts(now, [Cut(rest, reason, now, now)])
 
-    def _record(self) -> None:
+    def _record(self, now: float) -> None:
         """Writes down what is cut; one call at a time, so that cuts are written in their order.
 
         What has become missing meanwhile is written as well, as long as its chunks may come again:
@@ -264,6 +269,7 @@ class SessionSteps:
         ]
         if Stage.CUT not in [each.stage for each in needed]:
             self._unrecorded = needed
+            self._run_deadlines(now, RECORDING)
             return
         self._recording, self._unrecorded = needed, []
         self._todo.append(
@@ -298,6 +304,7 @@ class SessionSteps:
             if ready and self._may_go(utterance):
                 utterance.stage = Stage.SUBMITTED
                 utterance.tries += 1
+                utterance.deadline_ms = self._queue.deadlines.at(utterance.index, now)
                 self._todo.append(effects.Submit(utterance))
 
     def _may_go(self, utterance: Utterance) -> bool:
@@ -332,6 +339,10 @@ class SessionSteps:
         self._alarms.set(("retry", utterance.index), utterance.retry_ms)
         self._counts["retried"] += 1
         utterance.last_problem = why.message
+        if why.reason == DEPENDENCY_DOWN:
+            self._stop_deadlines(now, utterance.index)
+        else:
+            self._run_deadlines(now, utterance.index)
         if why.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED and not any(
             each.is_over_quota for each in self._open.values()
         ):
@@ -351,9 +362,13 @@ class SessionSteps:
         return event
 
     def _end(
-        self, utterance: Utterance, end: dispatcher_pb2.JobDelivered | common_pb2.Error
+        self,
+        now: float,
+        utterance: Utterance,
+        end: dispatcher_pb2.JobDelivered | common_pb2.Error,
     ) -> None:
         """An utterance has a result, or will have none."""
+        self._run_deadlines(now, utterance.index)
         del self._open[utterance.index]
         utterance.stage = Stage.OVER
         utterance.chunks = []
@@ -417,9 +432,19 @@ class SessionSteps:
             self._todo.append(effects.Gate(is_open))
 
     def _set_deadline(self) -> None:
-        deadline = self._queue.next_deadline_ms
+        deadline = self._queue.deadlines.next_ms
         if deadline is not None:
-            self._alarms.set_by(DEADLINE, deadline)
+            self._alarms.set(DEADLINE, deadline)
+
+    def _stop_deadlines(self, now: float, cause: int) -> None:
+        """Redis is away, says a try of this utterance's job, or of the record (RECORDING)."""
+        if self._queue.deadlines.stop(now, cause):
+            self._set_deadline()
+
+    def _run_deadlines(self, now: float, cause: int) -> None:
+        """Redis is back, says what said that it was away; or what said so is over."""
+        if self._queue.deadlines.go_on(now, cause):
+            self._set_deadline()
 
     def _check_done(self, now: float) -> None:
         if self.phase is Phase.CLOSING and len(self._queue) == 0:

@@ -171,6 +171,7 @@ class World(ABC):
             short_merge_ms=(400.0, 0.0, 1500.0)[pick(3)],
             short_wait_ms=(10_000.0, 0.0, 2000.0)[pick(3)],
             result_deadline_ms=30_000.0,
+            redis_outage_max_ms=(0.0, 20_000.0)[pick(2)],
             result_queue_max=(200, 4)[pick(2)],
             session_utterances_max=(16, 1, 3)[pick(3)],
             session_idle_ms=1e12,

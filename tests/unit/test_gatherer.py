@@ -43,6 +43,7 @@ RULES = SessionRules(
     short_merge_ms=400.0,
     short_wait_ms=10_000.0,
     result_deadline_ms=30_000.0,
+    redis_outage_max_ms=300_000.0,
     result_queue_max=200,
     session_utterances_max=16,
     session_idle_ms=1_800_000.0,

@@ -63,18 +63,18 @@ def test_an_outcome_that_nobody_expects_changes_nothing() -> None:
 
 def test_indexes_are_overdue_from_their_deadline_until_they_have_an_outcome() -> None:
     queue = expecting(3)
-    assert queue.next_deadline_ms == 100.0
-    assert queue.overdue(99.9) == []
-    assert queue.overdue(101.0) == [0, 1]
+    assert queue.deadlines.next_ms == 100.0
+    assert queue.deadlines.overdue(99.9) == []
+    assert queue.deadlines.overdue(101.0) == [0, 1]
 
     queue.put(0, "a")
 
-    assert queue.next_deadline_ms == 101.0
-    assert queue.overdue(500.0) == [1, 2]
+    assert queue.deadlines.next_ms == 101.0
+    assert queue.deadlines.overdue(500.0) == [1, 2]
     queue.put(2, "c")
     queue.put(1, "b")
-    assert queue.next_deadline_ms is None
-    assert queue.overdue(500.0) == []
+    assert queue.deadlines.next_ms is None
+    assert queue.deadlines.overdue(500.0) == []
 
 
 STEPS = st.lists(
@@ -112,16 +112,18 @@ def test_each_index_comes_out_once_in_order_without_a_hole_whatever_happens(
         elif what == "take":
             out += queue.take()
         else:
-            for index in queue.overdue(float(value)):
+            for index in queue.deadlines.overdue(float(value)):
                 put(index, number)
         waiting = {index: due for index, due in deadlines.items() if index not in outcomes}
-        assert queue.next_deadline_ms == min(waiting.values(), default=None)
-        assert queue.overdue(25.0) == [index for index, due in waiting.items() if due <= 25]
+        assert queue.deadlines.next_ms == min(waiting.values(), default=None)
+        assert queue.deadlines.overdue(25.0) == [
+            index for index, due in waiting.items() if due <= 25
+        ]
         assert len(queue) == len(deadlines) - len(out)
         assert queue.next_out == first + len(out)
         assert queue.next_in == first + len(deadlines)
 
-    for index in queue.overdue(1000.0):
+    for index in queue.deadlines.overdue(1000.0):
         put(index, -1)
     out += queue.take()
     assert out == [(index, outcomes[index]) for index in deadlines]

@@ -20,6 +20,7 @@ BATCHES = 8
 
 DEADLINE_EXCEEDED = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
 QUOTA_EXCEEDED = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+DEPENDENCY_DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 NOT_FOUND = common_pb2.ERROR_REASON_JOB_NOT_FOUND
 
 
@@ -81,7 +82,7 @@ class Promises(World):
     def check_deadlines(self, life: Life) -> None:
         if life.is_dead or life.is_over:
             return
-        limit = self.rules.result_deadline_ms + LATE_MS
+        limit = self.rules.result_deadline_ms + self.rules.redis_outage_max_ms + LATE_MS
         late = [
             index
             for index, since in life.since.items()
@@ -116,7 +117,7 @@ class Promises(World):
         if job is not None and (job.state in ("failed", "cancelled") or job.forgotten):
             return
         limit = self.rules.result_deadline_ms
-        if missing.why.reason in (DEADLINE_EXCEEDED, QUOTA_EXCEEDED):
+        if missing.why.reason in (DEADLINE_EXCEEDED, QUOTA_EXCEEDED, DEPENDENCY_DOWN):
             known = self.life.since.get(index, 0.0)
             assert known + limit < since + 5000, f"{index} is missing for no reason"
         else:

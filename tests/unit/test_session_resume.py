@@ -155,7 +155,7 @@ def test_a_cut_is_forgotten_only_when_its_result_was_seen_and_its_chunks_are_saf
 def test_what_became_missing_before_it_was_written_down_is_written_where_it_may_come_again() -> (
     None
 ):
-    desk = Desk().say(100, BA).cut().record_failed()
+    desk = Desk(replace(RULES, redis_outage_max_ms=0.0)).say(100, BA).cut().record_failed()
     # The fragment goes alone, and nothing can be written down.
     while desk.now < 32_000:
         desk.silence(200).record_failed()
@@ -170,7 +170,7 @@ def test_what_became_missing_before_it_was_written_down_is_written_where_it_may_
 
 
 def test_what_became_missing_and_is_known_to_be_is_not_written_down_any_more() -> None:
-    desk = Desk().cut().record_failed()
+    desk = Desk(replace(RULES, redis_outage_max_ms=0.0)).cut().record_failed()
     while desk.now < 32_000:
         desk.silence(200).record_failed()
     desk.seen(1).cut()
