@@ -13,7 +13,7 @@
 --   limit), audio_ms of the job, hold_ms (how long it counts as in flight without news of it)
 -- Returns {'ok', existing, attempt, job state, lease end, node id, epoch, owner instance,
 --   owner address, path, binding, binding kind}, or {reason, why, times, ...}; where that is
---   QUOTA_EXCEEDED, {reason, 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
+--   BOUND_NODE_FULL, {reason, node id, 'full' | 'silent' | 'disconnected'}; QUOTA_EXCEEDED, {reason, 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
 -- @include lib/now
 -- @include lib/want
 -- @include lib/choose

@@ -1,7 +1,8 @@
 -- register_node: makes a node known, or known anew after it reconnected.
 --
 -- Guarantees that a live node is replaced only by its own process, that every connection gets an
--- epoch larger than those before it, and that leases of what the node no longer runs end now. The
+-- epoch larger than those before it, and that leases of what the node no longer runs end now (also
+-- of attempts that were given up while nobody knew whether the node had them). The
 -- pools are left as they are: the caller moves the difference by move_pools.
 --
 -- KEYS 1 prefix
@@ -27,7 +28,7 @@ if node and known[1] ~= incarnation and node.health < OFFLINE
 end
 
 if not node then
-  node = { epoch = 0, next_end = 0, ejected = 0, used = 0, drained = 0, failures = 0,
+  node = { epoch = 0, next_end = 0, ejected = 0, kept = 0, used = 0, drained = 0, failures = 0,
     ejections = 0, health = READY }
 end
 local was_out = node.health == LEAVING or node.health == OUT
@@ -46,6 +47,11 @@ end
 for _, member in ipairs(redis.call('ZRANGE', running_key(P, id), 0, -1)) do
   if not still_runs[member] then
     redis.call('ZREM', running_key(P, id), member)
+  end
+end
+for _, member in ipairs(redis.call('ZRANGE', reserved_key(P, id), 0, -1)) do
+  if not still_runs[member] and is_given_up(P, member) then
+    redis.call('ZREM', reserved_key(P, id), member)
   end
 end
 renew_running(P, id, node, members, tonumber(ARGV[16]), now, {})

@@ -1,9 +1,14 @@
 -- release: gives back a reservation that was not committed. Of one that is gone, frees nothing.
 --
+-- Guarantees that the slot of an attempt which the node may have (its connection was lost after the
+-- attempt was sent) is not given to another job before the node was told to stop: such a lease stays
+-- until the node registers without the attempt, is told to stop it (renew.lua), or the lease ends.
+--
 -- KEYS 1 prefix
 -- ARGV 1 node, 2 job, 3 attempt, 4 why (for the record), 5 fault (1: it counts against the node),
---   6 final state of the job or '', 7 eject_failures, 8 eject_ms, 9 eject_max_ms
--- Returns {'released' | 'nothing' | 'running'}.
+--   6 final state of the job or '', 7 eject_failures, 8 eject_ms, 9 eject_max_ms,
+--   10 may_run (1: the node may have the attempt)
+-- Returns {'released' | 'nothing' | 'running' | 'left'}.
 -- @include lib/now
 -- @include lib/attempt
 -- @include lib/record
@@ -21,7 +26,10 @@ if lease_end(running_key(P, id), member, now) then
 end
 local node = live_get(P, id)
 local freed = lease_end(reserved_key(P, id), member, now) ~= nil
-redis.call('ZREM', reserved_key(P, id), member)
+local left = freed and ARGV[10] == '1'
+if not left then
+  redis.call('ZREM', reserved_key(P, id), member)
+end
 local first_time = attempt_state == 'reserved' and at == id
 if node and (freed or first_time) then
   if first_time and ARGV[5] == '1' then
@@ -44,4 +52,4 @@ if state and not JOB_OVER[state] then
     redis.call('HSET', key, 'state', 'retrying')
   end
 end
-return { freed and 'released' or 'nothing' }
+return { left and 'left' or freed and 'released' or 'nothing' }

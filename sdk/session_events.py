@@ -73,6 +73,7 @@ class Result:
         node_id: who did it.
         attempts: that it took.
         timings: where the time went.
+        turn_broken: the sentence began at another node, which could not be waited for.
     """
 
     index: int
@@ -87,6 +88,7 @@ class Result:
     node_id: str = ""
     attempts: int = 0
     timings: ResultTimings = field(default_factory=ResultTimings)
+    turn_broken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

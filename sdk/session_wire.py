@@ -65,6 +65,7 @@ def result_from(message: session_pb2.Result) -> Result:
         job_id=message.job_id,
         node_id=message.node_id,
         attempts=message.attempts,
+        turn_broken=message.turn_broken,
         timings=ResultTimings(
             audio_ms=message.timings.audio_ms,
             hangover_ms=message.timings.hangover_ms,

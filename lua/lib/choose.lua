@@ -1,5 +1,5 @@
 -- The choice of a node: the turn's bound node, the preferred node, the draw, the fallback.
--- Writes nothing but the counts of leases that have ended.
+-- Writes nothing but the counts of leases that have ended, and that a slot is kept for a turn.
 -- @include lib/codes
 -- @include lib/draw
 -- @include lib/turn
@@ -9,31 +9,43 @@ local function in_pools(P, want, id)
   return shards[1] or shards[2] or false
 end
 
--- One node, named by a binding or a caller. Returns its record where it is fit and has room;
--- otherwise nil and why not: 'unavailable' or 'full'.
-local function try_named(P, want, now, id)
+-- A job that continues a turn and finds its node full is next in line there: for this long one slot
+-- is kept from all other jobs. Whoever waits asks again well within this time.
+local KEEP_SLOT_MS = 300
+
+-- One node, named by a binding or a caller. Returns its record if it is fit and has room; otherwise
+-- nil and why not: 'unavailable' or 'full'. for_turn: a slot that is kept for a turn may be taken.
+local function try_named(P, want, now, id, for_turn)
   local node = live_get(P, id)
   if not node or unfit(want, now, node.beat, node.load, node.ejected, node.health, node.drained,
       node.stages, true) then
     return nil, 'unavailable'
   end
   slots_settle(P, id, node, now)
-  if node.used >= node.max then
+  if is_full(node.used, node.max, for_turn and 0 or node.kept, now) then
     return nil, 'full'
   end
   return node
 end
 
--- Whether a node was there a moment ago, and may be back in the next: its stream has ended, or
--- nothing was heard of it. Who stays away is taken out of its pools.
-local function is_away(P, want, now, id)
+-- What a job of a turn may wait for: its node is 'full'; 'silent' (no heartbeat came, which after an
+-- outage of Redis says nothing of the node); or 'disconnected' (its stream has ended, and it may
+-- connect elsewhere). A node that stays away is taken out of its pools. nil: not worth a wait.
+local function turn_waits_for(P, want, now, id, why)
   local node = live_get(P, id)
-  return node and node.drained == 0 and (node.health == OFFLINE
-    or (node.health == READY and node.beat <= now - want.stale_ms))
+  if not node or node.drained == 1 then return nil end
+  if why == 'full' then
+    node.kept = now + KEEP_SLOT_MS
+    live_put(P, id, node)
+    return 'full'
+  end
+  if node.health == OFFLINE then return 'disconnected' end
+  if node.health == READY and node.beat <= now - want.stale_ms then return 'silent' end
+  return nil
 end
 
 -- Returns a table: id, node (its record, settled), path, binding, binding_kind (BindingKind of the
--- contract); or error and tally.
+-- contract); or error and tally, and for BOUND_NODE_FULL bound and waits_for.
 -- bound, bound_path: the turn's binding, or nil. may_wait: a bound node that is only full or away
 -- is an error of its own.
 local function choose(P, want, now, bound, bound_path, may_wait)
@@ -46,14 +58,15 @@ local function choose(P, want, now, bound, bound_path, may_wait)
     elseif not in_pools(P, want, bound) then
       found.binding = BINDING_UNAVAILABLE
     else
-      local node, why = try_named(P, want, now, bound)
+      local node, why = try_named(P, want, now, bound, true)
       if node then
         found.id, found.node, found.path, found.binding = bound, node, bound_path, BINDING_HIT
         return found
       end
       found.binding = why == 'full' and BINDING_FULL or BINDING_UNAVAILABLE
-      if may_wait and (why == 'full' or is_away(P, want, now, bound)) then
-        found.error = 'BOUND_NODE_FULL'
+      found.waits_for = may_wait and turn_waits_for(P, want, now, bound, why)
+      if found.waits_for then
+        found.error, found.bound = 'BOUND_NODE_FULL', bound
         return found
       end
     end
@@ -93,8 +106,12 @@ local function choose(P, want, now, bound, bound_path, may_wait)
   return found
 end
 
--- An error as a script returns it: its reason, then what the draw counted.
+-- An error as a script returns it: its reason, then what the draw counted, or the bound node and
+-- what the job may wait for.
 local function refusal(found)
+  if found.waits_for then
+    return { found.error, found.bound, found.waits_for }
+  end
   local reply = { found.error }
   for why, times in pairs(found.tally) do
     reply[#reply + 1] = why

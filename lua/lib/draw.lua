@@ -24,6 +24,11 @@ local function unfit(want, now, beat, load, ejected, health, drained, stages, re
   return nil
 end
 
+-- Whether an ordinary job finds no room. One slot may be kept for a turn (choose.lua).
+local function is_full(used, max, kept, now)
+  return used >= max - (kept > now and 1 or 0)
+end
+
 local function count(tally, why)
   tally[why] = (tally[why] or 0) + 1
   tally.drawn = (tally.drawn or 0) + 1
@@ -38,7 +43,7 @@ local function count_all(want, now, ids, packed, tally)
     elseif want.excluded[ids[i]] then
       count(tally, 'excluded')
     else
-      local beat, _, _, load, ejected, _, _, health, drained, stages =
+      local beat, _, _, load, ejected, _, _, _, health, drained, stages =
         struct.unpack(LIVE_FORMAT, record)
       count(tally, unfit(want, now, beat, load, ejected, health, drained, stages) or 'full')
     end
@@ -60,7 +65,7 @@ function best_of(P, want, now, ids, packed, tally, idle_only)
     packed[i], packed[drawn] = packed[drawn], packed[i]
     local id, record = ids[i], packed[i]
     if record and not want.excluded[id] then
-      local beat, _, next_end, load, ejected, used, max, health, drained, stages =
+      local beat, _, next_end, load, ejected, kept, used, max, health, drained, stages =
         struct.unpack(LIVE_FORMAT, record)
       local why = unfit(want, now, beat, load, ejected, health, drained, stages)
       if not why and next_end <= now then
@@ -70,7 +75,7 @@ function best_of(P, want, now, ids, packed, tally, idle_only)
         packed[i] = live_pack(node)
         used = node.used
       end
-      if not why and used >= max then why = 'full' end
+      if not why and is_full(used, max, kept, now) then why = 'full' end
       load = used / max
       if not why and (not best or load <= best_load) then
         local missed = math.floor((now - beat) / beat_ms)
@@ -91,7 +96,7 @@ function best_of(P, want, now, ids, packed, tally, idle_only)
   if idle_only and not unbeaten then return nil end
   local id, node = ids[best], live_unpack(packed[best])
   slots_settle(P, id, node, now)
-  if node.used < node.max then return id, node end
+  if not is_full(node.used, node.max, node.kept, now) then return id, node end
   -- The cache was wrong. It is put right, and the next best is taken.
   live_put(P, id, node)
   packed[best] = live_pack(node)

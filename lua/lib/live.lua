@@ -7,6 +7,7 @@
 --   next_end   no lease of this node ends before this time (a lower bound; 0: unknown)
 --   load       what the node reports, 0 to 1
 --   ejected    time until which it is not chosen because it failed too often
+--   kept       time until which its last free slot is kept for a turn that waits for the node
 --   used       leases it holds: a cache of the two sorted sets, which alone decide (slots.lua)
 --   max        max_concurrent_jobs
 --   health     codes.lua
@@ -16,8 +17,8 @@
 --   ejections  ejections since the last success, at most 255
 --   owner      id of the dispatcher instance that holds its stream
 --   address    where other dispatchers reach that instance
-local LIVE_FORMAT = '<dddddHHBBBBBB'
-local LIVE_FIXED = 50 -- bytes of the above, the last one the length of the owner; then owner, address
+local LIVE_FORMAT = '<ddddddHHBBBBBB'
+local LIVE_FIXED = 58 -- bytes of the above, the last one the length of the owner; then owner, address
 
 local function live_owner(packed)
   return string.sub(packed, LIVE_FIXED + 1, LIVE_FIXED + string.byte(packed, LIVE_FIXED))
@@ -26,8 +27,8 @@ end
 -- The record as a table, by the names above.
 local function live_unpack(packed)
   local node, length = {}, nil
-  node.beat, node.epoch, node.next_end, node.load, node.ejected, node.used, node.max, node.health,
-    node.drained, node.stages, node.failures, node.ejections, length =
+  node.beat, node.epoch, node.next_end, node.load, node.ejected, node.kept, node.used, node.max,
+    node.health, node.drained, node.stages, node.failures, node.ejections, length =
     struct.unpack(LIVE_FORMAT, packed)
   node.owner = live_owner(packed)
   node.address = string.sub(packed, LIVE_FIXED + length + 1)
@@ -36,7 +37,7 @@ end
 
 local function live_pack(node)
   return struct.pack(LIVE_FORMAT, node.beat, node.epoch, node.next_end, node.load, node.ejected,
-    node.used, node.max, node.health, node.drained, node.stages, node.failures, node.ejections,
+    node.kept, node.used, node.max, node.health, node.drained, node.stages, node.failures, node.ejections,
     #node.owner) .. node.owner .. node.address
 end
 

@@ -2,6 +2,12 @@
 -- where there is room and the job's record does not say that the attempt is no longer wanted.
 -- @include lib/attempt
 
+-- Whether the attempt of a lease was given up while its node may have had it (release.lua).
+local function is_given_up(P, member)
+  local job, attempt = string.match(member, '^(.*):(%d+)$')
+  return redis.call('HGET', job_key(P, job), attempt .. ':state') == 'released'
+end
+
 -- Whether a lease that is not there should be: its job knows the attempt as running on this node,
 -- and nothing has taken its place; or the job's record was lost as well.
 local function is_lost(P, id, job, attempt, now, state, winner, at, attempt_state)
@@ -20,7 +26,14 @@ local function renew_running(P, id, node, members, lease_ms, now, refused)
       if ends < now + lease_ms / 2 then
         redis.call('ZADD', running, now + lease_ms, member)
       end
-    elseif not lease_end(reserved, member, now) then
+    elseif lease_end(reserved, member, now) then
+      -- The node is told to stop it before it gets anything else, so its slot is free.
+      if is_given_up(P, member) then
+        redis.call('ZREM', reserved, member)
+        slots_settle(P, id, node, now)
+        refused[#refused + 1] = member
+      end
+    else
       local job, attempt = string.match(member, '^(.*):(%d+)$')
       local record = redis.call('HMGET', job_key(P, job), 'state', 'winner', attempt .. ':node',
         attempt .. ':state')

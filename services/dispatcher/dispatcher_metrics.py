@@ -101,6 +101,11 @@ class DispatcherMetrics:
             "Results kept because no gateway took them.",
             registry=registry,
         )
+        self.turns_broken = Counter(
+            "lingua_dispatcher_turns_broken",
+            "Results of another node than the one that had the beginning of the sentence.",
+            registry=registry,
+        )
         self.silent = Counter(
             "lingua_dispatcher_silent_nodes",
             "Nodes let go because they sent no heartbeat.",

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lingua_scheduler.services.dispatcher.job_effects import Allocate, Attempt
+from lingua_scheduler.services.dispatcher.job_effects import BY_BINDING, Allocate, Attempt, Stage
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, Phase
 from lingua_scheduler.services.dispatcher.job_timeline import Timeline
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 # Failures that say nothing of the job, only that there was no node for it just then.
 _NO_NODE_NOW = frozenset(
@@ -21,6 +21,13 @@ _NO_NODE_NOW = frozenset(
         common_pb2.ERROR_REASON_DRAINING,
         common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
     )
+)
+
+# The turn had a node, and the attempt was placed elsewhere.
+_LEFT_ITS_NODE = (
+    pool_pb2.BINDING_OUTCOME_UNAVAILABLE,
+    pool_pb2.BINDING_OUTCOME_FULL,
+    pool_pb2.BINDING_OUTCOME_EXCLUDED,
 )
 
 
@@ -72,6 +79,8 @@ class Job:
     is_particular: bool = False
     # The last refusal was that its tenant uses as much as it may.
     is_over_quota: bool = False
+    # The last refusal was that this node, which has the beginning of its turn, must be waited for.
+    turn_node: str = ""
     session_id: str = field(init=False)
     utterance_index: int = field(init=False)
 
@@ -82,12 +91,22 @@ class Job:
     @property
     def line(self) -> str:
         """Where it waits: with those who lack the same."""
-        return self.tenant_line if self.is_over_quota else self.queue
+        if self.is_over_quota:
+            return self.tenant_line
+        return node_line(self.turn_node) if self.turn_node else self.queue
 
     @property
     def tenant_line(self) -> str:
         """Where its tenant's jobs wait that are too many. No direction has such a name."""
         return f"@{self.spec.tenant}"
+
+    @property
+    def has_left_its_turn(self) -> bool:
+        """Whether it was done by another node than the one that has the beginning of its turn."""
+        attempts = self.machine.attempts.values()
+        if any(each.stage is Stage.DONE and each.placement.path in BY_BINDING for each in attempts):
+            return False
+        return any(each.placement.binding in _LEFT_ITS_NODE for each in attempts)
 
     def ref(self, number: int) -> common_pb2.AttemptRef:
         """An attempt of this job."""
@@ -133,6 +152,11 @@ class Job:
         attempt = self.machine.attempts.get(number)
         over = attempt is not None and not attempt.is_alive
         return over and not self.waits_to_be_taken(number)
+
+
+def node_line(node_id: str) -> str:
+    """Where jobs wait for the node of their turn. No direction has such a name."""
+    return f"#{node_id}"
 
 
 def check_epoch(job_id: str, epoch: int, latest: int) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from lingua_scheduler.services.dispatcher import job_effects as effects
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.job import Job
+from lingua_scheduler.services.dispatcher.job import Job, node_line
 from lingua_scheduler.services.dispatcher.job_effects import (
+    BY_BINDING,
     Attempt,
     Effect,
     Problem,
@@ -17,7 +18,6 @@ from lingua_scheduler.services.dispatcher.job_effects import (
 )
 from lingua_scheduler.services.dispatcher.job_machine import Phase
 from lingua_scheduler.services.dispatcher.job_outcomes import JobOutcomes
-from lingua_scheduler.services.dispatcher.job_steps import BY_BINDING
 from lingua_scheduler.services.dispatcher.job_timeline import cause_name, outcome_name
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
@@ -157,7 +157,7 @@ class JobActions(JobOutcomes):
         job.timeline.placed(now, answer.attempt.attempt, answer.placement.node_id)
         if job.waits_since_ms is not None:
             self._leave_queue(job, now - job.waits_since_ms, placed=True)
-        job.is_over_quota = False
+        job.is_over_quota, job.turn_node = False, ""
         self._feed(job, now, job.machine.on_allocated(now, answer))
         self._waiting.has_answer(job)
 
@@ -166,13 +166,12 @@ class JobActions(JobOutcomes):
         job.is_asking = False
         job.timeline.refused(now, errors.reason_name(error.reason))
         job.is_over_quota = error.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
-        facts = error.metadata if job.is_over_quota else {}
+        waits_for_turn = error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
+        job.turn_node = error.metadata.get("node_id", "") if waits_for_turn else ""
+        facts = error.metadata if job.is_over_quota or waits_for_turn else {}
         problem = Problem(error.reason, error.message, error.retry_after_ms, facts)
-        job.is_particular = not job.is_over_quota and bool(
-            effect.exclude
-            or spec.strict
-            or spec.required_stages
-            or error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
+        job.is_particular = not (job.is_over_quota or waits_for_turn) and bool(
+            effect.exclude or spec.strict or spec.required_stages
         )
         self._feed(job, now, job.machine.on_refused(now, problem))
         self._waiting.has_answer(job)
@@ -277,6 +276,8 @@ class JobActions(JobOutcomes):
         """The pool has said so: only now do those that wait find room."""
         if self._waiting.is_empty:
             return
+        # Those whose turn is on that node come first: the pool keeps the slot for them.
+        self._waiting.room_in([node_line(attempt.node_id)])
         self._waiting.room_for(self.routes.serves(attempt.node_id) | {job.queue})
         if job.spec.limits.jobs:
             self._waiting.room_in([job.tenant_line])

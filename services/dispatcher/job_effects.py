@@ -15,6 +15,13 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 TimerKey = tuple[str, int]
 
 
+# The paths by which a job comes to the node that has the beginning of its turn.
+BY_BINDING = (
+    pool_pb2.PLACEMENT_PATH_TIMEOUT_BINDING,
+    pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING,
+)
+
+
 class Problem(NamedTuple):
     """Why something did not work, in the contract's terms."""
 
@@ -46,6 +53,10 @@ class Attempt:
     number: int
     placement: pool_pb2.Placement
     stage: Stage = Stage.RESERVED
+    # An earlier home made it, and may have sent it.
+    is_taken_up: bool = False
+    # Its connection was lost, so the node may have it and cannot be told to stop.
+    is_cut_off: bool = False
     # The node that it is for, wherever that is connected.
     node_id: str = field(init=False)
 

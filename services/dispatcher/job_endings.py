@@ -36,8 +36,10 @@ NOT_BACK = Ending(cancels=True)
 # It says nothing of the job.
 NOT_SENT = Ending(cause=pool_pb2.RELEASE_CAUSE_SEND_FAILED, counts=False)
 # The job itself may be what brings nodes down.
-CUT_OFF = Ending(cause=pool_pb2.RELEASE_CAUSE_SEND_FAILED)
+CUT_OFF = Ending(cause=pool_pb2.RELEASE_CAUSE_CONNECTION_LOST)
 REJECTED = Ending(cause=pool_pb2.RELEASE_CAUSE_REJECTED)
+# The node has no room, or is going away. Neither says anything of the job.
+TURNED_AWAY = Ending(cause=pool_pb2.RELEASE_CAUSE_REJECTED, counts=False)
 FAILED = Ending()
 HOPELESS = Ending(ends_job=True)
 # Its reservation was over before the pool heard of the acknowledgement. No fault of the node.

@@ -44,6 +44,7 @@ class JobMachine(JobSteps):
     def start(self, now: float) -> list[Effect]:
         """The job has been submitted."""
         if self.phase is Phase.NEW:
+            self._started_ms = now
             if self._deadline_ms is not None:
                 self._set(DEADLINE, self._deadline_ms)
             self._select(now)
@@ -60,7 +61,7 @@ class JobMachine(JobSteps):
     def on_allocated(self, now: float, answer: pool_pb2.AllocateResponse) -> list[Effect]:
         """The pool has given a node, or tells of the attempt that the job already has."""
         asked, self._asked = self._asked, None
-        attempt = Attempt(answer.attempt.attempt, answer.placement)
+        attempt = Attempt(answer.attempt.attempt, answer.placement, is_taken_up=answer.existing)
         if answer.existing and answer.state == common_pb2.JOB_STATE_ACKED:
             attempt.stage = Stage.ACKED
         wanted = self.phase is Phase.SELECTING or (
@@ -81,18 +82,15 @@ class JobMachine(JobSteps):
         asked, self._asked = self._asked, None
         if asked is None or self.phase is not Phase.SELECTING:
             return self._out()
+        self._refused_for = why
+        if why.reason == _BOUND_FULL and asked.wait_for_bound_node:
+            self._wait_for_turn(now, why)
+            return self._out()
         if self._waits_since is None:
             self._waits_since = now
         wait_until = self._waits_since + self._rules.queue_wait_ms
-        self._refused_for = why
-        if why.reason == _BOUND_FULL and asked.wait_for_bound_node:
-            if self._bound_until is None:
-                self._bound_until = self._waits_since + self._rules.affinity_wait_ms
-            if now < self._bound_until:
-                self._wait(BOUND, self._bound_until)
-            else:
-                self._ask(now)
-        elif why.reason in _WORTH_A_WAIT and now + self._hopeless_ms(why) < wait_until:
+        if why.reason in _WORTH_A_WAIT and now + self._hopeless_ms(why) < wait_until:
+            self._clear(BOUND)
             self._wait(WAIT, wait_until)
         else:
             self._fail(why)
@@ -183,8 +181,10 @@ class JobMachine(JobSteps):
             self._effects.append(CancelOnNode(attempt, "this attempt is over"))
         return self._out()
 
-    def on_rejected(self, now: float, number: int, why: str) -> list[Effect]:
-        """The node will not take the attempt."""
+    def on_rejected(
+        self, now: float, number: int, why: str, *, turned_away: bool = False
+    ) -> list[Effect]:
+        """The node will not take the attempt; turned_away: it would not take any just now."""
         attempt = self._live(number)
         if attempt is not None and attempt.stage is Stage.KEPT and self._looks < _MAX_LOOKS:
             # It may have been kept, and the node told so, just before that was asked.
@@ -192,7 +192,8 @@ class JobMachine(JobSteps):
             self.phase = Phase.FETCHING
             self._look(attempt)
         elif attempt is not None:
-            self._lose(now, attempt, endings.REJECTED, f"rejected: {why}")
+            ending = endings.TURNED_AWAY if turned_away else endings.REJECTED
+            self._lose(now, attempt, ending, f"rejected: {why}")
         return self._out()
 
     def on_partial(self, now: float, partial: dispatcher_pb2.JobPartial) -> list[Effect]:

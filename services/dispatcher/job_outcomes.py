@@ -130,6 +130,9 @@ class JobOutcomes:
         delivered.result.CopyFrom(effect.result)
         delivered.node_id = effect.attempt.node_id
         delivered.attempts = len(job.machine.attempts)
+        if job.has_left_its_turn:
+            delivered.turn_broken = True
+            self._metrics.turns_broken.inc()
         job.timeline.over(now)
         self._over(job, event, now)
 

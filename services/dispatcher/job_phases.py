@@ -64,9 +64,14 @@ may be of the attempt that the pool will tell of, and the node says it again whe
 "next": the attempt ends. If another is alive, that one goes on; else, if tries are left, the pool
 is asked again, without the nodes that were tried; else the job fails with this attempt's reason.
 
-An attempt that a turn's binding placed, and that has not been acknowledged, is "lost" where another
-would be "next" because its node was not reached or its connection ended: that node has the
-beginning of the sentence, and is most likely looking for another dispatcher.
+Two kinds of unacknowledged attempts are "lost" instead of "next" when their node is not reached or
+its connection ends, because the node is most likely looking for another dispatcher: one that a
+turn's binding placed, since its node has the beginning of the sentence; and one that an earlier
+home made, since its node may run it, which is waited for as long as for an acknowledgement.
+
+The slot of an attempt whose connection was lost after it may have been sent is not free before the
+node was told to stop: the pool sees to that (lua/release.lua). After a miss (job_rules) the pool is
+asked again after a pause ("timer ask"), at once after the first.
 
 A node that is back gets the assignment once more ("send") when the pool says that its slot is the
 job's ("commit", then "committed"): a process that started anew has given it back, and another job

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from lingua_scheduler.services.dispatcher import job_endings as endings
 from lingua_scheduler.services.dispatcher.job_effects import (
+    BY_BINDING,
     Accepted,
     Allocate,
     Attempt,
@@ -29,7 +30,12 @@ from lingua_scheduler.services.dispatcher.job_effects import (
 )
 from lingua_scheduler.services.dispatcher.job_endings import Ending
 from lingua_scheduler.services.dispatcher.job_phases import STATES, Phase
-from lingua_scheduler.services.dispatcher.job_rules import MAX_MISSES, JobRules
+from lingua_scheduler.services.dispatcher.job_rules import (
+    KEPT_FOR_ANOTHER_NODE,
+    MAX_MISSES,
+    JobRules,
+    pause_ms,
+)
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _UNSPECIFIED = common_pb2.JOB_STATE_UNSPECIFIED
@@ -40,11 +46,6 @@ _CANCELLED = common_pb2.JOB_STATE_CANCELLED
 # Timers of the job; those of an attempt are ("ack" | "job" | "grace", its number).
 ASK, BOUND, DEADLINE, HEDGE, WAIT = (
     (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "wait")
-)
-
-BY_BINDING = (
-    pool_pb2.PLACEMENT_PATH_TIMEOUT_BINDING,
-    pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING,
 )
 
 
@@ -80,7 +81,12 @@ class JobSteps:
         self._misses = 0
         self._asked: Allocate | None = None
         self._waits_since: float | None = None
-        self._bound_until: float | None = None
+        self._started_ms = 0.0
+        # Since when it waits for the node of its turn, and since when that node is disconnected.
+        self._turn_since: float | None = None
+        self._away_since: float | None = None
+        # It has waited long enough: another node may have the rest of the turn.
+        self._leaves_turn = False
         self._refused_for: Problem | None = None
         # The lost attempt whose node is back, until the pool has its slot again.
         self._returning: int | None = None
@@ -107,7 +113,7 @@ class JobSteps:
         may_wait = (
             self.phase is Phase.SELECTING
             and self._rules.affinity_wait_ms > 0
-            and (self._bound_until is None or now < self._bound_until)
+            and not self._leaves_turn
         )
         exclude: tuple[str, ...] = ()
         if self.attempts:
@@ -116,11 +122,39 @@ class JobSteps:
         self._asked = Allocate(max(self.attempts, default=0) + 1, exclude, may_wait)
         self._effects.append(self._asked)
 
+    def _ask_soon(self, now: float, pause: float) -> None:
+        if pause:
+            self._set(ASK, now + pause)
+        else:
+            self._ask(now)
+
     def _wait(self, key: TimerKey, until: float) -> None:
         self.phase = Phase.WAITING
         self._effects.append(Wait())
-        if key not in self.timers:
-            self._set(key, until)
+        self._set(key, until)
+
+    def _wait_for_turn(self, now: float, why: Problem) -> None:
+        """Waits for the node that has the beginning of the turn, as long as the deadline allows."""
+        if self._turn_since is None:
+            self._turn_since = now
+        until = self._turn_since + self._rules.affinity_wait_ms
+        if why.metadata.get("waits_for") != "disconnected":
+            self._away_since = None
+        else:
+            if self._away_since is None:
+                self._away_since = now
+            until = min(until, self._away_since + self._rules.affinity_away_ms)
+        if self._deadline_ms is not None:
+            kept = (self._deadline_ms - self._started_ms) * KEPT_FOR_ANOTHER_NODE
+            until = min(until, self._deadline_ms - kept)
+        # The wait for room at any node begins after this one.
+        self._waits_since = None
+        self._clear(WAIT)
+        if now < until:
+            self._wait(BOUND, until)
+        else:
+            self._leaves_turn = True
+            self._ask(now)
 
     def _decline(self, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:
         """Gives back what the pool gave too late."""
@@ -172,6 +206,7 @@ class JobSteps:
 
     def _heard(self, now: float, attempt: Attempt) -> None:
         """The node has the attempt."""
+        attempt.is_cut_off = False
         self._clear(("ack", attempt.number), ("grace", attempt.number))
         if attempt.stage is Stage.RESERVED:
             attempt.stage = Stage.ACKED
@@ -198,27 +233,37 @@ class JobSteps:
         attempt = self._live(number)
         if attempt is None or self.phase is Phase.LOST:
             return self._out()
-        if attempt.stage is Stage.RESERVED and not self._needs_its_node(attempt):
+        attempt.is_cut_off = attempt.is_taken_up or ending is not endings.NOT_SENT
+        grace_ms = self._grace_ms(attempt)
+        if grace_ms is None:
             self._lose(now, attempt, ending, why)
         else:
             self.phase = Phase.LOST
             self._clear(("ack", number), HEDGE)
-            self._set(("grace", number), now + self._rules.grace_ms)
+            self._set(("grace", number), now + grace_ms)
             self._effects.append(Locate(attempt))
         return self._out()
 
-    def _needs_its_node(self, attempt: Attempt) -> bool:
-        """Whether its node holds the beginning of the turn: no other could do the whole of it."""
-        is_alone = all(other is attempt for other in self._alive())
-        # Not the binding itself: what ends a turn has cleared that, and a later home is not told.
-        return is_alone and attempt.placement.path in BY_BINDING
+    def _grace_ms(self, attempt: Attempt) -> float | None:
+        """How long its node may take to come back; None: another node is tried at once."""
+        if attempt.stage is not Stage.RESERVED:
+            return self._rules.grace_ms
+        if any(other is not attempt for other in self._alive()):
+            return None
+        # Its node has the beginning of the turn. Not the binding itself is asked: what ends a turn
+        # has cleared that, and a later home is not told.
+        if attempt.placement.path in BY_BINDING:
+            return self._rules.grace_ms
+        # Its last home may have sent it, so most likely the node runs it and is on its way.
+        return self._rules.ack_timeout_ms if attempt.is_taken_up else None
 
     def _lose(self, now: float, attempt: Attempt, ending: Ending, what: str) -> None:
         """The attempt is over without a result: on to the next, or to the job's end."""
         self._count(attempt, ending)
         why = Problem(ending.reason, f"attempt {attempt.number} on {attempt.node_id}: {what}")
         is_alone = all(other is attempt for other in self._alive())
-        is_spent = self._tries > self._rules.max_retry or self._misses > MAX_MISSES
+        has_missed_enough = self._deadline_ms is None and self._misses > MAX_MISSES
+        is_spent = self._tries > self._rules.max_retry or has_missed_enough
         if ending.ends_job or attempt.stage is Stage.KEPT or (is_alone and is_spent):
             self._end_attempt(attempt, ending, what, _FAILED)
             self._fail(why)
@@ -229,7 +274,7 @@ class JobSteps:
             self._effects.append(Retrying(attempt.number, why))
             self.phase = Phase.SELECTING
             if self._asked is None:  # else a hedge was asked for, and is the next attempt
-                self._ask(now)
+                self._ask_soon(now, 0.0 if ending.counts else pause_ms(self._misses))
 
     def _count(self, attempt: Attempt, ending: Ending) -> None:
         self._tries += ending.counts
@@ -247,7 +292,9 @@ class JobSteps:
         if ending.cancels:
             self._effects.append(CancelOnNode(attempt, why))
         if attempt.stage is Stage.RESERVED:
-            self._effects.append(Release(attempt, ending.cause, final))
+            cut_off = pool_pb2.RELEASE_CAUSE_CONNECTION_LOST
+            cause = cut_off if attempt.is_cut_off else ending.cause
+            self._effects.append(Release(attempt, cause, final))
         elif attempt.stage is Stage.ACKED:
             self._effects.append(Complete(attempt, ending.outcome, why, final))
         attempt.stage = Stage.ENDED

@@ -30,6 +30,8 @@ from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
 from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
+# Rejections that say nothing of the job: the node would not take any just now.
+_TURNED_AWAY = (dispatcher_pb2.JobReject.CAUSE_FULL, dispatcher_pb2.JobReject.CAUSE_DRAINING)
 # How often waiting jobs are tried without a sign.
 _POLL_EVERY_S = 0.1
 # A result that went to its client within this time was not held back by earlier ones: that is not
@@ -61,6 +63,7 @@ class Jobs(JobActions):
             job_timeout_ms=settings.job_timeout_ms,
             queue_wait_ms=settings.queue_wait_ms,
             affinity_wait_ms=settings.affinity_wait_ms,
+            affinity_away_ms=settings.affinity_away_ms,
             grace_ms=settings.node_reconnect_grace_ms,
             hedge_after_ms=settings.hedge_after_ms,
             max_retry=settings.max_retry,
@@ -226,7 +229,8 @@ class Jobs(JobActions):
                 self._feed(job, now, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
                 self._metrics.rejected(report.cause)
-                self._feed(job, now, machine.on_rejected(now, number, _why_rejected(report)))
+                why, away = _why_rejected(report), report.cause in _TURNED_AWAY
+                self._feed(job, now, machine.on_rejected(now, number, why, turned_away=away))
             case dispatcher_pb2.JobPartial():
                 self._feed(job, now, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():

@@ -31,8 +31,10 @@ class Assignment:
     responsible: Responsible | None
     # When it was written to the stream; 0: it has not been yet.
     sent_us: int = 0
-    # Whether it has a slot of the node: from its sending until a heartbeat does not list it.
+    # Whether it has a slot of the node: from its sending until two heartbeats did not list it.
     has_slot: bool = True
+    # Heartbeats in a row that did not list it.
+    beats_without: int = 0
 
 
 # A message for the node, serialized, and the assignment in it, if there is one. Messages one after
@@ -68,16 +70,41 @@ class NodeStream:
 
     @property
     def is_full(self) -> bool:
-        """Whether what the node was given here has all of its slots, as far as it has told.
+        """Whether all slots of the node are taken by what it was given here or says it runs.
 
-        The pool gives no more than that. But an order may be late: its home has lost its way here,
-        given the slot back, and the order comes out of the network after all.
+        The pool reserves no more than that. But an order may be late: its home lost its way here
+        and gave the slot back before the order arrived. Or the node still runs what another
+        dispatcher gave it and what has lost its slot since.
         """
         slots = self.hello.max_concurrent_jobs
-        return (
-            len(self.assigned) >= slots
-            and sum(each.has_slot for each in self.assigned.values()) >= slots
-        )
+        if len(self.assigned) + len(self.running) < slots:
+            return False
+        holding = {attempt_key(each) for each in self.running}
+        holding.update(key for key, each in self.assigned.items() if each.has_slot)
+        return len(holding) >= slots
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether the node was given that attempt here, or says that it runs it."""
+        return key in self.assigned or any(attempt_key(each) == key for each in self.running)
+
+    def drop(self, key: AttemptKey) -> None:
+        """The attempt is over at the node, or the node is told to stop it before anything else."""
+        self.assigned.pop(key, None)
+        if self.running:
+            self.running = tuple(each for each in self.running if attempt_key(each) != key)
+
+    def heard_beat(self, beat: dispatcher_pb2.Heartbeat) -> None:
+        """Takes in what a heartbeat says."""
+        self.load, self.health, self.running = beat.load, beat.health, tuple(beat.running)
+        runs = {attempt_key(each) for each in beat.running}
+        for key, assignment in self.assigned.items():
+            if key in runs:
+                assignment.has_slot, assignment.beats_without = True, 0
+            else:
+                # The first such beat may have been on the way before the node had the assignment.
+                assignment.beats_without += 1
+                assignment.has_slot = assignment.has_slot and assignment.beats_without < 2
+        self.beat_due = True
 
     def end(self) -> None:
         """Ends the stream after what is queued, and soon in any case."""

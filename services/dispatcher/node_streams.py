@@ -9,6 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -83,6 +84,8 @@ class NodeStreams:
         self._fallback = fallback
         self._unwanted = unwanted
         self._streams: dict[str, NodeStream] = {}
+        # Nodes that the pool may know to be here already, but that cannot be given anything yet.
+        self._admitting: Counter[str] = Counter()
         # By stream: attempts that its node brought along and whose audio it holds, until their
         # homes ask for them.
         self._holds: set[tuple[str, AttemptKey]] = set()
@@ -102,12 +105,16 @@ class NodeStreams:
         """Gives a node an attempt, a `job_assign`. Returns "" or why that is not possible."""
         stream = self._streams.get(node_id)
         if stream is None:
+            if node_id in self._admitting:
+                return "the node is only just connecting here"
+            # The pool does not know that yet, or it would not have chosen the node.
+            self._pool.take_offline(node_id, epoch, self._settings.heartbeat_stale_ms)
             return "the node is not connected here"
         if epoch and stream.epoch != epoch:
             return "the node has connected anew"
         assign = message.events[0].job_assign
         key = attempt_key(assign.attempt)
-        if not assign.only_if_known and key not in stream.assigned and stream.is_full:
+        if not assign.only_if_known and stream.is_full and not stream.has(key):
             return "the node has as much as it can hold"
         assignment = Assignment(assign.job, responsible, has_slot=not assign.only_if_known)
         if not self._send(stream, message, assignment=assignment):
@@ -122,7 +129,7 @@ class NodeStreams:
         """Tells a node to stop an attempt, if it is here."""
         stream = self._streams.get(node_id)
         if stream is not None:
-            stream.assigned.pop(attempt_key(cancel.attempt), None)
+            stream.drop(attempt_key(cancel.attempt))
             self._send(stream, _message(job_cancel=cancel))
 
     def confirm(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
@@ -230,12 +237,16 @@ class NodeStreams:
             serves=frozenset(),
             assigned={},
         )
-        registered = await self._pool.register_node(self._registration(stream))
-        stream.epoch = registered.epoch
-        stream.running, stream.load = tuple(hello.running), hello.load
-        refused = await self._not_renewed(stream) if hello.running else []
-        stream.serves = frozenset(Capabilities.of(hello.capabilities).pools())
-        self._take_over(stream)
+        self._admitting[stream.node_id] += 1
+        try:
+            registered = await self._pool.register_node(self._registration(stream))
+            stream.epoch = registered.epoch
+            stream.running, stream.load = tuple(hello.running), hello.load
+            refused = await self._not_renewed(stream) if hello.running else []
+            stream.serves = frozenset(Capabilities.of(hello.capabilities).pools())
+            self._take_over(stream)
+        finally:
+            self._admitting -= Counter((stream.node_id,))
         placement = pool_pb2.Placement(
             node_id=stream.node_id,
             node_epoch=stream.epoch,
@@ -249,6 +260,8 @@ class NodeStreams:
             max_message_bytes=self._settings.max_message_bytes,
             cancelled=[*self._unwanted([*hello.running, *hello.unconfirmed]), *refused],
         )
+        for attempt in welcome.cancelled:
+            stream.drop(attempt_key(attempt))
         self._send(stream, _message(welcome=welcome))
         if self._draining:  # since it was let in
             self._send(stream, _message(reconnect=_GO_ELSEWHERE))
@@ -336,13 +349,7 @@ class NodeStreams:
     def _take_beat(self, stream: NodeStream, beat: dispatcher_pb2.Heartbeat) -> None:
         # One bad beat would have the whole batch refused, and with it those of all other nodes.
         _check_beat(beat)
-        stream.load = beat.load
-        stream.health = beat.health
-        stream.running = tuple(beat.running)
-        runs = {attempt_key(each) for each in beat.running}
-        for key, assignment in stream.assigned.items():
-            assignment.has_slot = key in runs
-        stream.beat_due = True
+        stream.heard_beat(beat)
         reply = dispatcher_pb2.DispatcherMessage()
         reply.events.add().heartbeat_reply.seq = beat.seq
         self._send(stream, reply)
@@ -357,12 +364,9 @@ class NodeStreams:
             report.sent_us = assignment.sent_us if assignment else 0
             if assignment:
                 # Its heartbeat may have been on the way before it had this.
-                assignment.has_slot = True
+                assignment.has_slot, assignment.beats_without = True, 0
         elif kind in ("job_reject", "job_result", "job_failed"):
-            if assignment is not None:
-                del stream.assigned[key]
-            if stream.running:
-                stream.running = tuple(each for each in stream.running if attempt_key(each) != key)
+            stream.drop(key)
         # What nobody here answers for may still be a job of ours that is over; else it stays
         # unconfirmed, and whoever takes the job up will ask for it.
         responsible = assignment.responsible if assignment else None

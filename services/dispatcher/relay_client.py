@@ -145,11 +145,12 @@ class RelayClients:
         # A stream that is over: the reader learns why.
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while requests := await peer.outbox.take():
-                await stream.write(b"".join(data for data, _ in requests))
-                peer.reached = True
                 for _, sent in requests:
                     if sent is not None:
+                        # Before it is: a write that fails may have got through all the same.
                         sent.written = True
+                await stream.write(b"".join(data for data, _ in requests))
+                peer.reached = True
 
     def _take(self, peer: _Peer, report: dispatcher_pb2.RelayReport) -> None:
         kind = report.WhichOneof("report")

@@ -172,6 +172,7 @@ class Attempts:
             int(codes.RELEASE_FAULTS[request.cause]),
             codes.FINAL_STATES[request.final_state],
             *self._ejection,
+            int(request.cause == pool_pb2.RELEASE_CAUSE_CONNECTION_LOST),
         )
 
     def _released(

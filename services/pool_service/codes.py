@@ -35,6 +35,7 @@ RELEASE_OUTCOMES = {
     b"released": pool_pb2.ReleaseResponse.OUTCOME_RELEASED,
     b"nothing": pool_pb2.ReleaseResponse.OUTCOME_NOTHING_TO_RELEASE,
     b"running": pool_pb2.ReleaseResponse.OUTCOME_RUNNING,
+    b"left": pool_pb2.ReleaseResponse.OUTCOME_LEFT,
 }
 
 # Whether the cause counts against the node.
@@ -44,6 +45,7 @@ RELEASE_FAULTS = {
     pool_pb2.RELEASE_CAUSE_REJECTED: True,
     pool_pb2.RELEASE_CAUSE_CANCELLED: False,
     pool_pb2.RELEASE_CAUSE_HEDGE_LOST: False,
+    pool_pb2.RELEASE_CAUSE_CONNECTION_LOST: False,
 }
 
 # As the job's record and the metrics name them.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lingua_scheduler.services.pool_service.codes import LEAVING
 from lingua_scheduler.v1 import common_pb2
 
-_FIXED = struct.Struct("<dddddHHBBBBBB")
+_FIXED = struct.Struct("<ddddddHHBBBBBB")
 
 
 class LiveNode(NamedTuple):
@@ -30,8 +30,8 @@ class LiveNode(NamedTuple):
     def unpack(cls, packed: bytes) -> "LiveNode":
         """Reads a record."""
         fields = _FIXED.unpack_from(packed)
-        beat, epoch, next_end, load, ejected, used, most = fields[:7]
-        health, drained, stages, failures, _, length = fields[7:]
+        beat, epoch, next_end, load, ejected, _, used, most = fields[:8]
+        health, drained, stages, failures, _, length = fields[8:]
         owner_end = _FIXED.size + length
         return cls(
             beat_ms=int(beat),

@@ -46,6 +46,13 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
             f"pool {name} has as many nodes as it can hold (LINGUA_POOL_SIZE x LINGUA_MAX_POOLS)",
             metadata={"pool": name},
         )
+    if reason == "BOUND_NODE_FULL":
+        bound, waits_for = reply[1].decode(), reply[2].decode()
+        return errors.BoundNodeFullError(
+            f"node {bound!r}, which has the beginning of this turn for {about}, is {waits_for}",
+            retry_after_ms=_RETRY_MS,
+            metadata={"node_id": bound, "waits_for": waits_for},
+        )
     tally = {reply[i].decode(): int(reply[i + 1]) for i in range(1, len(reply), 2)}
     metadata = {why: str(times) for why, times in sorted(tally.items())}
     counted = ", ".join(
@@ -65,11 +72,6 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
             return errors.PreferredNodeNotCapableError(
                 f"preferred node {node_id!r} is not known, or cannot do {about}",
                 metadata={"node_id": node_id},
-            )
-        case "BOUND_NODE_FULL":
-            return errors.BoundNodeFullError(
-                f"the node that holds the turn's audio for {about} has no free slot, or is away",
-                retry_after_ms=_RETRY_MS,
             )
         case "SESSION_TAKEN_OVER":
             return errors.SessionTakenOverError("another gateway has taken the session over")

@@ -349,7 +349,14 @@ class DispatcherFields(BaseModel):
     )
     job_timeout_ms: int = _whole(20_000, 100, _HOUR_MS, "ms that a node has for a job")
     affinity_wait_ms: int = _whole(
-        500, 0, 600_000, "ms that a job waits for room on the node that holds its turn"
+        20_000,
+        0,
+        600_000,
+        "ms that a job waits for the node of its turn while that is full or silent, but never more "
+        "than two thirds of its time (0: it goes elsewhere at once)",
+    )
+    affinity_away_ms: int = _whole(
+        3000, 0, 600_000, "ms of that while the node is disconnected and may connect elsewhere"
     )
     node_heartbeat_ms: int = _whole(5000, 10, 600_000, "ms between two heartbeats of a node")
     heartbeat_batch_ms: int = _whole(

@@ -115,6 +115,7 @@ def fill_result(
     told.job_id = utterance.job_id
     told.node_id = delivered.node_id
     told.attempts = delivered.attempts
+    told.turn_broken = delivered.turn_broken
     timings, began_ms = told.timings, utterance.accepted_ms or utterance.cut_ms
     timings.audio_ms = utterance.audio_ms
     timings.hangover_ms = round(utterance.cut_ms - utterance.ended_ms)

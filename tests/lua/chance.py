@@ -205,7 +205,8 @@ class Chance:
 
     def _release(self, walk: Walk) -> dict[str, Any]:
         final = self._one(("", "", "", "", "", "failed", "cancelled"))
-        return self._attempt(walk, "reserved") | {"fault": self._often(0.6), "final": final}
+        how = {"fault": self._often(0.6), "final": final, "may_run": self._often(0.3)}
+        return self._attempt(walk, "reserved") | how
 
     def _complete(self, walk: Walk) -> dict[str, Any]:
         outcome = self._one(("done", "done", "failed", "failed", "timed_out", "cancelled"))

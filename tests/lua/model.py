@@ -20,6 +20,7 @@ from .scripts import Chosen, Held, Limits, Placed, Refused, Registered
 JOB_OVER = {"done", "failed", "cancelled"}
 COMPLETED = {"done", "failed", "timed_out", "cancelled"}
 MAX_SHARDS = 3
+KEEP_SLOT_MS = 300
 
 
 class Broken(AssertionError):  # noqa: N818 - a verdict, not an error of the tests
@@ -51,6 +52,8 @@ class Node:
     failures: int = 0
     ejections: int = 0
     ejected: int = 0
+    # Until when its last free slot is kept for a turn.
+    kept: int = 0
     reserved: dict[str, int] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
     pools: set[str] = field(default_factory=set)
@@ -66,6 +69,10 @@ class Node:
     def has_room(self) -> bool:
         """Whether one more lease may be added."""
         return self.used < self.most
+
+    def has_room_beside_turns(self, now: int) -> bool:
+        """Whether a job that is not bound to it may have a slot."""
+        return self.used < self.most - (self.kept > now)
 
     @property
     def is_out(self) -> bool:
@@ -213,6 +220,11 @@ class Model:
         node.health, node.load, node.most, node.beat = lua.READY, load, most, self.now
         node.owner, node.address = owner, f"{owner}:1"
         node.running = {lease: ends for lease, ends in node.running.items() if lease in running}
+        node.reserved = {
+            lease: ends
+            for lease, ends in node.reserved.items()
+            if lease in running or not self._given_up(lease)
+        }
         self._renew(name, node, running)
 
     def _speaks(self, node: Node) -> bool:
@@ -272,7 +284,11 @@ class Model:
             if lease in node.running:
                 if node.running[lease] < self.now + self.limits.running_lease_ms / 2:
                     node.running[lease] = ends
-            elif lease not in node.reserved:
+            elif lease in node.reserved:
+                if self._given_up(lease):
+                    del node.reserved[lease]
+                    refused.append(lease)
+            else:
                 job, attempt = self._lease_of(lease)
                 known = job and job.attempts.get(attempt)
                 if self._lost(name, job, attempt) and node.has_room:
@@ -289,6 +305,12 @@ class Model:
         if job.over or known is None or known.state != "running" or known.node != name:
             return False
         return not (job.winner and job.winner != attempt and self._alive(job, job.winner))
+
+    def _given_up(self, lease: str) -> bool:
+        """Whether the attempt was released while its node may have had it."""
+        job, number = self._lease_of(lease)
+        attempt = job.attempts.get(number) if job else None
+        return attempt is not None and attempt.state == "released"
 
     def _lease_of(self, lease: str) -> tuple[Job | None, int]:
         job, _, attempt = lease.rpartition(":")
@@ -409,7 +431,9 @@ class Model:
         elif node is None or not self._in_pools(node, want) or self._unable(node, want):
             choice.binding = lua.UNAVAILABLE
             if may_wait and node is not None and self._in_pools(node, want) and self._is_away(node):
-                choice.refusals = [Refused("BOUND_NODE_FULL", {})]
+                is_offline = node.health == lua.OFFLINE
+                waits_for = "disconnected" if is_offline else "silent"
+                choice.refusals = [Refused("BOUND_NODE_FULL", {turn.node: waits_for})]
                 return True
         elif node.has_room:
             choice.binding = lua.HIT
@@ -419,7 +443,8 @@ class Model:
         else:
             choice.binding = lua.FULL
             if may_wait:
-                choice.refusals = [Refused("BOUND_NODE_FULL", {})]
+                node.kept = self.now + KEEP_SLOT_MS
+                choice.refusals = [Refused("BOUND_NODE_FULL", {turn.node: "full"})]
                 return True
         return False
 
@@ -434,7 +459,7 @@ class Model:
             why = "excluded"
         elif self._unable(node, want):
             why = "unavailable"
-        elif not node.has_room:
+        elif not node.has_room_beside_turns(self.now):
             why = "full"
         else:
             choice.nodes = {want.preferred: lua.BY_PREFERRED}
@@ -472,7 +497,7 @@ class Model:
             return "overloaded"
         if node.ejected > self.now:
             return "ejected"
-        return "" if node.has_room else "full"
+        return "" if node.has_room_beside_turns(self.now) else "full"
 
     def _rank(self, node: Node, want: Want) -> tuple[float, int, bool]:
         missed = (self.now - node.beat) // (self.limits.stale_ms // 3)
@@ -606,7 +631,7 @@ class Model:
             expect(reply, Refused("NODE_NOT_FOUND", {}))
         elif self._unable(node, Want()):
             expect(reply, Refused("ALL_CANDIDATES_FULL_OR_FAILED", {"unavailable": 1}))
-        elif not node.has_room:
+        elif not node.has_room_beside_turns(self.now):
             expect(reply, Refused("ALL_CANDIDATES_FULL_OR_FAILED", {"full": 1}))
         else:
             ends = self.now + self.limits.reservation_ttl_ms
@@ -665,15 +690,30 @@ class Model:
         return given_up and job.latest != number and bool(self._alive(job, job.latest))
 
     def release(
-        self, name: str, job_name: str, number: int, fault: bool, final: str, *, reply: str
+        self,
+        name: str,
+        job_name: str,
+        number: int,
+        fault: bool,
+        final: str,
+        may_run: bool,
+        *,
+        reply: str,
     ) -> None:
-        """Frees what is reserved and not committed; a fault counts once."""
+        """Frees what is reserved and not committed; a fault counts once.
+
+        may_run: the node may have it, so its slot is left as it is.
+        """
         job, node, lease = self.jobs.get(job_name), self.nodes.get(name), f"{job_name}:{number}"
         if node and lease in node.running:
             expect(reply, "running")
             return
-        freed = bool(node and node.reserved.pop(lease, None))
-        expect(reply, "released" if freed else "nothing")
+        if node and lease in node.reserved:
+            expect(reply, "left" if may_run else "released")
+            if not may_run:
+                del node.reserved[lease]
+        else:
+            expect(reply, "nothing")
         if job is None:
             return
         attempt = job.attempts.get(number)

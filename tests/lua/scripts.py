@@ -91,10 +91,10 @@ class Held(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A script refused, and counted why."""
+    """A script refused, and counted why; of a bound node it says what the job may wait for."""
 
     reason: str
-    tally: Mapping[str, int]
+    tally: Mapping[str, int | str]
 
 
 class Swept(NamedTuple):
@@ -421,10 +421,18 @@ class Scripts:
         return outcome.decode(), ends
 
     def release(
-        self, node: str, job: str, attempt: int = 1, *, fault: bool = False, final: str = ""
+        self,
+        node: str,
+        job: str,
+        attempt: int = 1,
+        *,
+        fault: bool = False,
+        final: str = "",
+        may_run: bool = False,
     ) -> str:
         """Gives an uncommitted slot back."""
-        reply = self.call("release", node, job, attempt, "why", int(fault), final, *self._ejection)
+        args = (node, job, attempt, "why", int(fault), final)
+        reply = self.call("release", *args, *self._ejection, int(may_run))
         return str(reply[0].decode())
 
     def complete(
@@ -536,8 +544,11 @@ def steps(
 def _refused(reply: list[Any]) -> Refused | None:
     if reply[0] == b"ok":
         return None
+    reason = reply[0].decode()
+    if reason == "BOUND_NODE_FULL":
+        return Refused(reason, {reply[1].decode(): reply[2].decode()})
     tally = {reply[at].decode(): int(reply[at + 1]) for at in range(1, len(reply), 2)}
-    return Refused(reply[0].decode(), tally)
+    return Refused(reason, tally)
 
 
 def _text(value: Any) -> str:

@@ -216,7 +216,8 @@ def test_an_ejected_or_overloaded_node_still_gets_its_own_turn(fleet: Scripts) -
 def test_a_full_bound_node_is_waited_for_only_where_the_caller_asks(fleet: Scripts) -> None:
     first = placed(fleet, 1, MAX_DURATION)
     fill(fleet, first.node)
-    assert turn(fleet, 2, MAX_DURATION, may_wait=True) == Refused("BOUND_NODE_FULL", {})
+    full = Refused("BOUND_NODE_FULL", {first.node: "full"})
+    assert turn(fleet, 2, MAX_DURATION, may_wait=True) == full
     assert fleet.job("j2") == {}
     assert fleet.turn("s")["max_duration_node_id"] == first.node
     fleet.release(first.node, f"fill-{first.node}-0")
@@ -226,18 +227,44 @@ def test_a_full_bound_node_is_waited_for_only_where_the_caller_asks(fleet: Scrip
 @pytest.mark.parametrize(
     "fate",
     [
-        pytest.param(lambda fleet, node: fleet.set_health(node, OFFLINE), id="has no stream"),
-        pytest.param(_stale, id="is silent"),
+        pytest.param(
+            (lambda fleet, node: fleet.set_health(node, OFFLINE), "disconnected"),
+            id="has no stream",
+        ),
+        pytest.param((_stale, "silent"), id="is silent"),
     ],
 )
 def test_a_bound_node_is_waited_for_where_the_caller_asks_while_it(
-    fleet: Scripts, fate: Callable[[Scripts, str], object]
+    fleet: Scripts, fate: tuple[Callable[[Scripts, str], object], str]
 ) -> None:
     first = placed(fleet, 1, MAX_DURATION)
-    fate(fleet, first.node)
-    assert turn(fleet, 2, MAX_DURATION, may_wait=True) == Refused("BOUND_NODE_FULL", {})
+    befalls, waits_for = fate
+    befalls(fleet, first.node)
+    away = Refused("BOUND_NODE_FULL", {first.node: waits_for})
+    assert turn(fleet, 2, MAX_DURATION, may_wait=True) == away
     fleet.join(first.node, stream="s2")
     assert placed(fleet, 2, MAX_DURATION, may_wait=True).node == first.node
+
+
+def test_a_turn_that_waits_gets_the_next_slot_of_its_node(fleet: Scripts) -> None:
+    first = placed(fleet, 1, MAX_DURATION)
+    fill(fleet, first.node)
+    assert isinstance(turn(fleet, 2, MAX_DURATION, may_wait=True), Refused)
+    fleet.release(first.node, f"fill-{first.node}-0")
+    for number in range(20):
+        other = fleet.place(f"other-{number}", preferred=first.node)
+        assert other.node != first.node
+        fleet.release(other.node, f"other-{number}")
+    assert placed(fleet, 2, MAX_DURATION, may_wait=True).node == first.node
+
+
+def test_a_slot_is_kept_only_while_the_turn_still_asks(fleet: Scripts) -> None:
+    first = placed(fleet, 1, MAX_DURATION)
+    fill(fleet, first.node)
+    assert isinstance(turn(fleet, 2, MAX_DURATION, may_wait=True), Refused)
+    fleet.release(first.node, f"fill-{first.node}-0")
+    fleet.advance(301)
+    assert fleet.place("other", preferred=first.node).node == first.node
 
 
 def test_a_full_bound_node_is_left_where_the_caller_does_not_wait(fleet: Scripts) -> None:

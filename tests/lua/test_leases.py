@@ -358,3 +358,29 @@ def test_the_record_of_a_job_goes_after_its_time(one: Scripts) -> None:
     assert one.job("j1")["state"] == "done"
     one.advance(1)
     assert one.job("j1") == {}
+
+
+def test_the_slot_of_an_attempt_that_the_node_may_run_is_not_given_away(one: Scripts) -> None:
+    one.reserve("n1", "j1")
+    assert one.release("n1", "j1", may_run=True) == "left"
+    assert one.job("j1")["1:state"] == "released"
+    assert one.known("n1").used == 1
+    one.advance(one.limits.reservation_ttl_ms + 1)
+    assert one.place("j2").node == "n1"
+
+
+def test_a_node_that_comes_back_without_such_an_attempt_has_its_slot_free(one: Scripts) -> None:
+    one.reserve("n1", "j1")
+    one.release("n1", "j1", may_run=True)
+    one.join("n1", stream="s2", most=1)
+    assert one.known("n1").used == 0
+
+
+def test_a_node_that_runs_such_an_attempt_is_told_to_stop_and_its_slot_is_free(
+    one: Scripts,
+) -> None:
+    one.reserve("n1", "j1")
+    one.release("n1", "j1", may_run=True)
+    epoch = one.known("n1").epoch
+    assert one.beat(("n1", epoch, ["j1:1"])) == [("n1", "not_renewed", "j1:1")]
+    assert one.known("n1").used == 0

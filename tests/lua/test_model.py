@@ -26,14 +26,27 @@ SHARES = 4
 # Faults, each put into the scripts in memory: what it is, and the lines with what they become.
 FAULTS: dict[str, dict[str, str]] = {
     "a draw takes full nodes": {
-        "if not why and used >= max then": "if false then",
-        "if node.used < node.max then return id, node end": "if id then return id, node end",
+        "if not why and is_full(used, max, kept, now) then": "if false then",
+        "if not is_full(node.used, node.max, node.kept, now) then return": "if id then return",
     },
-    "a named node is taken though it is full": {"if node.used >= node.max then": "if false then"},
+    "a named node is taken though it is full": {
+        "if is_full(node.used, node.max, for_turn and 0 or node.kept, now) then": "if false then"
+    },
+    "no slot is kept for a turn": {"node.kept = now + KEEP_SLOT_MS": ""},
+    "a turn may not take the slot that is kept for it": {
+        "for_turn and 0 or node.kept": "node.kept"
+    },
+    "the slot of an attempt that the node may run is free": {"and ARGV[10] == '1'": "and false"},
+    "an attempt that was given up is not stopped": {
+        "      if is_given_up(P, member) then": "if false then"
+    },
+    "a node that is back without an attempt keeps its slot": {
+        "and is_given_up(P, member) then": "and false then"
+    },
     "ended leases stay": {"redis.call('ZREMRANGEBYSCORE', reserved, '-inf', now)": ""},
     "a late commit needs no room": {"elseif node.used < node.max then": "elseif true then"},
     "the cache is not written": {"slots_settle(P, id, node, now)\n  live_put(P, id, node)": ""},
-    "a release frees nothing": {"redis.call('ZREM', reserved_key(P, id), member)\n": "\n"},
+    "a release frees nothing": {"if not left then\n": "if false then\n"},
     "bindings are not cleared": {"redis.call('DEL', key)\n": "\n"},
     "an earlier utterance moves the binding": {"utterance >= last_turn": "true"},
     "bindings have no end": {"redis.call('PEXPIRE', key, ttl_ms)\nend": "end"},

@@ -252,10 +252,12 @@ class Walk:
         node = self._node_of(node, job, attempt)
         self.model.commit(node, job, attempt, reply=self.scripts.commit(node, job, attempt))
 
-    def _release(self, node: str, job: str, attempt: int, fault: bool, final: str) -> None:
+    def _release(
+        self, node: str, job: str, attempt: int, fault: bool, final: str, may_run: bool
+    ) -> None:
         node = self._node_of(node, job, attempt)
-        reply = self.scripts.release(node, job, attempt, fault=fault, final=final)
-        self.model.release(node, job, attempt, fault, final, reply=reply)
+        reply = self.scripts.release(node, job, attempt, fault=fault, final=final, may_run=may_run)
+        self.model.release(node, job, attempt, fault, final, may_run, reply=reply)
 
     def _complete(self, node: str, job: str, attempt: int, outcome: str, final: str) -> None:
         node = self._node_of(node, job, attempt)
@@ -290,7 +292,7 @@ class Walk:
             packed = client.hget(key("nodes", "live"), node)
             assert packed is not None
             fields = list(_LIVE.unpack_from(packed))
-            fields[5] -= 1
+            fields[6] -= 1
             packed = _LIVE.pack(*fields) + packed[_LIVE.size :]
             client.hset(key("nodes", "live"), node, packed)
         if record and self.model.jobs.pop(job, None):
@@ -343,11 +345,9 @@ class Walk:
 
     def _compare_node(self, dump: Dump, name: str, node: Node) -> None:
         now = self.model.now
-        beat, epoch, next_end, load, ejected, used, most, health, drained, stages = dump.live[name][
-            :10
-        ]
-        got = (beat, epoch, load, ejected, most, health, drained, stages, *dump.live[name][10:])
-        says = (node.beat, node.epoch, node.load, node.ejected, node.most, node.health)
+        beat, epoch, next_end, load, ejected, kept, used, most, *rest = dump.live[name]
+        got = (beat, epoch, load, ejected, kept, most, *rest)
+        says = (node.beat, node.epoch, node.load, node.ejected, node.kept, node.most, node.health)
         says += (node.drained, node.declared.stages, node.failures, node.ejections, node.owner)
         _same(f"{name}'s live record", got, says)
         for kind, held, wanted in (
@@ -412,7 +412,7 @@ class Walk:
         return wanted
 
 
-_LIVE = struct.Struct("<dddddHHBBBBBB")
+_LIVE = struct.Struct("<ddddddHHBBBBBB")
 
 
 def _unpacked(packed: bytes) -> tuple[Any, ...]:

@@ -101,8 +101,13 @@ class Record:
         return end if end > now else 0.0
 
     def leases(self, now: float) -> list[int]:
-        """The attempts that hold a slot."""
-        return [n for held in (self.reserved, self.running) for n, end in held.items() if end > now]
+        """The attempts that hold a slot, but for those that were given up and end by themselves."""
+        return [
+            n
+            for held in (self.reserved, self.running)
+            for n, end in held.items()
+            if end > now and self.attempt[n] != "released"
+        ]
 
     def commit(self, number: int, now: float, has_room: bool) -> _COMMIT.Outcome.ValueType:
         if self.state in _OVER:
@@ -124,10 +129,11 @@ class Record:
         self.state, self.winner, self.attempt[number] = "acked", number, "running"
         return _COMMIT.OUTCOME_COMMITTED if in_time else _COMMIT.OUTCOME_COMMITTED_LATE
 
-    def release(self, number: int, final: str, now: float) -> None:
+    def release(self, number: int, final: str, now: float, *, may_run: bool) -> None:
         if self.running.get(number, 0) > now:
             return
-        self.reserved.pop(number, None)
+        if not may_run:
+            self.reserved.pop(number, None)
         first = self.attempt[number] == "reserved"
         if first:
             self.attempt[number] = "released"
@@ -191,8 +197,9 @@ class World:
             job_timeout_ms=(1000.0, 300.0)[pick(2)],
             queue_wait_ms=(200.0, 0.0, 50.0)[pick(3)],
             affinity_wait_ms=(0.0, 30.0, 500.0)[pick(3)],
+            affinity_away_ms=(30.0, 0.0)[pick(2)],
             grace_ms=(250.0, 20.0)[pick(2)],
-            hedge_after_ms=(0.0, 40.0)[pick(2)],
+            hedge_after_ms=(0.0, 40.0, 5.0)[pick(3)],
             max_retry=(2, 0, 1, 3)[pick(4)],
         )
         # Runs differ in how much goes wrong: where everything does, nothing interesting does.
@@ -274,6 +281,9 @@ class World:
                 home = self.homes
                 self._after(delay(), lambda: self._commit(effect.attempt, home), any_home=True)
             case fx.Release() | fx.Complete():
+                if getattr(effect, "cause", 0) == pool_pb2.RELEASE_CAUSE_SEND_FAILED:
+                    knows = self.nodes[effect.attempt.node_id].knows
+                    assert effect.attempt.number not in knows, "its node has it all the same"
                 self._after(delay(), lambda: self._give_back(effect), any_home=True)
             case fx.Confirm():
                 self.nodes[effect.node_id].knows.pop(effect.number, None)
@@ -350,7 +360,9 @@ class World:
             number = max(number, store.latest + 1)
         free = [name for name in NODES if name not in asked.exclude]
         if asked.wait_for_bound_node and self.choices.one_in(3):
-            return fx.Problem(common_pb2.ERROR_REASON_BOUND_NODE_FULL, "bound")
+            waits_for = ("full", "disconnected", "silent")[self.choices.pick(3)]
+            metadata = {"waits_for": waits_for}
+            return fx.Problem(common_pb2.ERROR_REASON_BOUND_NODE_FULL, "bound", metadata=metadata)
         if not store.latest and self.choices.one_in(self.calm):
             retry_ms = (0, 20, 10_000)[self.choices.pick(3)]
             return fx.Problem(common_pb2.ERROR_REASON_QUOTA_EXCEEDED, "quota", retry_ms)
@@ -387,7 +399,8 @@ class World:
         final = "" if not effect.final else common_pb2.JobState.Name(effect.final)[10:].lower()
         number = effect.attempt.number
         if isinstance(effect, fx.Release):
-            self.store.release(number, final, self.now)
+            may_run = effect.cause == pool_pb2.RELEASE_CAUSE_CONNECTION_LOST
+            self.store.release(number, final, self.now, may_run=may_run)
         else:
             outcome = ("", "done", "failed", "timed_out", "cancelled")[effect.outcome]
             self.store.complete(number, outcome, final)
@@ -459,7 +472,10 @@ class World:
             case "acked":
                 self._tell(what, number, lambda: machine.on_acked(now, number))
             case "rejected":
-                self._tell(what, number, lambda: machine.on_rejected(now, number, "busy"))
+                away = self.choices.one_in(3)
+                event = "turned away" if away else what
+                call = lambda: machine.on_rejected(now, number, "busy", turned_away=away)  # noqa: E731
+                self._tell(event, number, call)
             case "partial":
                 partial = dispatcher_pb2.JobPartial(attempt=ref)
                 self._tell(what, number, lambda: machine.on_partial(now, partial))

@@ -20,6 +20,7 @@ RULES = JobRules(
     job_timeout_ms=1000,
     queue_wait_ms=0,
     affinity_wait_ms=0,
+    affinity_away_ms=0,
     grace_ms=300,
     hedge_after_ms=0,
     max_retry=2,

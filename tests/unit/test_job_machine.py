@@ -38,6 +38,7 @@ class Job:
 
     hedge_after_ms: float = 0.0
     affinity_wait_ms: float = 0.0
+    affinity_away_ms: float = 0.0
     max_retry: int = 2
     deadline_ms: float | None = None
     now: float = 0.0
@@ -49,6 +50,7 @@ class Job:
             job_timeout_ms=1000,
             queue_wait_ms=200,
             affinity_wait_ms=self.affinity_wait_ms,
+            affinity_away_ms=self.affinity_away_ms,
             grace_ms=300,
             hedge_after_ms=self.hedge_after_ms,
             max_retry=self.max_retry,
@@ -253,7 +255,7 @@ def test_no_acknowledgement_in_time_cancels_releases_and_asks_for_another_node()
     [
         (Job.rejected, pool_pb2.RELEASE_CAUSE_REJECTED),
         (Job.send_failed, pool_pb2.RELEASE_CAUSE_SEND_FAILED),
-        (Job.node_lost, pool_pb2.RELEASE_CAUSE_SEND_FAILED),
+        (Job.node_lost, pool_pb2.RELEASE_CAUSE_CONNECTION_LOST),
     ],
 )
 def test_a_reject_a_failure_to_send_and_a_lost_stream_before_the_ack_lead_to_the_next_node_at_once(
@@ -302,14 +304,89 @@ def test_when_the_retries_are_used_up_the_job_fails_and_the_record_ends_with_it(
     assert job.ending() == ("Release", 3, pool_pb2.RELEASE_CAUSE_REJECTED, FAILED)
 
 
-def test_failures_to_send_are_no_tries_but_not_endless() -> None:
+def miss_often(job: Job, misses: int) -> list[float]:
+    """Nodes that cannot be reached, one after the other; returns the pauses between them."""
+    pauses = []
+    for number in range(1, misses + 1):
+        job.given(number).send_failed(number)
+        due = job.machine.timers.get(("ask", 0), job.now)
+        pauses.append(due - job.now)
+        if due > job.now:
+            job.at(due).timer("ask")
+        assert job.asked().number == number + 1
+    return pauses
+
+
+def test_nodes_that_are_not_reached_are_no_tries_and_each_pause_is_longer() -> None:
+    pauses = miss_often(Job(max_retry=0, deadline_ms=60_000).start(), 20)
+
+    assert pauses[:7] == [0, 50, 100, 200, 400, 800, 1000]
+    assert set(pauses[7:]) == {1000}
+
+
+def test_a_job_that_no_node_has_had_waits_until_its_deadline() -> None:
+    job = Job(max_retry=0, deadline_ms=60_000).start()
+    miss_often(job, 30)
+
+    assert job.at(60_000).timer("deadline").failure() == common_pb2.ERROR_REASON_JOB_TIMEOUT
+
+
+def test_without_a_deadline_misses_are_not_endless() -> None:
     job = Job(max_retry=0).start()
-    for number in range(1, MAX_MISSES + 1):
-        assert fx.Allocate in job.given(number).send_failed(number).kinds()
+    miss_often(job, MAX_MISSES)
     job.given(MAX_MISSES + 1).send_failed(MAX_MISSES + 1)
 
     assert job.kinds() == [fx.Release, fx.Fail]
     assert job.ending()[3] == FAILED
+
+
+def test_a_node_without_room_is_no_try() -> None:
+    job = placed(max_retry=0)
+    job.then(job.machine.on_rejected(job.now, 1, "FULL", turned_away=True))
+
+    assert job.kinds() == [fx.Release, fx.Retrying, fx.Allocate]
+    assert job.ending() == ("Release", 1, pool_pb2.RELEASE_CAUSE_REJECTED, 0)
+
+
+# ---- attempts that an earlier home may have sent ----
+
+
+def taken_up() -> Job:
+    """A job that is placed, unacknowledged, when this home hears of it."""
+    return Job().start().told(1, common_pb2.JOB_STATE_RESERVED, lease=5000)
+
+
+@pytest.mark.parametrize("end", [Job.send_failed, Job.node_lost])
+def test_an_attempt_of_an_earlier_home_is_looked_for_before_another_node_is_tried(
+    end: Callable[[Job, int], Job],
+) -> None:
+    job = end(taken_up(), 1)
+
+    assert job.kinds() == [fx.Locate]
+    assert job.node_back(1).kinds() == [fx.Send]
+    assert job.acked(1).phase is Phase.RUNNING
+
+
+def test_an_attempt_of_an_earlier_home_that_is_not_found_keeps_its_slot_for_now() -> None:
+    job = taken_up().send_failed(1).at(100).timer("grace", 1)
+
+    assert job.kinds() == [fx.CancelOnNode, fx.Release, fx.Retrying, fx.Allocate]
+    assert job.ending() == ("Release", 1, pool_pb2.RELEASE_CAUSE_CONNECTION_LOST, 0)
+
+
+@pytest.mark.parametrize("end", [Job.cancel, lambda job: job.at(900).timer("deadline")])
+def test_a_slot_is_not_freed_while_the_node_cannot_be_told_to_stop(
+    end: Callable[[Job], Job],
+) -> None:
+    job = Job(deadline_ms=900).start().told(1, common_pb2.JOB_STATE_RESERVED, lease=5000)
+
+    assert end(job.send_failed(1)).ending()[2] == pool_pb2.RELEASE_CAUSE_CONNECTION_LOST
+
+
+def test_a_node_that_has_answered_can_be_told_to_stop() -> None:
+    job = taken_up().send_failed(1).node_back(1).acked(1).cancel()
+
+    assert job.ending()[:3] == ("Complete", 1, pool_pb2.ATTEMPT_OUTCOME_CANCELLED)
 
 
 def test_a_stream_that_is_lost_after_the_job_was_sent_is_a_try() -> None:
@@ -492,8 +569,35 @@ def test_a_bound_node_that_is_full_is_waited_for_and_then_left() -> None:
     assert job.refused(BOUND_FULL).effects == [fx.Wait(), fx.Wake(50)]
     assert job.at(20).room().asked().wait_for_bound_node
     assert job.at(30).refused(BOUND_FULL).effects == [fx.Wait()]
-    assert not job.at(50).timer("bound").asked().wait_for_bound_node
+    assert job.at(50).timer("bound").asked().wait_for_bound_node
+    assert not job.refused(BOUND_FULL).asked().wait_for_bound_node
     assert job.given(1).phase is Phase.PLACED
+
+
+def test_a_turn_waits_for_its_node_no_longer_than_two_thirds_of_its_time() -> None:
+    job = Job(affinity_wait_ms=20_000, deadline_ms=900).start()
+
+    assert job.at(10).refused(BOUND_FULL).machine.timers["bound", 0] == 600
+    assert not job.at(600).timer("bound").refused(BOUND_FULL).asked().wait_for_bound_node
+
+
+def test_a_turn_waits_less_for_a_node_that_is_disconnected() -> None:
+    job = Job(affinity_wait_ms=20_000, affinity_away_ms=300).start()
+    away = fx.Problem(BOUND_FULL, "away", metadata={"waits_for": "disconnected"})
+
+    job.at(10).refused(BOUND_FULL).at(1000).room()
+    job.then(job.machine.on_refused(job.now, away))
+    assert job.machine.timers["bound", 0] == 1300
+    job.at(1200).room().refused(BOUND_FULL)
+    assert job.machine.timers["bound", 0] == 20_010
+
+
+def test_after_the_wait_for_its_node_a_job_waits_for_room_at_any_other() -> None:
+    job = Job(affinity_wait_ms=500).start().refused(BOUND_FULL).at(500).timer("bound")
+    job.refused(BOUND_FULL)
+
+    assert job.refused(ALL_FULL).phase is Phase.WAITING
+    assert job.at(700).timer("wait").failure() == ALL_FULL
 
 
 def test_a_bound_wait_that_ends_while_the_pool_is_asked_goes_elsewhere_without_delay() -> None:
@@ -501,13 +605,6 @@ def test_a_bound_wait_that_ends_while_the_pool_is_asked_goes_elsewhere_without_d
     job.at(60).refused(BOUND_FULL)
 
     assert not job.asked().wait_for_bound_node
-
-
-def test_a_bound_wait_longer_than_the_queue_wait_still_asks_elsewhere() -> None:
-    job = Job(affinity_wait_ms=500).start().refused(BOUND_FULL).at(500).timer("bound")
-
-    assert not job.asked().wait_for_bound_node
-    assert job.refused(ALL_FULL).failure() == ALL_FULL
 
 
 # ---- hedging ----

@@ -15,6 +15,7 @@ RULES = JobRules(
     job_timeout_ms=60_000,
     queue_wait_ms=2000,
     affinity_wait_ms=1000,
+    affinity_away_ms=1000,
     grace_ms=2000,
     hedge_after_ms=0,
     max_retry=2,

@@ -139,6 +139,8 @@ def result_lines(result: Result, path: Path | None) -> str:
     ]
     if result.joined:
         facts.append(("joined", "with " + " ".join(f"#{index}" for index in result.joined)))
+    if result.turn_broken:
+        facts.append(("turn", "broken: the sentence began at another node"))
     facts.append(("time", _times(result.timings)))
     if path is not None and result.speech_format is not None:
         long = duration(round(result.speech_format.duration_ms(len(result.speech))))
@@ -217,6 +219,7 @@ def _result_document(result: Result, path: Path | None) -> dict[str, Any]:
         "job_id": result.job_id,
         "node_id": result.node_id,
         "attempts": result.attempts,
+        "turn_broken": result.turn_broken,
         "timings": {
             "audio_ms": timings.audio_ms,
             "hangover_ms": timings.hangover_ms,

@@ -205,8 +205,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Capable nodes exist, but none of those drawn is ready and has room. Worth a retry."""
     ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE: _ErrorReason.ValueType  # 4
     ERROR_REASON_BOUND_NODE_FULL: _ErrorReason.ValueType  # 5
-    """The node that holds the turn's audio is only full, or away for a moment, and the caller asked
-    to be told.
+    """The node that has the beginning of the turn is only full, silent or disconnected, and the caller
+    asked to be told. Metadata: node_id, waits_for.
     """
     ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN: _ErrorReason.ValueType  # 6
     """Redis cannot be reached, is too slow, or refuses writes. Nothing was promised."""
@@ -250,8 +250,8 @@ ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED: ErrorReason.ValueType  # 3
 """Capable nodes exist, but none of those drawn is ready and has room. Worth a retry."""
 ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE: ErrorReason.ValueType  # 4
 ERROR_REASON_BOUND_NODE_FULL: ErrorReason.ValueType  # 5
-"""The node that holds the turn's audio is only full, or away for a moment, and the caller asked
-to be told.
+"""The node that has the beginning of the turn is only full, silent or disconnected, and the caller
+asked to be told. Metadata: node_id, waits_for.
 """
 ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN: ErrorReason.ValueType  # 6
 """Redis cannot be reached, is too slow, or refuses writes. Nothing was promised."""

@@ -1133,9 +1133,12 @@ class JobDelivered(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
+    TURN_BROKEN_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     attempts: _builtins.int
     """How many it took."""
+    turn_broken: _builtins.bool
+    """Another node than the one that has the beginning of the sentence did it."""
     @_builtins.property
     def result(self) -> Global___JobResult: ...
     def __init__(
@@ -1144,10 +1147,11 @@ class JobDelivered(_message.Message):
         result: Global___JobResult | None = ...,
         node_id: _builtins.str = ...,
         attempts: _builtins.int = ...,
+        turn_broken: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "node_id", b"node_id", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "node_id", b"node_id", "result", b"result", "turn_broken", b"turn_broken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

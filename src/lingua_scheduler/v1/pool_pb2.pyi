@@ -97,9 +97,14 @@ class _ReleaseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReleaseC
     """These two count against the node."""
     RELEASE_CAUSE_REJECTED: _ReleaseCause.ValueType  # 3
     RELEASE_CAUSE_SEND_FAILED: _ReleaseCause.ValueType  # 2
-    """These do not. Of SEND_FAILED it was never told: mostly its dispatcher is gone."""
+    """These do not. SEND_FAILED: the node certainly does not have the attempt."""
     RELEASE_CAUSE_CANCELLED: _ReleaseCause.ValueType  # 4
     RELEASE_CAUSE_HEDGE_LOST: _ReleaseCause.ValueType  # 5
+    RELEASE_CAUSE_CONNECTION_LOST: _ReleaseCause.ValueType  # 6
+    """The connection was lost after the attempt was sent, so the node may run it. The attempt is given
+    up, but its slot stays taken until the node registers without it, is told to stop it (the answer
+    to a heartbeat or registration that lists it), or the reservation ends.
+    """
 
 class ReleaseCause(_ReleaseCause, metaclass=_ReleaseCauseEnumTypeWrapper): ...
 
@@ -108,9 +113,14 @@ RELEASE_CAUSE_ACK_TIMEOUT: ReleaseCause.ValueType  # 1
 """These two count against the node."""
 RELEASE_CAUSE_REJECTED: ReleaseCause.ValueType  # 3
 RELEASE_CAUSE_SEND_FAILED: ReleaseCause.ValueType  # 2
-"""These do not. Of SEND_FAILED it was never told: mostly its dispatcher is gone."""
+"""These do not. SEND_FAILED: the node certainly does not have the attempt."""
 RELEASE_CAUSE_CANCELLED: ReleaseCause.ValueType  # 4
 RELEASE_CAUSE_HEDGE_LOST: ReleaseCause.ValueType  # 5
+RELEASE_CAUSE_CONNECTION_LOST: ReleaseCause.ValueType  # 6
+"""The connection was lost after the attempt was sent, so the node may run it. The attempt is given
+up, but its slot stays taken until the node registers without it, is told to stop it (the answer
+to a heartbeat or registration that lists it), or the reservation ends.
+"""
 Global___ReleaseCause: _TypeAlias = ReleaseCause  # noqa: Y015
 
 class _AttemptOutcome:
@@ -640,8 +650,10 @@ class AllocateRequest(_message.Message):
     and SESSION_CLOSE use the binding and then clear it.
     """
     wait_for_bound_node: _builtins.bool
-    """Where the bound node is only full, or away for a moment: answer BOUND_NODE_FULL instead of
-    going elsewhere.
+    """If the bound node is only full, silent or disconnected, answer BOUND_NODE_FULL instead of going
+    elsewhere. The error's metadata has `node_id` and `waits_for`: `full`, `silent` (no heartbeat
+    came, as after an outage of Redis) or `disconnected`. While the caller repeats the call at least
+    every 300 ms, one slot of a full node is kept from all jobs that are not bound to it.
     """
     home_instance: _builtins.str
     """The dispatcher that answers for the job."""
@@ -888,6 +900,8 @@ class ReleaseResponse(_message.Message):
         """Released before, expired, or never made."""
         OUTCOME_RUNNING: ReleaseResponse._Outcome.ValueType  # 3
         """Committed meanwhile: it runs, and only Complete ends it."""
+        OUTCOME_LEFT: ReleaseResponse._Outcome.ValueType  # 4
+        """Given up, but the slot is still taken: see RELEASE_CAUSE_CONNECTION_LOST."""
 
     class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper): ...
     OUTCOME_UNSPECIFIED: ReleaseResponse.Outcome.ValueType  # 0
@@ -896,6 +910,8 @@ class ReleaseResponse(_message.Message):
     """Released before, expired, or never made."""
     OUTCOME_RUNNING: ReleaseResponse.Outcome.ValueType  # 3
     """Committed meanwhile: it runs, and only Complete ends it."""
+    OUTCOME_LEFT: ReleaseResponse.Outcome.ValueType  # 4
+    """Given up, but the slot is still taken: see RELEASE_CAUSE_CONNECTION_LOST."""
 
     OUTCOME_FIELD_NUMBER: _builtins.int
     outcome: Global___ReleaseResponse.Outcome.ValueType

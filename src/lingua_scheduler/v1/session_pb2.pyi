@@ -678,6 +678,7 @@ class Result(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
+    TURN_BROKEN_FIELD_NUMBER: _builtins.int
     utterance_index: _builtins.int
     kind: _dispatcher_pb2.JobResult.Kind.ValueType
     """HELD: this index has no text of its own; a later one will have it. NO_SPEECH: nothing said."""
@@ -686,6 +687,10 @@ class Result(_message.Message):
     node_id: _builtins.str
     attempts: _builtins.int
     """Attempts that it took."""
+    turn_broken: _builtins.bool
+    """The sentence began at another node, which could not be waited for any longer (it was full, away
+    or had failed). The translation may show the seam.
+    """
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
@@ -712,10 +717,11 @@ class Result(_message.Message):
         node_id: _builtins.str = ...,
         attempts: _builtins.int = ...,
         timings: Global___ResultTimings | None = ...,
+        turn_broken: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "direction", b"direction", "job_id", b"job_id", "joined_utterances", b"joined_utterances", "kind", b"kind", "node_id", b"node_id", "speech", b"speech", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "direction", b"direction", "job_id", b"job_id", "joined_utterances", b"joined_utterances", "kind", b"kind", "node_id", b"node_id", "speech", b"speech", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings", "turn_broken", b"turn_broken", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
