@@ -50,6 +50,13 @@ class _Peer:
         self.reached = False
         self.task: asyncio.Task[None] | None = None
 
+    @staticmethod
+    def mark_written(requests: list[tuple[bytes, _UnderWay | None]], *, written: bool) -> None:
+        """Says of each assignment in these requests whether its node may have it."""
+        for _, sent in requests:
+            if sent is not None:
+                sent.written = written
+
 
 class RelayClients:
     """Orders to nodes that are connected elsewhere, and what comes back.
@@ -145,12 +152,12 @@ class RelayClients:
         # A stream that is over: the reader learns why.
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while requests := await peer.outbox.take():
-                for _, sent in requests:
-                    if sent is not None:
-                        # Before it is: a write that fails may have got through all the same.
-                        sent.written = True
+                # A write that fails may have got through all the same, unless it is the first: then
+                # there never was a connection.
+                peer.mark_written(requests, written=peer.reached)
                 await stream.write(b"".join(data for data, _ in requests))
                 peer.reached = True
+                peer.mark_written(requests, written=True)
 
     def _take(self, peer: _Peer, report: dispatcher_pb2.RelayReport) -> None:
         kind = report.WhichOneof("report")

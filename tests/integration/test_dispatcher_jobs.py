@@ -712,20 +712,24 @@ async def test_speech_that_goes_on_stays_on_its_node_until_it_ends(patient: Scen
     assert begins == [True, False, False, False, True]
 
 
-async def test_a_turn_waits_a_little_for_its_node_and_then_goes_elsewhere(patient: Scene) -> None:
+async def test_a_turn_waits_for_its_node_as_long_as_its_deadline_allows(patient: Scene) -> None:
     first, gateway = await patient.node("a"), patient.gateway()
     job = await gateway.submit(patient.spec(0, reason=MAX_DURATION))
     assign = await first.take_job()
     second = await patient.node("b")
     following = await gateway.submit(patient.spec(1, reason=MAX_DURATION))
-    # Within affinity_wait_ms the bound node has room again.
+    # In time, the bound node has room again.
     await first.result(assign)
-    await gateway.delivered(job)
+    assert not (await gateway.delivered(job)).turn_broken
     assign = await first.take_job()
     assert assign.attempt.job_id == following
 
-    last = await gateway.submit(patient.spec(2))
-    assert (await second.take_job()).attempt.job_id == last
+    # It stays full: the turn goes on elsewhere while there is still time for that.
+    last = await gateway.submit(patient.spec(2, deadline_ms=1500))
+    assign = await second.take_job()
+    assert assign.attempt.job_id == last
+    await second.result(assign)
+    assert (await gateway.delivered(last)).turn_broken
 
 
 # ---- what operators see ----
