@@ -113,6 +113,7 @@ def main() -> None:
         if report.rows:
             rows = [row.cells() for _, row in sorted(report.rows.items())]
             print(plain([HEAD, *rows]))
+            print(report.totals())
         report.write(about)
     sys.exit(1 if report.violations else 0)
 

@@ -18,6 +18,7 @@ class ClientHistory:
     Attributes:
         said: a time and a word, in the order in which they were said.
         events: what came: `t`, `what`, `index` and more, see traffic/client.py.
+        partial_interval_ms: how often it wants partial texts at most; 0: never.
         lost: why the session could not be brought to its end, or "".
     """
 
@@ -25,6 +26,7 @@ class ClientHistory:
     session: str = ""
     said: list[tuple[float, int]] = field(default_factory=list)
     events: list[Record] = field(default_factory=list)
+    partial_interval_ms: int = 0
     lost: str = ""
 
     def outcomes(self) -> list[Record]:
@@ -53,29 +55,37 @@ class NodeHistory:
         return [each for each in self.records if each["what"] in what]
 
 
+ANY_NODE = frozenset({"any node"})
+
+
 @dataclass(frozen=True)
 class Excuses:
     """What a fault may cost, as the design allows it. Without an entry: nothing.
 
     Attributes:
         missing: reasons with which an utterance may be missing.
-        held: audio that a node held may be lost, and a turn may be split.
+        held: nodes whose held audio may be lost, and whose turns may break; ANY_NODE: of each. A
+            fault that struck nodes by name excuses those only, see `choice.excuses_of`.
         capacity: the leases are gone, so a node may get more than it has slots for.
         sessions: reasons for which a session may be lost.
     """
 
     missing: frozenset[str] = frozenset()
-    held: bool = False
+    held: frozenset[str] = frozenset()
     capacity: bool = False
     sessions: frozenset[str] = frozenset()
 
     def __or__(self, other: "Excuses") -> "Excuses":
         return Excuses(
             missing=self.missing | other.missing,
-            held=self.held or other.held,
+            held=self.held | other.held,
             capacity=self.capacity or other.capacity,
             sessions=self.sessions | other.sessions,
         )
+
+    def excuses_turns_of(self, node: str) -> bool:
+        """Whether what this node holds may be lost, and its turns may break."""
+        return node in self.held or self.held >= ANY_NODE
 
 
 @dataclass
@@ -119,6 +129,7 @@ class History:
 
     Attributes:
         name: of its faults, as the report groups them.
+        stall_s: how long a text may take after its last word; 0: any time.
         leases_left: what the pool service still counted as taken at the end.
         logged: lines of the services' logs that only a bug writes.
     """
@@ -129,6 +140,7 @@ class History:
     nodes: list[NodeHistory] = field(default_factory=list)
     struck: list[Struck] = field(default_factory=list)
     excuses: Excuses = field(default_factory=Excuses)
+    stall_s: float = 0.0
     leases_left: list[str] = field(default_factory=list)
     logged: list[str] = field(default_factory=list)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.robustness.history import History, Lost
 from tests.robustness.validate import Violation
 from tests.robustness.validate.recovery import longest_stall, recovery
+from tests.robustness.validate.turns import broken_turns, turns
 
 
 @dataclass
@@ -19,6 +20,8 @@ class Row:
 
     Attributes:
         missing: how many utterances, by reason.
+        turns: how many times a sentence had to go on at the node that held what came before.
+        broken_turns: how many times it did not; not all are violations, see validate/turns.py.
         lost: of packets, and of pieces where the proxy stood in for the kernel.
         recoveries: of each session, seconds from the fault's end to its next result.
     """
@@ -29,6 +32,8 @@ class Row:
     executed: int = 0
     missing: dict[str, int] = field(default_factory=dict)
     lost: dict[str, Lost] = field(default_factory=dict)
+    turns: int = 0
+    broken_turns: int = 0
     lost_sessions: int = 0
     longest_stall_s: float = 0.0
     recoveries: list[float] = field(default_factory=list)
@@ -38,6 +43,8 @@ class Row:
         """One more round."""
         self.runs += 1
         self.violations += len(violations)
+        self.turns += turns(history)
+        self.broken_turns += len(list(broken_turns(history)))
         self.executed += sum(len(node.of("started")) for node in history.nodes)
         for each in (struck.lost for struck in history.struck if struck.lost):
             total = self.lost.setdefault(each.what, Lost(each.what, 0, 0))
@@ -63,6 +70,7 @@ class Row:
             str(self.utterances),
             str(self.executed),
             missing or "0",
+            f"{self.broken_turns} of {self.turns}",
             ", ".join(map(str, self.lost.values())),
             f"{self.longest_stall_s:.1f}",
             f"{median:.1f} / {max(self.recoveries, default=0.0):.1f}",
@@ -76,6 +84,7 @@ HEAD = (
     "utterances",
     "executed",
     "missing",
+    "broken turns",
     "packets",
     "longest stall s",
     "recovery s p50 / max",
@@ -116,6 +125,17 @@ class Report:
             (kept / f"{process}.log").write_text(log)
         return kept
 
+    def totals(self) -> str:
+        """The whole run in a line."""
+        rows = self.rows.values()
+        return (
+            f"{sum(row.runs for row in rows)} rounds,"
+            f" {sum(row.utterances for row in rows)} utterances,"
+            f" {sum(sum(row.missing.values()) for row in rows)} missing,"
+            f" {sum(row.broken_turns for row in rows)} of {sum(row.turns for row in rows)} turns"
+            f" broken, {len(self.violations)} violations"
+        )
+
     def markdown(self) -> str:
         """The table."""
         rows = [HEAD, *(row.cells() for _, row in sorted(self.rows.items()))]
@@ -128,7 +148,9 @@ class Report:
         if self._folder is None:
             return
         about = f"{about}; {platform.processor() or platform.machine()}, {platform.system()}"
-        (self._folder / "report.md").write_text(f"{about}\n\n{self.markdown()}\n")
+        (self._folder / "report.md").write_text(
+            f"{about}\n\n{self.totals()}\n\n{self.markdown()}\n"
+        )
         told = {"about": about, "rows": [asdict(row) for row in self.rows.values()]}
         told["violations"] = [str(each) for each in self.violations]
         (self._folder / "report.json").write_text(json.dumps(told, indent=1))

@@ -12,6 +12,8 @@ from tests.robustness.traffic.client import Talker
 from tests.robustness.world import World
 
 PEOPLE = 10
+# Every third of them wants partial texts, so often at most.
+PARTIALS_MS = 200
 # Far more than anything here may take: the result deadline is 30 s.
 HEARD_S = 40.0
 ENDED_S = 60.0
@@ -24,8 +26,15 @@ async def run_round(world: World, names: list[str], seed: int, *, people: int = 
     rng = random.Random(seed)
     since = time.monotonic()
     faults = [ALL[name](random.Random(rng.random())) for name in names]
+    people = max(people, *(each.people for each in faults))
     talkers = [
-        Talker(f"client-{at}", world.gateways, random.Random(rng.random())) for at in range(people)
+        Talker(
+            f"client-{at}",
+            world.gateways,
+            random.Random(rng.random()),
+            partial_interval_ms=PARTIALS_MS if at % 3 == 0 else 0,
+        )
+        for at in range(people)
     ]
     history = History(name=" + ".join(names), seed=seed)
     tasks = [asyncio.create_task(each.talk()) for each in talkers]
@@ -39,6 +48,7 @@ async def run_round(world: World, names: list[str], seed: int, *, people: int = 
             each.stop()
         await _ended(talkers, tasks)
     history.excuses = excuses_of(faults)
+    history.stall_s = faults[0].stall_s if len(faults) == 1 else 0.0
     history.leases_left = await world.leases_left(LEASES_S)
     history.clients = [each.history for each in talkers]
     history.nodes = [each.history(since) for each in world.nodes.values()]

@@ -1,11 +1,23 @@
 """The validators find what they are for: hand-made histories, each with one thing wrong."""
 
+import itertools
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.robustness.history import ClientHistory, Excuses, History, NodeHistory, Record, Struck
+from tests.robustness.faults.choice import ALL, draw, excuses_of
+from tests.robustness.history import (
+    ANY_NODE,
+    ClientHistory,
+    Excuses,
+    History,
+    NodeHistory,
+    Record,
+    Struck,
+)
+from tests.robustness.report import Report
 from tests.robustness.validate import validate
 from tests.robustness.validate.recovery import longest_stall, recovery
 
@@ -156,6 +168,22 @@ def _never_again(history: History) -> None:
     history.struck = [Struck("kill", "node-1", 10.5, 49.0)]
 
 
+def _partials_unasked(history: History) -> None:
+    events_of(history).insert(1, {"t": 9.5, "what": "partial", "index": 0})
+
+
+def _partials_too_often(history: History) -> None:
+    history.clients[0].partial_interval_ms = 500
+    # One second passes from the cut to the result.
+    for _ in range(5):
+        _partials_unasked(history)
+
+
+def _waited_too_long(history: History) -> None:
+    # The text of 2 and 4 came at second 10, six after its last word.
+    history.stall_s = 5.0
+
+
 def _bug_logged(history: History) -> None:
     history.logged = ["gateway-0: Traceback (most recent call last):"]
 
@@ -182,6 +210,9 @@ def _bug_logged(history: History) -> None:
         (_slot_leaked, "all slots are back"),
         (_turn_elsewhere, "a turn stays on its node"),
         (_never_again, "everybody is heard again"),
+        (_partials_unasked, "partial texts keep their interval"),
+        (_partials_too_often, "partial texts keep their interval"),
+        (_waited_too_long, "nobody waits too long"),
         (_bug_logged, "no bug is logged"),
     ],
 )
@@ -196,8 +227,9 @@ def test_a_broken_promise_is_found(spoil: Callable[[History], None], rule: str) 
     [
         (_lost_session, Excuses(sessions=frozenset({"UNREACHABLE"}))),
         (_missing, Excuses(missing=frozenset({"JOB_FAILED"}))),
-        (_held_and_forgotten, Excuses(held=True)),
-        (_turn_elsewhere, Excuses(held=True)),
+        (_held_and_forgotten, Excuses(held=ANY_NODE)),
+        (_turn_elsewhere, Excuses(held=ANY_NODE)),
+        (_turn_elsewhere, Excuses(held=frozenset({"node-0"}))),
         (_over_capacity, Excuses(capacity=True)),
     ],
 )
@@ -213,7 +245,7 @@ def test_what_the_design_allows_is_no_violation(
 def test_an_excuse_for_what_is_held_excuses_no_other_word() -> None:
     history = good()
     _word_lost(history)
-    history.excuses = Excuses(held=True)
+    history.excuses = Excuses(held=ANY_NODE)
     assert rules(history) == {"no word is lost or repeated"}
 
 
@@ -223,3 +255,68 @@ def test_recovery_counts_from_the_end_of_the_fault_and_a_stall_from_the_last_wor
     assert recovery(client, 60.0) is None
     # The text of 2 and 4 came at second 10, six after its last word.
     assert longest_stall(client) == pytest.approx(6.0)
+
+
+def test_partials_at_their_interval_and_waits_within_the_bound_are_no_violation() -> None:
+    history = good()
+    history.clients[0].partial_interval_ms = 500
+    for _ in range(4):
+        _partials_unasked(history)
+    history.stall_s = 7.0
+    assert validate(history) == []
+
+
+@pytest.mark.parametrize("spoil", [_turn_elsewhere, _held_and_forgotten])
+def test_a_turn_that_breaks_is_a_violation_unless_its_own_node_was_struck(
+    spoil: Callable[[History], None],
+) -> None:
+    history = good()
+    spoil(history)
+    history.excuses = Excuses(held=frozenset({"node-1", "node-2"}))
+    assert "a turn stays on its node" in rules(history)
+    history.excuses = Excuses(held=frozenset({"node-0"}))
+    assert rules(history) == set()
+
+
+@pytest.mark.parametrize("excuses", [Excuses(), Excuses(held=ANY_NODE)])
+def test_the_report_counts_broken_turns_whether_they_are_excused_or_not(excuses: Excuses) -> None:
+    whole, broken = good(), good()
+    _turn_elsewhere(broken)
+    broken.excuses = excuses
+    report = Report()
+    for history in (whole, broken):
+        report.add(history, [], {})
+    assert "1 of 2 turns broken" in report.totals()
+    assert "| 1 of 2 |" in report.markdown()
+
+
+def struck(name: str, at: str) -> Excuses:
+    """What a fault may cost once it has hit these."""
+    fault = ALL[name](random.Random(1))
+    fault.at = at
+    return excuses_of([fault])
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "may_break"),
+    [
+        ("kill -9 of a node", "node-1", {"node-1"}),
+        ("pool services and a node away together", "pool-0, pool-1, node-3", {"node-3"}),
+        ("half open: node and dispatcher", "node-2>dispatcher-0", {"node-2"}),
+        ("pause of a dispatcher", "dispatcher-0", ANY_NODE),
+        ("kill -9 of a dispatcher", "dispatcher-0", set()),
+    ],
+)
+def test_a_fault_excuses_the_turns_of_the_nodes_that_it_struck(
+    name: str, at: str, may_break: set[str]
+) -> None:
+    assert struck(name, at).held == may_break
+
+
+def test_faults_that_strike_several_at_once_are_drawn_alone() -> None:
+    names = list(ALL)
+    drawn = list(itertools.islice(draw(names, random.Random(1)), 3 * len(names)))
+    pairs = {name for each in drawn if len(each) == 2 for name in each}
+    assert {name for each in drawn if len(each) == 1 for name in each} == set(names)
+    assert not any(ALL[name].is_alone for name in pairs)
+    assert len(pairs) > 20

@@ -2,19 +2,29 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
+from tests.robustness.faults.clients import CLIENT_FAULTS
 from tests.robustness.faults.fault import Fault
 from tests.robustness.faults.links import LINK_FAULTS
 from tests.robustness.faults.nodes import NODE_FAULTS
 from tests.robustness.faults.processes import PROCESS_FAULTS
 from tests.robustness.faults.stores import EMPTIED, STORE_FAULTS
-from tests.robustness.history import Excuses
+from tests.robustness.faults.together import TOGETHER_FAULTS
+from tests.robustness.history import ANY_NODE, Excuses
 
-ALL: dict[str, type[Fault]] = {**PROCESS_FAULTS, **NODE_FAULTS, **STORE_FAULTS, **LINK_FAULTS}
+ALL: dict[str, type[Fault]] = {
+    **PROCESS_FAULTS,
+    **NODE_FAULTS,
+    **STORE_FAULTS,
+    **LINK_FAULTS,
+    **CLIENT_FAULTS,
+    **TOGETHER_FAULTS,
+}
 
 # A job's home and its node gone together (decision 15): what they alone knew is lost.
 HOME_AND_NODE = Excuses(
-    held=True, missing=frozenset({"JOB_NOT_FOUND", "JOB_FAILED", "DEADLINE_EXCEEDED"})
+    held=ANY_NODE, missing=frozenset({"JOB_NOT_FOUND", "JOB_FAILED", "DEADLINE_EXCEEDED"})
 )
 
 
@@ -29,13 +39,14 @@ def draw(names: list[str], rng: random.Random) -> Iterator[list[str]]:
     Of those that are alone, each has its turn before any has a second one. Of two at a time, one at
     most is of Redis itself: one that is dead cannot be paused, nor filled.
     """
+    joined = [name for name in names if not ALL[name].is_alone]
     while True:
         for at, name in enumerate(rng.sample(names, len(names))):
-            if at % 2 == 1:
-                first = rng.choice(names)
+            if at % 2 == 1 and joined:
+                first = rng.choice(joined)
                 others = [
                     each
-                    for each in names
+                    for each in joined
                     if each != first and not {first, each} <= STORE_FAULTS.keys()
                 ]
                 if others:
@@ -47,7 +58,7 @@ def excuses_of(faults: list[Fault]) -> Excuses:
     """What they may cost together."""
     total = Excuses()
     for each in faults:
-        total |= each.excuses
+        total |= _narrowed(each)
     hit = {kind for each in faults for kind in each.kinds}
     if len(faults) > 1 and "node" in hit and hit & {"dispatcher", "gateway", "redis"}:
         total |= HOME_AND_NODE
@@ -55,3 +66,11 @@ def excuses_of(faults: list[Fault]) -> Excuses:
         # What a store that came back empty knew of a process that died is nowhere.
         total |= HOME_AND_NODE
     return total
+
+
+def _narrowed(fault: Fault) -> Excuses:
+    """What it may cost; of nodes that it struck by name, only these break turns."""
+    nodes = frozenset(each for each in fault.struck if each.startswith("node-"))
+    if fault.excuses.held >= ANY_NODE and nodes:
+        return replace(fault.excuses, held=nodes)
+    return fault.excuses

@@ -15,6 +15,9 @@ class Fault:
         stores: kinds of Redis in which it can happen; empty: in all.
         excuses: what it may cost.
         least_s, most_s: how long it lasts, drawn between the two.
+        stall_s: how long a text may take after its last word, if it is the only fault; 0: any time.
+        people: how many talk at least; 0: as many as the run says.
+        is_alone: it is long, or strikes several at once: it is not drawn together with another.
         at: what it hit, once injected.
         lost: how many packets, once healed; None: it is not about packets.
     """
@@ -24,6 +27,9 @@ class Fault:
     excuses: ClassVar[Excuses] = Excuses()
     least_s: ClassVar[float] = 0.5
     most_s: ClassVar[float] = 2.0
+    stall_s: ClassVar[float] = 0.0
+    people: ClassVar[int] = 0
+    is_alone: ClassVar[bool] = False
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -31,9 +37,14 @@ class Fault:
         self.lost: Lost | None = None
 
     @property
+    def struck(self) -> list[str]:
+        """The names of what it hit; of a link, that of its caller."""
+        return [each.split(">")[0] for each in self.at.split(", ")]
+
+    @property
     def kinds(self) -> set[str]:
         """The kinds of processes that it hit."""
-        return {each.split("-")[0] for each in self.at.split(", ")}
+        return {each.split("-")[0] for each in self.struck}
 
     async def inject(self, world: World) -> None:
         """Strikes."""

@@ -4,7 +4,7 @@ import asyncio
 from typing import ClassVar
 
 from tests.robustness.faults.fault import Fault
-from tests.robustness.history import Excuses
+from tests.robustness.history import ANY_NODE, Excuses
 from tests.robustness.network import CUT, SILENT, SWALLOW, Link
 from tests.robustness.store import AOF, EMPTY
 from tests.robustness.world import World
@@ -132,7 +132,7 @@ def _made() -> dict[str, type[Fault]]:
             fields = {
                 "name": f"{verb}: {pair}",
                 "between": between,
-                "excuses": Excuses(held=held),
+                "excuses": Excuses(held=ANY_NODE if held else frozenset()),
                 "stores": frozenset({AOF, EMPTY}) if "redis" in between else frozenset(),
                 "__doc__": base.__doc__,
             }

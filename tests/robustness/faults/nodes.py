@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from tests.robustness.faults.fault import Fault
-from tests.robustness.history import Excuses
+from tests.robustness.history import ANY_NODE, Excuses
 from tests.robustness.world import World
 
 
@@ -30,7 +30,7 @@ class Loses(Misbehaviour):
     name = "node loses assignments"
     orders: ClassVar = {"lose": 1}
     # The turn goes elsewhere when its node does not acknowledge.
-    excuses = Excuses(held=True)
+    excuses = Excuses(held=ANY_NODE)
 
 
 class Silent(Misbehaviour):
@@ -38,7 +38,7 @@ class Silent(Misbehaviour):
 
     name = "node falls silent"
     orders: ClassVar = {"mute": 1}
-    excuses = Excuses(held=True)
+    excuses = Excuses(held=ANY_NODE)
 
 
 class Slow(Misbehaviour):
@@ -56,7 +56,7 @@ class TooSlow(Misbehaviour):
     # Longer than job_timeout_ms: else nothing is stopped in its time.
     least_s = 6.5
     most_s = 8.0
-    excuses = Excuses(held=True)
+    excuses = Excuses(held=ANY_NODE)
 
 
 class AnswersTwice(Misbehaviour):
@@ -72,9 +72,16 @@ class FailsOften(Misbehaviour):
     name = "node fails often"
     orders: ClassVar = {"fail_every": 2}
     # A retry goes elsewhere, away from what was held.
-    excuses = Excuses(held=True)
+    excuses = Excuses(held=ANY_NODE)
+
+
+class Floods(Misbehaviour):
+    """It sends partial texts as fast as it can, also if nobody asked for any."""
+
+    name = "node floods partial texts"
+    orders: ClassVar = {"flood": 1}
 
 
 NODE_FAULTS: dict[str, type[Fault]] = {
-    each.name: each for each in (Loses, Silent, Slow, TooSlow, AnswersTwice, FailsOften)
+    each.name: each for each in (Loses, Silent, Slow, TooSlow, AnswersTwice, FailsOften, Floods)
 }

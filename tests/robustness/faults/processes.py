@@ -3,14 +3,20 @@
 import asyncio
 import random
 import signal
+import time
 from typing import ClassVar
 
 from tests.robustness.faults.fault import Fault
-from tests.robustness.history import Excuses
+from tests.robustness.history import ANY_NODE, Excuses
 from tests.robustness.world import World
 
+_LOOK_S = 0.02
+_HOLDS_S = 30.0
+_ONE_JOB = ("assigned", "started", "finished", "failed", "stopped")
+# Detection takes about three seconds; then jobs are placed anew. A busy machine needs some more.
+_LEFT_WITHIN_S = 8.0
 # What a node holds dies with it; and it is away for longer than a turn waits.
-HELD = Excuses(held=True)
+HELD = Excuses(held=ANY_NODE)
 
 
 class _OfKind(Fault):
@@ -54,6 +60,41 @@ class Pause(_OfKind):
         world.processes[self.victim].process.send_signal(signal.SIGCONT)
 
 
+class LongPause(Pause):
+    """SIGSTOP for longer than it may take to notice it: the others go on without it."""
+
+    least_s = 10.0
+    most_s = 12.0
+    is_alone = True
+
+
+class KillHolder(Fault):
+    """kill -9 at a moment when the node holds the beginning of a sentence."""
+
+    name = "kill -9 of a node that holds audio"
+    excuses = HELD
+    is_alone = True
+
+    async def inject(self, world: World) -> None:
+        """Strikes as soon as a node holds something, by its own record."""
+        since = time.monotonic()
+        while not (holders := [name for name in world.of("node") if _holds(world, name, since)]):
+            await asyncio.sleep(_LOOK_S)
+            assert time.monotonic() < since + _HOLDS_S, "no node ever held audio"
+        self.at = self.rng.choice(holders)
+        await asyncio.to_thread(world.nodes[self.at].kill)
+
+    async def heal(self, world: World) -> None:
+        """It is back, and holds nothing."""
+        await world.nodes[self.at].restart()
+
+
+def _holds(world: World, name: str, since: float) -> bool:
+    """Whether the last job of a session there has ended with audio that is held."""
+    last = {each["session"]: each for each in world.nodes[name].history(since).of(*_ONE_JOB)}
+    return any(each.get("held") for each in last.values())
+
+
 class Terminate(_OfKind):
     """SIGTERM, and a restart when it has drained."""
 
@@ -82,6 +123,13 @@ def _made() -> dict[str, type[Fault]]:
             excuses = HELD if breaks_turns else Excuses()
             fields = {"name": name, "kind": kind, "excuses": excuses, "__doc__": base.__doc__}
             made[name] = type(f"{base.__name__}{kind.title()}", (base,), fields)
+        name = f"long pause of a {kind}"
+        # Until a paused node is given up, its jobs wait for it.
+        stall_s = 0.0 if kind == "node" else _LEFT_WITHIN_S
+        excuses = HELD if kind in ("node", "dispatcher") else Excuses()
+        fields = {"name": name, "kind": kind, "excuses": excuses, "stall_s": stall_s}
+        made[name] = type(f"LongPause{kind.title()}", (LongPause,), fields)
+    made[KillHolder.name] = KillHolder
     return made
 
 

@@ -4,13 +4,13 @@ import asyncio
 from typing import ClassVar
 
 from tests.robustness.faults.fault import Fault
-from tests.robustness.history import Excuses
+from tests.robustness.history import ANY_NODE, Excuses
 from tests.robustness.store import AOF, EMPTY, SENTINEL, until
 from tests.robustness.world import World
 
 # All bindings and leases are gone, and what was kept for others.
 EMPTIED = Excuses(
-    held=True,
+    held=ANY_NODE,
     capacity=True,
     missing=frozenset({"JOB_NOT_FOUND", "SESSION_NOT_FOUND"}),
     sessions=frozenset({"SESSION_NOT_FOUND"}),
@@ -77,6 +77,16 @@ class Stall(_Store):
         world.store.primary.resume()
 
 
+class AwayForLong(Stall):
+    """Longer than heartbeats, leases, jobs, queues and the deadline of a result last."""
+
+    name = "Redis away for longer than every time-out"
+    # result_deadline_ms is 30 s.
+    least_s = 33.0
+    most_s = 38.0
+    is_alone = True
+
+
 class Full(_Store):
     """Every write is refused."""
 
@@ -134,7 +144,7 @@ class ClockForward(ClockJump):
     name = "clock jumps forward, and back"
     by_ms = 60_000
     # Until the nodes' next heartbeats put them back, no lease counts.
-    excuses = Excuses(capacity=True, held=True)
+    excuses = Excuses(capacity=True, held=ANY_NODE)
 
 
 class ClockBack(ClockJump):
@@ -143,10 +153,19 @@ class ClockBack(ClockJump):
     name = "clock jumps back, and forward"
     by_ms = -60_000
     # Leases that were made in the past end when the clock is right again.
-    excuses = Excuses(capacity=True, held=True)
+    excuses = Excuses(capacity=True, held=ANY_NODE)
 
 
 STORE_FAULTS: dict[str, type[Fault]] = {
     each.name: each
-    for each in (RestartWithData, RestartEmpty, Stall, Full, FailOver, ClockForward, ClockBack)
+    for each in (
+        RestartWithData,
+        RestartEmpty,
+        Stall,
+        AwayForLong,
+        Full,
+        FailOver,
+        ClockForward,
+        ClockBack,
+    )
 }

@@ -17,6 +17,7 @@ from lingua_scheduler.sdk import (
     Event,
     Finalized,
     Missing,
+    PartialText,
     Problem,
     Reconnecting,
     Result,
@@ -36,8 +37,10 @@ LENGTHS = (5, 18, 8, 12, 31, 6, 9)
 class Talker:
     """One person, who talks at the pace of speech until told to stop."""
 
-    def __init__(self, name: str, gateways: str, rng: random.Random) -> None:
-        self.history = ClientHistory(name=name)
+    def __init__(
+        self, name: str, gateways: str, rng: random.Random, *, partial_interval_ms: int = 0
+    ) -> None:
+        self.history = ClientHistory(name=name, partial_interval_ms=partial_interval_ms)
         self._gateways = gateways
         self._rng = rng
         self._enough = asyncio.Event()
@@ -51,7 +54,12 @@ class Talker:
         """From opening the session to its last result; whatever happens is written down."""
         hearing: asyncio.Task[None] | None = None
         try:
-            async with Session(self._gateways, src="en", tgt="es") as session:
+            async with Session(
+                self._gateways,
+                src="en",
+                tgt="es",
+                partial_interval_ms=self.history.partial_interval_ms,
+            ) as session:
                 self.history.session = session.session_id
                 hearing = asyncio.create_task(self._hear(session))
                 await self._speak(session)
@@ -84,6 +92,23 @@ class Talker:
             self.history.events.append({"t": time.monotonic(), **as_record(event)})
 
 
+class _Vanished(Exception):  # noqa: N818 - not an error
+    """Leaving a session by an exception drops its connection at once."""
+
+
+async def vanish(gateways: str, rng: random.Random, after: float) -> None:
+    """Opens a session after so many seconds, says a few words, and is gone without Close."""
+    await asyncio.sleep(after)
+    with contextlib.suppress(_Vanished, SdkError):
+        async with Session(gateways, src="en", tgt="es") as session:
+            for word in range(2, 2 * rng.randint(2, 20), 2):
+                await session.send(audio_of(word))
+            if rng.random() < 0.5:
+                await session.finish()
+            await asyncio.sleep(rng.uniform(0.0, 0.5))
+            raise _Vanished
+
+
 def as_record(event: Event) -> Record:
     """An event of the SDK as a plain fact."""
     match event:
@@ -100,6 +125,8 @@ def as_record(event: Event) -> Record:
         case Missing():
             more: dict[str, Any] = {"reason": event.reason, "message": event.message}
             return {"what": "missing", "index": event.index, **more}
+        case PartialText():
+            return {"what": "partial", "index": event.index}
         case Finalized():
             more = {"reason": event.reason.name, "audio_ms": event.audio_ms}
             return {"what": "finalized", "index": event.index, **more}

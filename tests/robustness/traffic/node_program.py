@@ -10,9 +10,10 @@ on its refusal is found out. What it does can be changed while it runs, by a fil
     late           time limits are not kept, and what was cancelled is answered all the same, with
                    words that nobody said
     fail_every     each such job fails, and is worth another try (0: none)
+    flood          partial texts of all jobs are sent without a pause, wanted or not
 
 Records, one JSON object a line: began, connected, assigned (with the job's own words), started
-(`at_once`: jobs that run now), finished, failed, stopped.
+(`at_once`: jobs that run now), finished (`held`: the node keeps the audio), failed, stopped.
 """
 
 import asyncio
@@ -35,6 +36,8 @@ from tests.e2e.listening_node import is_unfinished, words_in
 BOUNDLESS = 1_000_000
 # Ten people keep half of all slots busy with this.
 WORK_MS = 400
+# Between two partial texts of a job, by a node that floods them.
+FLOOD_S = 0.005
 
 
 class Diary:
@@ -70,6 +73,8 @@ class _Protocol(NodeProtocol):
         self._slots = BOUNDLESS
         self._diary = diary
         self._again: list[NodeEvent] = []
+        self._flood_at = 0.0
+        self._partials_sent = 0
 
     def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[Effect]:
         was_welcomed = self.welcomed
@@ -101,10 +106,24 @@ class _Protocol(NodeProtocol):
         if not self._diary.order("late"):
             super().on_overrun(ref)
 
+    def next_deadline(self, now: float) -> float | None:
+        due = super().next_deadline(now)
+        if not self._floods:
+            return due
+        return min(due or self._flood_at, self._flood_at)
+
+    @property
+    def _floods(self) -> bool:
+        return bool(self.welcomed and self._running and self._diary.order("flood"))
+
     def take(self, now: float) -> NodeMessage | None:
         if self._diary.order("mute") and self.welcomed:
             return None
         message = super().take(now)
+        if self._floods and now >= self._flood_at:
+            self._flood_at = now + FLOOD_S
+            message = message or NodeMessage()
+            message.events.extend(map(self._partial, self._running))
         if message is None or not self.welcomed:
             return message
         again, self._again = self._again, []
@@ -116,6 +135,14 @@ class _Protocol(NodeProtocol):
             self._again = list(twice)
         message.events.extend(again)
         return message
+
+    def _partial(self, ref: Ref) -> NodeEvent:
+        self._partials_sent += 1
+        texts = dispatcher_pb2.Texts(source="partial", translated="partial")
+        partial = dispatcher_pb2.JobPartial(
+            attempt=attempt_of(ref), texts=texts, seq=self._partials_sent
+        )
+        return NodeEvent(job_partial=partial)
 
 
 def _false_result(ref: Ref) -> NodeEvent:
@@ -151,16 +178,16 @@ class RecordingNode(Node):
         self._at_once += 1
         which = {"session": job.session_id, "index": job.utterance_index, "attempt": job.attempt}
         self._diary.note("started", at_once=self._at_once, **which)
-        end = "stopped"
+        end, held = "stopped", False
         try:
             result = await self._work(job)
-            end = "finished"
+            end, held = "finished", isinstance(result, Held)
         except JobError:
             end = "failed"
             raise
         finally:
             self._at_once -= 1
-            self._diary.note(end, **which)
+            self._diary.note(end, held=held, **which)
         return result
 
     async def _work(self, job: Job) -> Held | Translated:

@@ -6,7 +6,8 @@ from tests.robustness.validate.order import (
     one_cut_an_index,
     sessions_reach_their_end,
 )
-from tests.robustness.validate.recovery import everybody_is_heard_again
+from tests.robustness.validate.partials import partials_keep_their_interval
+from tests.robustness.validate.recovery import everybody_is_heard_again, nobody_waits_too_long
 from tests.robustness.validate.slots import nodes_within_capacity, slots_are_back
 from tests.robustness.validate.turns import turns_stay_on_their_node
 from tests.robustness.validate.violation import Violation
@@ -24,6 +25,8 @@ CHECKS = (
     slots_are_back,
     turns_stay_on_their_node,
     everybody_is_heard_again,
+    nobody_waits_too_long,
+    partials_keep_their_interval,
 )
 
 

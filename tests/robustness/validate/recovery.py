@@ -15,6 +15,15 @@ def everybody_is_heard_again(history: History) -> Iterator[Violation]:
             yield Violation("everybody is heard again", client.name, what)
 
 
+def nobody_waits_too_long(history: History) -> Iterator[Violation]:
+    """If a fault bounds the wait, no text takes longer, also if the fault lasts longer."""
+    limit = history.stall_s
+    for client in history.clients:
+        if limit and (stall := longest_stall(client)) > limit:
+            what = f"a text came {stall:.1f} s after its last word; {limit:.0f} s are allowed"
+            yield Violation("nobody waits too long", client.name, what)
+
+
 def recovery(client: ClientHistory, healed: float) -> float | None:
     """Seconds from the end of the fault to the client's next result; None: there was none."""
     times = [each["t"] for each in client.results() if each["t"] > healed]

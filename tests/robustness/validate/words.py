@@ -7,7 +7,7 @@ for a reason that the fault excuses, or one that a node held and took along when
 
 from collections.abc import Iterator
 
-from tests.robustness.history import ClientHistory, History, Record
+from tests.robustness.history import ClientHistory, Excuses, History, Record
 from tests.robustness.validate.violation import Violation
 
 RULE = "no word is lost or repeated"
@@ -32,7 +32,7 @@ def no_word_is_lost(history: History) -> Iterator[Violation]:
             # What it still held is lost with it; what it heard has been checked.
             continue
         for first, stop, before, after in _gaps(client, order, len(said)):
-            if not _is_excused(client, before, after, held=history.excuses.held):
+            if not _is_excused(client, before, after, history.excuses):
                 words = said[first:stop]
                 what = f"{_few(words)} between index {before} and {after} did not come back"
                 yield Violation(RULE, client.name, what)
@@ -77,7 +77,7 @@ def _gaps(
         yield at, count, before, len(client.outcomes())
 
 
-def _is_excused(client: ClientHistory, before: int, after: int, *, held: bool) -> bool:
+def _is_excused(client: ClientHistory, before: int, after: int, excuses: Excuses) -> bool:
     """Whether there is an utterance between two texts whose words may be gone."""
     joined = {index for each in _texts(client) for index in each["joined"]}
     for each in client.outcomes():
@@ -85,7 +85,8 @@ def _is_excused(client: ClientHistory, before: int, after: int, *, held: bool) -
             continue
         if each["what"] == "missing":
             return True
-        if held and each["kind"] == "HELD" and each["index"] not in joined:
+        is_held = each["kind"] == "HELD" and each["index"] not in joined
+        if is_held and excuses.excuses_turns_of(each["node"]):
             return True
     return False
 

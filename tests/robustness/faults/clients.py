@@ -1,0 +1,55 @@
+"""Clients that come in numbers, and clients that vanish. Neither may cost anybody else anything."""
+
+import asyncio
+import random
+
+from tests.robustness.faults.fault import Fault
+from tests.robustness.traffic.client import vanish
+from tests.robustness.world import World
+
+# With these, nine of ten slots are taken.
+FULL = 18
+VANISHING = 40
+
+
+class Crowd(Fault):
+    """Nothing breaks, but nodes are nearly full: turns have to wait for their node."""
+
+    name = "nodes nearly full"
+    least_s = 8.0
+    most_s = 12.0
+    people = FULL
+
+    async def inject(self, world: World) -> None:
+        """They talk anyway."""
+        self.at = "nodes"
+
+    async def heal(self, world: World) -> None:
+        """Nothing to heal."""
+
+
+class Vanish(Fault):
+    """Sessions are opened, speak, and their connection drops without Close."""
+
+    name = "clients vanish"
+    least_s = 3.0
+    most_s = 5.0
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self._gone: list[asyncio.Task[None]] = []
+
+    async def inject(self, world: World) -> None:
+        """All of them come within three seconds."""
+        self.at = "clients"
+        self._gone = [
+            asyncio.create_task(vanish(world.gateways, self.rng, self.rng.uniform(0.0, 3.0)))
+            for _ in range(VANISHING)
+        ]
+
+    async def heal(self, world: World) -> None:
+        """All are gone."""
+        await asyncio.gather(*self._gone)
+
+
+CLIENT_FAULTS: dict[str, type[Fault]] = {each.name: each for each in (Crowd, Vanish)}
