@@ -11,9 +11,11 @@
 --   reservation_ttl_ms, binding_ttl_ms, timeout_binds (1: every Timeout job binds),
 --   job_record_ttl_ms, and, only where the tenant has limits, jobs, audio_ms_per_minute (0: no
 --   limit), audio_ms of the job, hold_ms (how long it counts as in flight without news of it)
--- Returns {'ok', existing, attempt, job state, lease end, node id, epoch, owner instance,
---   owner address, path, binding, binding kind}, or {reason, why, times, ...}; where that is
---   BOUND_NODE_FULL, {reason, node id, 'full' | 'silent' | 'disconnected'}; QUOTA_EXCEEDED, {reason, 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
+-- Returns {'ok', existing, attempt (0: none), job state, lease end, node id, epoch, owner instance,
+--   owner address, path, binding, binding kind}, and where the job is over, why it ended (error of
+--   lib/job.lua); or {reason, why, times, ...}; where that is
+--   BOUND_NODE_FULL, {reason, node id, 'full' | 'silent' | 'disconnected'};
+--   QUOTA_EXCEEDED, {reason, 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
 -- @include lib/now
 -- @include lib/want
 -- @include lib/choose
@@ -48,33 +50,38 @@ if want.session and session_epoch > 0 then
 end
 
 local key = job_key(P, job)
-local known = redis.call('HMGET', key, 'state', 'attempt', 'winner', 'created_ms')
+local known = redis.call('HMGET', key, 'state', 'attempt', 'winner', 'created_ms', 'error')
 local state, latest = known[1], tonumber(known[2])
+if state and JOB_OVER[state] then
+  local number = tonumber(known[3]) or latest or 0
+  local told = redis.call('HMGET', key, number .. ':node', number .. ':path')
+  local over = placed(1, number, state, 0, told[1] or '', tonumber(told[2]) or 0, BINDING_NONE, 0)
+  over[#over + 1] = known[5] or ''
+  return over
+end
 if state and latest then
-  local over = JOB_OVER[state]
   -- The winner's lease may have ended and a later attempt taken its place; the latest may have been
   -- given up while the one before it still waits for its acknowledgement.
   for _, number in ipairs({ tonumber(known[3]) or latest, latest, attempt }) do
     local id, ends, held = attempt_alive(P, job, number, now)
     -- A caller that asks for a later attempt than one that is only reserved hedges.
-    if over or (id and (held == 'running' or attempt <= number)) then
-      if not over then
-        state = held == 'running' and 'acked' or 'reserved'
-        redis.call('HSET', key, 'home', ARGV[at + 4])
-      end
+    if id and (held == 'running' or attempt <= number) then
+      redis.call('HSET', key, 'home', ARGV[at + 4])
       local told = redis.call('HMGET', key, number .. ':node', number .. ':path')
-      return placed(1, number, state, over and 0 or ends, told[1], tonumber(told[2]) or 0,
-        BINDING_NONE, 0)
+      return placed(1, number, held == 'running' and 'acked' or 'reserved', ends, told[1],
+        tonumber(told[2]) or 0, BINDING_NONE, 0)
     end
   end
   attempt = math.max(attempt, latest + 1)
 end
 
--- A job that has begun goes on, whatever others have used meanwhile.
-local begins = not known[4]
-if begins then
+-- A job that has begun goes on, whatever others have used meanwhile; but one that had ended has given
+-- up its place among its tenant's jobs.
+local begins = not known[4] or not latest
+local begins_anew = state == 'unplaced'
+if begins or begins_anew then
   local refused = most_jobs > 0 and quota_full(P, tenant, 'jobs', most_jobs, JOB_RETRY_MS, now)
-    or most_audio > 0 and quota_mute(P, tenant, most_audio, now)
+    or begins and most_audio > 0 and quota_mute(P, tenant, most_audio, now)
   if refused then
     return refused
   end
@@ -91,6 +98,9 @@ if found.error then
   return refusal(found)
 end
 
+if begins_anew then
+  redis.call('HDEL', key, 'error', 'steps')
+end
 local fields = { 'key', ARGV[at + 2], 'tenant', tenant, 'home', ARGV[at + 4],
   'session', want.session or '', 'utterance', utterance, 'src', want.src, 'tgt', want.tgt,
   'reason', reason }

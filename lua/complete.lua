@@ -54,7 +54,7 @@ if not was_over then
   else
     if ARGV[6] ~= '' then
       state = ARGV[6]
-    elseif not winner or winner == attempt then
+    elseif state ~= 'unplaced' and (not winner or winner == attempt) then
       state = 'retrying'
     end
     redis.call('HSET', key, 'state', state)

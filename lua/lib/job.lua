@@ -1,11 +1,13 @@
 -- The record of a job.
 --
 -- P:job:<id>, hash:
---   state       reserved, acked, retrying, done, failed or cancelled
---   attempt     number of the latest attempt
+--   state       reserved, acked, retrying, done, failed, cancelled or unplaced
+--               (unplaced: it failed for want of a node, and starts again if it is submitted again)
+--   attempt     number of the latest attempt; absent if no node has had the job
 --   winner      number of the attempt that was committed first; absent where there is none
 --   key, tenant, session, utterance, src, tgt, reason (FinalizeReason), home, created_ms, updated_ms
 --   counted     the tenant among whose jobs in flight it counts (quota.lua); absent: it does not
+--   error       why it failed or was cancelled (Error of the contract); absent: it has not
 --   steps       where the time went (JobSteps of the contract); absent while it is under way
 --   <n>:node, <n>:state (reserved, running, released, done, failed, timed_out, cancelled),
 --   <n>:path, <n>:reserved_ms, <n>:acked_ms, <n>:ended_ms, <n>:why    one set an attempt

@@ -200,19 +200,18 @@ class FollowedJobs:
 
     def _why_none(self, followed: _Followed, job: dispatcher_pb2.Job) -> common_pb2.Error | None:
         """Why there will be no result; None where there may be one."""
-        last = job.attempts[-1].detail if job.attempts else ""
         match job.state:
             case common_pb2.JOB_STATE_UNSPECIFIED:
                 reason = common_pb2.ERROR_REASON_JOB_NOT_FOUND
                 message = "the job is not known, and no result of it is kept; submit it again"
+            case common_pb2.JOB_STATE_FAILED | common_pb2.JOB_STATE_CANCELLED if job.error.reason:
+                return job.error
             case common_pb2.JOB_STATE_CANCELLED:
                 reason = common_pb2.ERROR_REASON_JOB_CANCELLED
-                message = last or "the job was cancelled"
+                message = "the job was cancelled"
             case common_pb2.JOB_STATE_FAILED:
-                timed_out = job.attempts and job.attempts[-1].outcome == "timed_out"
-                reason = job.error.reason or common_pb2.ERROR_REASON_JOB_FAILED
-                reason = common_pb2.ERROR_REASON_JOB_TIMEOUT if timed_out else reason
-                message = last or "the job failed"
+                reason = common_pb2.ERROR_REASON_JOB_FAILED
+                message = "the job failed"
             case common_pb2.JOB_STATE_DONE if self._is_given_up(followed):
                 reason = common_pb2.ERROR_REASON_JOB_NOT_FOUND
                 message = "the job is done, and its result is not kept any more"

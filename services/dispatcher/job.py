@@ -68,6 +68,8 @@ class Job:
     # The last event but partials: what a gateway that comes later is told.
     last: dispatcher_pb2.JobEvent | None = None
     taken: bool = False
+    # How it ended is on its way to its record.
+    is_recorded: bool = False
     # It asks the pool, and has no answer yet.
     is_asking: bool = False
     # Others waited for the same pool when it came.
@@ -121,6 +123,11 @@ class Job:
         """Raises SessionTakenOverError where a later epoch of the session has the job."""
         check_epoch(self.job_id, epoch, self.epoch)
 
+    @property
+    def has_found_no_node(self) -> bool:
+        """Whether it has failed only because there was no node for it just then."""
+        return self.last is not None and self.last.failed.reason in _NO_NODE_NOW
+
     def may_begin_anew(self, epoch: int) -> bool:
         """Whether it has failed in a way that a new try, submitted in this epoch, may mend."""
         over = self.machine.phase is Phase.OVER and not self.is_asking
@@ -129,7 +136,7 @@ class Job:
         reason = self.last.failed.reason
         # Its session has moved on before it began; now the session itself asks for it.
         was_behind = reason == common_pb2.ERROR_REASON_SESSION_TAKEN_OVER and epoch > self.epoch
-        return reason in _NO_NODE_NOW or was_behind
+        return self.has_found_no_node or was_behind
 
     def preferred(self, asks: Allocate) -> str:
         """The node that the caller prefers; not one that was tried, which may be gone for good."""

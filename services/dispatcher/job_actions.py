@@ -18,6 +18,7 @@ from lingua_scheduler.services.dispatcher.job_effects import (
 )
 from lingua_scheduler.services.dispatcher.job_machine import Phase
 from lingua_scheduler.services.dispatcher.job_outcomes import JobOutcomes
+from lingua_scheduler.services.dispatcher.job_records import JobRecords
 from lingua_scheduler.services.dispatcher.job_timeline import cause_name, outcome_name
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
@@ -53,7 +54,8 @@ class JobActions(JobOutcomes):
         waiting: WaitingRoom,
     ) -> None:
         timers: Timers[str, None] = Timers(on_due=self._on_due, clock=now_ms)
-        super().__init__(kept=kept, metrics=metrics, timers=timers)
+        records = JobRecords(pool=pool, settings=settings)
+        super().__init__(kept=kept, records=records, metrics=metrics, timers=timers)
         self._settings = settings
         self._pool = pool
         self._waiting = WaitingRounds(room=waiting, job=self.get, ask=self._ask_again)
@@ -153,8 +155,9 @@ class JobActions(JobOutcomes):
         answer, now = answered.result(), now_ms()
         job.is_asking = False
         job.has_begun = True
-        self._metrics.placed(answer.placement, self._settings.instance_id)
-        job.timeline.placed(now, answer.attempt.attempt, answer.placement.node_id)
+        if answer.attempt.attempt:  # none: the job had ended without a node
+            self._metrics.placed(answer.placement, self._settings.instance_id)
+            job.timeline.placed(now, answer.attempt.attempt, answer.placement.node_id)
         if job.waits_since_ms is not None:
             self._leave_queue(job, now - job.waits_since_ms, placed=True)
         job.is_over_quota, job.turn_node = False, ""

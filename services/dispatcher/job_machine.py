@@ -70,7 +70,7 @@ class JobMachine(JobSteps):
         if asked is None or not wanted:
             self._decline(attempt, answer)
         elif answer.existing and answer.lease_ends_ms == 0:
-            self._take_up_ended(attempt, answer.state)
+            self._take_up_ended(attempt, answer)
         elif attempt.number in self.attempts:
             self._set(ASK, now + ASK_AGAIN_MS)
         else:

@@ -10,6 +10,7 @@ from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMe
 from lingua_scheduler.services.dispatcher.job import Job
 from lingua_scheduler.services.dispatcher.job_effects import Problem
 from lingua_scheduler.services.dispatcher.job_machine import Phase
+from lingua_scheduler.services.dispatcher.job_records import JobRecords
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.routes import Routes
 from lingua_scheduler.services.runtime import errors
@@ -34,12 +35,14 @@ class JobOutcomes:
         self,
         *,
         kept: KeptResults,
+        records: JobRecords,
         metrics: DispatcherMetrics,
         timers: Timers[str, None],
     ) -> None:
         # To ask for it is a system call each time.
         self._loop = asyncio.get_running_loop()
         self._kept = kept
+        self._records = records
         self._metrics = metrics
         # One for each job: when its machine is to be woken, and after the end, to forget it.
         self._timers = timers
@@ -68,6 +71,7 @@ class JobOutcomes:
 
     def _forget_if_safe(self, job: Job) -> None:
         if job.taken:
+            self._records.forgotten(job)
             self._forget(job)
         else:
             # As long as the result is not safe, it is not forgotten.
@@ -141,7 +145,7 @@ class JobOutcomes:
         self._metrics.failed(reason.lower())
         job.timeline.over(now, reason)
         self._over(job, dispatcher_pb2.JobEvent(failed=_error(effect.why)), now)
-        self._record_steps(job)
+        self._records.ended(job)
 
     def _over(self, job: Job, event: dispatcher_pb2.JobEvent, now: float) -> None:
         """The job is over: the gateway is told, or what it should hear is kept for the next."""
@@ -157,7 +161,7 @@ class JobOutcomes:
         self._look_after(job, now)
 
     def _record_steps(self, job: Job) -> None:
-        """Writes down where the time went, where there is a record that does not have it."""
+        """Writes down where the time went, once more: the result has reached its client."""
 
         async def record() -> None:
             try:
@@ -165,8 +169,7 @@ class JobOutcomes:
             except errors.LinguaError as error:
                 _log.info("steps are not recorded: %s", error, extra={"job_id": job.job_id})
 
-        if job.has_begun:
-            self._spawn(record())
+        self._spawn(record())
 
     def _keep(self, job: Job) -> None:
         """No gateway has taken the result: it goes to Redis for the session's next one."""

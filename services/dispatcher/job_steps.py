@@ -169,15 +169,17 @@ class JobSteps:
             self.attempts[attempt.number] = attempt
             self._end_attempt(attempt, endings.NOT_WANTED, "the job is over", self._final())
 
-    def _take_up_ended(self, attempt: Attempt, state: common_pb2.JobState.ValueType) -> None:
+    def _take_up_ended(self, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:
         """The job was over before it came here."""
-        if state == _DONE:
+        if answer.state == _DONE:
             attempt.stage = Stage.KEPT
             self.attempts[attempt.number] = attempt
             self.phase = Phase.FETCHING
             self._clear(WAIT, BOUND)
             self._look(attempt)
-        elif state == _CANCELLED:
+        elif answer.error.reason:
+            self._fail(Problem(answer.error.reason, answer.error.message))
+        elif answer.state == _CANCELLED:
             why = "the job had been cancelled before"
             self._fail(Problem(common_pb2.ERROR_REASON_JOB_CANCELLED, why))
         else:

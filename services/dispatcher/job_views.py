@@ -1,8 +1,15 @@
-"""Jobs as operators see them, from the record that every instance shares."""
+"""Jobs as operators see them, from the record that every instance shares.
 
-from collections.abc import Mapping
+The record of a job whose dispatcher was killed has no end unless another one takes the job up. Such
+a job is shown as failed as soon as nothing can come of it any more. That is not written down: a
+gateway may still submit it again.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
 
 from lingua_scheduler.services.runtime.errors import JobNotFoundError
+from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.record_pages import Record, read_page, read_record
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
@@ -15,23 +22,38 @@ _STATES = {
     "done": common_pb2.JOB_STATE_DONE,
     "failed": common_pb2.JOB_STATE_FAILED,
     "cancelled": common_pb2.JOB_STATE_CANCELLED,
+    "unplaced": common_pb2.JOB_STATE_FAILED,
 }
+OVER = (
+    common_pb2.JOB_STATE_DONE,
+    common_pb2.JOB_STATE_FAILED,
+    common_pb2.JOB_STATE_CANCELLED,
+)
+_TIMEOUT = common_pb2.ERROR_REASON_JOB_TIMEOUT
 _RUNNING = frozenset(("reserved", "running"))
+_WITHOUT_RESULT = frozenset(("failed", "cancelled", "unplaced"))
+# Fields of a record that are messages of the contract.
+_BYTES = frozenset(("steps", "error"))
 
 
 class JobViews:
     """Reads job records."""
 
-    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
+    def __init__(self, *, link: RedisLink, instances: Instances, settings: Settings) -> None:
         self._link = link
+        self._instances = instances
+        self._instance_id = settings.instance_id
         self._prefix = f"{settings.redis_prefix}:job:"
+        # No attempt lasts longer than this without a word in the record.
+        self._quiet_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
 
     async def get(self, job_id: str) -> dispatcher_pb2.Job:
         """One job. Raises JobNotFoundError."""
         record = await read_record(self._link, self._prefix + job_id)
         if not record:
             raise job_not_found(job_id)
-        job = job_of(job_id, _strings(record))
+        job = job_of(job_id, record)
+        await self._mark_abandoned([job])
         job.steps.extend(common_pb2.JobSteps.FromString(record.get("steps", b"")).steps)
         return job
 
@@ -46,8 +68,9 @@ class JobViews:
         """A page of jobs."""
 
         def read(job_id: str, record: Record) -> dispatcher_pb2.Job | None:
-            job = job_of(job_id, _strings(record))
-            return job if _matches(job, request) else None
+            job = job_of(job_id, record)
+            fits = request.state in (common_pb2.JOB_STATE_UNSPECIFIED, job.state)
+            return job if _matches(job, request) and (fits or self._is_quiet(job)) else None
 
         jobs, following = await read_page(
             self._link,
@@ -56,8 +79,31 @@ class JobViews:
             page_size=request.page_size,
             read=read,
         )
+        await self._mark_abandoned(jobs)
+        if request.state:
+            jobs = [job for job in jobs if job.state == request.state]
         jobs.sort(key=lambda job: job.created_ms, reverse=True)
         return dispatcher_pb2.ListJobsResponse(jobs=jobs, next_page_token=following)
+
+    def _is_quiet(self, job: dispatcher_pb2.Job) -> bool:
+        """Whether the job is not over, though nothing has happened to it for long."""
+        quiet_ms = time.time() * 1000 - job.updated_ms
+        return job.state not in OVER and quiet_ms > self._quiet_ms
+
+    async def _mark_abandoned(self, jobs: Sequence[dispatcher_pb2.Job]) -> None:
+        """Marks jobs as failed that have lost their dispatcher, and that nobody has taken up."""
+        quiet = [job for job in jobs if self._is_quiet(job)]
+        alive = {self._instance_id}
+        for home in {job.home_instance for job in quiet} - alive:
+            if await self._instances.address_of(home):
+                alive.add(home)
+        for job in quiet:
+            if job.home_instance not in alive:
+                job.state = common_pb2.JOB_STATE_FAILED
+                job.error.reason = common_pb2.ERROR_REASON_JOB_FAILED
+                job.error.message = (
+                    f"its dispatcher {job.home_instance!r} is gone, and no other took the job up"
+                )
 
 
 def job_not_found(job_id: str) -> JobNotFoundError:
@@ -65,16 +111,20 @@ def job_not_found(job_id: str) -> JobNotFoundError:
     return JobNotFoundError(f"there is no job {job_id!r}, or it was forgotten")
 
 
-def job_of(job_id: str, record: Mapping[str, str]) -> dispatcher_pb2.Job:
+def job_of(job_id: str, written: Record) -> dispatcher_pb2.Job:
     """A job from its record, as lua/lib/job.lua writes it; its steps are left out."""
+    record = {name: value.decode() for name, value in written.items() if name not in _BYTES}
     attempts = [
         _attempt(int(name.partition(":")[0]), record) for name in record if name.endswith(":node")
     ]
     attempts.sort(key=lambda attempt: attempt.attempt)
     error = None
-    if record.get("state") == "failed" and attempts:
-        # Why it failed is why its last attempt did.
-        reason = common_pb2.ERROR_REASON_JOB_FAILED
+    if "error" in written and record.get("state") in _WITHOUT_RESULT:
+        error = common_pb2.Error.FromString(written["error"])
+    elif record.get("state") == "failed" and attempts:
+        # The end of its last attempt ended the job; why is still on its way to the record.
+        timed_out = attempts[-1].outcome == "timed_out"
+        reason = _TIMEOUT if timed_out else common_pb2.ERROR_REASON_JOB_FAILED
         error = common_pb2.Error(reason=reason, message=attempts[-1].detail)
     return dispatcher_pb2.Job(
         job_id=job_id,
@@ -107,12 +157,6 @@ def _attempt(number: int, record: Mapping[str, str]) -> dispatcher_pb2.AttemptRe
 
 
 def _matches(job: dispatcher_pb2.Job, request: dispatcher_pb2.ListJobsRequest) -> bool:
-    return (
-        request.session_id in ("", job.session_id)
-        and request.state in (common_pb2.JOB_STATE_UNSPECIFIED, job.state)
-        and (not request.node_id or any(request.node_id == a.node_id for a in job.attempts))
+    return request.session_id in ("", job.session_id) and (
+        not request.node_id or any(request.node_id == a.node_id for a in job.attempts)
     )
-
-
-def _strings(record: Record) -> dict[str, str]:
-    return {name: value.decode() for name, value in record.items() if name != "steps"}

@@ -8,6 +8,7 @@ import grpc
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.followed_jobs import FollowedJobs
 from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
+from lingua_scheduler.services.dispatcher.job_records import JobRecords
 from lingua_scheduler.services.dispatcher.job_views import JobViews
 from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
@@ -77,7 +78,7 @@ class DispatcherService:
             responsible=self._jobs,
         )
         self._instances = Instances(link=ground.link, settings=settings)
-        views = JobViews(link=ground.link, settings=settings)
+        views = JobViews(link=ground.link, instances=self._instances, settings=settings)
         self._followed = FollowedJobs(views=views, kept=kept)
         self._gateways = GatewayStreams(jobs=self._jobs, followed=self._followed, metrics=metrics)
         self._relay_server = RelayServer(nodes=self._nodes)
@@ -88,6 +89,7 @@ class DispatcherService:
             relays=self._relay_server,
             views=views,
             kept=kept,
+            records=JobRecords(pool=self._pool, settings=settings),
             instances=self._instances,
             lines=ground.lines,
             settings=settings,

@@ -55,6 +55,10 @@ class PoolClient(OperateStream):
         """Ends a running lease."""
         return await self._operate("complete", request, pool_pb2.CompleteResponse)
 
+    async def end_job(self, request: pool_pb2.EndJobRequest) -> pool_pb2.EndJobResponse:
+        """Records how a job ended that has no result."""
+        return await self._operate("end_job", request, pool_pb2.EndJobResponse)
+
     async def heartbeat(self, request: pool_pb2.HeartbeatRequest) -> pool_pb2.HeartbeatResponse:
         """Renews nodes and what they run; has a message to itself."""
         return await self._operate("heartbeat", request, pool_pb2.HeartbeatResponse)

@@ -7,7 +7,8 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
-from lingua_scheduler.services.dispatcher.job_views import JobViews, job_not_found
+from lingua_scheduler.services.dispatcher.job_records import JobRecords
+from lingua_scheduler.services.dispatcher.job_views import OVER, JobViews, job_not_found
 from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
@@ -28,11 +29,6 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
 # A call to another instance on an operator's behalf.
 _FORWARD_WITHIN_S = 2.0
-_OVER = (
-    common_pb2.JOB_STATE_DONE,
-    common_pb2.JOB_STATE_FAILED,
-    common_pb2.JOB_STATE_CANCELLED,
-)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -65,6 +61,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         relays: RelayServer,
         views: JobViews,
         kept: KeptResults,
+        records: JobRecords,
         instances: Instances,
         lines: Lines,
         settings: Settings,
@@ -75,6 +72,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self._relays = relays
         self._views = views
         self._kept = kept
+        self._records = records
         self._instances = instances
         self._lines = lines
         self._settings = settings
@@ -126,7 +124,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         job = await self._job(request.job_id)
         if principals.own_tenant() not in ("", job.tenant):
             raise job_not_found(request.job_id)
-        if not job.steps and job.state not in _OVER:
+        if not job.steps and job.state not in OVER:
             job.steps.extend(await self._steps_at_home(job))
         response = dispatcher_pb2.GetJobResponse(job=job)
         if request.with_result:
@@ -196,8 +194,10 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         if not is_here:
             job = await self._job(request.job_id)
             home = await self._instances.address_of(job.home_instance)
-            if home and job.state not in _OVER:
+            if home and job.state not in OVER:
                 return await self._cancel_at(home, request)
+            if job.state not in OVER:
+                await self._records.cancel_abandoned(job, request.why or "cancelled")
         job = await self._job(request.job_id)
         return dispatcher_pb2.CancelJobResponse(state=job.state)
 

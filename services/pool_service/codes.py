@@ -14,6 +14,7 @@ JOB_STATES = {
     b"done": common_pb2.JOB_STATE_DONE,
     b"failed": common_pb2.JOB_STATE_FAILED,
     b"cancelled": common_pb2.JOB_STATE_CANCELLED,
+    b"unplaced": common_pb2.JOB_STATE_FAILED,
 }
 
 # How a job may end when an attempt ends without a result; '' where another attempt follows.
@@ -65,6 +66,12 @@ COMPLETE_OUTCOMES = {
     b"completed": pool_pb2.CompleteResponse.OUTCOME_COMPLETED,
     b"already": pool_pb2.CompleteResponse.OUTCOME_ALREADY,
     b"superseded": pool_pb2.CompleteResponse.OUTCOME_SUPERSEDED,
+}
+
+END_OUTCOMES = {
+    b"ended": pool_pb2.EndJobResponse.OUTCOME_ENDED,
+    b"already": pool_pb2.EndJobResponse.OUTCOME_ALREADY,
+    b"superseded": pool_pb2.EndJobResponse.OUTCOME_SUPERSEDED,
 }
 
 BINDING_NAMES = {

@@ -15,7 +15,7 @@ from lingua_scheduler.services.runtime.capabilities import normal
 from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.v1 import pool_pb2
+from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _OK = b"ok"
 
@@ -39,6 +39,7 @@ class Operations:
             "commit": self.commit,
             "release": self.release,
             "complete": self.complete,
+            "end_job": self.end_job,
             "bind_session": self.bind_session,
             "clear_session": self.clear_session,
             "heartbeat": self.heartbeat,
@@ -106,6 +107,33 @@ class Operations:
         response = pool_pb2.CompleteResponse()
         await self.attempts.run("complete", request, response)
         return response
+
+    async def end_job(self, request: pool_pb2.EndJobRequest) -> pool_pb2.EndJobResponse:
+        """Records how a job ended that has no result."""
+        validate.end_job(request)
+        ttl_ms = self._settings.job_record_ttl_ms
+        state = "unplaced" if request.may_begin_anew else codes.FINAL_STATES[request.state]
+        outcome, left = await self._call(
+            "end_job",
+            request.job_id,
+            request.home_instance,
+            state,
+            request.error.SerializeToString(),
+            request.steps,
+            ttl_ms,
+            min(ttl_ms, self._settings.unplaced_record_ttl_ms),
+            request.job_key,
+            request.tenant,
+            request.session_id,
+            request.utterance_index,
+            normal(request.pair.src),
+            normal(request.pair.tgt),
+            request.reason,
+        )
+        return pool_pb2.EndJobResponse(
+            outcome=codes.END_OUTCOMES[outcome],
+            state=codes.JOB_STATES.get(left, common_pb2.JOB_STATE_UNSPECIFIED),
+        )
 
     async def bind_session(
         self, request: pool_pb2.BindSessionRequest

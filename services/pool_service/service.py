@@ -90,6 +90,11 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     ) -> pool_pb2.CompleteResponse:
         return await self._operations.complete(request)
 
+    async def EndJob(  # noqa: N802
+        self, request: pool_pb2.EndJobRequest, context: Context
+    ) -> pool_pb2.EndJobResponse:
+        return await self._operations.end_job(request)
+
     async def BindSession(  # noqa: N802
         self, request: pool_pb2.BindSessionRequest, context: Context
     ) -> pool_pb2.BindSessionResponse:

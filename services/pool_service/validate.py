@@ -15,6 +15,7 @@ _MAX_NMT_PAIRS = 16384
 _MAX_EXCLUDED = 100
 _MAX_BEATS = 5000
 _MAX_STEPS_BYTES = 16 * 1024
+_MAX_ERROR_BYTES = 4 * 1024
 _MAX_CLEARED = 16
 # A double holds whole numbers exactly up to here, and the store keeps epochs as doubles.
 _MAX_EPOCH = 2**53
@@ -179,9 +180,33 @@ def complete(request: pool_pb2.CompleteRequest) -> None:
         check.no("final_state", "must be unspecified where the outcome is SUCCEEDED")
     else:
         _final_state(check, request.final_state)
-    if len(request.steps) > _MAX_STEPS_BYTES:
-        check.no("steps", f"has {len(request.steps)} bytes; at most {_MAX_STEPS_BYTES} are allowed")
+    _size(check, "steps", len(request.steps), _MAX_STEPS_BYTES)
     check.done()
+
+
+def end_job(request: pool_pb2.EndJobRequest) -> None:
+    """Checks the end of a job."""
+    check = Check()
+    check.id("job_id", request.job_id)
+    check.id("home_instance", request.home_instance)
+    ends = (common_pb2.JOB_STATE_FAILED, common_pb2.JOB_STATE_CANCELLED)
+    check.one_of("state", request.state, ends, "FAILED or CANCELLED")
+    if request.may_begin_anew and request.state == common_pb2.JOB_STATE_CANCELLED:
+        check.no("may_begin_anew", "must not be set for a job that was cancelled")
+    _size(check, "error", request.error.ByteSize(), _MAX_ERROR_BYTES)
+    _size(check, "steps", len(request.steps), _MAX_STEPS_BYTES)
+    check.text("job_key", request.job_key, _JOB_KEY_CHARS)
+    check.id("tenant", request.tenant, optional=True)
+    check.id("session_id", request.session_id, optional=True)
+    if request.HasField("pair"):
+        check.pair("pair", request.pair)
+    check.one_of("reason", request.reason, _REASONS, "a FinalizeReason")
+    check.done()
+
+
+def _size(check: Check, field: str, size: int, most: int) -> None:
+    if size > most:
+        check.no(field, f"has {size} bytes; at most {most} are allowed")
 
 
 def _final_state(check: Check, state: int) -> None:

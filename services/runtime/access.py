@@ -32,6 +32,7 @@ ROLES: dict[str, frozenset[Role]] = {
     f"{_PACKAGE}.PoolService/Commit": _SERVICE,
     f"{_PACKAGE}.PoolService/Release": _SERVICE,
     f"{_PACKAGE}.PoolService/Complete": _SERVICE,
+    f"{_PACKAGE}.PoolService/EndJob": _SERVICE,
     f"{_PACKAGE}.PoolService/BindSession": _SERVICE,
     f"{_PACKAGE}.PoolService/ClearSession": _SERVICE | _OPERATOR,
     f"{_PACKAGE}.PoolService/SelectNode": _SERVICE | _OPERATOR,

@@ -329,6 +329,9 @@ class PoolFields(BaseModel):
     job_record_ttl_ms: int = _whole(
         _HOUR_MS, 1000, 168 * _HOUR_MS, "ms that a job is remembered after its last change"
     )
+    unplaced_record_ttl_ms: int = _whole(
+        600_000, 1000, 168 * _HOUR_MS, "ms that a job is remembered that no node has had"
+    )
     node_reconnect_grace_ms: int = _whole(
         10_000, 0, 600_000, "ms within which a node that comes back keeps its jobs"
     )

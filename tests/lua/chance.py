@@ -45,6 +45,7 @@ class Chance:
                 "clear": 1,
                 "take_over": 1,
                 "lose": 2,
+                "end_job": 4,
             }
         if begun and attempts:
             weights |= {"commit": 16, "release": 5, "complete": 12}
@@ -212,6 +213,15 @@ class Chance:
         outcome = self._one(("done", "done", "failed", "failed", "timed_out", "cancelled"))
         final = "" if outcome == "done" else self._one(("", "", "", "", "failed", "cancelled"))
         return self._attempt(walk, "running") | {"outcome": outcome, "final": final}
+
+    def _end_job(self, walk: Walk) -> dict[str, Any]:
+        known = [job for job, each in walk.model.jobs.items() if not each.over]
+        return {
+            "job": self._one(known) if known and self._often(0.8) else self._one(JOBS),
+            "state": self._one(("failed", "cancelled", "unplaced", "unplaced")),
+            "home": self._one(("d1", "d2")),
+            "error": self._one(("e1", "e2")),
+        }
 
     def _bind(self, walk: Walk) -> dict[str, Any]:
         return {

@@ -100,6 +100,8 @@ class Job:
     home: str | None = None
     turn: tuple[str, str, str] | None = None
     utterance: int = 0
+    # Why it ended; None: nobody has said so.
+    error: str | None = None
     attempts: dict[int, Attempt] = field(default_factory=dict)
 
     @property
@@ -524,11 +526,13 @@ class Model:
             expect(reply, Refused("SESSION_TAKEN_OVER", {}))
             return
         job = self.jobs.get(name)
+        if job and job.over:
+            expect(reply, self._ended(job))
+            return
         if job:
             number = self._under_way(job, asked)
             if number:
-                if not job.over:
-                    job.home = home
+                job.home = home
                 expect(reply, self._existing(name, job, number))
                 return
         self._choose(want, may_wait=may_wait).check(reply)
@@ -540,6 +544,8 @@ class Model:
         told = (reply.existing, reply.attempt, reply.state, reply.ends)
         expect(told, (False, attempt, "reserved", ends))
         expect((reply.epoch, reply.owner, reply.address), self._contact(node))
+        if job and job.state == "unplaced":
+            job.error = None
         job = self._reserve(name, attempt, reply.node, reply.path)
         job.home = home
         job.turn = (want.session, want.src, want.tgt) if want.session else None
@@ -548,8 +554,6 @@ class Model:
 
     def _under_way(self, job: Job, asked: int) -> int:
         """The attempt that answers for the job, or 0 where another one is due."""
-        if job.over:
-            return job.winner or job.latest
         for number in (job.winner or job.latest, job.latest, asked):
             if held := self._alive(job, number):
                 hedges = held == "reserved" and asked > number
@@ -569,15 +573,19 @@ class Model:
 
     def _existing(self, name: str, job: Job, number: int) -> Placed:
         attempt = job.attempts[number]
-        node, lease = self.nodes.get(attempt.node), f"{name}:{number}"
-        state, ends = job.state, 0
-        if node and not job.over:
-            state = {"reserved": "reserved", "running": "acked"}[attempt.state]
-            ends = (node.reserved if state == "reserved" else node.running)[lease]
-        contact = self._contact(node) if node else (0, "", "")
-        return Placed(
-            True, number, state, ends, attempt.node, *contact, attempt.path or 0, lua.NONE, 0
-        )
+        node, lease = self.nodes[attempt.node], f"{name}:{number}"
+        state = {"reserved": "reserved", "running": "acked"}[attempt.state]
+        ends = (node.reserved if state == "reserved" else node.running)[lease]
+        contact, path = self._contact(node), attempt.path or 0
+        return Placed(True, number, state, ends, attempt.node, *contact, path, lua.NONE, 0)
+
+    def _ended(self, job: Job) -> Placed:
+        number = job.winner or job.latest
+        attempt = job.attempts.get(number, Attempt("", ""))
+        node = self.nodes.get(attempt.node)
+        contact, path = self._contact(node) if node else (0, "", ""), attempt.path or 0
+        told = (attempt.node, *contact, path, lua.NONE, 0, job.error or "")
+        return Placed(True, number, job.state, 0, *told)
 
     def _contact(self, node: Node) -> tuple[int, str, str]:
         return node.epoch, node.owner, node.address
@@ -768,12 +776,33 @@ class Model:
             job.state, job.winner = "done", number
         elif final:
             job.state = final
-        elif job.winner in (None, number):
+        elif job.winner in (None, number) and job.state != "unplaced":
             job.state = "retrying"
         if job.winner == number and outcome != "done":
             job.winner = None
         job.latest = max(job.latest, number)
         expect(reply, ("completed", job.state))
+
+    def end_job(
+        self, name: str, state: str, home: str, error: str, *, reply: tuple[str, str]
+    ) -> None:
+        """The first end of a job stays; a dispatcher ends no job that another one has."""
+        job = self.jobs.get(name)
+        if job and job.home not in (None, home):
+            expect(reply, ("superseded", job.state))
+            return
+        if job and (job.state == "done" or (job.over and job.error is not None)):
+            expect(reply, ("already", job.state))
+            return
+        if job is None:
+            job = self.jobs[name] = Job(0)
+        if job.home is None:
+            job.home = home
+        job.state = job.state if job.over else state
+        job.error = error
+        limits = self.limits
+        job.expires = self.now + (limits.record_ttl_ms if job.latest else limits.unplaced_ttl_ms)
+        expect(reply, ("ended", job.state))
 
     def _counts(self, node: Node, outcome: str) -> None:
         if outcome == "done":

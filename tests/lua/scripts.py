@@ -37,6 +37,7 @@ class Limits:
     binding_ttl_ms: int = 300_000
     timeout_binds: bool = False
     record_ttl_ms: int = 600_000
+    unplaced_ttl_ms: int = 60_000
     eject_failures: int = 3
     eject_ms: int = 30_000
     eject_max_ms: int = 300_000
@@ -77,6 +78,8 @@ class Placed(NamedTuple):
     path: int
     binding: int
     binding_kind: int
+    # Of a job that is over: why.
+    error: str = ""
 
 
 class Held(NamedTuple):
@@ -146,7 +149,7 @@ class Scripts:
         self.limits = replace(self.limits, **changes)
         return self
 
-    def call(self, name: str, *args: str | int | float) -> Any:
+    def call(self, name: str, *args: str | bytes | int | float) -> Any:
         """A script's raw reply."""
         try:
             return self.client.evalsha(self._shas[name], 1, self.prefix, *args)
@@ -442,6 +445,15 @@ class Scripts:
         args = (node, job, attempt, outcome, "why", final)
         reply = self.call("complete", *args, *self._ejection, self.limits.record_ttl_ms)
         return reply[0].decode(), reply[1].decode()
+
+    def end_job(
+        self, job: str, state: str = "failed", *, home: str = "d1", error: str = "why"
+    ) -> tuple[str, str]:
+        """The job has ended without a result."""
+        record = (f"key-of-{job}", "t1", "", 0, "zh", "en", UNSPECIFIED)
+        ttls = (self.limits.record_ttl_ms, self.limits.unplaced_ttl_ms)
+        outcome, left = self.call("end_job", job, home, state, error, b"steps", *ttls, *record)
+        return outcome.decode(), left.decode()
 
     @property
     def _ejection(self) -> tuple[int, int, int]:

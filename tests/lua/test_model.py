@@ -59,6 +59,14 @@ FAULTS: dict[str, dict[str, str]] = {
     "an allocation is not repeatable": {"or attempt <= number)": "or false)"},
     "two attempts win": {"and attempt_alive(P, job, winner, now) then": "and false then"},
     "an end counts twice": {"if not ended and (not at or at == id) then": "if true then"},
+    "a dispatcher ends a job of another": {"if answers and answers ~= home then": "if false then"},
+    "the last end of a job stays": {
+        "if state == 'done' or (JOB_OVER[state] and told) then": "if state == 'done' then"
+    },
+    "an end stays when the job begins anew": {"redis.call('HDEL', key, 'error', 'steps')": ""},
+    "a late end of an attempt undoes the job's": {
+        "state ~= 'unplaced' and (not winner": "(not winner"
+    },
     "beats revive what has ended": {"if not state then return": "if true then return"},
     "silence counts while nobody is heard": {"math.max(node.beat, heard_since)": "node.beat"},
     "a live node is replaced": {"and known[1] ~= incarnation": "and false"},

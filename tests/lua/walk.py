@@ -24,6 +24,7 @@ LIMITS = Limits(
     running_lease_ms=20_000,
     binding_ttl_ms=30_000,
     record_ttl_ms=30_000,
+    unplaced_ttl_ms=10_000,
     eject_failures=2,
     eject_ms=10_000,
     eject_max_ms=25_000,
@@ -264,6 +265,10 @@ class Walk:
         reply = self.scripts.complete(node, job, attempt, outcome, final=final)
         self.model.complete(node, job, attempt, outcome, final, reply=reply)
 
+    def _end_job(self, job: str, state: str, home: str, error: str) -> None:
+        reply = self.scripts.end_job(job, state, home=home, error=error)
+        self.model.end_job(job, state, home, error, reply=reply)
+
     def _bind(
         self, session: str, pair: tuple[str, str], node: str, kind: str, utterance: int
     ) -> None:
@@ -391,7 +396,11 @@ class Walk:
         job = self.model.jobs.get(name)
         if job is None:
             return {}
-        record = {"state": job.state, "attempt": str(job.latest)}
+        record = {"state": job.state}
+        if job.latest:
+            record["attempt"] = str(job.latest)
+        if job.error is not None:
+            record["error"] = job.error
         if job.winner:
             record["winner"] = str(job.winner)
         if job.home:
@@ -430,7 +439,7 @@ def _pairs(flat: Sequence[bytes]) -> list[tuple[str, str]]:
 
 def _shown(record: dict[str, str]) -> dict[str, str]:
     """The fields of a job's record that the model has."""
-    kept = ("state", "attempt", "winner", "home")
+    kept = ("state", "attempt", "winner", "home", "error")
     ends = (":node", ":state", ":path")
     return {name: value for name, value in record.items() if name in kept or name.endswith(ends)}
 

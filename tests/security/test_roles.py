@@ -28,7 +28,7 @@ EXPECTED = {
     },
     "PoolService": {
         "service": "Operate RegisterNode Heartbeat Allocate Reserve Commit Release Complete "
-        "BindSession",
+        "EndJob BindSession",
         "operator service": "SelectNode SetNodeHealth RemoveNode ClearSession GetNode ListNodes "
         "ListPools",
     },

@@ -4,9 +4,9 @@ Everything that may go one way or another is a choice, and a run is nothing but 
 same ones give the same run, and a failing run is made shorter by leaving some out (see `shrink`).
 Choice 0 is always the harmless one.
 
-The pool does what lua/{allocate,commit,release,complete}.lua do. Operations arrive after delays of
-their own, so in any order; an answer may be lost. The home may die with all that it knows, and the
-job is then submitted to another one, on the same pool and nodes.
+The pool does what lua/{allocate,commit,release,complete,end_job}.lua do. Operations arrive after
+delays of their own, so in any order; an answer may be lost. The home may die with all that it
+knows, and the job is then submitted to another one, on the same pool and nodes.
 """
 
 import heapq
@@ -32,6 +32,13 @@ _STATE = {
     "done": common_pb2.JOB_STATE_DONE,
     "failed": common_pb2.JOB_STATE_FAILED,
     "cancelled": common_pb2.JOB_STATE_CANCELLED,
+}
+# The shell records these ends as "unplaced": the job may begin anew.
+_NO_NODE = {
+    common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
+    common_pb2.ERROR_REASON_BOUND_NODE_FULL,
+    common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
+    common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
 }
 
 
@@ -87,6 +94,7 @@ class Record:
     state: str = ""
     latest: int = 0
     winner: int = 0
+    home: int = 0
     node: dict[int, str] = field(default_factory=dict)
     attempt: dict[int, str] = field(default_factory=dict)
     reserved: dict[int, float] = field(default_factory=dict)
@@ -156,10 +164,14 @@ class Record:
             return
         if final:
             self.state = final
-        elif self.winner in (0, number):
+        elif self.winner in (0, number) and self.state != "unplaced":
             self.state = "retrying"
         if self.winner == number:
             self.winner = 0
+
+    def end(self, state: str, home: int) -> None:
+        if self.home in (0, home) and self.state not in _OVER:
+            self.state = state
 
 
 @dataclass
@@ -296,6 +308,11 @@ class World:
                 self._wake(effect)
             case fx.FetchKept():
                 self._after(delay(), self._fetch)
+            case fx.Fail():
+                home, why = self.homes, effect.why.reason
+                state = "unplaced" if why in _NO_NODE else ""
+                state = state or common_pb2.JobState.Name(self.machine.state)[10:].lower()
+                self._after(delay(), lambda: self.store.end(state, home), any_home=True)
             case fx.Deliver():
                 way = self.choices.pick(3)
                 if way < 2:
@@ -328,7 +345,7 @@ class World:
     # ---- the pool ----
 
     def _allocate(self, asked: fx.Allocate, home: int) -> None:
-        answer = self._decide(asked)
+        answer = self._decide(asked, home)
         is_lost = home != self.homes or self.choices.one_in(self.calm)
         if is_lost and isinstance(answer, pool_pb2.AllocateResponse):
             self.unheard.add(answer.attempt.attempt)
@@ -347,15 +364,18 @@ class World:
             number = answer.attempt.attempt
             self._tell(name, number, lambda: self.machine.on_allocated(self.now, answer))
 
-    def _decide(self, asked: fx.Allocate) -> pool_pb2.AllocateResponse | fx.Problem:
+    def _decide(self, asked: fx.Allocate, home: int) -> pool_pb2.AllocateResponse | fx.Problem:
         store, number = self.store, asked.number
+        over = store.state in _OVER
+        if over and not store.latest:
+            return pool_pb2.AllocateResponse(existing=True, state=_STATE[store.state])
         if store.latest:
-            over = store.state in _OVER
             for known in (store.winner or store.latest, store.latest, number):
                 lease = store.lease(known, self.now)
                 runs = store.attempt.get(known) == "running"
                 if over or (lease and (runs or number <= known)):
                     state = store.state if over else "acked" if runs else "reserved"
+                    store.home = store.home if over else home
                     return self._answer(known, state, 0 if over else lease, existing=True)
             number = max(number, store.latest + 1)
         free = [name for name in NODES if name not in asked.exclude]
@@ -370,7 +390,7 @@ class World:
             return fx.Problem(common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED, "full")
         store.node[number] = free[self.choices.pick(len(free))]
         store.attempt[number] = store.state = "reserved"
-        store.latest = number
+        store.latest, store.home = number, home
         store.reserved[number] = self.now + RESERVATION_TTL
         return self._answer(number, "reserved", store.reserved[number], existing=False)
 

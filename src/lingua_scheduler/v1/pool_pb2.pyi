@@ -698,6 +698,7 @@ class AllocateResponse(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     EXISTING_FIELD_NUMBER: _builtins.int
     LEASE_ENDS_MS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     state: _common_pb2.JobState.ValueType
     """RESERVED where this call reserved; otherwise how far the existing attempt is."""
     existing: _builtins.bool
@@ -707,6 +708,12 @@ class AllocateResponse(_message.Message):
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
     def placement(self) -> Global___Placement: ...
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """Why the job ended, if it is FAILED or CANCELLED and that is known. Such a job may never have had
+        a node: then attempt and placement are empty.
+        """
+
     def __init__(
         self,
         *,
@@ -715,10 +722,11 @@ class AllocateResponse(_message.Message):
         state: _common_pb2.JobState.ValueType = ...,
         existing: _builtins.bool = ...,
         lease_ends_ms: _builtins.int = ...,
+        error: _common_pb2.Error | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "placement", b"placement"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "error", b"error", "placement", b"placement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "existing", b"existing", "lease_ends_ms", b"lease_ends_ms", "placement", b"placement", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "error", b"error", "existing", b"existing", "lease_ends_ms", b"lease_ends_ms", "placement", b"placement", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1013,6 +1021,113 @@ class CompleteResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CompleteResponse: _TypeAlias = CompleteResponse  # noqa: Y015
+
+@_typing.final
+class EndJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    HOME_INSTANCE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    MAY_BEGIN_ANEW_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    JOB_KEY_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    UTTERANCE_INDEX_FIELD_NUMBER: _builtins.int
+    PAIR_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    home_instance: _builtins.str
+    """The dispatcher that answers for the job. If another one has taken the job up, nothing changes."""
+    state: _common_pb2.JobState.ValueType
+    """FAILED or CANCELLED."""
+    may_begin_anew: _builtins.bool
+    """No node could be found for it, so a later submission may start it again: Allocate then places it
+    as if it had not ended.
+    """
+    steps: _builtins.bytes
+    """A serialized JobSteps, for the record. At most 16 KiB."""
+    job_key: _builtins.str
+    """For the record of a job that no node has had; as in AllocateRequest."""
+    tenant: _builtins.str
+    session_id: _builtins.str
+    utterance_index: _builtins.int
+    reason: _common_pb2.FinalizeReason.ValueType
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """Why, for the record. At most 4 KiB."""
+
+    @_builtins.property
+    def pair(self) -> _common_pb2.LanguagePair: ...
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        home_instance: _builtins.str = ...,
+        state: _common_pb2.JobState.ValueType = ...,
+        may_begin_anew: _builtins.bool = ...,
+        error: _common_pb2.Error | None = ...,
+        steps: _builtins.bytes = ...,
+        job_key: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        utterance_index: _builtins.int = ...,
+        pair: _common_pb2.LanguagePair | None = ...,
+        reason: _common_pb2.FinalizeReason.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "pair", b"pair"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "home_instance", b"home_instance", "job_id", b"job_id", "job_key", b"job_key", "may_begin_anew", b"may_begin_anew", "pair", b"pair", "reason", b"reason", "session_id", b"session_id", "state", b"state", "steps", b"steps", "tenant", b"tenant", "utterance_index", b"utterance_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndJobRequest: _TypeAlias = EndJobRequest  # noqa: Y015
+
+@_typing.final
+class EndJobResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Outcome:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[EndJobResponse._Outcome.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        OUTCOME_UNSPECIFIED: EndJobResponse._Outcome.ValueType  # 0
+        OUTCOME_ENDED: EndJobResponse._Outcome.ValueType  # 1
+        OUTCOME_ALREADY: EndJobResponse._Outcome.ValueType  # 2
+        """The job had ended before."""
+        OUTCOME_SUPERSEDED: EndJobResponse._Outcome.ValueType  # 3
+        """Another dispatcher has the job."""
+
+    class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper): ...
+    OUTCOME_UNSPECIFIED: EndJobResponse.Outcome.ValueType  # 0
+    OUTCOME_ENDED: EndJobResponse.Outcome.ValueType  # 1
+    OUTCOME_ALREADY: EndJobResponse.Outcome.ValueType  # 2
+    """The job had ended before."""
+    OUTCOME_SUPERSEDED: EndJobResponse.Outcome.ValueType  # 3
+    """Another dispatcher has the job."""
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    outcome: Global___EndJobResponse.Outcome.ValueType
+    state: _common_pb2.JobState.ValueType
+    """State of the job after the call."""
+    def __init__(
+        self,
+        *,
+        outcome: Global___EndJobResponse.Outcome.ValueType = ...,
+        state: _common_pb2.JobState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndJobResponse: _TypeAlias = EndJobResponse  # noqa: Y015
 
 @_typing.final
 class BindSessionRequest(_message.Message):
@@ -1452,6 +1567,7 @@ class Operation(_message.Message):
     CLEAR_SESSION_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     SET_NODE_HEALTH_FIELD_NUMBER: _builtins.int
+    END_JOB_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the client, unique among those under way on the stream."""
     traceparent: _builtins.str
@@ -1476,6 +1592,8 @@ class Operation(_message.Message):
     def heartbeat(self) -> Global___HeartbeatRequest: ...
     @_builtins.property
     def set_node_health(self) -> Global___SetNodeHealthRequest: ...
+    @_builtins.property
+    def end_job(self) -> Global___EndJobRequest: ...
     def __init__(
         self,
         *,
@@ -1491,12 +1609,13 @@ class Operation(_message.Message):
         clear_session: Global___ClearSessionRequest | None = ...,
         heartbeat: Global___HeartbeatRequest | None = ...,
         set_node_health: Global___SetNodeHealthRequest | None = ...,
+        end_job: Global___EndJobRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "bind_session", b"bind_session", "clear_session", b"clear_session", "commit", b"commit", "complete", b"complete", "heartbeat", b"heartbeat", "operation", b"operation", "release", b"release", "reserve", b"reserve", "select_node", b"select_node", "set_node_health", b"set_node_health"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "bind_session", b"bind_session", "clear_session", b"clear_session", "commit", b"commit", "complete", b"complete", "end_job", b"end_job", "heartbeat", b"heartbeat", "operation", b"operation", "release", b"release", "reserve", b"reserve", "select_node", b"select_node", "set_node_health", b"set_node_health"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "bind_session", b"bind_session", "clear_session", b"clear_session", "commit", b"commit", "complete", b"complete", "heartbeat", b"heartbeat", "id", b"id", "operation", b"operation", "release", b"release", "reserve", b"reserve", "select_node", b"select_node", "set_node_health", b"set_node_health", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "bind_session", b"bind_session", "clear_session", b"clear_session", "commit", b"commit", "complete", b"complete", "end_job", b"end_job", "heartbeat", b"heartbeat", "id", b"id", "operation", b"operation", "release", b"release", "reserve", b"reserve", "select_node", b"select_node", "set_node_health", b"set_node_health", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["select_node", "allocate", "reserve", "commit", "release", "complete", "bind_session", "clear_session", "heartbeat", "set_node_health"]  # noqa: Y015
+    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["select_node", "allocate", "reserve", "commit", "release", "complete", "bind_session", "clear_session", "heartbeat", "set_node_health", "end_job"]  # noqa: Y015
     _WhichOneofArgType_operation: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_operation) -> _WhichOneofReturnType_operation | None: ...
 
@@ -1538,6 +1657,7 @@ class OperationResult(_message.Message):
     CLEAR_SESSION_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     SET_NODE_HEALTH_FIELD_NUMBER: _builtins.int
+    END_JOB_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
@@ -1561,6 +1681,8 @@ class OperationResult(_message.Message):
     def heartbeat(self) -> Global___HeartbeatResponse: ...
     @_builtins.property
     def set_node_health(self) -> Global___SetNodeHealthResponse: ...
+    @_builtins.property
+    def end_job(self) -> Global___EndJobResponse: ...
     def __init__(
         self,
         *,
@@ -1576,12 +1698,13 @@ class OperationResult(_message.Message):
         clear_session: Global___ClearSessionResponse | None = ...,
         heartbeat: Global___HeartbeatResponse | None = ...,
         set_node_health: Global___SetNodeHealthResponse | None = ...,
+        end_job: Global___EndJobResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "bind_session", b"bind_session", "clear_session", b"clear_session", "commit", b"commit", "complete", b"complete", "error", b"error", "heartbeat", b"heartbeat", "release", b"release", "reserve", b"reserve", "result", b"result", "select_node", b"select_node", "set_node_health", b"set_node_health"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "bind_session", b"bind_session", "clear_session", b"clear_session", "commit", b"commit", "complete", b"complete", "end_job", b"end_job", "error", b"error", "heartbeat", b"heartbeat", "release", b"release", "reserve", b"reserve", "result", b"result", "select_node", b"select_node", "set_node_health", b"set_node_health"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "bind_session", b"bind_session", "clear_session", b"clear_session", "commit", b"commit", "complete", b"complete", "error", b"error", "heartbeat", b"heartbeat", "id", b"id", "release", b"release", "reserve", b"reserve", "result", b"result", "select_node", b"select_node", "set_node_health", b"set_node_health"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "bind_session", b"bind_session", "clear_session", b"clear_session", "commit", b"commit", "complete", b"complete", "end_job", b"end_job", "error", b"error", "heartbeat", b"heartbeat", "id", b"id", "release", b"release", "reserve", b"reserve", "result", b"result", "select_node", b"select_node", "set_node_health", b"set_node_health"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["error", "select_node", "allocate", "reserve", "commit", "release", "complete", "bind_session", "clear_session", "heartbeat", "set_node_health"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["error", "select_node", "allocate", "reserve", "commit", "release", "complete", "bind_session", "clear_session", "heartbeat", "set_node_health", "end_job"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 

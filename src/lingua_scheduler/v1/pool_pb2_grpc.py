@@ -88,6 +88,11 @@ class PoolServiceStub:
                 request_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.CompleteRequest.SerializeToString,
                 response_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.CompleteResponse.FromString,
                 _registered_method=True)
+        self.EndJob = channel.unary_unary(
+                '/lingua_scheduler.v1.PoolService/EndJob',
+                request_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.EndJobRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.EndJobResponse.FromString,
+                _registered_method=True)
         self.BindSession = channel.unary_unary(
                 '/lingua_scheduler.v1.PoolService/BindSession',
                 request_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.BindSessionRequest.SerializeToString,
@@ -207,6 +212,14 @@ class PoolServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EndJob(self, request, context):
+        """A job has ended without a result: its record says how and why. A job that no node has had gets
+        a record. The first end of a job stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def BindSession(self, request, context):
         """A node keeps audio of this session that the next job of this direction must join.
         """
@@ -301,6 +314,11 @@ def add_PoolServiceServicer_to_server(servicer, server):
                     servicer.Complete,
                     request_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.CompleteRequest.FromString,
                     response_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.CompleteResponse.SerializeToString,
+            ),
+            'EndJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndJob,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.EndJobRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.EndJobResponse.SerializeToString,
             ),
             'BindSession': grpc.unary_unary_rpc_method_handler(
                     servicer.BindSession,
@@ -607,6 +625,33 @@ class PoolService:
             '/lingua_scheduler.v1.PoolService/Complete',
             lingua__scheduler_dot_v1_dot_pool__pb2.CompleteRequest.SerializeToString,
             lingua__scheduler_dot_v1_dot_pool__pb2.CompleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.PoolService/EndJob',
+            lingua__scheduler_dot_v1_dot_pool__pb2.EndJobRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_pool__pb2.EndJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

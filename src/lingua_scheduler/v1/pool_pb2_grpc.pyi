@@ -72,6 +72,10 @@ class PoolServiceStub:
     """Gives back a reservation that was not committed. Of one that is gone, does nothing."""
     Complete: _grpc.UnaryUnaryMultiCallable[_pool_pb2.CompleteRequest, _pool_pb2.CompleteResponse]
     """A running attempt has ended: its slot is free, and the node's record says how it went."""
+    EndJob: _grpc.UnaryUnaryMultiCallable[_pool_pb2.EndJobRequest, _pool_pb2.EndJobResponse]
+    """A job has ended without a result: its record says how and why. A job that no node has had gets
+    a record. The first end of a job stays.
+    """
     BindSession: _grpc.UnaryUnaryMultiCallable[_pool_pb2.BindSessionRequest, _pool_pb2.BindSessionResponse]
     """A node keeps audio of this session that the next job of this direction must join."""
     ClearSession: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ClearSessionRequest, _pool_pb2.ClearSessionResponse]
@@ -130,6 +134,10 @@ class PoolServiceAsyncStub(PoolServiceStub):
     """Gives back a reservation that was not committed. Of one that is gone, does nothing."""
     Complete: _aio.UnaryUnaryMultiCallable[_pool_pb2.CompleteRequest, _pool_pb2.CompleteResponse]  # type: ignore[assignment]
     """A running attempt has ended: its slot is free, and the node's record says how it went."""
+    EndJob: _aio.UnaryUnaryMultiCallable[_pool_pb2.EndJobRequest, _pool_pb2.EndJobResponse]  # type: ignore[assignment]
+    """A job has ended without a result: its record says how and why. A job that no node has had gets
+    a record. The first end of a job stays.
+    """
     BindSession: _aio.UnaryUnaryMultiCallable[_pool_pb2.BindSessionRequest, _pool_pb2.BindSessionResponse]  # type: ignore[assignment]
     """A node keeps audio of this session that the next job of this direction must join."""
     ClearSession: _aio.UnaryUnaryMultiCallable[_pool_pb2.ClearSessionRequest, _pool_pb2.ClearSessionResponse]  # type: ignore[assignment]
@@ -245,6 +253,16 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.CompleteResponse, _abc.Awaitable[_pool_pb2.CompleteResponse]]:
         """A running attempt has ended: its slot is free, and the node's record says how it went."""
+
+    @_abc_1.abstractmethod
+    def EndJob(
+        self,
+        request: _pool_pb2.EndJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_pool_pb2.EndJobResponse, _abc.Awaitable[_pool_pb2.EndJobResponse]]:
+        """A job has ended without a result: its record says how and why. A job that no node has had gets
+        a record. The first end of a job stays.
+        """
 
     @_abc_1.abstractmethod
     def BindSession(
