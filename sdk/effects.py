@@ -23,9 +23,14 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The stream broke, or was given up because it is dead."""
+    """The stream broke, or was given up because it is dead.
+
+    `silent`: the other side did not answer, and its connection is not used again. Nothing breaks
+    the connection to a frozen process.
+    """
 
     why: str
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

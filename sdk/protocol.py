@@ -41,6 +41,7 @@ from lingua_scheduler.sdk.effects import (
 )
 from lingua_scheduler.sdk.kept_results import KeptResults
 from lingua_scheduler.sdk.partials import Partials
+from lingua_scheduler.sdk.patience import Patience
 from lingua_scheduler.sdk.results import Held, Partial, Result
 from lingua_scheduler.sdk.stream_state import Batch, StreamState
 from lingua_scheduler.sdk.wire import (
@@ -115,6 +116,7 @@ class NodeProtocol:
         # Executions whose handlers have not ended; stopped ones are in here as well.
         self._executing: set[int] = set()
         self._last_run = 0
+        self._patience = Patience()
         self._stream: StreamState | None = None
         self._effects: list[Effect] = []
 
@@ -144,10 +146,15 @@ class NodeProtocol:
         """When `on_timer` has something to do, or `take` something more to give."""
         times = [each.deadline for each in self._running.values() if each.deadline is not None]
         if self._stream is not None:
-            times += self._stream.deadlines()
+            times += self._stream.deadlines(busy=self._busy)
         if self.welcomed and (due := self._partials.next_due(now)) is not None:
             times.append(due)
         return min(times, default=None)
+
+    @property
+    def _busy(self) -> bool:
+        """Whether there is something that a dispatcher should hear of soon."""
+        return bool(self._running) or len(self._kept) > 0
 
     def ending(self, now: float) -> Lost | Moved | Refused:
         """Why the stream ended, if it just did: what the dispatcher said last, if anything."""
@@ -208,13 +215,15 @@ class NodeProtocol:
     def _check_stream(self, now: float, stream: StreamState) -> None:
         if stream.leave_at is not None and stream.leave_at <= now:
             self._close(stream, Close(Moved(0.0, stream.leave_why), graceful=True))
-        if why := stream.silence(now):
-            self._close(stream, Close(Lost(why)))
+        if why := stream.silence(now, busy=self._busy):
+            self._patience.ran_out(now)
+            self._close(stream, Close(Lost(why, silent=True)))
         stream.beat(now)
 
     def _on_welcome(self, now: float, stream: StreamState, welcome: dispatcher_pb2.Welcome) -> None:
         self.epoch = welcome.epoch
-        stream.welcome(now, welcome, self._rng)
+        silence_s = self._patience.silence_s(now, welcome.silence_ms)
+        stream.welcome(now, welcome, self._rng, silence_s)
         for attempt in welcome.cancelled:
             self._cancel(ref_of(attempt), "no longer wanted when the node came back")
         # Hello tells neither the health nor what is held.
@@ -412,6 +421,7 @@ class NodeProtocol:
         self._take_results(stream, batch)
         if stream.beat_due:
             batch.add(self._heartbeat(stream))
+            stream.asked(now)
         self._take_partials(now, batch)
         if stream.bye is not None and not batch.full:
             batch.add(stream.bye)

@@ -28,6 +28,7 @@ from lingua_scheduler.sdk.errors import (
     SessionRefusedError,
     SessionUnavailableError,
 )
+from lingua_scheduler.sdk.patience import Patience
 from lingua_scheduler.sdk.session_effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session_events import (
     Missing,
@@ -50,11 +51,15 @@ from lingua_scheduler.sdk.session_wire import (
     result_from,
 )
 from lingua_scheduler.sdk.wire import reason_name
+from lingua_scheduler.services.runtime.silence import Silence, Verdict
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage
 
 # So many streams in a row that break the contract, and the session is given up.
 MAX_FAULTS = 5
+# A gateway says something at least every half of its silence while it hears something, so it is
+# asked after that.
+ASK_BEATS = 3
 # How long a gateway that was asked to resume, and did not answer, may still take the session.
 LATE_RESUME_S = 60.0
 
@@ -95,6 +100,7 @@ class SessionProtocol(SessionState):
         self._refusal: common_pb2.Error | None = None
         self._late_resume_until = 0.0
         self._retries = Retries(rng=rng or random.Random(), seconds=reconnect_seconds)
+        self._patience = Patience()
         self._stream: SessionStream | None = None
         self._effects: list[SessionEffect] = []
 
@@ -132,7 +138,9 @@ class SessionProtocol(SessionState):
         self._stream = SessionStream(resumes=bool(self.session_id), opened_by=opened_by)
 
     def on_message(self, now: float, message: session_pb2.ServerMessage) -> list[SessionEffect]:
-        """The gateway has said something."""
+        """The gateway has said something, if only that it is there."""
+        if self._stream is not None and self._stream.silence is not None:
+            self._stream.silence.heard = True
         for event in message.events:
             stream = self._stream
             if stream is None or stream.closing:
@@ -181,6 +189,8 @@ class SessionProtocol(SessionState):
         self.token = opened.resume_token or self.token
         self.limits = limits_from(opened.limits)
         self.traceparent = opened.traceparent
+        if silence_s := self._patience.silence_s(now, opened.limits.silence_ms):
+            stream.silence = Silence(now, silence_s, ask_beats=ASK_BEATS)
         away = self._retries.opened(now, opened.limits.resume_within_ms / 1000)
         self.kept.begin_at(opened.next_seq)
         if stream.resumes:
@@ -260,8 +270,20 @@ class SessionProtocol(SessionState):
             if stream.leave_at is not None and stream.leave_at <= now:
                 self._end_stream(stream, Close(Moved(0.0, stream.leave_why)))
             elif not stream.opened and stream.opened_by <= now:
-                self._end_stream(stream, Close(Lost("Open was not answered in time")))
+                lost = Lost("Open was not answered in time", silent=True)
+                self._end_stream(stream, Close(lost))
+            elif stream.silence is not None and stream.silence.due <= now:
+                self._on_beat(now, stream, stream.silence)
         return self._out()
+
+    def _on_beat(self, now: float, stream: SessionStream, silence: Silence) -> None:
+        match silence.beat(now):
+            case Verdict.ASK:
+                stream.ask_due = True
+            case Verdict.SILENT:
+                self._patience.ran_out(now)
+                what = f"the gateway has said nothing for {silence.silence_s:g} s"
+                self._end_stream(stream, Close(Lost(what, silent=True)))
 
     # ---- the end of a stream ----
 
@@ -355,9 +377,11 @@ class SessionProtocol(SessionState):
             return None
         message = None if stream.closing else self._take_next(stream)
         if message is None:
-            if not stream.confirm_due or stream.seen_said == self.seen:
+            confirms = stream.confirm_due and stream.seen_said != self.seen
+            if not confirms and (stream.closing or not stream.ask_due):
                 return None
             message = ClientMessage()
+        stream.ask_due = False
         if stream.seen_said < self.seen:
             message.results_seen = stream.seen_said = self.seen
         stream.confirm_at, stream.confirm_due = None, False

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lingua_scheduler.sdk.effects import Lost, Moved, Refused
+from lingua_scheduler.services.runtime.silence import Silence
 from lingua_scheduler.v1 import common_pb2
 
 # Results are confirmed with the next message; alone, if there is none for so long.
@@ -24,6 +25,8 @@ class SessionStream:
         leave_at: when the gateway wants it to be gone.
         last_error: the last thing that the gateway said, if that was an error.
         refused: seqs of chunks that were refused on it.
+        silence: of the gateway; None where it does not promise to answer.
+        ask_due: it is to be asked whether it is there.
     """
 
     resumes: bool
@@ -40,6 +43,8 @@ class SessionStream:
     leave_why: str = ""
     last_error: common_pb2.Error | None = None
     refused: set[int] = field(default_factory=set)
+    silence: Silence | None = None
+    ask_due: bool = False
 
     def deadlines(self) -> Iterator[float]:
         """When something is due on it."""
@@ -51,6 +56,8 @@ class SessionStream:
             yield self.leave_at
         if self.confirm_at is not None:
             yield self.confirm_at
+        if self.silence is not None:
+            yield self.silence.due
 
     def confirm_soon(self, now: float) -> None:
         """A result has come; the first that is not confirmed sets the time."""

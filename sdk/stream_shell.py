@@ -204,7 +204,9 @@ def _warn_of_plain_text(address: str) -> None:
 
 
 def is_going_away(ending: Ending) -> bool:
-    """Whether the other side asks to be left: then its connection is not used again."""
+    """Whether the other side asks to be left, or is frozen: its connection is not used again."""
+    if isinstance(ending, Lost):
+        return ending.silent
     return isinstance(ending, Moved) or (
         isinstance(ending, Refused) and ending.error.reason == common_pb2.ERROR_REASON_DRAINING
     )

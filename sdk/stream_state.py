@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterable
 
 from lingua_scheduler.sdk.wire import Ref
+from lingua_scheduler.services.runtime.silence import Silence, Verdict
 from lingua_scheduler.v1 import common_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, Welcome
 
@@ -13,6 +14,8 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 SPARE_BYTES = 128 * 1024
 # So many heartbeats without a word, and the stream is dead.
 SILENT_BEATS = 3
+# Sixths of the silence that a dispatcher may keep, after which a node with jobs asks.
+ASK_BEATS = 3
 # A dispatcher that takes longer than this to answer Hello is as good as none.
 WELCOME_WITHIN_S = 10.0
 # What Welcome may ask for; 0, or none, is the default.
@@ -40,6 +43,8 @@ class StreamState:
         self.closing = False
         self.bye: NodeEvent | None = None
         self._heard = now
+        # None where the dispatcher does not say how long it may be silent.
+        self._silence: Silence | None = None
         self._beat_s = 0.0
         self._next_beat = now
         # By kind and attempt, so that a repeated question waits for one answer.
@@ -48,21 +53,40 @@ class StreamState:
     def hear(self, now: float) -> None:
         """The dispatcher lives."""
         self._heard = now
+        if self._silence is not None:
+            self._silence.heard = True
 
-    def welcome(self, now: float, welcome: Welcome, rng: random.Random) -> None:
-        """The dispatcher has taken the node in. The first beat is spread over the interval."""
+    def welcome(
+        self, now: float, welcome: Welcome, rng: random.Random, silence_s: float = 0.0
+    ) -> None:
+        """The dispatcher has taken the node in. The first beat is spread over the interval.
+
+        Args:
+            now: the time.
+            welcome: what it said.
+            rng: spreads.
+            silence_s: it is frozen if it is silent for so long; 0: if it misses three heartbeats.
+        """
         low, high = BEAT_RANGE_S
         self._beat_s = min(high, max(low, welcome.heartbeat_interval_ms / 1000 or DEFAULT_BEAT_S))
         self._next_beat = now + self._beat_s * rng.uniform(0.1, 1.0)
         if welcome.max_message_bytes:
             limit = min(MAX_MESSAGE_BYTES, welcome.max_message_bytes)
             self.message_bytes = max(limit // 2, limit - SPARE_BYTES)
+        if silence_s:
+            self._silence = Silence(now, silence_s, ask_beats=ASK_BEATS)
         self.welcomed = True
 
-    def deadlines(self) -> Iterable[float]:
-        """When `beat` or `silence` has something to say, or the node is to leave."""
+    def deadlines(self, *, busy: bool) -> Iterable[float]:
+        """When `beat` or `silence` has something to say, or the node is to leave.
+
+        Args:
+            busy: whether there are jobs, or results that are not confirmed.
+        """
         if self.closing:
             return
+        if self._silence is not None and (busy or self._silence.awaits_answer):
+            yield self._silence.due
         yield self._heard + self._patience()
         if self.welcomed:
             yield self._next_beat
@@ -75,8 +99,25 @@ class StreamState:
             self.beat_due = True
             self._next_beat = now + self._beat_s
 
-    def silence(self, now: float) -> str:
-        """Why the stream is to be given up, or ""."""
+    def asked(self, now: float) -> None:
+        """A heartbeat was sent."""
+        if self._silence is not None:
+            self._silence.asked(now)
+
+    def silence(self, now: float, *, busy: bool) -> str:
+        """Why the stream is to be given up, or "". A heartbeat may become due.
+
+        Args:
+            now: the time.
+            busy: whether there are jobs, or results that are not confirmed. Without them the
+                dispatcher has time until the next heartbeat.
+        """
+        silence = self._silence
+        if silence is not None and silence.due <= now and (busy or silence.awaits_answer):
+            verdict = silence.beat(now, ask=busy)
+            if verdict is Verdict.SILENT:
+                return f"the dispatcher has said nothing for {silence.silence_s:g} s"
+            self.beat_due = self.beat_due or verdict is Verdict.ASK
         patience = self._patience()
         late = now - self._heard - patience
         if late < 0:

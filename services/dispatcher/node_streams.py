@@ -258,6 +258,7 @@ class NodeStreams:
             instance_id=self._settings.instance_id,
             heartbeat_interval_ms=self._settings.node_heartbeat_ms,
             max_message_bytes=self._settings.max_message_bytes,
+            silence_ms=self._settings.peer_silence_ms,
             cancelled=[*self._unwanted([*hello.running, *hello.unconfirmed]), *refused],
         )
         for attempt in welcome.cancelled:

@@ -53,8 +53,9 @@ class OperateStream:
     - Operations that are asked for at the same time, or while a message is being written, share
       a message, and so do patient ones with the next that is not, or within 20 ms. The service
       begins those of one message in the order in which they were asked for.
-    - When the stream breaks, or stays silent for `timeout_ms` with a call waiting, what is under
-      way on it fails at once, and so does every call until there is a new one, on any instance.
+    - When the stream breaks, or stays silent for `timeout_ms` with a call waiting or for
+      `silence_ms` without one, what is under way on it fails at once, and so does every call until
+      there is a new one, on any instance.
       The client itself repeats only what certainly did not run: what a draining instance left.
     - No call fails because the connection is made anew: those that are under way end on the old
       one.
@@ -67,6 +68,7 @@ class OperateStream:
             may reach another one.
         timeout_ms: what a call may take.
         max_message_bytes: what a message may have.
+        silence_ms: after which a service that says nothing, and does not answer, is left.
         renew_ms: after which the connection is made anew; see RenewedChannel.
         lines: how it is called.
     """
@@ -77,12 +79,14 @@ class OperateStream:
         address: str,
         timeout_ms: int,
         max_message_bytes: int,
+        silence_ms: int,
         renew_ms: int,
         lines: Lines,
     ) -> None:
         self._address = address
         self._timeout = timeout_ms / 1000
         self._max_bytes = max_message_bytes
+        self._silence_ms = silence_ms
         self._lines = lines
         self._channel = RenewedChannel(
             address=address, lines=lines, renew_ms=renew_ms, grace_s=self._timeout + LEFT_S
@@ -235,6 +239,7 @@ class OperateStream:
             open_stream(channel, _OPERATE, pool_pb2.OperateResponse, self._lines.metadata()),
             queue=self._queue,
             max_bytes=self._max_bytes,
+            silence_ms=self._silence_ms,
             counts=self.counts,
             on_answers=self._forget_done,
             on_storeless=self._channel.look_elsewhere,
@@ -243,7 +248,10 @@ class OperateStream:
             await stream.greet(self._timeout)
         except Exception as error:
             stream.cancel()
-            reason = self._no_answer() if isinstance(error, TimeoutError) else in_words(error)
+            reason = in_words(error)
+            if isinstance(error, TimeoutError):
+                reason = self._no_answer()
+                self._channel.forsake()
             if not isinstance(error, BROKEN):
                 _log.exception("the stream to the pool service failed inside")
             if self._current is None:
@@ -273,6 +281,8 @@ class OperateStream:
                 reason = in_words(error)
                 if not isinstance(error, BROKEN):
                     _log.exception("the stream to the pool service failed inside")
+            if stream.is_cut:
+                self._channel.forsake()
             self._stream_over(stream, reason, clean=clean)
             await self._channel.let_go(channel)
         finally:

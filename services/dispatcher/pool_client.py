@@ -33,6 +33,7 @@ class PoolClient(OperateStream):
             address=settings.pool_address,
             timeout_ms=settings.redis_timeout_ms + MARGIN_MS,
             max_message_bytes=settings.max_message_bytes,
+            silence_ms=settings.peer_silence_ms,
             renew_ms=settings.channel_renew_ms,
             lines=lines,
         )

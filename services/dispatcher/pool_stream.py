@@ -10,6 +10,7 @@ import grpc
 
 from lingua_scheduler.services.dispatcher.operate_calls import Call, answer, take_batch
 from lingua_scheduler.services.dispatcher.pool_repeats import PoolClientCounts
+from lingua_scheduler.services.runtime.stream_watch import StreamWatch
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # A pool service does 5 to 8 operations a ms. More of them at once would only wait there, and in
@@ -34,6 +35,7 @@ class PoolStream:
         stream: the call, whose requests are serialized here.
         queue: calls that are to be sent; only the newest stream takes from it.
         max_bytes: what a message may have.
+        silence_ms: after which a service that says nothing, and does not answer, is left.
         counts: what was sent is counted there.
         on_answers: called when some calls were answered.
         on_storeless: called for each message which says that the service has no store still.
@@ -45,6 +47,7 @@ class PoolStream:
         *,
         queue: deque[Call],
         max_bytes: int,
+        silence_ms: int,
         counts: PoolClientCounts,
         on_answers: Callable[[], None],
         on_storeless: Callable[[], None],
@@ -52,6 +55,7 @@ class PoolStream:
         self._stream = stream
         self._queue = queue
         self._max_bytes = max_bytes
+        self._silence_ms = silence_ms
         self._counts = counts
         self._on_answers = on_answers
         self._on_storeless = on_storeless
@@ -60,6 +64,7 @@ class PoolStream:
         self._loop = asyncio.get_running_loop()
         self._cut: asyncio.Future[str] = self._loop.create_future()
         self._wake: asyncio.Future[None] | None = None
+        self._asks = False
         self._finishing = False
         self._last_moment: asyncio.TimerHandle | None = None
         self.sent: dict[int, Call] = {}
@@ -84,7 +89,8 @@ class PoolStream:
 
     async def run(self) -> tuple[bool, str]:
         """Runs the stream to its end; whether the service ended it on purpose, and the reason."""
-        reading = asyncio.create_task(self._read())
+        watch = StreamWatch(silence_ms=self._silence_ms, ask=self._ask, cut=self.cut)
+        reading = asyncio.create_task(self._read(watch))
         writing = asyncio.create_task(self._write())
         try:
             await asyncio.wait((reading, self._cut), return_when=asyncio.FIRST_COMPLETED)
@@ -93,6 +99,7 @@ class PoolStream:
             reading.result()
             return True, "it ended the stream"
         finally:
+            watch.stop()
             # A timer would keep the stream, and so its connection.
             if self._last_moment is not None:
                 self._last_moment.cancel()
@@ -117,12 +124,23 @@ class PoolStream:
         if not self._cut.done():
             self._cut.set_result(reason)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether this side ended it, since the other one did not answer."""
+        return self._cut.done()
+
     def cancel(self) -> None:
         """Ends a stream that does not run."""
         self._stream.cancel()
 
-    async def _read(self) -> None:
+    def _ask(self) -> None:
+        self._asks = True
+        self.wake()
+
+    async def _read(self, watch: StreamWatch) -> None:
+        silence = watch.silence
         while isinstance(response := await self._stream.read(), pool_pb2.OperateResponse):
+            silence.heard = True
             self.heard = self._loop.time()
             was_full = len(self.sent) >= MAX_UNANSWERED
             for result in response.results:
@@ -147,7 +165,10 @@ class PoolStream:
     async def _write(self) -> None:
         try:
             while not self._finishing:
-                if batch := take_batch(
+                if self._asks:
+                    self._asks = False
+                    await self._stream.write(b"")
+                elif batch := take_batch(
                     self._queue, MAX_UNANSWERED - len(self.sent), self._max_bytes
                 ):
                     await self._send(batch)

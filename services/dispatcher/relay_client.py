@@ -1,7 +1,6 @@
 """The home's side of the relay: one stream to each dispatcher that owns nodes we use."""
 
 import asyncio
-import contextlib
 import logging
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +12,15 @@ from lingua_scheduler.services.dispatcher.node_stream import AttemptKey, attempt
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Responsible
 from lingua_scheduler.services.runtime.channels import Lines, open_stream
+from lingua_scheduler.services.runtime.duplex import run_duplex
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.stream_watch import StreamWatch
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)
 
+_PING = dispatcher_pb2.RelayRequest(ping=True).SerializeToString()
 _RELAY = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].methods_by_name["Relay"]
 
 # What may wait for another dispatcher that reads slowly; beyond that, orders fail.
@@ -49,6 +51,18 @@ class _Peer:
         self.under_way: dict[AttemptKey, _UnderWay] = {}
         self.reached = False
         self.task: asyncio.Task[None] | None = None
+        self.cut = asyncio.Event()
+        # From when it is known that the other side answers; older versions do not.
+        self.watch: StreamWatch | None = None
+
+    def ask(self) -> None:
+        """Asks whether somebody is there."""
+        self.outbox.put((_PING, None), len(_PING), droppable=True, replaces="ping")
+
+    def be_frozen(self, why: str) -> None:
+        """Ends the stream: nobody answers."""
+        _log.warning("relay to %s ended: %s", self.address, why)
+        self.cut.set()
 
     @staticmethod
     def mark_written(requests: list[tuple[bytes, _UnderWay | None]], *, written: bool) -> None:
@@ -96,6 +110,7 @@ class RelayClients:
         peer = self._peers.get(placement.owner_address)
         if peer is None:
             peer = _Peer(placement.owner_address)
+            peer.ask()
             self._peers[placement.owner_address] = peer
             peer.task = asyncio.create_task(self._run(peer))
         order = request.orders[0]
@@ -129,28 +144,35 @@ class RelayClients:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, peer: _Peer) -> None:
-        writer: asyncio.Task[None] | None = None
         try:
             async with self._lines.channel(peer.address) as channel:
                 metadata = self._lines.metadata()
                 stream = open_stream(channel, _RELAY, dispatcher_pb2.RelayResponse, metadata)
-                writer = asyncio.create_task(self._write(peer, stream))
-                async for message in stream:
-                    for report in message.reports:
-                        self._take(peer, report)
+                read, write = self._read(peer, stream), self._write(peer, stream)
+                await run_duplex(read=read, write=write, cut=peer.cut)
         except grpc.aio.AioRpcError as error:
             _log.warning("relay to %s ended: %s", peer.address, error.details())
             if not peer.reached:
                 await asyncio.sleep(_UNREACHABLE_S)
         finally:
-            if writer is not None:
-                writer.cancel()
+            if peer.watch is not None:
+                peer.watch.stop()
             self._gone(peer)
+
+    async def _read(self, peer: _Peer, stream: Any) -> None:
+        async for message in stream:
+            if peer.watch is not None:
+                peer.watch.silence.heard = True
+            elif message.pong:
+                peer.watch = StreamWatch(
+                    silence_ms=self._settings.peer_silence_ms, ask=peer.ask, cut=peer.be_frozen
+                )
+            for report in message.reports:
+                self._take(peer, report)
 
     @staticmethod
     async def _write(peer: _Peer, stream: Any) -> None:
-        # A stream that is over: the reader learns why.
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        try:
             while requests := await peer.outbox.take():
                 # A write that fails may have got through all the same, unless it is the first: then
                 # there never was a connection.
@@ -158,6 +180,9 @@ class RelayClients:
                 await stream.write(b"".join(data for data, _ in requests))
                 peer.reached = True
                 peer.mark_written(requests, written=True)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # The stream is over, and the reader learns why.
+            await peer.cut.wait()
 
     def _take(self, peer: _Peer, report: dispatcher_pb2.RelayReport) -> None:
         kind = report.WhichOneof("report")

@@ -23,6 +23,8 @@ _FIELDS: dict[type[Any], str] = {
     dispatcher_pb2.JobFailed: "failed",
 }
 
+_PONG = dispatcher_pb2.RelayResponse(pong=True).SerializeToString()
+
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -50,6 +52,10 @@ class RelaySession:
         response = _response(node_id, attempt)
         response.reports[0].lost.SetInParent()
         self._put(response)
+
+    def pong(self) -> None:
+        """Answers the home's question whether somebody is there."""
+        self.outbox.put(_PONG, len(_PONG), droppable=True, replaces="pong")
 
     def _put(self, response: dispatcher_pb2.RelayResponse, *, droppable: bool = False) -> None:
         data = response.SerializeToString()
@@ -89,6 +95,8 @@ class RelayServer:
 
         async def read() -> None:
             async for request in requests:
+                if request.ping:
+                    session.pong()
                 for order in request.orders:
                     self._follow(session, order)
 

@@ -39,6 +39,8 @@ class RenewedChannel:
       use, and it is tried again later.
     - Where another instance is looked for (`look_elsewhere`), the old channel stays as well until a
       stream can be opened to a better one; it is looked for at once, then less and less often.
+    - After `forsake` the next stream gets a new connection: gRPC goes on using one whose peer is
+      frozen, since nothing breaks it, but does not use a new one before the peer has answered.
     - An old channel is closed when nobody holds it, and calls that are still under way on it have
       `grace_s` to end.
 
@@ -59,6 +61,8 @@ class RenewedChannel:
         self._holders: Counter[grpc.aio.Channel] = Counter()
         # When the current one is old, and until when it is not replaced in any case.
         self._old_at = self._not_before = -math.inf
+        # Whether nobody answers on the current one.
+        self._forsaken = False
         # Whether another instance is wanted, and from when on one may be looked for again.
         self._elsewhere = asyncio.Event()
         self._look_from, self._look_pause = -math.inf, 0.0
@@ -106,10 +110,14 @@ class RenewedChannel:
         """Opens a stream where there is none; whether that went well."""
         old = self.current
         # With certificates that are no longer good it might never go well.
-        if self._lines.certificates_changed(old):
+        if self._forsaken or self._lines.certificates_changed(old):
             self._use(self._lines.channel(self._address))
             await self._close_unused(old)
         return await connect(self.current)
+
+    def forsake(self) -> None:
+        """Nobody answers on the current channel: `reconnect` makes a new one."""
+        self._forsaken = True
 
     def look_elsewhere(self) -> None:
         """The instance at the other end is of no use now; to be said again while that is so."""
@@ -169,7 +177,7 @@ class RenewedChannel:
         return _ASKED
 
     def _use(self, channel: grpc.aio.Channel) -> None:
-        self._current = channel
+        self._current, self._forsaken = channel, False
         # What was said of the one before it does not count any more.
         self._elsewhere.clear()
         # Many are started together, and should not all change at the same moment.

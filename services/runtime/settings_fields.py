@@ -216,6 +216,13 @@ class GrpcFields(BaseModel):
     keepalive_timeout_ms: int = _whole(
         5000, 100, 60_000, "ms that a ping may stay unanswered before the connection is dead"
     )
+    peer_silence_ms: int = _whole(
+        3000,
+        300,
+        600_000,
+        "ms after which a service that says nothing on a stream, and does not answer, is left for "
+        "another one; clients and nodes are told the same of gateways and dispatchers",
+    )
     drain_grace_ms: int = _whole(
         20_000, 0, 600_000, "ms for what is in flight to finish after SIGTERM"
     )

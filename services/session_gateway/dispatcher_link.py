@@ -23,13 +23,8 @@ _PAUSE_MIN_S = 0.05
 _PAUSE_MAX_S = 1.0
 # A stream that lived so long was a good one.
 _STEADY_S = 5.0
-# A dispatcher with jobs of ours that says nothing for so long is asked; after the second time it
-# is given up, and its jobs are submitted elsewhere.
-_ASK_AFTER_S = 1.0
-_SILENT_S = 4.0
+# Between two looks for streams that have no job any more.
 _LOOK_EVERY_S = 0.5
-# What a look may come late. Later, it was this process that was not there.
-_STALL_S = 1.0
 _FIRST_CONNECT_S = 1.0
 
 _BROKEN = (grpc.aio.AioRpcError, OSError, asyncio.InvalidStateError, TimeoutError)
@@ -76,6 +71,7 @@ class DispatcherLink:
     def __init__(self, *, settings: Settings, lines: Lines) -> None:
         self._address = settings.dispatcher_address
         self._leave_s = settings.result_deadline_ms / 1000
+        self._silence_ms = settings.peer_silence_ms
         self._lines = lines
         self._channel = RenewedChannel(
             address=self._address, lines=lines, renew_ms=settings.channel_renew_ms
@@ -198,12 +194,14 @@ class DispatcherLink:
         """Opens a stream that takes the place of the current one, if there is one."""
         metadata = self._lines.metadata()
         call = open_stream(channel, _SUBMIT, dispatcher_pb2.SubmitResponse, metadata)
-        stream = DispatcherStream(call, self._on_event)
+        stream = DispatcherStream(call, silence_ms=self._silence_ms, take=self._on_event)
         try:
             await stream.greet()
         except _BROKEN as error:
             self._down_reason = in_words(error)
             call.cancel()
+            if isinstance(error, TimeoutError):
+                self._channel.forsake()
             return False
         except BaseException:
             call.cancel()
@@ -222,14 +220,17 @@ class DispatcherLink:
         return True
 
     async def _serve(self, stream: DispatcherStream, channel: grpc.aio.Channel) -> None:
-        reason = "it ended the stream"
+        reason = "the stream failed inside"
         try:
             try:
-                await stream.run()
+                reason = await stream.run()
             except _BROKEN as error:
                 reason = in_words(error)
             except Exception:
                 _log.exception("the stream to a dispatcher failed inside")
+            if stream.is_frozen:
+                _log.warning("disconnecting from a dispatcher at %s: %s", self._address, reason)
+                self._channel.forsake()
             self._lose(stream, reason)
             await self._channel.let_go(channel)
         finally:
@@ -267,20 +268,8 @@ class DispatcherLink:
     async def _look_after_streams(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _LOOK_EVERY_S
             await asyncio.sleep(_LOOK_EVERY_S)
-            now = loop.time()
-            waited_for = {job.stream for job in self._jobs.values() if not job.over}
-            for stream in self._streams:
-                if now - due > _STALL_S or stream not in waited_for:
-                    # What came meanwhile has not been read, or nobody waits.
-                    stream.heard_at = now
-                elif now - stream.heard_at > _SILENT_S:
-                    _log.warning("a dispatcher says nothing for %g s and is left", _SILENT_S)
-                    stream.cut()
-                elif now - stream.heard_at > _ASK_AFTER_S:
-                    stream.ask()
-            self._end_left(now)
+            self._end_left(loop.time())
 
     def _end_left(self, now: float) -> None:
         """Ends streams that have no job any more, or have had them for too long."""

@@ -7,6 +7,7 @@ import grpc
 
 from lingua_scheduler.services.runtime.duplex import run_duplex
 from lingua_scheduler.services.runtime.outbox import Outbox
+from lingua_scheduler.services.runtime.stream_watch import StreamWatch
 from lingua_scheduler.v1 import dispatcher_pb2
 
 # What may wait to be written: a minute of speech of 200 sessions. A dispatcher that takes no more
@@ -26,22 +27,29 @@ class DispatcherStream:
 
     Args:
         call: the stream.
+        silence_ms: after which a dispatcher that says nothing, and does not answer, is left.
         take: called with each event of a job.
     """
 
     def __init__(
-        self, call: _Call, take: Callable[["DispatcherStream", dispatcher_pb2.JobEvent], None]
+        self,
+        call: _Call,
+        *,
+        silence_ms: int,
+        take: Callable[["DispatcherStream", dispatcher_pb2.JobEvent], None],
     ) -> None:
         self._call = call
+        self._silence_ms = silence_ms
         self._take = take
         self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_SUBMISSIONS, max_bytes=_MAX_BYTES)
         """Requests, serialized. One after the other they are one request; an empty one asks whether
         somebody is there."""
         self._cut = asyncio.Event()
+        self._why = "it ended the stream"
         self._last_moment: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self.heard_at = self._loop.time()
-        """When it was last heard."""
+        self.is_frozen = False
+        """Whether it was cut because the dispatcher says nothing."""
 
     async def greet(self) -> None:
         """Returns when the dispatcher has answered. Raises what keeps it from that."""
@@ -49,22 +57,20 @@ class DispatcherStream:
             await self._call.write(b"")
             if await self._call.read() is grpc.aio.EOF:
                 raise ConnectionError("it is draining")
-        self.heard_at = self._loop.time()
 
-    async def run(self) -> None:
-        """Serves the stream to its end. Raises what broke it."""
+    async def run(self) -> str:
+        """Serves the stream to its end, and returns the reason. Raises what broke it."""
+        watch = StreamWatch(silence_ms=self._silence_ms, ask=self._ask, cut=self._be_frozen)
         try:
-            await run_duplex(read=self._read(), write=self._write(), cut=self._cut)
+            await run_duplex(read=self._read(watch), write=self._write(), cut=self._cut)
+            return self._why
         finally:
+            watch.stop()
             # A timer would keep the stream, and so its connection.
             if self._last_moment is not None:
                 self._last_moment.cancel()
             self.outbox.close()
             self._call.cancel()
-
-    def ask(self) -> None:
-        """Asks whether somebody is there."""
-        self.outbox.put(b"", 0, droppable=True, replaces="ask")
 
     def finish(self) -> None:
         """Ends the stream when all that is queued is said, and soon in any case."""
@@ -76,6 +82,14 @@ class DispatcherStream:
         """Ends the stream at once."""
         self._cut.set()
 
+    def _ask(self) -> None:
+        """Asks whether somebody is there."""
+        self.outbox.put(b"", 0, droppable=True, replaces="ask")
+
+    def _be_frozen(self, why: str) -> None:
+        self.is_frozen, self._why = True, why
+        self.cut()
+
     async def _write(self) -> None:
         while waiting := await self.outbox.take():
             await self._call.write(b"".join(waiting))
@@ -83,8 +97,9 @@ class DispatcherStream:
         await self._call.done_writing()
         await self._cut.wait()
 
-    async def _read(self) -> None:
+    async def _read(self, watch: StreamWatch) -> None:
+        silence = watch.silence
         while isinstance(response := await self._call.read(), dispatcher_pb2.SubmitResponse):
-            self.heard_at = self._loop.time()
+            silence.heard = True
             for event in response.events:
                 self._take(self, event)

@@ -1,6 +1,7 @@
 """The shell around one session's core: its effects are carried out, answers become events."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -56,6 +57,7 @@ class LiveSession:
         epoch: this gateway's hold on it.
         past: what was before.
         rules: the numbers.
+        silence_ms: the client is told that it hears something at least every half of this time.
         limits: what its tenant may use, as far as this connection goes.
         store: where cuts are written down.
         link: where jobs go.
@@ -73,6 +75,7 @@ class LiveSession:
         epoch: int,
         past: Past,
         rules: SessionRules,
+        silence_ms: int,
         limits: common_pb2.TenantLimits,
         store: SessionStore,
         link: DispatcherLink,
@@ -105,6 +108,9 @@ class LiveSession:
             most_cuts=rules.result_queue_max,
             is_counted=limits.sessions > 0,
         )
+        # The client takes a gateway that says nothing for frozen.
+        self._say_every_ms = silence_ms / 2
+        self._said_ms = self._loop.time() * 1000
         # Cuts that are being written down.
         self._writing: asyncio.Future[Any] | None = None
         self._spans: SessionSpans | None = None
@@ -133,6 +139,8 @@ class LiveSession:
     def on_message(self, message: session_pb2.ClientMessage) -> None:
         """The client has said something."""
         now, core = self._now(), self._core
+        if now - self._said_ms >= self._say_every_ms:
+            self._show_life(now)
         if message.results_seen:
             self._feed(core.on_seen(now, message.results_seen))
         match message.WhichOneof("message"):
@@ -151,6 +159,15 @@ class LiveSession:
                         fields=[("open", "only the first message of a stream opens")],
                     )
                 )
+
+    async def until_may_read(self) -> None:
+        """Returns when the client's messages may be read again."""
+        while not self.may_read.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._say_every_ms / 1000):
+                    await self.may_read.wait()
+                    return
+            self._show_life(self._now())
 
     def on_half_closed(self) -> None:
         """The client will say nothing more, but still listens."""
@@ -312,11 +329,17 @@ class LiveSession:
         since_ms = now - effect.last_chunk_ms
         return self._record.write(effect, last_chunk_ms=int(time.time() * 1000 - since_ms))
 
+    def _show_life(self, now: float) -> None:
+        """Says something, though there is nothing to say."""
+        self._said_ms = now
+        self.outbox.put(b"", 0, droppable=True, replaces="life")
+
     def _say(self, event: session_pb2.ServerEvent) -> None:
         self._send(effects.Send(session_pb2.ServerMessage(events=[event])))
 
     def _send(self, effect: effects.Send) -> None:
         message, within_s = effect.message, _FINALIZED_WITHIN_S
+        self._said_ms = self._now_ms
         partial_of: int | None = None
         for event in message.events:
             kind = event.WhichOneof("event")

@@ -102,7 +102,7 @@ class Sessions:
                 async for message in requests:
                     session.on_message(message)
                     if not session.may_read.is_set():
-                        await session.may_read.wait()
+                        await session.until_may_read()
             except errors.InvalidMessageError as error:
                 # Bytes that are no message.
                 session.on_lost(error)
@@ -257,6 +257,7 @@ class Sessions:
             epoch=epoch,
             past=past,
             rules=self._rules,
+            silence_ms=self._settings.peer_silence_ms,
             limits=limits,
             store=self._store,
             link=self._link,
@@ -277,6 +278,7 @@ class Sessions:
                 max_length_bytes=settings.max_length_bytes,
                 result_deadline_ms=settings.result_deadline_ms,
                 resume_within_ms=settings.resume_within_ms,
+                silence_ms=settings.peer_silence_ms,
             ),
         )
 

@@ -6,32 +6,30 @@ cut, submitted, running, and results on their way.
 """
 
 import asyncio
-import contextlib
-import itertools
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
-from tests.e2e.scheduler_processes import NodeProcess, Scheduler, addresses
-from tests.e2e.speech import Speaker, sentences, speaking
+from tests.e2e.scheduler_processes import Scheduler, addresses
+from tests.faults.crowd import (
+    LONG,
+    PEOPLE,
+    RECOVERED_S,
+    SHORT,
+    Victim,
+    busiest,
+    talking,
+    victim,
+)
 from tests.integration.service_process import ServiceProcess
 
-PEOPLE = 8
-# In words of a tenth of a second: from half a second to one and a half.
-SHORT = (5, 12, 8, 15, 6, 10)
-# And some that are longer than an utterance may be.
-LONG = (5, 18, 8, 12, 31, 6)
 # Long enough that there is always something under way.
 WORK_MS = 300
-# Far more than anything here may take, and less than the 30 s after which a result is missing.
-RECOVERED_S = 25.0
 DRAINED_S = 15.0
-
-Victim = ServiceProcess | NodeProcess
 
 
 @pytest.fixture(scope="module")
@@ -63,98 +61,6 @@ async def scheduler(processes: Scheduler) -> Scheduler:
         if each.process.poll() is not None:
             await each.restart()
     return processes
-
-
-class Crowd:
-    """People who talk until they are told to stop."""
-
-    def __init__(self, people: list[Speaker], lengths: Sequence[int]) -> None:
-        self.people = people
-        self._lengths = lengths
-        self._enough = asyncio.Event()
-
-    async def talk(self) -> None:
-        """Returns when everybody has stopped."""
-        await asyncio.gather(*(self._talk(at, each) for at, each in enumerate(self.people)))
-
-    async def _talk(self, at: int, speaker: Speaker) -> None:
-        lengths = itertools.islice(itertools.cycle(self._lengths), at, None)
-        for sentence in sentences(2 + 3000 * at, lengths):
-            for word in sentence:
-                await speaker.say(word, pace=True)
-                if self._enough.is_set():
-                    break
-            await speaker.session.finish()
-            if self._enough.is_set():
-                return
-
-    def stop(self) -> None:
-        """They break off, and that ends their sentences."""
-        self._enough.set()
-
-    async def hear_more(self, results: int) -> None:
-        """Returns when each has heard so many results more than now."""
-        wanted = [len(each.outcomes) + results for each in self.people]
-        for each, count in zip(self.people, wanted, strict=True):
-            await each.until(lambda who=each, most=count: len(who.outcomes) >= most, RECOVERED_S)
-
-    def check(self, title: str, record: Callable[[str, object], None]) -> None:
-        """All that was said was heard; says how long somebody had to wait for it."""
-        for each in self.people:
-            each.check_all_heard()
-        slowest = max(each.slowest for each in self.people)
-        said = sum(len(words) for each in self.people for words in each.said.values())
-        resumes = sum(each.session.counts.resumes for each in self.people)
-        print(f"{title}: longest stall {slowest:.2f} s; {said} words, {resumes} resumes")
-        record(f"longest stall, {title}", slowest)
-
-
-@contextlib.asynccontextmanager
-async def talking(scheduler: Scheduler, lengths: Sequence[int]) -> AsyncIterator[Crowd]:
-    """People talk inside the block; at its end they have been heard to the end."""
-    async with contextlib.AsyncExitStack() as stack:
-        to = addresses(scheduler.gateways)
-        people = [await stack.enter_async_context(speaking(to)) for _ in range(PEOPLE)]
-        crowd = Crowd(people, lengths)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(crowd.talk())
-            await crowd.hear_more(1)
-            yield crowd
-            crowd.stop()
-
-
-async def busiest(services: Sequence[ServiceProcess], metric: str) -> ServiceProcess:
-    """The one with the most work, when it has some."""
-    deadline = time.monotonic() + RECOVERED_S
-    while True:
-        load = [await each.metric(metric) for each in services]
-        if max(load) >= 2:
-            return services[load.index(max(load))]
-        assert time.monotonic() < deadline, f"{metric}: {load}"
-
-
-async def busy_node(scheduler: Scheduler) -> NodeProcess:
-    """A node with at least two jobs."""
-    deadline = time.monotonic() + RECOVERED_S
-    while True:
-        for node in scheduler.nodes:
-            if node.running >= 2:
-                return node
-        assert time.monotonic() < deadline, "no node has two jobs"
-        await asyncio.sleep(0.01)
-
-
-async def victim(scheduler: Scheduler, kind: str) -> Victim:
-    """A process of this kind that has work."""
-    match kind:
-        case "gateway":
-            return await busiest(scheduler.gateways, "lingua_gateway_jobs")
-        case "dispatcher":
-            return await busiest(scheduler.dispatchers, "lingua_dispatcher_jobs")
-        case "pool service":
-            return await busiest(scheduler.pools, "lingua_pool_allocations_total")
-        case _:
-            return await busy_node(scheduler)
 
 
 @pytest.mark.parametrize(

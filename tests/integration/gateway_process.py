@@ -68,6 +68,7 @@ class RawClient:
             metadata=metadata
         )
         self.events: list[ServerEvent] = []
+        self.messages = 0
         self.seq = 0
         self._may_read = asyncio.Event()
         self._may_read.set()
@@ -222,6 +223,7 @@ class RawClient:
         try:
             while isinstance(message := await self.call.read(), session_pb2.ServerMessage):
                 self.events.extend(message.events)
+                self.messages += 1
                 self._changed.set()
                 await self._may_read.wait()
         except grpc.aio.AioRpcError as error:

@@ -108,6 +108,7 @@ async def client_of(address: str) -> AsyncIterator[PoolClient]:
         address=address,
         timeout_ms=10_000,
         max_message_bytes=1_000_000,
+        silence_ms=10_000,
         renew_ms=RENEW_MS,
         lines=Lines(load_settings({})),
     )

@@ -64,9 +64,9 @@ def made_gateway(
         dispatchers=",".join(each.address for each in dispatchers),
         hangover_manual_ms=0,
         session_utterances_max=UTTERANCES_MAX,
+        peer_silence_ms=2000,
         limits={
             "live_session._MAX_BYTES": OUTBOX_BYTES,
-            "dispatcher_link._SILENT_S": 2.0,
             "dispatcher_stream._GREET_S": 1.0,
         },
         **settings,

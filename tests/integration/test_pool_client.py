@@ -44,6 +44,7 @@ def make_client(address: str, *, timeout_ms: int = TIMEOUT_MS, **limits: int) ->
         address=address,
         timeout_ms=timeout_ms,
         max_message_bytes=limits.get("max_message_bytes", settings.max_message_bytes),
+        silence_ms=settings.peer_silence_ms,
         renew_ms=settings.channel_renew_ms,
         lines=Lines(settings),
     )

@@ -80,12 +80,14 @@ class Driver:
         self.runs: dict[str, int] = {}
         self.effects: list[Effect] = []
 
-    def connect(self, *cancelled: str) -> list[NodeEvent]:
+    def connect(self, *cancelled: str, **fields: int) -> list[NodeEvent]:
         """A new stream that is welcomed; what is said on it, Hello first."""
         self.protocol.on_connected(self.now)
         heard = self.drain()
         welcome = Welcome(
-            epoch=1, heartbeat_interval_ms=BEAT_MS, cancelled=[ref(job) for job in cancelled]
+            epoch=1,
+            cancelled=[ref(job) for job in cancelled],
+            **{"heartbeat_interval_ms": BEAT_MS, **fields},
         )
         self.say(DispatcherEvent(welcome=welcome))
         return heard + self.drain()
@@ -449,7 +451,7 @@ def test_a_heartbeat_lists_what_runs_and_what_was_not_said_to_be_over(node: Driv
 
 def test_silence_for_three_beats_ends_the_stream(node: Driver) -> None:
     assert node.tick(2.9) == []
-    assert node.tick(0.2) == [Close(Lost("nothing was heard for 3 s"))]
+    assert node.tick(0.2) == [Close(Lost("nothing was heard for 3 s", silent=True))]
 
 
 def test_any_message_counts_as_life(node: Driver) -> None:
@@ -462,6 +464,78 @@ def test_a_process_that_slept_listens_before_it_gives_the_stream_up(node: Driver
     node.now += 60
     assert node.protocol.on_timer(node.now) == []
     assert [type(each) for each in node.tick(1.1)] == [Close]
+
+
+SLOW_BEATS = {"heartbeat_interval_ms": 5000, "silence_ms": 3000}
+
+
+def left_after(driver: Driver, *, answers: Callable[[list[NodeEvent]], bool]) -> float:
+    """How long the node bears it; it says what it has to say whenever it has something."""
+    began = driver.now
+    while driver.now < began + 100:
+        due = driver.protocol.next_deadline(driver.now)
+        assert due is not None
+        driver.now = max(driver.now, due)
+        if any(isinstance(each, Close) for each in driver.protocol.on_timer(driver.now)):
+            return driver.now - began
+        if (said := driver.drain()) and answers(said):
+            driver.say()
+    return driver.now - began
+
+
+def test_a_node_with_jobs_asks_a_silent_dispatcher_and_leaves_it_soon() -> None:
+    driver = Driver()
+    driver.connect(**SLOW_BEATS)
+    driver.say(assign("a"))
+    driver.drain()
+    assert left_after(driver, answers=lambda _: False) == pytest.approx(3.0, abs=0.6)
+
+
+def test_a_node_with_a_result_that_is_not_confirmed_does_the_same() -> None:
+    driver = Driver()
+    driver.connect(**SLOW_BEATS)
+    driver.say(assign("a"))
+    driver.drain()
+    driver.finish("a")
+    driver.drain()
+    assert left_after(driver, answers=lambda _: False) == pytest.approx(3.0, abs=0.6)
+
+
+def test_an_idle_node_leaves_a_silent_dispatcher_after_its_next_heartbeat() -> None:
+    driver = Driver()
+    driver.connect(**SLOW_BEATS)
+    driver.drain()
+    assert left_after(driver, answers=lambda _: False) <= 5.0 + 3.5
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_dispatcher_that_answers_heartbeats_is_not_left(busy: bool) -> None:
+    driver = Driver()
+    driver.connect(**SLOW_BEATS)
+    if busy:
+        driver.say(assign("a"))
+        driver.drain()
+    beats = []
+
+    def answers(said: list[NodeEvent]) -> bool:
+        beats.append(kinds(said))
+        return True
+
+    assert left_after(driver, answers=answers) >= 100
+    # An idle node says no more than before.
+    assert 45 <= len(beats) <= 70 if busy else 19 <= len(beats) <= 21
+
+
+def test_a_node_that_slept_with_a_job_does_not_leave_its_dispatcher() -> None:
+    driver = Driver()
+    driver.connect(**SLOW_BEATS)
+    driver.say(assign("a"))
+    driver.drain()
+    for _ in range(10):
+        driver.now += 60
+        assert driver.protocol.on_timer(driver.now) == []
+        driver.drain()
+        driver.say()
 
 
 def test_a_dispatcher_that_does_not_answer_hello_is_left() -> None:

@@ -11,11 +11,13 @@ from lingua_scheduler.sdk import (
     SessionUnavailableError,
 )
 from lingua_scheduler.sdk.effects import Close, Ending, Left, Lost, Moved, Refused
+from lingua_scheduler.sdk.patience import FORGET_S
 from lingua_scheduler.sdk.session_effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session_events import Problem, Reconnecting, Result, Resumed
 from lingua_scheduler.sdk.session_protocol import LATE_RESUME_S, MAX_FAULTS, SessionProtocol
 from lingua_scheduler.sdk.session_retry import ANSWER_S, OPEN_S
 from lingua_scheduler.sdk.session_stream import CONFIRM_S
+from lingua_scheduler.sdk.stream_shell import is_going_away
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage, ServerEvent, ServerMessage
 
@@ -39,11 +41,11 @@ class Driver:
             reconnect_seconds=reconnect_seconds,
         )
 
-    def connect(self) -> list[str]:
+    def connect(self, **limits: int) -> list[str]:
         """A new stream that is opened; the kinds of what is said on it, Open first."""
         self.protocol.on_connected(self.now)
         heard = self.drain()
-        self.say(opened(next_seq=heard[0].open.resume.next_seq))
+        self.say(opened(next_seq=heard[0].open.resume.next_seq, **limits))
         return [kind(each) for each in heard + self.drain()]
 
     def say(self, *events: ServerEvent) -> list[SessionEffect]:
@@ -113,7 +115,7 @@ def test_an_open_that_was_never_answered_is_a_new_one_next_time() -> None:
     driver = Driver()
     driver.protocol.on_connected(driver.now)
     driver.drain()
-    assert driver.tick(ANSWER_S) == [Close(Lost("Open was not answered in time"))]
+    assert driver.tick(ANSWER_S) == [Close(Lost("Open was not answered in time", silent=True))]
     assert driver.protocol.next_deadline() is None
     driver.lose(Lost("Open was not answered in time"))
     driver.protocol.on_connected(driver.now)
@@ -462,3 +464,87 @@ def test_the_last_word_of_a_gateway_says_why_the_stream_ended(open_one: Driver) 
     assert isinstance(ending, Refused)
     open_one.say(ack(0))
     assert isinstance(open_one.protocol.ending(open_one.now), Lost)
+
+
+# ---- a gateway that says nothing ----
+
+SILENCE_MS = 3000
+
+
+def pass_time(driver: Driver, seconds: float, *, answers: bool) -> tuple[list[str], float | None]:
+    """Timers are served on time; what is said meanwhile, and after how long the stream is left."""
+    began, said = driver.now, []
+    while driver.now < began + seconds:
+        driver.now = driver.protocol.next_deadline() or began + seconds
+        effects = driver.protocol.on_timer(driver.now)
+        if any(isinstance(each, Close) for each in effects):
+            return said, driver.now - began
+        heard = [kind(each) for each in driver.drain()]
+        said += heard
+        if heard and answers:
+            driver.say()
+    return said, None
+
+
+def test_a_frozen_gateway_is_asked_and_left_for_another_one() -> None:
+    driver = Driver()
+    driver.connect(silence_ms=SILENCE_MS)
+    said, left_after = pass_time(driver, 10, answers=False)
+    assert said == ["alone"]
+    assert left_after is not None
+    assert left_after == pytest.approx(3.0, abs=0.5)
+    # Its connection is not used again.
+    assert is_going_away(Lost("the gateway has said nothing for 3 s", silent=True))
+    assert retries(driver.lose(Lost("the gateway has said nothing for 3 s", silent=True)))
+    assert driver.connect(silence_ms=SILENCE_MS) == ["open"]
+
+
+def test_an_idle_session_at_a_gateway_that_answers_stays_and_asks_seldom() -> None:
+    driver = Driver()
+    driver.connect(silence_ms=SILENCE_MS)
+    said, left_after = pass_time(driver, 60, answers=True)
+    assert left_after is None
+    assert 20 <= len(said) <= 40
+
+
+def test_audio_that_is_sent_is_a_question_too() -> None:
+    driver = Driver()
+    driver.connect(silence_ms=SILENCE_MS)
+    driver.tick(0.5)
+    driver.tick(0.5)
+    driver.now = driver.protocol.next_deadline() or 0.0
+    driver.protocol.on_timer(driver.now)
+    driver.protocol.kept.add(b"00")
+    assert [kind(each) for each in driver.drain()] == ["audio"]
+
+
+def test_a_gateway_that_does_not_promise_to_answer_is_not_asked() -> None:
+    driver = Driver()
+    driver.connect()
+    assert driver.protocol.next_deadline() is None
+
+
+def test_a_process_that_slept_does_not_leave_its_gateway() -> None:
+    driver = Driver()
+    driver.connect(silence_ms=SILENCE_MS)
+    for _ in range(20):
+        assert driver.tick(60) == []
+        driver.say()
+
+
+def test_after_a_silence_the_next_gateway_gets_more_time_and_later_no_more() -> None:
+    """On a slow line a large result may take longer than a frozen gateway is given."""
+    driver = Driver()
+    times = []
+    for _ in range(6):
+        driver.connect(silence_ms=SILENCE_MS)
+        left_after = pass_time(driver, 100, answers=False)[1]
+        assert left_after is not None
+        times.append(round(left_after))
+        driver.lose(Lost("silent", silent=True))
+    assert times == [3, 6, 12, 24, 24, 24]
+    driver.connect(silence_ms=SILENCE_MS)
+    pass_time(driver, FORGET_S + 1, answers=True)
+    driver.lose(Lost("cut"))
+    driver.connect(silence_ms=SILENCE_MS)
+    assert round(pass_time(driver, 100, answers=False)[1] or 0) == 3

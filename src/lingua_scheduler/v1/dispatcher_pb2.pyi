@@ -715,11 +715,18 @@ class Welcome(_message.Message):
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     CANCELLED_FIELD_NUMBER: _builtins.int
+    SILENCE_MS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     instance_id: _builtins.str
     heartbeat_interval_ms: _builtins.int
     """How often to send heartbeats; after three times this without a message, connect again."""
     max_message_bytes: _builtins.int
+    silence_ms: _builtins.int
+    """Over 0: a dispatcher that leaves a Heartbeat unanswered, and says nothing else, for this time is
+    frozen: connect elsewhere. A node with jobs that has heard nothing for half of this time
+    should send a Heartbeat out of turn. Messages may take long to arrive over a slow line: a node
+    that was wrong should be more patient the next time.
+    """
     @_builtins.property
     def cancelled(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
         """Of what Hello listed: attempts that are no longer wanted."""
@@ -732,10 +739,11 @@ class Welcome(_message.Message):
         heartbeat_interval_ms: _builtins.int = ...,
         max_message_bytes: _builtins.int = ...,
         cancelled: _abc.Iterable[_common_pb2.AttemptRef] | None = ...,
+        silence_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "epoch", b"epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "instance_id", b"instance_id", "max_message_bytes", b"max_message_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "epoch", b"epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "instance_id", b"instance_id", "max_message_bytes", b"max_message_bytes", "silence_ms", b"silence_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1469,16 +1477,23 @@ class RelayRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ORDERS_FIELD_NUMBER: _builtins.int
+    PING_FIELD_NUMBER: _builtins.int
+    ping: _builtins.bool
+    """Asks for a response with `pong` set, at once. A home asks with the first message of a stream. If
+    that is answered, it asks again whenever it has heard nothing for a while, and leaves an owner
+    that stays silent; an instance that does not know this field is never left for that.
+    """
     @_builtins.property
     def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelayOrder]: ...
     def __init__(
         self,
         *,
         orders: _abc.Iterable[Global___RelayOrder] | None = ...,
+        ping: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders", "ping", b"ping"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1530,16 +1545,20 @@ class RelayResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REPORTS_FIELD_NUMBER: _builtins.int
+    PONG_FIELD_NUMBER: _builtins.int
+    pong: _builtins.bool
+    """Answers `ping`."""
     @_builtins.property
     def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelayReport]: ...
     def __init__(
         self,
         *,
         reports: _abc.Iterable[Global___RelayReport] | None = ...,
+        pong: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pong", b"pong", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -101,7 +101,9 @@ class DispatcherServicer:
     def Submit(self, request_iterator, context):
         """A gateway's jobs, many on one stream; their events come back on the same stream. When the
         stream ends, its jobs go on, and results that find no gateway are kept for the session's next.
-        An empty request is answered by an empty response: so a gateway knows that somebody is there.
+        An empty request is answered by an empty response: so a gateway knows that somebody is there. It
+        asks when it has heard nothing for a while, and leaves a dispatcher that stays silent for about
+        3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

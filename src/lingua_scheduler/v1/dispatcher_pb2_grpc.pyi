@@ -50,7 +50,9 @@ class DispatcherStub:
     Submit: _grpc.StreamStreamMultiCallable[_dispatcher_pb2.SubmitRequest, _dispatcher_pb2.SubmitResponse]
     """A gateway's jobs, many on one stream; their events come back on the same stream. When the
     stream ends, its jobs go on, and results that find no gateway are kept for the session's next.
-    An empty request is answered by an empty response: so a gateway knows that somebody is there.
+    An empty request is answered by an empty response: so a gateway knows that somebody is there. It
+    asks when it has heard nothing for a while, and leaves a dispatcher that stays silent for about
+    3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
     """
     Dispatch: _grpc.UnaryUnaryMultiCallable[_dispatcher_pb2.DispatchRequest, _dispatcher_pb2.DispatchResponse]
     """One job, answered when a node has acknowledged it. The result is fetched with GetJob.
@@ -87,7 +89,9 @@ class DispatcherAsyncStub(DispatcherStub):
     Submit: _aio.StreamStreamMultiCallable[_dispatcher_pb2.SubmitRequest, _dispatcher_pb2.SubmitResponse]  # type: ignore[assignment]
     """A gateway's jobs, many on one stream; their events come back on the same stream. When the
     stream ends, its jobs go on, and results that find no gateway are kept for the session's next.
-    An empty request is answered by an empty response: so a gateway knows that somebody is there.
+    An empty request is answered by an empty response: so a gateway knows that somebody is there. It
+    asks when it has heard nothing for a while, and leaves a dispatcher that stays silent for about
+    3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
     """
     Dispatch: _aio.UnaryUnaryMultiCallable[_dispatcher_pb2.DispatchRequest, _dispatcher_pb2.DispatchResponse]  # type: ignore[assignment]
     """One job, answered when a node has acknowledged it. The result is fetched with GetJob.
@@ -133,7 +137,9 @@ class DispatcherServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_dispatcher_pb2.SubmitResponse], _abc.AsyncIterator[_dispatcher_pb2.SubmitResponse]]:
         """A gateway's jobs, many on one stream; their events come back on the same stream. When the
         stream ends, its jobs go on, and results that find no gateway are kept for the session's next.
-        An empty request is answered by an empty response: so a gateway knows that somebody is there.
+        An empty request is answered by an empty response: so a gateway knows that somebody is there. It
+        asks when it has heard nothing for a while, and leaves a dispatcher that stays silent for about
+        3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
         """
 
     @_abc_1.abstractmethod

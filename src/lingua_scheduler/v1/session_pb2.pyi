@@ -478,6 +478,7 @@ class SessionLimits(_message.Message):
     MAX_LENGTH_BYTES_FIELD_NUMBER: _builtins.int
     RESULT_DEADLINE_MS_FIELD_NUMBER: _builtins.int
     RESUME_WITHIN_MS_FIELD_NUMBER: _builtins.int
+    SILENCE_MS_FIELD_NUMBER: _builtins.int
     max_chunk_bytes: _builtins.int
     pause_ms: _builtins.int
     max_duration_ms: _builtins.int
@@ -485,6 +486,14 @@ class SessionLimits(_message.Message):
     result_deadline_ms: _builtins.int
     resume_within_ms: _builtins.int
     """How long a broken stream may be resumed."""
+    silence_ms: _builtins.int
+    """Over 0: while messages of the client arrive, and while the gateway does not read them because the
+    session has too much under way, it says something at least every half of this time: if there is
+    nothing to say, a message without events. So a client that has heard nothing for half of this
+    time sends a ClientMessage without content, and one that has still heard nothing when all of it
+    is over should take the gateway for frozen, and resume elsewhere. A large result may take long
+    to arrive over a slow line: a client that was wrong should be more patient the next time.
+    """
     def __init__(
         self,
         *,
@@ -494,10 +503,11 @@ class SessionLimits(_message.Message):
         max_length_bytes: _builtins.int = ...,
         result_deadline_ms: _builtins.int = ...,
         resume_within_ms: _builtins.int = ...,
+        silence_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_chunk_bytes", b"max_chunk_bytes", "max_duration_ms", b"max_duration_ms", "max_length_bytes", b"max_length_bytes", "pause_ms", b"pause_ms", "result_deadline_ms", b"result_deadline_ms", "resume_within_ms", b"resume_within_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_chunk_bytes", b"max_chunk_bytes", "max_duration_ms", b"max_duration_ms", "max_length_bytes", b"max_length_bytes", "pause_ms", b"pause_ms", "result_deadline_ms", b"result_deadline_ms", "resume_within_ms", b"resume_within_ms", "silence_ms", b"silence_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
