@@ -48,7 +48,7 @@ class Chance:
                 "end_job": 4,
             }
         if begun and attempts:
-            weights |= {"commit": 16, "release": 5, "complete": 12}
+            weights |= {"commit": 16, "release": 9, "complete": 12}
         name = self._random.choices(list(weights), list(weights.values()))[0]
         return Step(name, getattr(self, f"_{name}")(walk))
 
@@ -206,7 +206,7 @@ class Chance:
 
     def _release(self, walk: Walk) -> dict[str, Any]:
         final = self._one(("", "", "", "", "", "failed", "cancelled"))
-        how = {"fault": self._often(0.6), "final": final, "may_run": self._often(0.3)}
+        how = {"fault": self._often(0.6), "final": final, "may_run": self._often(0.5)}
         return self._attempt(walk, "reserved") | how
 
     def _complete(self, walk: Walk) -> dict[str, Any]:
