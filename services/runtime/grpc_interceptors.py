@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Never, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 from opentelemetry.trace import Tracer
@@ -96,8 +96,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         work = _stream_work(handler) if streams_out else _unary_work(handler)
 
         async def call(request: Any, context: Context) -> Any:
-            with self._observer.observe(method, context):
-                return await self._answer(method, work, request, context)
+            try:
+                with self._observer.observe(method, context):
+                    return await self._answer(method, work, request, context)
+            except (grpc.aio.AbortError, asyncio.CancelledError) as error:
+                # gRPC keeps the error in the call's state. The frames of its traceback hold the
+                # call, so without this every call that fails or is abandoned would be a reference
+                # cycle, which the collector rarely looks for (see service_process).
+                error.__traceback__ = error.__context__ = error.__cause__ = None
+                raise
+            finally:
+                if streams_in:
+                    await _close(request)
+                del request, context
 
         make = {
             (False, False): grpc.unary_unary_rpc_method_handler,
@@ -125,20 +136,28 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             if isinstance(error, grpc.aio.AbortError) and context.done():
                 raise
             if _nobody_listens(error, context):
-                self._end_quietly(method, error)
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+                self._log_if_unexpected(method, error)
+                raise asyncio.CancelledError from None
             if isinstance(error, NotImplementedError) and context.code() is not None:
                 # A generated servicer whose method was not written has set the code already.
                 await context.abort(grpc.StatusCode.UNIMPLEMENTED, context.details())
-            failure = error if isinstance(error, LinguaError) else self._internal(method, error)
-            if isinstance(failure, UnauthenticatedError | PermissionDeniedError):
-                self._observer.refused(method, failure)
-            try:
-                await context.abort(failure.code, failure.message, to_trailing_metadata(failure))
-            except grpc.aio.AbortError:
-                raise
-            except grpc.aio.BaseError as gone:
-                # A caller that does not read has gone while the answer waited for it.
-                self._end_quietly(method, gone)
+            await self._abort(method, error, context)
+
+    async def _abort(self, method: Method, error: BaseException, context: Context) -> None:
+        """Ends the call with the status of an error."""
+        failure = error if isinstance(error, LinguaError) else self._internal(method, error)
+        if isinstance(failure, UnauthenticatedError | PermissionDeniedError):
+            self._observer.refused(method, failure)
+        try:
+            await context.abort(failure.code, failure.message, to_trailing_metadata(failure))
+        except grpc.aio.AbortError:
+            raise
+        except grpc.aio.BaseError as gone:
+            # A caller that does not read has gone while the answer waited for it.
+            self._log_if_unexpected(method, gone)
+            raise asyncio.CancelledError from None
 
     def _internal(self, method: Method, error: BaseException) -> InternalError:
         failure = internal_error(self._instance_id)
@@ -146,10 +165,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         _log.error("call failed: %s", type(error).__name__, exc_info=error, extra=facts)
         return failure
 
-    def _end_quietly(self, method: Method, error: BaseException) -> Never:
-        """Ends a call whose caller is gone: an answer could only reach a call that is freed."""
-        if isinstance(error, asyncio.CancelledError):
-            raise error
+    def _log_if_unexpected(self, method: Method, error: BaseException) -> None:
+        """Logs what ended a call whose caller is gone: an answer could only reach a freed call."""
         if not isinstance(error, LinguaError | grpc.aio.BaseError):
             _log.error(
                 "call failed after its caller had gone: %s",
@@ -157,7 +174,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 exc_info=error,
                 extra={"method": method.name},
             )
-        raise asyncio.CancelledError from error
 
 
 async def _until(expires_s: float, work: Awaitable[Any]) -> Any:
@@ -216,6 +232,12 @@ def _stream_work(handler: Handler) -> Work:
                 await context.write(response)
 
     return work
+
+
+async def _close(requests: Any) -> None:
+    """Ends the iterator over a stream's requests, which is a reference cycle until it ends."""
+    # It waits for nothing: nobody reads any more.
+    await aiter(requests).aclose()
 
 
 def _reader(handler: Handler, *, streams_in: bool) -> Callable[[bytes], Any] | None:
