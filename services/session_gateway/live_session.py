@@ -16,7 +16,7 @@ from lingua_scheduler.services.session_gateway.alarms import AlarmKey, ClearTime
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
-from lingua_scheduler.services.session_gateway.session_core import Past, SessionCore
+from lingua_scheduler.services.session_gateway.session_core import Past, Phase, SessionCore
 from lingua_scheduler.services.session_gateway.session_effects import Effect
 from lingua_scheduler.services.session_gateway.session_record import SessionRecord
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
@@ -111,6 +111,8 @@ class LiveSession:
         # The client takes a gateway that says nothing for frozen.
         self._say_every_ms = silence_ms / 2
         self._said_ms = self._loop.time() * 1000
+        # Whether the client was told to resume elsewhere.
+        self._sent_away = False
         # Cuts that are being written down.
         self._writing: asyncio.Future[Any] | None = None
         self._spans: SessionSpans | None = None
@@ -170,8 +172,15 @@ class LiveSession:
             self._show_life(self._now())
 
     def on_half_closed(self) -> None:
-        """The client will say nothing more, but still listens."""
-        self._feed(self._core.on_close(self._now()))
+        """The client will say nothing more, but still listens.
+
+        That closes the session, unless the client was told to go elsewhere: then it is about to
+        resume there, so only the stream ends.
+        """
+        if self._sent_away and self._core.phase is Phase.OPEN:
+            self._end_stream()
+        else:
+            self._feed(self._core.on_close(self._now()))
 
     def on_job_event(self, event: dispatcher_pb2.JobEvent) -> None:
         """Something has happened to one of its jobs."""
@@ -200,6 +209,7 @@ class LiveSession:
 
     def go_away(self, after_ms: int, why: str) -> None:
         """The client is to resume elsewhere."""
+        self._sent_away = True
         go = session_pb2.GoAway(after_ms=after_ms, why=why)
         self._say(session_pb2.ServerEvent(go_away=go))
 
@@ -371,6 +381,9 @@ class LiveSession:
         """The stream ends after what is queued, and soon in any case."""
         self.ended = end
         self.may_read.set()
+        self._end_stream()
+
+    def _end_stream(self) -> None:
         self.outbox.close()
         self._loop.call_later(_FLUSH_S, self.cut.set)
 

@@ -479,6 +479,41 @@ async def test_a_gateway_that_ends_sends_its_clients_elsewhere_and_is_not_missed
         await closes(again, 2)
 
 
+async def test_a_half_close_after_go_away_ends_the_stream_and_not_the_session(
+    client: RawClient, again: RawClient, patient: Scene, first: GatewayProcess
+) -> None:
+    node = await patient.node()
+    opened = await client.open(new_session(patient.src, patient.tgt))
+    await client.send(speech(0))
+    first.terminate()
+    await client.event("go_away")
+    await client.half_close()
+    assert (await client.status()) is grpc.StatusCode.OK
+    assert "closed" not in client.told()
+    assert await first.exit_code() == 0
+    # Nothing was finalized: what follows is still part of the same utterance.
+    await again.resume(opened)
+    async with working(node):
+        await again.send(speech(0))
+        await again.send(speech(0), final=True)
+        assert (await again.result(0)).timings.audio_ms == 200
+        await closes(again, 1)
+
+
+async def test_a_close_after_go_away_still_closes(
+    client: RawClient, patient: Scene, first: GatewayProcess
+) -> None:
+    async with working(await patient.node()):
+        await client.open(new_session(patient.src, patient.tgt))
+        await client.send(speech(0))
+        first.terminate()
+        await client.event("go_away")
+        await client.say(close=session_pb2.Close())
+        await client.half_close()
+        assert (await client.event("closed")).closed.results == 1
+    assert await first.exit_code() == 0
+
+
 async def test_a_gateway_ends_in_time_although_a_client_stays(
     client: RawClient, again: RawClient, patient: Scene, first: GatewayProcess
 ) -> None:

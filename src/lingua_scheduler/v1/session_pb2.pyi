@@ -46,9 +46,7 @@ class ClientMessage(_message.Message):
     @_builtins.property
     def playback_ended(self) -> Global___PlaybackEnded: ...
     @_builtins.property
-    def close(self) -> Global___Close:
-        """Finalizes what is buffered and ends the session when everything has been delivered."""
-
+    def close(self) -> Global___Close: ...
     def __init__(
         self,
         *,
@@ -335,6 +333,13 @@ Global___PlaybackEnded: _TypeAlias = PlaybackEnded  # noqa: Y015
 
 @_typing.final
 class Close(_message.Message):
+    """Finalizes what is buffered, and ends the session when everything has been delivered.
+
+    A client that half-closes the stream (ends its own side, as gRPC's CloseSend or end() does) closes
+    the session, too: everything is finalized and delivered, and Closed is the last event. After GoAway
+    it does not: see there. To leave a session that is to be resumed, cancel the call.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -398,9 +403,7 @@ class ServerEvent(_message.Message):
     @_builtins.property
     def missing(self) -> Global___Missing: ...
     @_builtins.property
-    def go_away(self) -> Global___GoAway:
-        """This gateway goes away: connect elsewhere and resume."""
-
+    def go_away(self) -> Global___GoAway: ...
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """The session goes on, unless the stream ends after it."""
@@ -807,6 +810,12 @@ Global___Missing: _TypeAlias = Missing  # noqa: Y015
 
 @_typing.final
 class GoAway(_message.Message):
+    """This gateway goes away. The session goes on: resume it elsewhere with ResumeSession. Until then it is
+    served here. A half-close that the gateway sees after it has sent GoAway is not a Close: the stream
+    ends with OK and without Closed, and the session waits to be resumed. A client that wants to close
+    the session sends Close.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     AFTER_MS_FIELD_NUMBER: _builtins.int
