@@ -1,4 +1,4 @@
--- keep_sessions: renews the lifetime of many sessions of one gateway.
+-- keep_sessions: renews the lifetime of many sessions of one gateway, and says when audio last came.
 --
 -- Guarantees that a session which another gateway has taken over, or which is gone, is left as it
 -- is and said to be so.
@@ -6,16 +6,20 @@
 -- P:session:<id>, hash: lib/session.lua
 --
 -- KEYS 1 prefix
--- ARGV 1 ttl_ms, then pairs of a session and its epoch, at most 500
--- Returns for each pair, in order, 'ok', 'SESSION_NOT_FOUND' or 'SESSION_TAKEN_OVER'.
+-- ARGV 1 ttl_ms, then for each session, of which there are at most 500: session, epoch,
+--   last_chunk_ms (0: as it was)
+-- Returns for each session, in order, 'ok', 'SESSION_NOT_FOUND' or 'SESSION_TAKEN_OVER'.
 -- @include lib/session
 
 local answers, counted = {}, {}
-for i = 2, #ARGV, 2 do
+for i = 2, #ARGV, 3 do
   local key = session_key(KEYS[1], ARGV[i])
   local known = session_read(key)
   local refusal, tenant = session_refusal(known, ARGV[i + 1]), known[2]
   if not refusal then
+    if tonumber(ARGV[i + 2]) > 0 then
+      redis.call('HSET', key, 'last_chunk_ms', ARGV[i + 2])
+    end
     redis.call('PEXPIRE', key, ARGV[1])
     if tenant then
       counted[tenant] = counted[tenant] or {}

@@ -21,7 +21,7 @@ from lingua_scheduler.services.session_gateway.session_effects import Effect
 from lingua_scheduler.services.session_gateway.session_record import SessionRecord
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.session_spans import SessionSpans
-from lingua_scheduler.services.session_gateway.session_store import SessionStore
+from lingua_scheduler.services.session_gateway.session_store import KeptSession, SessionStore
 from lingua_scheduler.services.session_gateway.utterance import Utterance
 from lingua_scheduler.services.session_gateway.utterance_steps import add_steps_before
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
@@ -111,6 +111,8 @@ class LiveSession:
         # The client takes a gateway that says nothing for frozen.
         self._say_every_ms = silence_ms / 2
         self._said_ms = self._loop.time() * 1000
+        # When audio had last come as the record was renewed.
+        self._kept_chunk_ms = 0.0
         # Whether the client was told to resume elsewhere.
         self._sent_away = False
         # Cuts that are being written down.
@@ -227,7 +229,11 @@ class LiveSession:
             if ended is not None and ended.forget:
                 await self._record.end()
             elif ended is None or ended.why is None or ended.why.reason != _TAKEN_OVER:
-                await self._record.leave(results=self._core.results, missing=self._core.missing)
+                await self._record.leave(
+                    results=self._core.results,
+                    missing=self._core.missing,
+                    last_chunk_ms=self._wall_ms(self._core.last_chunk_ms),
+                )
         except errors.LinguaError as error:
             # Taken over meanwhile, or Redis is away: then it is forgotten in its time.
             _log.info("a session was not signed off: %s", error)
@@ -239,6 +245,14 @@ class LiveSession:
             return "left"
         why = self.ended.why
         return "closed" if why is None else errors.reason_name(why.reason).lower()
+
+    def to_keep(self) -> KeptSession:
+        """What its record is renewed with."""
+        last_chunk_ms = self._core.last_chunk_ms
+        if last_chunk_ms == self._kept_chunk_ms:
+            return KeptSession(self.session_id, self.epoch)
+        self._kept_chunk_ms = last_chunk_ms
+        return KeptSession(self.session_id, self.epoch, self._wall_ms(last_chunk_ms))
 
     async def on_record_lost(self) -> None:
         """Redis has lost the record: it is written anew, as long as the session lives."""
@@ -268,7 +282,7 @@ class LiveSession:
 
     def _write_down(self, effect: effects.Record) -> None:
         try:
-            self._writing = self._write(effect, self._now_ms)
+            self._writing = self._write(effect)
         except errors.DependencyDownError as error:
             self._writing = self._loop.create_task(self._write_again(effect, error))
         else:
@@ -290,7 +304,7 @@ class LiveSession:
             if not isinstance(why, errors.SessionNotFoundError):
                 raise why
             await self._record.write_again()
-            self._record.wrote(effect, await self._write(effect, self._now()))
+            self._record.wrote(effect, await self._write(effect))
         except errors.SessionTakenOverError as error:
             self.on_lost(error)
         except errors.LinguaError as error:
@@ -335,9 +349,8 @@ class LiveSession:
     def _set_gate(self, effect: effects.Gate) -> None:
         (self.may_read.set if effect.is_open else self.may_read.clear)()
 
-    def _write(self, effect: effects.Record, now: float) -> asyncio.Future[list[bytes]]:
-        since_ms = now - effect.last_chunk_ms
-        return self._record.write(effect, last_chunk_ms=int(time.time() * 1000 - since_ms))
+    def _write(self, effect: effects.Record) -> asyncio.Future[list[bytes]]:
+        return self._record.write(effect, last_chunk_ms=self._wall_ms(effect.last_chunk_ms))
 
     def _show_life(self, now: float) -> None:
         """Says something, though there is nothing to say."""
@@ -386,6 +399,10 @@ class LiveSession:
     def _end_stream(self) -> None:
         self.outbox.close()
         self._loop.call_later(_FLUSH_S, self.cut.set)
+
+    def _wall_ms(self, at_ms: float) -> int:
+        """A moment of the loop's clock as a time since the epoch; 0 stays 0."""
+        return int(time.time() * 1000 - (self._loop.time() * 1000 - at_ms)) if at_ms else 0
 
     def _now(self) -> float:
         """The moment of an event, and of all that it has done."""

@@ -345,7 +345,7 @@ class SessionCore(SessionSteps):
             return False
         self._expected_seq += 1
         self._gap_told = None
-        self._last_chunk_ms = now
+        self.last_chunk_ms = now
         self._counts["chunk"] += 1
         for utterance in self._replayed:
             if utterance.has(chunk.seq):

@@ -88,21 +88,22 @@ class SessionRecord:
             most_sessions=-1 if self._is_counted else 0,
         )
 
-    async def leave(self, *, results: int, missing: int) -> None:
+    async def leave(self, *, results: int, missing: int, last_chunk_ms: int) -> None:
         """The client has gone, and has seen so many: the session waits to be resumed."""
         try:
-            await self._leave(results, missing)
+            await self._leave(results, missing, last_chunk_ms)
         except errors.SessionNotFoundError:
             await self.write_again()
-            await self._leave(results, missing)
+            await self._leave(results, missing, last_chunk_ms)
 
-    async def _leave(self, results: int, missing: int) -> None:
+    async def _leave(self, results: int, missing: int, last_chunk_ms: int) -> None:
         await self._store.leave(
             session_id=self._session_id,
             epoch=self._epoch,
             seen=results + missing,
             results=results,
             missing=missing,
+            last_chunk_ms=last_chunk_ms,
         )
 
     async def end(self) -> None:

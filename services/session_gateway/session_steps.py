@@ -110,7 +110,8 @@ class SessionSteps:
         """How many of the indexes that the client has seen were the one and the other."""
         self._gate_open = True
         self._heard_ms = now
-        self._last_chunk_ms = 0.0
+        self.last_chunk_ms = 0.0
+        """When audio last came; 0: none has."""
         self._gap_told: int | None = None
         # Utterances that are not over, by index.
         self._open: dict[int, Utterance] = {}
@@ -280,7 +281,7 @@ class SessionSteps:
                 seen=self._seen,
                 results=self.results,
                 missing=self.missing,
-                last_chunk_ms=self._last_chunk_ms,
+                last_chunk_ms=self.last_chunk_ms,
             )
         )
 

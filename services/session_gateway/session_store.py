@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lingua_scheduler.services.runtime import errors, quotas
 from lingua_scheduler.services.runtime.redis_link import RedisLink
@@ -29,6 +30,15 @@ class TakenSession:
     missing: int
     acked_seq: int
     cuts: tuple[session_record_pb2.Cut, ...]
+
+
+class KeptSession(NamedTuple):
+    """A session whose record is renewed."""
+
+    session_id: str
+    epoch: int
+    # Time at which audio last came; 0: as the record has it.
+    last_chunk_ms: int = 0
 
 
 class SessionStore:
@@ -160,8 +170,8 @@ class SessionStore:
             *_pairs(cuts),
         )
 
-    async def keep(self, sessions: Sequence[tuple[str, int]]) -> list[errors.LinguaError | None]:
-        """Renews the time of many sessions, each with its epoch.
+    async def keep(self, sessions: Sequence[KeptSession]) -> list[errors.LinguaError | None]:
+        """Renews the lifetime of many sessions.
 
         Returns for each what another method would raise, or None. Raises DependencyDownError only.
         """
@@ -177,15 +187,32 @@ class SessionStore:
         words = [word for reply in replies for word in reply]
         return [
             None if word == _OK else self._refusal(session_id, word)
-            for (session_id, _), word in zip(sessions, words, strict=True)
+            for (session_id, _, _), word in zip(sessions, words, strict=True)
         ]
 
     async def leave(
-        self, *, session_id: str, epoch: int, seen: int, results: int, missing: int
+        self,
+        *,
+        session_id: str,
+        epoch: int,
+        seen: int,
+        results: int,
+        missing: int,
+        last_chunk_ms: int = 0,
     ) -> None:
-        """The client's stream has ended: from now on the session waits to be taken."""
+        """The client's stream has ended: from now on the session waits to be taken.
+
+        A last_chunk_ms of 0 changes nothing.
+        """
         reply = await self._link.call(
-            "leave_session", session_id, epoch, self._ttl_ms, seen, results, missing
+            "leave_session",
+            session_id,
+            epoch,
+            self._ttl_ms,
+            seen,
+            results,
+            missing,
+            last_chunk_ms,
         )
         self.check(session_id, reply[0])
 

@@ -314,7 +314,7 @@ class Sessions:
 
     async def _keep(self) -> None:
         live = list(self._live.values())
-        answers = await self._store.keep([(each.session_id, each.epoch) for each in live])
+        answers = await self._store.keep([each.to_keep() for each in live])
         for session, answer in zip(live, answers, strict=True):
             if isinstance(answer, errors.SessionNotFoundError):
                 await session.on_record_lost()

@@ -67,6 +67,21 @@ async def seen_as(
         await asyncio.sleep(0.02)
 
 
+async def test_a_session_shows_when_audio_last_came_though_nothing_was_cut(
+    client: RawClient, stub: Any
+) -> None:
+    opened = await client.open(new_session("en"))
+    await client.say(playback_started=session_pb2.PlaybackStarted())
+    before = await seen_as(stub, opened.session_id, lambda _: True)
+    assert before.last_chunk_ms == 0
+
+    began = time.time() * 1000
+    await client.send(speech(1))
+    session = await seen_as(stub, opened.session_id, lambda each: each.last_chunk_ms > 0)
+    assert session.next_utterance_index == 0
+    assert began - 1000 <= session.last_chunk_ms <= time.time() * 1000
+
+
 async def test_a_session_shows_how_far_it_is(
     client: RawClient, patient: Scene, gateway: GatewayProcess, stub: Any
 ) -> None:

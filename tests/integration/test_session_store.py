@@ -20,7 +20,11 @@ from lingua_scheduler.services.runtime.lua_scripts import load_scripts
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.session_gateway.session_store import SessionStore, TakenSession
+from lingua_scheduler.services.session_gateway.session_store import (
+    KeptSession,
+    SessionStore,
+    TakenSession,
+)
 from lingua_scheduler.services.session_gateway.session_views import SessionViews
 from lingua_scheduler.v1 import common_pb2, pool_pb2, session_pb2, session_record_pb2
 from tests.integration.pool_process import Pool, allocation, failure
@@ -205,7 +209,9 @@ async def test_a_take_over_that_a_failover_has_lost_is_written_again_by_who_has_
         client.restore(key, 300_000, before, replace=True)
     if old_writes_first:
         await g1.record(1)
-    assert [type(each) for each in await g2.store.keep([("s", 2)])] == [SessionNotFoundError]
+    assert [type(each) for each in await g2.store.keep([KeptSession("s", 2)])] == [
+        SessionNotFoundError
+    ]
     with pytest.raises(SessionNotFoundError):
         await g2.store.leave(session_id="s", epoch=2, seen=0, results=0, missing=0)
     with pytest.raises(SessionNotFoundError):
@@ -263,7 +269,7 @@ async def test_many_sessions_are_kept_and_each_is_answered_in_its_place(
     await g1.store.end(session_id="s1100", epoch=1)
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         client.pexpire(f"{prefix}:session:s1199", 60_000)
-        answers = await g1.store.keep([(session_id, 1) for session_id in named])
+        answers = await g1.store.keep([KeptSession(session_id, 1) for session_id in named])
         assert client.pttl(f"{prefix}:session:s1199") > 60_000
     wrong = {at: type(answer) for at, answer in enumerate(answers) if answer is not None}
     assert (len(answers), wrong) == (
@@ -292,7 +298,7 @@ async def test_without_redis_every_call_says_that_redis_is_down(
             lone.open("other"),
             lone.record(0),
             lone.store.take(session_id="s", token=TOKEN),
-            lone.store.keep([("s", 1)]),
+            lone.store.keep([KeptSession("s", 1)]),
             lone.store.leave(session_id="s", epoch=1, **counts),
             lone.store.end(session_id="s", epoch=1),
             lone.views.get("s"),

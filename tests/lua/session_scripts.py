@@ -110,9 +110,9 @@ class SessionScripts(Scripts):
         cuts = _pairs({index: cut(index) for index in indexes})
         return self._word("record_cuts", session, epoch, TTL_MS, *counts, *cuts)
 
-    def keep(self, *sessions: tuple[str, int]) -> list[str]:
+    def keep(self, *sessions: tuple[str, int], last_chunk_ms: int = 0) -> list[str]:
         """Renews sessions, each with its epoch."""
-        words = [word for session in sessions for word in session]
+        words = [word for session in sessions for word in (*session, last_chunk_ms)]
         return [word.decode() for word in self.call("keep_sessions", TTL_MS, *words)]
 
     def leave(
@@ -123,9 +123,11 @@ class SessionScripts(Scripts):
         seen: int = 0,
         results: int = 0,
         missing: int = 0,
+        last_chunk_ms: int = 0,
     ) -> str:
         """The client's stream has ended."""
-        return self._word("leave_session", session, epoch, TTL_MS, seen, results, missing)
+        counts = (seen, results, missing, last_chunk_ms)
+        return self._word("leave_session", session, epoch, TTL_MS, *counts)
 
     def end(self, session: str = "s", *, epoch: int = 1) -> str:
         """Forgets a session."""

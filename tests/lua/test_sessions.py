@@ -400,6 +400,19 @@ def test_a_client_that_claims_to_have_seen_more_than_there_is_stops_no_cut(
     assert sessions.taken()[3:] == (3, 2, 0, 0, 0, kept(2))
 
 
+def test_a_renewal_and_the_end_of_a_stream_say_when_audio_last_came(
+    sessions: SessionScripts,
+) -> None:
+    sessions.open_session()
+    assert sessions.keep(("s", 1), last_chunk_ms=START_MS) == [OK]
+    assert sessions.fields()["last_chunk_ms"] == str(START_MS).encode()
+    assert sessions.leave(last_chunk_ms=START_MS + 1) == OK
+    assert sessions.fields()["last_chunk_ms"] == str(START_MS + 1).encode()
+    assert sessions.keep(("s", 1)) == [OK]
+    assert sessions.leave() == OK
+    assert sessions.fields()["last_chunk_ms"] == str(START_MS + 1).encode()
+
+
 def test_a_time_of_nought_leaves_the_last_chunk_as_it_was(sessions: SessionScripts) -> None:
     sessions.open_session()
     sessions.record(0, last_chunk_ms=START_MS)

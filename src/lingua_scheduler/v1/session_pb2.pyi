@@ -883,6 +883,9 @@ class Session(_message.Message):
     opened_ms: _builtins.int
     """Times."""
     last_chunk_ms: _builtins.int
+    """When audio last came; 0: none has. While the client speaks it is brought up to date with each
+    utterance, and every 5 s at least.
+    """
     next_utterance_index: _builtins.int
     """The index that the next utterance will have, and those that wait for their result."""
     results: _builtins.int
