@@ -108,7 +108,7 @@ class NodeStreams:
             if node_id in self._admitting:
                 return "the node is only just connecting here"
             # The pool does not know that yet, or it would not have chosen the node.
-            self._pool.take_offline(node_id, epoch, self._settings.heartbeat_stale_ms)
+            self._pool.take_offline(node_id, epoch)
             return "the node is not connected here"
         if epoch and stream.epoch != epoch:
             return "the node has connected anew"
@@ -420,7 +420,7 @@ class NodeStreams:
         if stream.said_bye:
             self._spawn(self._remove(stream))
         else:
-            self._pool.take_offline(stream.node_id, stream.epoch, self._settings.heartbeat_stale_ms)
+            self._pool.take_offline(stream.node_id, stream.epoch)
 
     async def _remove(self, stream: NodeStream) -> None:
         request = pool_pb2.RemoveNodeRequest(node_id=stream.node_id, epoch=stream.epoch)

@@ -20,6 +20,10 @@ from lingua_scheduler.v1 import common_pb2, pool_pb2
 # it is called slow itself. Two event loops under load take a few hundred ms at worst.
 MARGIN_MS = 600
 
+# For how long the pool is told of a node that has gone, if Redis is away. Later the node is silent
+# for so long that the sweep takes it out first.
+_TELL_FOR_MS = 300_000.0
+
 Response = TypeVar("Response", bound=Message)
 
 
@@ -140,12 +144,16 @@ class PoolClient(OperateStream):
         self.persistently(operation, request, give_up_after_ms, answered, traceparent)
         return future
 
-    def take_offline(self, node_id: str, epoch: int, stale_ms: float) -> None:
-        """Takes a node whose connection is gone out of selection; after `stale_ms` it is anyway."""
+    def take_offline(self, node_id: str, epoch: int) -> None:
+        """Takes a node whose connection is gone out of selection.
+
+        Repeated for as long as Redis may be away: a turn waits for a node that is only silent, and
+        goes elsewhere sooner if it hears that the node is gone.
+        """
         request = pool_pb2.SetNodeHealthRequest(
             node_id=node_id, epoch=epoch, health=common_pb2.NODE_HEALTH_OFFLINE
         )
-        self.persistently("set_node_health", request, stale_ms)
+        self.persistently("set_node_health", request, _TELL_FOR_MS)
 
     async def _unary(self, name: str, request: Message, kind: type[Response]) -> Response:
         """Calls any instance; where that one cannot reach Redis, the next one, once."""

@@ -207,7 +207,7 @@ class RelayClients:
             if node_id not in told:
                 told.add(node_id)
                 epoch = sent.placement.node_epoch
-                self._pool.take_offline(node_id, epoch, self._settings.heartbeat_stale_ms)
+                self._pool.take_offline(node_id, epoch)
             attempt = common_pb2.AttemptRef(job_id=job_id, attempt=number)
             if sent.written:
                 self._responsible.on_lost(node_id, attempt)

@@ -266,6 +266,15 @@ class RawNode:
         code: grpc.StatusCode = await self._call.code()
         return code
 
+    def answers_jobs(self) -> None:
+        """Takes every job on from now on, and ends none."""
+
+        async def answer() -> None:
+            while True:
+                await self.ack(await self.expect_assign(within=60))
+
+        self._tasks.append(asyncio.create_task(answer()))
+
     def read_on(self) -> None:
         """Reads what it is sent, from now on."""
         self._may_read.set()
