@@ -355,7 +355,10 @@ POOL: Rows = {
         ),
         Panel(
             "Share of turns that stay on their node",
-            [("lingua:affinity_hits:ratio_rate5m", "hits")],
+            [
+                ("lingua:affinity_hits:ratio_rate5m", "hits"),
+                ("lingua:turns_broken:ratio_rate5m", "broken"),
+            ],
             "percentunit",
         ),
         Panel("No capable node", [(rate("lingua_pool_empty_total"), "refused")], "ops"),

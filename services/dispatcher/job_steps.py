@@ -255,7 +255,7 @@ class JobSteps:
         # Its node has the beginning of the turn. Not the binding itself is asked: what ends a turn
         # has cleared that, and a later home is not told.
         if attempt.placement.path in BY_BINDING:
-            return self._rules.grace_ms
+            return self._rules.affinity_away_ms
         # Its last home may have sent it, so most likely the node runs it and is on its way.
         return self._rules.ack_timeout_ms if attempt.is_taken_up else None
 

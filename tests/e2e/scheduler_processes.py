@@ -31,6 +31,7 @@ SETTINGS: dict[str, str | int] = {
     # A busy machine is no reason for these tests to fail.
     "queue_wait_ms": 10_000,
     "affinity_wait_ms": 5000,
+    "affinity_away_ms": 5000,
     "ack_timeout_ms": 6000,
     "reservation_ttl_ms": 8000,
     "redis_timeout_ms": 4000,

@@ -119,6 +119,7 @@ def settings(**more: Any) -> dict[str, Any]:
         "running_lease_ms": 8000,
         "node_reconnect_grace_ms": 3000,
         "affinity_wait_ms": 7000,
+        "affinity_away_ms": 7000,
         "queue_wait_ms": 8000,
         "max_retry": 4,
         "redis_timeout_ms": 1500,
