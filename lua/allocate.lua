@@ -6,7 +6,7 @@
 --
 -- KEYS 1 prefix
 -- ARGV as lib/want.lua, then
---   job, attempt, key, tenant, home, utterance, session_epoch (0: not checked),
+--   job, attempt, key, home, utterance, session_epoch (0: not checked),
 --   reason (FinalizeReason), may_wait (1: a bound node that is only full is BOUND_NODE_FULL),
 --   reservation_ttl_ms, binding_ttl_ms, timeout_binds (1: every Timeout job binds),
 --   job_record_ttl_ms, and, only where the tenant has limits, jobs, audio_ms_per_minute (0: no
@@ -26,14 +26,14 @@ local P = KEYS[1]
 local now = now_ms()
 local want, at = want_read(ARGV)
 local job, attempt = ARGV[at], tonumber(ARGV[at + 1])
-local utterance = tonumber(ARGV[at + 5])
-local session_epoch = tonumber(ARGV[at + 6])
-local reason = tonumber(ARGV[at + 7])
-local may_wait = ARGV[at + 8] == '1'
-local reservation_ttl, binding_ttl = tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10])
-local timeout_binds = ARGV[at + 11] == '1'
-local tenant, most_jobs = ARGV[at + 3], tonumber(ARGV[at + 13]) or 0
-local most_audio = tonumber(ARGV[at + 14]) or 0
+local utterance = tonumber(ARGV[at + 4])
+local session_epoch = tonumber(ARGV[at + 5])
+local reason = tonumber(ARGV[at + 6])
+local may_wait = ARGV[at + 7] == '1'
+local reservation_ttl, binding_ttl = tonumber(ARGV[at + 8]), tonumber(ARGV[at + 9])
+local timeout_binds = ARGV[at + 10] == '1'
+local tenant, most_jobs = want.tenant, tonumber(ARGV[at + 12]) or 0
+local most_audio = tonumber(ARGV[at + 13]) or 0
 
 local function placed(existing, number, state, ends, id, path, binding, kind, node)
   node = node or live_get(P, id)
@@ -66,7 +66,7 @@ if state and latest then
     local id, ends, held = attempt_alive(P, job, number, now)
     -- A caller that asks for a later attempt than one that is only reserved hedges.
     if id and (held == 'running' or attempt <= number) then
-      redis.call('HSET', key, 'home', ARGV[at + 4])
+      redis.call('HSET', key, 'home', ARGV[at + 3])
       local told = redis.call('HMGET', key, number .. ':node', number .. ':path')
       return placed(1, number, held == 'running' and 'acked' or 'reserved', ends, told[1],
         tonumber(told[2]) or 0, BINDING_NONE, 0)
@@ -89,7 +89,7 @@ end
 
 local bound, bound_path, turn, last_turn, written
 if want.session then
-  turn = turn_key(P, want.session, want.src, want.tgt)
+  turn = turn_key(P, tenant, want.session, want.src, want.tgt)
   bound, bound_path, last_turn, written = turn_read(turn, now)
 end
 
@@ -101,23 +101,23 @@ end
 if begins_anew then
   redis.call('HDEL', key, 'error', 'steps')
 end
-local fields = { 'key', ARGV[at + 2], 'tenant', tenant, 'home', ARGV[at + 4],
+local fields = { 'key', ARGV[at + 2], 'tenant', tenant, 'home', ARGV[at + 3],
   'session', want.session or '', 'utterance', utterance, 'src', want.src, 'tgt', want.tgt,
   'reason', reason }
 if begins then
   fields[#fields + 1] = 'created_ms'
   fields[#fields + 1] = now
   if most_audio > 0 then
-    quota_charge(P, tenant, tonumber(ARGV[at + 15]), most_audio, now)
+    quota_charge(P, tenant, tonumber(ARGV[at + 14]), most_audio, now)
   end
 end
 if most_jobs > 0 then
   fields[#fields + 1] = 'counted'
   fields[#fields + 1] = tenant
-  quota_hold(P, tenant, 'jobs', { job }, tonumber(ARGV[at + 16]), now)
+  quota_hold(P, tenant, 'jobs', { job }, tonumber(ARGV[at + 15]), now)
 end
 local ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl,
-  tonumber(ARGV[at + 12]), now, fields)
+  tonumber(ARGV[at + 11]), now, fields)
 
 -- A retry takes its binding along; what comes late for an earlier utterance changes nothing.
 if turn and reason > 0 and utterance >= last_turn then

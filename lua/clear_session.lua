@@ -1,7 +1,7 @@
 -- clear_session: forgets the bindings of a session in the given directions.
 --
 -- KEYS 1 prefix
--- ARGV 1 session, then src, tgt of each direction
+-- ARGV 1 tenant, 2 session, then src, tgt of each direction
 -- Returns how many bindings there were.
 -- @include lib/now
 -- @include lib/turn
@@ -9,8 +9,8 @@
 local P = KEYS[1]
 local now = now_ms()
 local cleared = 0
-for i = 2, #ARGV, 2 do
-  local key = turn_key(P, ARGV[1], ARGV[i], ARGV[i + 1])
+for i = 3, #ARGV, 2 do
+  local key = turn_key(P, ARGV[1], ARGV[2], ARGV[i], ARGV[i + 1])
   if turn_read(key, now) then
     cleared = cleared + 1
   end

@@ -13,7 +13,7 @@ local now = now_ms()
 local want = want_read(ARGV)
 local bound, bound_path
 if want.session then
-  bound, bound_path = turn_read(turn_key(P, want.session, want.src, want.tgt), now)
+  bound, bound_path = turn_read(turn_key(P, want.tenant, want.session, want.src, want.tgt), now)
 end
 local found = choose(P, want, now, bound, bound_path, false)
 if found.error then

@@ -27,7 +27,7 @@ MAX_BYTES = 64 * 1024 * 1024
 # About four minutes of 16 kHz PCM: a sentence that is longer is none.
 MAX_TURN_BYTES = 8 * 1024 * 1024
 
-_Key = tuple[str, str, str]
+_Key = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
@@ -219,4 +219,4 @@ class HeldAudio:
 
 
 def _key(job: Job) -> _Key:
-    return job.session_id, job.pair.src.lower(), job.pair.tgt.lower()
+    return job.tenant, job.session_id, job.pair.src.lower(), job.pair.tgt.lower()

@@ -24,7 +24,7 @@ from interpreter_node.engines import (
     Voice,
 )
 from interpreter_node.hearing import samples_of
-from interpreter_node.recalled import Recalled
+from interpreter_node.recalled import Recalled, TurnKey
 from interpreter_node.segments import Segment, segments
 from interpreter_node.sentences import is_unfinished, repaired
 from lingua_scheduler.sdk import (
@@ -227,8 +227,8 @@ class Interpreter:
         return bytes(speech)
 
 
-def _turn_key(job: Job) -> tuple[str, str, str]:
-    return job.session_id, job.pair.src, job.pair.tgt
+def _turn_key(job: Job) -> TurnKey:
+    return job.tenant, job.session_id, job.pair.src, job.pair.tgt
 
 
 def _kept(turn: Turn) -> bool:

@@ -9,6 +9,9 @@ MAX_TURNS = 256
 # As long as HeldAudio keeps the audio.
 KEEP_SECONDS = 300.0
 
+# Tenant, session, source and target language.
+TurnKey = tuple[str, str, str, str]
+
 
 @dataclass
 class _Texts:
@@ -37,16 +40,16 @@ class Recalled:
         self._clock = clock
         self._lock = threading.Lock()
         # The one that was used last is last.
-        self._turns: dict[tuple[str, str, str], _Texts] = {}
+        self._turns: dict[TurnKey, _Texts] = {}
 
-    def get(self, turn: tuple[str, str, str], audio: bytes) -> str | None:
+    def get(self, turn: TurnKey, audio: bytes) -> str | None:
         """The text of this audio, if it is known."""
         with self._lock:
             self._expire()
             texts = self._turns.get(turn)
             return texts.by_audio.get(audio) if texts else None
 
-    def put(self, turn: tuple[str, str, str], audio: bytes, text: str) -> None:
+    def put(self, turn: TurnKey, audio: bytes, text: str) -> None:
         """Remembers it until the turn is over."""
         with self._lock:
             texts = self._turns.pop(turn, None) or _Texts()
@@ -57,7 +60,7 @@ class Recalled:
             while len(self._turns) > self._max_turns:
                 del self._turns[next(iter(self._turns))]
 
-    def forget(self, turn: tuple[str, str, str]) -> None:
+    def forget(self, turn: TurnKey) -> None:
         """The turn is over."""
         with self._lock:
             self._turns.pop(turn, None)

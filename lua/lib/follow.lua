@@ -1,7 +1,8 @@
 -- The binding of a turn (turn.lua), where a job has more than one attempt.
 
-local function turn_key(P, session, src, tgt)
-  return P .. ':session:' .. session .. ':' .. src .. ':' .. tgt
+-- Session ids that callers choose are unique only within their tenant.
+local function turn_key(P, tenant, session, src, tgt)
+  return P .. ':turn:' .. tenant .. ':' .. session .. ':' .. src .. ':' .. tgt
 end
 
 -- Where a later attempt of the job was placed, the binding that its utterance made went along with
@@ -10,9 +11,9 @@ end
 local function turn_follow(P, job, attempt, latest, to)
   if not latest or tonumber(latest) <= tonumber(attempt) then return end
   local from = redis.call('HGET', job, latest .. ':node')
-  local of = redis.call('HMGET', job, 'session', 'src', 'tgt', 'utterance')
+  local of = redis.call('HMGET', job, 'session', 'src', 'tgt', 'utterance', 'tenant')
   if not of[1] or of[1] == '' then return end
-  local key = turn_key(P, of[1], of[2], of[3])
+  local key = turn_key(P, of[5] or '', of[1], of[2], of[3])
   local turn = redis.call('HMGET', key, 'turn', 'timeout_node_id', 'max_duration_node_id')
   if turn[1] ~= of[4] then return end
   for i, kind in ipairs({ 'timeout', 'max_duration' }) do

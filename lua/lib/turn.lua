@@ -1,6 +1,6 @@
 -- Turn affinity: which node holds audio that the next job of this session and direction must join.
 --
--- P:session:<id>:<src>:<tgt>, hash:
+-- P:turn:<tenant>:<session>:<src>:<tgt>, hash:
 --   timeout_node_id, timeout_until_ms              the node that kept audio after a pause
 --   max_duration_node_id, max_duration_until_ms    the node that has the first part of long speech
 --   turn    the latest utterance that was placed; what belongs to an earlier one changes nothing

@@ -9,9 +9,10 @@
 -- ARGV 6 preferred       node id or ''
 -- ARGV 7 strict          1: the preferred node or none
 -- ARGV 8 instance        dispatcher whose nodes are taken among equals, or ''
--- ARGV 9 session         session id or ''
--- ARGV 10 sample_k, 11 pool_size, 12 heartbeat_stale_ms, 13 load_threshold    settings
--- ARGV 14 count of excluded ids, then that many ids
+-- ARGV 9 tenant          tenant or ''
+-- ARGV 10 session        session id or ''
+-- ARGV 11 sample_k, 12 pool_size, 13 heartbeat_stale_ms, 14 load_threshold    settings
+-- ARGV 15 count of excluded ids, then that many ids
 -- Returns what was read, and the index of the first argument after it.
 local function want_read(argv)
   math.randomseed(tonumber(argv[1]))
@@ -24,11 +25,12 @@ local function want_read(argv)
     preferred = argv[6] ~= '' and argv[6] or nil,
     strict = argv[7] == '1',
     instance = argv[8],
-    session = argv[9] ~= '' and argv[9] or nil,
-    sample_k = tonumber(argv[10]),
-    size = tonumber(argv[11]),
-    stale_ms = tonumber(argv[12]),
-    threshold = tonumber(argv[13]),
+    tenant = argv[9],
+    session = argv[10] ~= '' and argv[10] or nil,
+    sample_k = tonumber(argv[11]),
+    size = tonumber(argv[12]),
+    stale_ms = tonumber(argv[13]),
+    threshold = tonumber(argv[14]),
     excluded = {},
   }
   if want.tts then
@@ -36,8 +38,8 @@ local function want_read(argv)
   else
     want.pools = { 'text:' .. src .. ':' .. tgt, 'text:' .. src .. ':*' }
   end
-  local after = 15 + tonumber(argv[14])
-  for i = 15, after - 1 do
+  local after = 16 + tonumber(argv[15])
+  for i = 16, after - 1 do
     want.excluded[argv[i]] = true
   end
   return want, after

@@ -44,6 +44,7 @@ class JobViews:
         self._instances = instances
         self._instance_id = settings.instance_id
         self._prefix = f"{settings.redis_prefix}:job:"
+        self._sessions = f"{settings.redis_prefix}:session:"
         # No attempt lasts longer than this without a word in the record.
         self._quiet_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
 
@@ -61,6 +62,10 @@ class JobViews:
         """The state of one job, as lua/lib/job.lua names it; "" where there is no such job."""
         state = await self._link.command("HGET", self._prefix + job_id, "state")
         return state.decode() if state else ""
+
+    async def is_gateway_session(self, session_id: str) -> bool:
+        """Whether a gateway has, or had until recently, a session with this id."""
+        return bool(await self._link.command("EXISTS", self._sessions + session_id))
 
     async def list(
         self, request: dispatcher_pb2.ListJobsRequest

@@ -395,6 +395,7 @@ class NodeStreams:
         bound = self._pool.persist(
             "bind_session",
             pool_pb2.BindSessionRequest(
+                tenant=job.tenant,
                 session_id=job.session_id,
                 pair=job.pair,
                 kind=pool_pb2.BINDING_KIND_TIMEOUT,

@@ -100,6 +100,12 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         check_job(request.job, "job.")
         request.job.tenant = principals.tenant_for(request.job.tenant, "job.tenant")
         set_limits(request.job, self._settings, "job.")
+        if await self._views.is_gateway_session(request.job.session_id):
+            # Its jobs and turns belong to the gateway, which a caller of Dispatch could disturb.
+            problem = "is a session of a gateway; use an id of your own"
+            raise errors.InvalidMessageError(
+                f"job.session_id: {problem}", fields=[("job.session_id", problem)]
+            )
         key, caller = job_key(request.job), _OneJob()
         with outside_spans() as call:
             job = self._jobs.submit(

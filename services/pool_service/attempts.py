@@ -87,7 +87,7 @@ class Attempts:
             raise
         return response
 
-    def want(self, criteria: pool_pb2.NodeCriteria, session_id: str) -> Words:
+    def want(self, criteria: pool_pb2.NodeCriteria, tenant: str, session_id: str) -> Words:
         """The arguments of lua/lib/want.lua."""
         pair, excluded, stages = criteria.pair, criteria.exclude_node_ids, criteria.required_stages
         return (
@@ -99,6 +99,7 @@ class Attempts:
             criteria.preferred_node_id,
             int(criteria.strict),
             criteria.local_instance,
+            tenant,
             session_id,
             *self._draw,
             len(excluded),
@@ -113,11 +114,10 @@ class Attempts:
         limits = request.limits
         limited = limits.jobs or limits.audio_ms_per_minute
         return (
-            *self.want(request.criteria, request.session_id),
+            *self.want(request.criteria, request.tenant, request.session_id),
             request.job_id,
             request.attempt,
             request.job_key,
-            request.tenant,
             request.home_instance,
             request.utterance_index,
             request.session_epoch,

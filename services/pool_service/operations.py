@@ -54,7 +54,8 @@ class Operations:
         """Chooses as `allocate` would, and changes nothing."""
         validate.select_node(request)
         criteria = request.criteria
-        reply = await self._call("select_node", *self.attempts.want(criteria, request.session_id))
+        want = self.attempts.want(criteria, request.tenant, request.session_id)
+        reply = await self._call("select_node", *want)
         if reply[0] != _OK:
             raise refusal(reply, direction(criteria), criteria.preferred_node_id)
         response = pool_pb2.SelectNodeResponse()
@@ -142,6 +143,7 @@ class Operations:
         validate.bind_session(request)
         bound = await self._call(
             "bind_session",
+            request.tenant,
             request.session_id,
             normal(request.pair.src),
             normal(request.pair.tgt),
@@ -158,7 +160,7 @@ class Operations:
         """Forgets bindings."""
         validate.clear_session(request)
         languages = [normal(code) for pair in request.pairs for code in (pair.src, pair.tgt)]
-        cleared = await self._call("clear_session", request.session_id, *languages)
+        cleared = await self._call("clear_session", request.tenant, request.session_id, *languages)
         return pool_pb2.ClearSessionResponse(cleared=cleared)
 
     async def heartbeat(self, request: pool_pb2.HeartbeatRequest) -> pool_pb2.HeartbeatResponse:

@@ -99,6 +99,7 @@ def select_node(request: pool_pb2.SelectNodeRequest) -> None:
     """Checks a selection."""
     check = Check()
     _criteria(check, request.criteria)
+    check.id("tenant", request.tenant, optional=True)
     check.id("session_id", request.session_id, optional=True)
     check.done()
 
@@ -216,6 +217,7 @@ def _final_state(check: Check, state: int) -> None:
 def bind_session(request: pool_pb2.BindSessionRequest) -> None:
     """Checks a binding."""
     check = Check()
+    check.id("tenant", request.tenant, optional=True)
     check.id("session_id", request.session_id)
     check.pair("pair", request.pair)
     check.one_of("kind", request.kind, codes.BINDING_NAMES, "TIMEOUT or MAX_DURATION")
@@ -226,6 +228,7 @@ def bind_session(request: pool_pb2.BindSessionRequest) -> None:
 def clear_session(request: pool_pb2.ClearSessionRequest) -> None:
     """Checks which bindings are to go."""
     check = Check()
+    check.id("tenant", request.tenant, optional=True)
     check.id("session_id", request.session_id)
     if not request.pairs:
         check.no("pairs", "must name at least one direction")

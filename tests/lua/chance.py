@@ -6,7 +6,7 @@ from typing import Any
 
 from . import scripts as lua
 from .model import Node
-from .walk import CAPABILITIES, JOBS, NODES, PAIRS, SESSIONS, Step, Walk
+from .walk import CAPABILITIES, JOBS, NODES, PAIRS, SESSIONS, TENANTS, Step, Walk
 
 SHORT_MS = (500, 500, 1_000, 2_500, 5_000)
 LONG_MS = (10_000, 15_000, 15_500, 20_000, 30_000, 60_000)
@@ -154,6 +154,7 @@ class Chance:
             want["instance"] = self._one(("d1", "d2"))
         if self._often(0.7):
             want["session"] = self._one(SESSIONS)
+            want["tenant"] = self._tenant()
         if self._often(0.15):
             want["exclude"] = tuple(self._random.sample(NODES, self._one((1, 2))))
         return want
@@ -215,7 +216,7 @@ class Chance:
         return self._attempt(walk, "running") | {"outcome": outcome, "final": final}
 
     def _end_job(self, walk: Walk) -> dict[str, Any]:
-        known = [job for job, each in walk.model.jobs.items() if not each.over]
+        known = [job for job, each in walk.model.jobs.items() if not each.over or self._often(0.3)]
         return {
             "job": self._one(known) if known and self._often(0.8) else self._one(JOBS),
             "state": self._one(("failed", "cancelled", "unplaced", "unplaced")),
@@ -225,8 +226,7 @@ class Chance:
 
     def _bind(self, walk: Walk) -> dict[str, Any]:
         return {
-            "session": self._one(SESSIONS),
-            "pair": self._one(PAIRS),
+            "turn": (self._tenant(), self._one(SESSIONS), *self._one(PAIRS)),
             "node": self._one(NODES),
             "kind": self._one(("timeout", "timeout", "max_duration")),
             "utterance": max(0, self._utterance - self._one((0, 0, 0, 1, 2))),
@@ -234,7 +234,10 @@ class Chance:
 
     def _clear(self, walk: Walk) -> dict[str, Any]:
         pairs = self._random.sample(sorted(set(PAIRS)), self._one((1, 2)))
-        return {"session": self._one(SESSIONS), "pairs": pairs}
+        return {"tenant": self._tenant(), "session": self._one(SESSIONS), "pairs": pairs}
+
+    def _tenant(self) -> str:
+        return TENANTS[self._often(0.2)]
 
     def _take_over(self, walk: Walk) -> dict[str, Any]:
         return {"session": self._one(SESSIONS)}

@@ -22,6 +22,9 @@ COMPLETED = {"done", "failed", "timed_out", "cancelled"}
 MAX_SHARDS = 3
 KEEP_SLOT_MS = 300
 
+# Tenant, session, source and target language.
+TurnKey = tuple[str, str, str, str]
+
 
 class Broken(AssertionError):  # noqa: N818 - a verdict, not an error of the tests
     """The scripts did what they must not."""
@@ -98,7 +101,7 @@ class Job:
     latest: int = 0
     winner: int | None = None
     home: str | None = None
-    turn: tuple[str, str, str] | None = None
+    turn: TurnKey | None = None
     utterance: int = 0
     # Why it ended; None: nobody has said so.
     error: str | None = None
@@ -132,8 +135,14 @@ class Want:
     preferred: str = ""
     strict: bool = False
     instance: str = ""
+    tenant: str = "t1"
     session: str = ""
     exclude: tuple[str, ...] = ()
+
+    @property
+    def turn(self) -> TurnKey | None:
+        """The turn that the job belongs to, if it has a session."""
+        return (self.tenant, self.session, self.src, self.tgt) if self.session else None
 
     @property
     def pools(self) -> list[str]:
@@ -171,7 +180,7 @@ class Model:
         self.hearing = (0, 0)
         self.nodes: dict[str, Node] = {}
         self.jobs: dict[str, Job] = {}
-        self.turns: dict[tuple[str, str, str], Turn] = {}
+        self.turns: dict[TurnKey, Turn] = {}
         self.session_epochs: dict[str, int] = {}
         # Who shares a shard is left to chance, so it is taken from Redis after every step.
         self.shards: Mapping[str, Sequence[set[str]]] = {}
@@ -423,7 +432,7 @@ class Model:
         return choice
 
     def _by_binding(self, want: Want, choice: Choice, may_wait: bool) -> bool:
-        turn = self.turns.get((want.session, want.src, want.tgt)) if want.session else None
+        turn = self.turns.get(want.turn) if want.turn else None
         if turn is None or not turn.kind or turn.until <= self.now:
             return False
         choice.binding_kind = 1 if turn.kind == "timeout" else 2
@@ -548,7 +557,7 @@ class Model:
             job.error = None
         job = self._reserve(name, attempt, reply.node, reply.path)
         job.home = home
-        job.turn = (want.session, want.src, want.tgt) if want.session else None
+        job.turn = want.turn
         job.utterance = utterance
         self._turn_moves(want, utterance, reason, reply.node)
 
@@ -600,9 +609,9 @@ class Model:
         return job
 
     def _turn_moves(self, want: Want, utterance: int, reason: int, node: str) -> None:
-        if not want.session or reason == lua.UNSPECIFIED:
+        if want.turn is None or reason == lua.UNSPECIFIED:
             return
-        turn = self.turns.get((want.session, want.src, want.tgt))
+        turn = self.turns.get(want.turn)
         if turn and utterance < turn.utterance:
             return
         kind = ""
@@ -610,9 +619,9 @@ class Model:
             kind = "max_duration"
         elif reason in (lua.TIMEOUT, lua.INTERRUPTED) and self.limits.timeout_binds:
             kind = "timeout"
-        self._bind((want.session, want.src, want.tgt), utterance, kind, node)
+        self._bind(want.turn, utterance, kind, node)
 
-    def _bind(self, key: tuple[str, str, str], utterance: int, kind: str, node: str) -> None:
+    def _bind(self, key: TurnKey, utterance: int, kind: str, node: str) -> None:
         until = self.now + self.limits.binding_ttl_ms
         self.turns[key] = Turn(utterance, until)
         if kind:
@@ -819,9 +828,7 @@ class Model:
 
     # Turns.
 
-    def bind(
-        self, key: tuple[str, str, str], kind: str, name: str, utterance: int, *, reply: bool
-    ) -> None:
+    def bind(self, key: TurnKey, kind: str, name: str, utterance: int, *, reply: bool) -> None:
         """The node keeps audio; ignored once a later utterance was placed."""
         turn, node = self.turns.get(key), self.nodes.get(name)
         late = turn is not None and utterance < turn.utterance
@@ -830,7 +837,7 @@ class Model:
         if bound:
             self._bind(key, utterance, kind, name)
 
-    def clear(self, keys: Iterable[tuple[str, str, str]], *, reply: int) -> None:
+    def clear(self, keys: Iterable[TurnKey], *, reply: int) -> None:
         """Bindings go, the place of the turn stays."""
         cleared = 0
         for key in keys:

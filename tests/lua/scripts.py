@@ -326,6 +326,7 @@ class Scripts:
         preferred: str = "",
         strict: bool = False,
         instance: str = "",
+        tenant: str = "t1",
         session: str = "",
         exclude: Sequence[str] = (),
         seed: int | None = None,
@@ -344,6 +345,7 @@ class Scripts:
             preferred,
             int(strict),
             instance,
+            tenant,
             session,
             limits.sample_k,
             limits.pool_size,
@@ -368,7 +370,6 @@ class Scripts:
         may_wait: bool = False,
         session_epoch: int = 0,
         home: str = "d1",
-        tenant: str = "t1",
         quota: tuple[int, ...] = (),
         **criteria: Any,
     ) -> Placed | Refused:
@@ -383,7 +384,6 @@ class Scripts:
             job,
             attempt,
             f"key-of-{job}",
-            tenant,
             home,
             utterance,
             session_epoch,
@@ -471,15 +471,17 @@ class Scripts:
         kind: str = "timeout",
         src: str = "zh",
         tgt: str = "en",
+        tenant: str = "t1",
     ) -> bool:
         """The node keeps audio of the session."""
         ttl = self.limits.binding_ttl_ms
-        return bool(self.call("bind_session", session, src, tgt, kind, node, utterance, ttl))
+        turn = (tenant, session, src, tgt)
+        return bool(self.call("bind_session", *turn, kind, node, utterance, ttl))
 
-    def clear(self, session: str, *pairs: tuple[str, str]) -> int:
+    def clear(self, session: str, *pairs: tuple[str, str], tenant: str = "t1") -> int:
         """Forgets bindings; without pairs, those of zh:en."""
         languages = [code for pair in pairs or [("zh", "en")] for code in pair]
-        return int(self.call("clear_session", session, *languages))
+        return int(self.call("clear_session", tenant, session, *languages))
 
     # What is in Redis.
 
@@ -527,9 +529,11 @@ class Scripts:
         """The record of a job."""
         return _strings(self.client.hgetall(self.key("job", job)))
 
-    def turn(self, session: str, src: str = "zh", tgt: str = "en") -> dict[str, str]:
+    def turn(
+        self, session: str, src: str = "zh", tgt: str = "en", tenant: str = "t1"
+    ) -> dict[str, str]:
         """The bindings of one direction of a session."""
-        return _strings(self.client.hgetall(self.key("session", session, src, tgt)))
+        return _strings(self.client.hgetall(self.key("turn", tenant, session, src, tgt)))
 
 
 def clocked_scripts() -> dict[str, str]:

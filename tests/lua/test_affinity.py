@@ -98,6 +98,17 @@ def test_another_session_is_not_bound(fleet: Scripts) -> None:
     assert placed(fleet, 1, MAX_DURATION, job="other", session="t").node != first.node
 
 
+def test_a_session_of_the_same_id_of_another_tenant_is_not_bound(fleet: Scripts) -> None:
+    first = bound_elsewhere_than_chance(fleet)
+    before = fleet.turn("s")
+    theirs = placed(fleet, 9, MAX_DURATION, job="theirs", tenant="t2")
+    assert (theirs.node in others(first.node), theirs.binding) == (True, NONE)
+    assert fleet.bind("s", theirs.node, utterance=99, tenant="t2")
+    assert fleet.clear("s", tenant="t3") == 0
+    assert fleet.turn("s") == before
+    assert placed(fleet, 2, MAX_DURATION).node == first.node
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_job_that_ends_a_turn_goes_to_its_node_and_frees_the_next(
     fleet: Scripts, ending: int
@@ -155,7 +166,7 @@ def test_the_pause_binding_goes_before_the_long_speech_binding(fleet: Scripts) -
     chosen = fleet.select(session="s")
     assert isinstance(chosen, Chosen)
     assert (chosen.node, chosen.path) == ("n1", BY_TIMEOUT)
-    fleet.client.hset(fleet.key("session", "s", "zh", "en"), "timeout_until_ms", fleet.now)
+    fleet.client.hset(fleet.key("turn", "t1", "s", "zh", "en"), "timeout_until_ms", fleet.now)
     chosen = fleet.select(session="s")
     assert isinstance(chosen, Chosen)
     assert (chosen.node, chosen.path) == ("n2", BY_MAX_DURATION)
@@ -165,7 +176,7 @@ def _bind_both(fleet: Scripts, *, timeout: str, max_duration: str) -> None:
     until = fleet.now + 300_000
     both = {"timeout_node_id": timeout, "timeout_until_ms": until, "turn": 1}
     both |= {"max_duration_node_id": max_duration, "max_duration_until_ms": until}
-    fleet.client.hset(fleet.key("session", "s", "zh", "en"), mapping=both)
+    fleet.client.hset(fleet.key("turn", "t1", "s", "zh", "en"), mapping=both)
 
 
 def _stale(fleet: Scripts, node: str) -> None:

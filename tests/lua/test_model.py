@@ -48,6 +48,9 @@ FAULTS: dict[str, dict[str, str]] = {
     "the cache is not written": {"slots_settle(P, id, node, now)\n  live_put(P, id, node)": ""},
     "a release frees nothing": {"if not left then\n": "if false then\n"},
     "bindings are not cleared": {"redis.call('DEL', key)\n": "\n"},
+    "tenants share the turns of a session": {
+        "P .. ':turn:' .. tenant .. ':'": "P .. ':turn:' .. 't1' .. ':'"
+    },
     "an earlier utterance moves the binding": {"utterance >= last_turn": "true"},
     "bindings have no end": {"redis.call('PEXPIRE', key, ttl_ms)\nend": "end"},
     "shards are not filled up": {"if shard ~= last then": "if false then"},

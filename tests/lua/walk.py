@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import redis
 
 from . import scripts as lua
-from .model import Broken, Model, Node, Want
+from .model import Broken, Model, Node, TurnKey, Want
 from .scripts import Limits, Registered, Scripts, able, steps
 
 # Small numbers, so that everything collides: two nodes a shard, at most four a pool, few slots.
@@ -34,6 +34,7 @@ POOLS_A_STEP = 2
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 JOBS = ("j1", "j2", "j3", "j4", "j5", "j6", "j7", "j8")
+TENANTS = ("t1", "t2")
 SESSIONS = ("a", "b")
 PAIRS = (*[("zh", "en")] * 6, ("en", "zh"), ("zh", "fr"))
 CAPABILITIES = {
@@ -44,7 +45,12 @@ CAPABILITIES = {
     "zh>en text": able(asr=["zh"], tts=[], nmt=["zh:en", "zh:fr"], stages=0b00111),
 }
 POOLS = sorted({pool for declared in CAPABILITIES.values() for pool in declared.pools()})
-TURNS = [(session, *pair) for session in SESSIONS for pair in sorted(set(PAIRS))]
+TURNS = [
+    (tenant, session, *pair)
+    for tenant in TENANTS
+    for session in SESSIONS
+    for pair in sorted(set(PAIRS))
+]
 
 # Reads all there is, in one round trip.
 DUMP = """
@@ -70,7 +76,7 @@ each(function(pool)
   for shard = 0, 2 do read('SMEMBERS', 'pool:' .. pool .. ':' .. shard .. ':nodes') end
 end)
 each(function(job) read('HGETALL', 'job:' .. job) end)
-each(function(turn) read('HGETALL', 'session:' .. turn) end)
+each(function(turn) read('HGETALL', 'turn:' .. turn) end)
 return found
 """
 
@@ -154,7 +160,7 @@ class Walk:
             known |= {f"{prefix}:node:{node}{part}" for part in ("", ":reserved", ":running")}
             known.add(f"{prefix}:node:{node}:pools")
         known |= {f"{prefix}:job:{job}" for job in self.model.jobs}
-        known |= {f"{prefix}:session:{':'.join(key)}" for key in self.model.turns}
+        known |= {f"{prefix}:turn:{':'.join(key)}" for key in self.model.turns}
         known |= {f"{prefix}:session:{name}" for name in self.model.session_epochs}
         known |= {f"{prefix}:pool:{pool}:{n}:nodes" for pool in POOLS for n in range(2)}
         client.delete(*keys)
@@ -269,17 +275,15 @@ class Walk:
         reply = self.scripts.end_job(job, state, home=home, error=error)
         self.model.end_job(job, state, home, error, reply=reply)
 
-    def _bind(
-        self, session: str, pair: tuple[str, str], node: str, kind: str, utterance: int
-    ) -> None:
-        src, tgt = pair
-        options: dict[str, Any] = {"kind": kind, "utterance": utterance}
+    def _bind(self, turn: TurnKey, node: str, kind: str, utterance: int) -> None:
+        tenant, session, src, tgt = turn
+        options: dict[str, Any] = {"kind": kind, "utterance": utterance, "tenant": tenant}
         reply = self.scripts.bind(session, node, src=src, tgt=tgt, **options)
-        self.model.bind((session, src, tgt), kind, node, utterance, reply=reply)
+        self.model.bind(turn, kind, node, utterance, reply=reply)
 
-    def _clear(self, session: str, pairs: list[tuple[str, str]]) -> None:
-        reply = self.scripts.clear(session, *pairs)
-        self.model.clear([(session, *pair) for pair in pairs], reply=reply)
+    def _clear(self, tenant: str, session: str, pairs: list[tuple[str, str]]) -> None:
+        reply = self.scripts.clear(session, *pairs, tenant=tenant)
+        self.model.clear([(tenant, session, *pair) for pair in pairs], reply=reply)
 
     def _take_over(self, session: str) -> None:
         """Another gateway has the session now."""
@@ -411,7 +415,7 @@ class Walk:
                 record[f"{number}:path"] = str(attempt.path)
         return record
 
-    def _turn(self, key: tuple[str, str, str]) -> dict[str, str]:
+    def _turn(self, key: TurnKey) -> dict[str, str]:
         turn = self.model.turns.get(key)
         if turn is None:
             return {}

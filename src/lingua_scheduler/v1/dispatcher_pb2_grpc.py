@@ -110,7 +110,8 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Dispatch(self, request, context):
-        """One job, answered when a node has acknowledged it. The result is fetched with GetJob.
+        """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The
+        session_id is the caller's own: that of a gateway's session is INVALID_MESSAGE.
         Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED,
         PREFERRED_NODE_NOT_CAPABLE, SCHEDULER_DEPENDENCY_DOWN.
         """

@@ -55,7 +55,8 @@ class DispatcherStub:
     3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
     """
     Dispatch: _grpc.UnaryUnaryMultiCallable[_dispatcher_pb2.DispatchRequest, _dispatcher_pb2.DispatchResponse]
-    """One job, answered when a node has acknowledged it. The result is fetched with GetJob.
+    """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The
+    session_id is the caller's own: that of a gateway's session is INVALID_MESSAGE.
     Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED,
     PREFERRED_NODE_NOT_CAPABLE, SCHEDULER_DEPENDENCY_DOWN.
     """
@@ -94,7 +95,8 @@ class DispatcherAsyncStub(DispatcherStub):
     3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
     """
     Dispatch: _aio.UnaryUnaryMultiCallable[_dispatcher_pb2.DispatchRequest, _dispatcher_pb2.DispatchResponse]  # type: ignore[assignment]
-    """One job, answered when a node has acknowledged it. The result is fetched with GetJob.
+    """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The
+    session_id is the caller's own: that of a gateway's session is INVALID_MESSAGE.
     Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED,
     PREFERRED_NODE_NOT_CAPABLE, SCHEDULER_DEPENDENCY_DOWN.
     """
@@ -148,7 +150,8 @@ class DispatcherServicer(metaclass=_abc_1.ABCMeta):
         request: _dispatcher_pb2.DispatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_dispatcher_pb2.DispatchResponse, _abc.Awaitable[_dispatcher_pb2.DispatchResponse]]:
-        """One job, answered when a node has acknowledged it. The result is fetched with GetJob.
+        """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The
+        session_id is the caller's own: that of a gateway's session is INVALID_MESSAGE.
         Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED,
         PREFERRED_NODE_NOT_CAPABLE, SCHEDULER_DEPENDENCY_DOWN.
         """

@@ -538,8 +538,11 @@ class SelectNodeRequest(_message.Message):
 
     CRITERIA_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Optional: the turn's binding is honoured, and left as it is."""
+    tenant: _builtins.str
+    """Whose session it is. Turns are kept per tenant."""
     @_builtins.property
     def criteria(self) -> Global___NodeCriteria: ...
     def __init__(
@@ -547,10 +550,11 @@ class SelectNodeRequest(_message.Message):
         *,
         criteria: Global___NodeCriteria | None = ...,
         session_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["criteria", b"criteria"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["criteria", b"criteria", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["criteria", b"criteria", "session_id", b"session_id", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1138,11 +1142,14 @@ class BindSessionRequest(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
     UTTERANCE_INDEX_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     kind: Global___BindingKind.ValueType
     node_id: _builtins.str
     utterance_index: _builtins.int
     """The utterance whose audio the node keeps. Ignored where a later one has been placed already."""
+    tenant: _builtins.str
+    """Whose session it is. Turns are kept per tenant."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
     def __init__(
@@ -1153,10 +1160,11 @@ class BindSessionRequest(_message.Message):
         kind: Global___BindingKind.ValueType = ...,
         node_id: _builtins.str = ...,
         utterance_index: _builtins.int = ...,
+        tenant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "node_id", b"node_id", "pair", b"pair", "session_id", b"session_id", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "node_id", b"node_id", "pair", b"pair", "session_id", b"session_id", "tenant", b"tenant", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1188,7 +1196,10 @@ class ClearSessionRequest(_message.Message):
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     PAIRS_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
+    tenant: _builtins.str
+    """Whose session it is. Turns are kept per tenant."""
     @_builtins.property
     def pairs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LanguagePair]:
         """The directions to clear, 1 to 16."""
@@ -1198,10 +1209,11 @@ class ClearSessionRequest(_message.Message):
         *,
         session_id: _builtins.str = ...,
         pairs: _abc.Iterable[_common_pb2.LanguagePair] | None = ...,
+        tenant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pairs", b"pairs", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pairs", b"pairs", "session_id", b"session_id", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,107 @@
+"""Nobody directs another's conversation to a node of its own choice."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+from tests.integration.dispatcher_process import FORMAT, RawNode
+from tests.integration.gateway_process import new_session, raw_client, speech, working
+from tests.integration.pool_process import failure
+from tests.security.conftest import Services
+from tests.security.issuer import Issuer
+
+OURS, THEIRS = {"tenant": "ours"}, {"tenant": "theirs"}
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    services: Services, issuer: Issuer, name: str, src: str
+) -> AsyncIterator[RawNode]:
+    """A node that has its own token, translates from `src`, and was welcomed."""
+    hello = dispatcher_pb2.Hello(
+        node_id=name,
+        incarnation="1",
+        max_concurrent_jobs=4,
+        capabilities=common_pb2.NodeCapabilities(
+            asr_langs=[src], semantic_langs=[src], tts_langs=["es"]
+        ),
+    )
+    metadata = issuer.metadata("node", node_id=name)
+    node = RawNode(services.dispatcher.address, hello, metadata=metadata)
+    try:
+        await node.open()
+        yield node
+    finally:
+        await node.cut()
+
+
+@contextlib.asynccontextmanager
+async def dispatcher(services: Services) -> AsyncIterator[Any]:
+    async with grpc.aio.insecure_channel(services.dispatcher.address) as channel:
+        yield dispatcher_pb2_grpc.DispatcherStub(channel)
+
+
+def job(session_id: str, src: str, **fields: Any) -> dispatcher_pb2.DispatchRequest:
+    """One job of a session."""
+    spec = dispatcher_pb2.JobSpec(
+        session_id=session_id,
+        pair=common_pb2.LanguagePair(src=src, tgt="es"),
+        audio=speech(3),
+        audio_format=FORMAT,
+        require_tts=True,
+        reason=common_pb2.FINALIZE_REASON_MAX_DURATION,
+    )
+    spec.MergeFrom(dispatcher_pb2.JobSpec(**fields))
+    return dispatcher_pb2.DispatchRequest(job=spec)
+
+
+async def test_a_single_job_may_not_be_of_a_gateways_session(
+    services: Services, issuer: Issuer
+) -> None:
+    ours, theirs = issuer.metadata("client", **OURS), issuer.metadata("client", **THEIRS)
+    async with (
+        connected(services, issuer, "turn-a", "xta"),
+        dispatcher(services) as stub,
+        raw_client(services.gateway.address, ours) as client,
+    ):
+        session_id = (await client.open(new_session("xta", tenant=""))).session_id
+        for who in (ours, theirs):
+            code, reason, said = await failure(
+                stub.Dispatch(job(session_id, "xta", utterance_index=9), metadata=who)
+            )
+            assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_MESSAGE")
+            assert [each.field for each in said.field_violations] == ["job.session_id"]
+
+
+async def test_a_tenant_cannot_bind_the_session_of_another_to_its_own_node(
+    services: Services, issuer: Issuer
+) -> None:
+    ours, theirs = issuer.metadata("client", **OURS), issuer.metadata("client", **THEIRS)
+    async with (
+        connected(services, issuer, "turn-b", "xtb") as honest,
+        connected(services, issuer, "turn-spy", "xtb") as spy,
+        dispatcher(services) as stub,
+        working(honest) as heard,
+        working(spy) as spied,
+    ):
+        # A job that is cut off binds its session to its node. The other tenant uses the same id.
+        placed = await stub.Dispatch(
+            job("shared", "xtb", utterance_index=50, preferred_node_id="turn-spy", strict=True),
+            metadata=theirs,
+        )
+        assert placed.node_id == "turn-spy"
+        final = common_pb2.FINALIZE_REASON_IS_FINAL
+        for index in range(51, 75):
+            # Whatever came before, each of these is free to go to any node.
+            await stub.Dispatch(
+                job("shared", "xtb", utterance_index=index, reason=final), metadata=ours
+            )
+            await stub.Dispatch(
+                job("shared", "xtb", utterance_index=index, preferred_node_id="turn-spy"),
+                metadata=theirs,
+            )
+        assert any(each.tenant == "ours" for each in heard.values())
+        assert {each.tenant for each in spied.values()} >= {"theirs"}
