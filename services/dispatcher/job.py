@@ -58,6 +58,8 @@ class Job:
     epoch: int = 0
     # The pool has placed an attempt of it.
     has_begun: bool = False
+    # Another dispatcher had begun it.
+    is_taken_up: bool = False
     sent_ms: dict[int, float] = field(default_factory=dict)
     # Attempts that did not get to their nodes, by number, and those nodes.
     not_sent: dict[int, str] = field(default_factory=dict)

@@ -154,6 +154,7 @@ class JobActions(JobOutcomes):
             return
         answer, now = answered.result(), now_ms()
         job.is_asking = False
+        job.is_taken_up = job.is_taken_up or (answer.existing and not job.has_begun)
         job.has_begun = True
         if answer.attempt.attempt:  # none: the job had ended without a node
             self._metrics.placed(answer.placement, self._settings.instance_id)
@@ -171,8 +172,7 @@ class JobActions(JobOutcomes):
         job.is_over_quota = error.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
         waits_for_turn = error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
         job.turn_node = error.metadata.get("node_id", "") if waits_for_turn else ""
-        facts = error.metadata if job.is_over_quota or waits_for_turn else {}
-        problem = Problem(error.reason, error.message, error.retry_after_ms, facts)
+        problem = Problem(error.reason, error.message, error.retry_after_ms, error.metadata)
         job.is_particular = not (job.is_over_quota or waits_for_turn) and bool(
             effect.exclude or spec.strict or spec.required_stages
         )

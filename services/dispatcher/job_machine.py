@@ -53,7 +53,8 @@ class JobMachine(JobSteps):
     def on_cancel(self, now: float, why: str) -> list[Effect]:
         """Nobody wants the job any more."""
         if self.phase is not Phase.OVER:
-            self._fail(Problem(common_pb2.ERROR_REASON_JOB_CANCELLED, why))
+            problem = Problem(common_pb2.ERROR_REASON_JOB_CANCELLED, why)
+            self._fail(self._with_last(problem))
         return self._out()
 
     # ---- the pool's events ----
@@ -89,11 +90,12 @@ class JobMachine(JobSteps):
         if self._waits_since is None:
             self._waits_since = now
         wait_until = self._waits_since + self._rules.queue_wait_ms
+        self._readmit_tried(why)
         if why.reason in _WORTH_A_WAIT and now + self._hopeless_ms(why) < wait_until:
             self._clear(BOUND)
             self._wait(WAIT, wait_until)
         else:
-            self._fail(why)
+            self._fail(self._with_last(why))
         return self._out()
 
     def on_room(self, now: float) -> list[Effect]:
@@ -256,8 +258,7 @@ class JobMachine(JobSteps):
             case "wait" if self.phase is Phase.WAITING:
                 self._fail(self._waited_in_vain())
             case "deadline":
-                message = "the job's deadline passed before a result came"
-                self._fail(Problem(common_pb2.ERROR_REASON_JOB_TIMEOUT, message))
+                self._fail(self._out_of_time())
             case "ack":
                 why = "it was not acknowledged in time"
                 self._lose(now, self.attempts[number], endings.NOT_ACKNOWLEDGED, why)
@@ -273,10 +274,21 @@ class JobMachine(JobSteps):
         """For how long nothing can change: only of a quota is that known."""
         return why.retry_after_ms if why.reason == _OVER_QUOTA else 0
 
+    def _out_of_time(self) -> Problem:
+        """What a job fails with whose deadline has passed."""
+        reason, refused = common_pb2.ERROR_REASON_JOB_TIMEOUT, self._refused_for
+        if refused is None or self._alive():
+            problem = Problem(reason, "the job's deadline passed before a result came")
+        else:
+            message = f"the job's deadline passed while it waited for a node: {refused.message}"
+            problem = Problem(reason, message, metadata=refused.metadata)
+        return self._with_last(problem)
+
     def _waited_in_vain(self) -> Problem:
         """What a job fails with that has waited for long enough."""
-        if self._refused_for is not None and self._refused_for.reason == _OVER_QUOTA:
-            return self._refused_for
-        wait_ms = self._rules.queue_wait_ms
+        refused, wait_ms = self._refused_for, self._rules.queue_wait_ms
+        if refused is not None and refused.reason == _OVER_QUOTA:
+            return refused
         message = f"no node had room within {wait_ms:.0f} ms"
-        return Problem(_ALL_FULL, message, retry_after_ms=int(wait_ms))
+        facts = refused.metadata if refused is not None else {}
+        return self._with_last(Problem(_ALL_FULL, message, int(wait_ms), facts))

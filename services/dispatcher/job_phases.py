@@ -62,7 +62,8 @@ A result or failure of an attempt that is not known yet, while the pool is asked
 may be of the attempt that the pool will tell of, and the node says it again when that is sent.
 
 "next": the attempt ends. If another is alive, that one goes on; else, if tries are left, the pool
-is asked again, without the nodes that were tried; else the job fails with this attempt's reason.
+is asked again, without the nodes that were tried; else the job fails with this attempt's reason. If
+the pool has no other nodes than those, they are tried again when the job has waited for room.
 
 Two kinds of unacknowledged attempts are "lost" instead of "next" when their node is not reached or
 its connection ends, because the node is most likely looking for another dispatcher: one that a

@@ -77,6 +77,10 @@ class JobSteps:
         # When the shell calls; later timers need no call of their own.
         self._wakes_ms = math.inf
         self._excluded: list[str] = []
+        # Nodes that have had a try of the job: excluded, but only as long as there are others.
+        self._tried: list[str] = []
+        # How the last attempt ended that was lost.
+        self._lost_for: Problem | None = None
         self._tries = 0
         self._misses = 0
         self._asked: Allocate | None = None
@@ -127,6 +131,13 @@ class JobSteps:
             self._set(ASK, now + pause)
         else:
             self._ask(now)
+
+    def _readmit_tried(self, why: Problem) -> None:
+        """Nodes that were tried may be tried again, if the pool says that there are no others."""
+        facts = why.metadata
+        if self._tried and facts.get("excluded", "") == facts.get("drawn"):
+            self._excluded = [each for each in self._excluded if each not in self._tried]
+            self._tried.clear()
 
     def _wait(self, key: TimerKey, until: float) -> None:
         self.phase = Phase.WAITING
@@ -263,6 +274,7 @@ class JobSteps:
         """The attempt is over without a result: on to the next, or to the job's end."""
         self._count(attempt, ending)
         why = Problem(ending.reason, f"attempt {attempt.number} on {attempt.node_id}: {what}")
+        self._lost_for = why
         is_alone = all(other is attempt for other in self._alive())
         has_missed_enough = self._deadline_ms is None and self._misses > MAX_MISSES
         is_spent = self._tries > self._rules.max_retry or has_missed_enough
@@ -282,6 +294,8 @@ class JobSteps:
         self._tries += ending.counts
         self._misses += not ending.counts
         self._excluded.append(attempt.node_id)
+        if ending.counts:
+            self._tried.append(attempt.node_id)
 
     def _end_attempt(
         self,
@@ -319,6 +333,12 @@ class JobSteps:
             self._end_attempt(attempt, endings.NOT_WANTED, why, self._final())
         self.timers.clear()
         self._effects.append(last)
+
+    def _with_last(self, why: Problem) -> Problem:
+        """The problem, and how the last attempt was lost, if there was one."""
+        if self._lost_for is None:
+            return why
+        return why._replace(message=f"{why.message}; last: {self._lost_for.message}")
 
     def _final(self) -> common_pb2.JobState.ValueType:
         """What a lease operation says of the job: how it failed, if it did."""

@@ -107,6 +107,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                 f"job.session_id: {problem}", fields=[("job.session_id", problem)]
             )
         key, caller = job_key(request.job), _OneJob()
+        known = self._jobs.get(job_id(key))
         with outside_spans() as call:
             job = self._jobs.submit(
                 request.job, caller, brought_by=call, key=key, wanted=job_id(key)
@@ -120,7 +121,10 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             node_id = event.delivered.node_id
             attempt = event.delivered.result.attempt.attempt
         return dispatcher_pb2.DispatchResponse(
-            job_id=job.job_id, node_id=node_id, attempt_id=attempt
+            job_id=job.job_id,
+            node_id=node_id,
+            attempt_id=attempt,
+            existing=job is known or job.is_taken_up,
         )
 
     async def GetJob(  # noqa: N802

@@ -145,6 +145,30 @@ class JobNotFoundError(LinguaError):
     code = grpc.StatusCode.NOT_FOUND
 
 
+class JobTimeoutError(LinguaError):
+    """The job had no result by its deadline, or within the time that a node has for it."""
+
+    reason = common_pb2.ERROR_REASON_JOB_TIMEOUT
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class JobCancelledError(LinguaError):
+    """Somebody has cancelled the job."""
+
+    reason = common_pb2.ERROR_REASON_JOB_CANCELLED
+    code = grpc.StatusCode.CANCELLED
+
+
+class JobFailedError(LinguaError):
+    """Every attempt failed on its node.
+
+    ABORTED and not INTERNAL: the scheduler did its part; what failed is a node, or the job itself.
+    """
+
+    reason = common_pb2.ERROR_REASON_JOB_FAILED
+    code = grpc.StatusCode.ABORTED
+
+
 class PoolFullError(LinguaError):
     """The pair has as many nodes as its pools can hold."""
 
@@ -185,6 +209,20 @@ class QuotaExceededError(LinguaError):
 
     reason = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class DeadlineExceededError(LinguaError):
+    """The caller's deadline passed first."""
+
+    reason = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class BadAudioError(LinguaError):
+    """Audio that cannot be what its format says."""
+
+    reason = common_pb2.ERROR_REASON_BAD_AUDIO
+    code = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class InternalError(LinguaError):

@@ -181,6 +181,72 @@ async def test_dispatch_fails_with_the_reason_of_the_job(patient: Scene) -> None
     assert [each.field for each in said.field_violations] == ["job.audio"]
 
 
+@pytest.mark.parametrize("strict", [False, True])
+async def test_dispatch_where_all_are_full_says_how_many_were(hasty: Scene, strict: bool) -> None:
+    node, gateway = await hasty.node(), hasty.gateway()
+    await gateway.submit(hasty.spec())
+    await node.take_job()
+    wish = {"preferred_node_id": node.node_id, "strict": True} if strict else {}
+
+    request = dispatcher_pb2.DispatchRequest(job=hasty.spec(1, **wish))
+    code, why, said = await failure(hasty.stub.Dispatch(request))
+    assert (code, why) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "ALL_CANDIDATES_FULL_OR_FAILED")
+    assert dict(said.metadata) == {"drawn": "1", "full": "1"}
+    assert said.retry_after_ms > 0
+
+    request = dispatcher_pb2.DispatchRequest(job=hasty.spec(2, deadline_ms=100, **wish))
+    code, why, said = await failure(hasty.stub.Dispatch(request))
+    assert (code, why) == (grpc.StatusCode.DEADLINE_EXCEEDED, "JOB_TIMEOUT")
+    assert dict(said.metadata) == {"drawn": "1", "full": "1"}
+    assert "1 full" in said.message
+
+
+async def test_dispatch_says_which_stage_no_node_offers(patient: Scene) -> None:
+    await patient.node()
+    spec = patient.spec(required_stages=[common_pb2.STAGE_KIND_TONE])
+    code, why, said = await failure(patient.stub.Dispatch(dispatcher_pb2.DispatchRequest(job=spec)))
+    assert (code, why) == (grpc.StatusCode.FAILED_PRECONDITION, "NO_CAPABLE_NODE")
+    assert dict(said.metadata) == {"drawn": "1", "stage": "1"}
+    assert "1 without a required stage" in said.message
+
+
+async def test_dispatch_fails_as_its_job_fails_on_its_node(patient: Scene) -> None:
+    node = await patient.node()
+    request = dispatcher_pb2.DispatchRequest(job=patient.spec())
+    call = asyncio.ensure_future(failure(patient.stub.Dispatch(request)))
+    await node.fail(await node.expect_assign(), "BAD_AUDIO", worth_retry=False)
+    code, why, said = await call
+    assert (code, why) == (grpc.StatusCode.ABORTED, "JOB_FAILED")
+    assert "BAD_AUDIO" in said.message
+
+
+async def test_dispatch_says_whether_it_knew_the_job(patient: Scene) -> None:
+    node = await patient.node(slots=2)
+    request = dispatcher_pb2.DispatchRequest(job=patient.spec())
+    first = asyncio.ensure_future(patient.stub.Dispatch(request))
+    assign = await node.take_job()
+    assert not (await first).existing
+    again = await patient.stub.Dispatch(request)
+    assert again == dispatcher_pb2.DispatchResponse(
+        job_id=assign.attempt.job_id, node_id=node.node_id, attempt_id=1, existing=True
+    )
+
+
+async def test_a_job_that_its_only_node_fails_has_as_many_tries_and_says_that_the_node_failed_it(
+    patient: Scene,
+) -> None:
+    node, gateway = await patient.node(), patient.gateway()
+    job = await gateway.submit(patient.spec())
+    for attempt in (1, 2, 3):
+        assign = await node.take_job()
+        assert assign.attempt.attempt == attempt
+        await node.fail(assign, "MODEL_LOAD_FAILED", worth_retry=True)
+    failed = await gateway.failed(job)
+    assert reason(failed) == "JOB_FAILED"
+    assert "attempt 3" in failed.message
+    assert "MODEL_LOAD_FAILED" in failed.message
+
+
 # ---- attempts that fail ----
 
 

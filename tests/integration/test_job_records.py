@@ -135,11 +135,13 @@ async def test_a_job_whose_last_attempt_failed_does_not_stay_in_retrying(at: lis
     job = await gateway.submit(home.spec())
     assign = await node.take_job()
     await node.fail(assign, "MODEL_LOAD_FAILED", worth_retry=True)
+    await node.bye()
     await gateway.failed(job)
 
     found = await ended(reader, job)
 
     assert found.state == FAILED
+    assert found.error.message.endswith("MODEL_LOAD_FAILED")
     assert [each.outcome for each in found.attempts] == ["failed"]
     assert await listed(reader, FAILED) == [job]
     assert await listed(reader, RETRYING) == []
@@ -180,6 +182,7 @@ async def test_a_job_whose_gateway_is_gone_ends_as_well(at: list[Scene]) -> None
     await gateway.accepted(job)
     await gateway.cut()
     await node.fail(assign, "BROKEN", worth_retry=True)
+    await node.bye()
     assert (await ended(reader, job)).state == FAILED
 
 

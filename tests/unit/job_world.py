@@ -34,8 +34,9 @@ _STATE = {
     "cancelled": common_pb2.JOB_STATE_CANCELLED,
 }
 # The shell records these ends as "unplaced": the job may begin anew.
+ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
 _NO_NODE = {
-    common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
+    ALL_FULL,
     common_pb2.ERROR_REASON_BOUND_NODE_FULL,
     common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
     common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
@@ -214,6 +215,8 @@ class World:
             hedge_after_ms=(0.0, 40.0, 5.0)[pick(3)],
             max_retry=(2, 0, 1, 3)[pick(4)],
         )
+        # With few nodes, all of them are soon tried.
+        self.fleet = NODES[: (5, 2, 1)[pick(3)]]
         # Runs differ in how much goes wrong: where everything does, nothing interesting does.
         self.calm = (40, 12, 4)[pick(3)]
         self.deadline = (None, 700.0, 150.0)[pick(3)]
@@ -358,6 +361,9 @@ class World:
     def _answered(self, answer: pool_pb2.AllocateResponse | fx.Problem) -> None:
         if isinstance(answer, fx.Problem):
             name = "refused " + common_pb2.ErrorReason.Name(answer.reason)[13:]
+            facts = answer.metadata
+            if "drawn" in facts and facts["drawn"] == facts["excluded"]:
+                name = "refused ALL_TRIED"
             self._tell(name, 0, lambda: self.machine.on_refused(self.now, answer))
         else:
             name = "had" if answer.existing else "given"
@@ -378,7 +384,7 @@ class World:
                     store.home = store.home if over else home
                     return self._answer(known, state, 0 if over else lease, existing=True)
             number = max(number, store.latest + 1)
-        free = [name for name in NODES if name not in asked.exclude]
+        free = [name for name in self.fleet if name not in asked.exclude]
         if asked.wait_for_bound_node and self.choices.one_in(3):
             waits_for = ("full", "disconnected", "silent")[self.choices.pick(3)]
             metadata = {"waits_for": waits_for}
@@ -387,7 +393,9 @@ class World:
             retry_ms = (0, 20, 10_000)[self.choices.pick(3)]
             return fx.Problem(common_pb2.ERROR_REASON_QUOTA_EXCEEDED, "quota", retry_ms)
         if not free or self.choices.one_in(self.calm // 2):
-            return fx.Problem(common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED, "full")
+            drawn, excluded = str(len(self.fleet)), str(len(self.fleet) - len(free))
+            facts = {"drawn": drawn, "excluded": excluded}
+            return fx.Problem(ALL_FULL, "full", metadata=facts)
         store.node[number] = free[self.choices.pick(len(free))]
         store.attempt[number] = store.state = "reserved"
         store.latest, store.home = number, home

@@ -844,3 +844,53 @@ def test_the_deadline_ends_a_job_wherever_it_is() -> None:
     assert job.kinds() == [fx.CancelOnNode, fx.Complete, fx.Fail]
     assert job.ending()[3] == FAILED
     assert job.failure() == common_pb2.ERROR_REASON_JOB_TIMEOUT
+
+
+# ---- nodes that were tried ----
+
+
+ALL_TRIED = fx.Problem(ALL_FULL, "no other node", metadata={"drawn": "1", "excluded": "1"})
+
+
+def asks(job: Job) -> fx.Allocate:
+    (asked,) = [effect for effect in job.effects if isinstance(effect, fx.Allocate)]
+    return asked
+
+
+def test_where_there_is_no_other_node_the_one_that_failed_is_tried_again() -> None:
+    job = Job().start().given(1).acked(1).failed(1)
+    assert asks(job).exclude == ("node-1",)
+    job.then(job.machine.on_refused(10, ALL_TRIED)).room()
+    assert asks(job).exclude == ()
+
+
+def test_a_job_that_its_only_node_fails_has_failed_there_and_not_for_want_of_room() -> None:
+    job = Job(max_retry=1).start().given(1).acked(1).failed(1)
+    job.then(job.machine.on_refused(10, ALL_TRIED))
+    job.room().given(2).acked(2).failed(2)
+    (failed,) = [effect for effect in job.effects if isinstance(effect, fx.Fail)]
+    assert failed.why.reason == common_pb2.ERROR_REASON_JOB_FAILED
+    assert failed.why.message == "attempt 2 on node-2: BROKEN"
+
+
+def test_a_node_that_was_not_reached_is_left_to_those_who_know_whether_it_is_back() -> None:
+    job = Job().start().given(1).send_failed(1)
+    job.then(job.machine.on_refused(10, ALL_TRIED)).room()
+    assert asks(job).exclude == ("node-1",)
+
+
+@pytest.mark.parametrize("end", ["wait", "deadline"])
+def test_a_job_that_ends_without_an_attempt_says_how_its_last_one_ended(end: str) -> None:
+    job = Job(deadline_ms=900).start().given(1).acked(1).failed(1).refused(ALL_FULL)
+    job.at(900).timer(end)
+    (failed,) = [effect for effect in job.effects if isinstance(effect, fx.Fail)]
+    assert failed.why.message.endswith("; last: attempt 1 on node-1: BROKEN")
+
+
+def test_who_waits_in_vain_is_told_what_the_pool_has_counted() -> None:
+    job = Job().start()
+    facts = {"drawn": "3", "full": "2", "silent": "1"}
+    job.then(job.machine.on_refused(0, fx.Problem(ALL_FULL, "full", metadata=facts)))
+    job.at(200).timer("wait")
+    (failed,) = [effect for effect in job.effects if isinstance(effect, fx.Fail)]
+    assert failed.why.metadata == facts

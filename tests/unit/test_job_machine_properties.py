@@ -48,6 +48,8 @@ class Promises:
         self._accepted: set[int] = set()
         self._sent: dict[int, str] = {}
         self._misses: set[int] = set()
+        # Nodes that were tried, and may be tried again since there are no others.
+        self._readmitted: set[str] = set()
         self._waits_since: float | None = None
         self._turn_since: float | None = None
         self._final_op = False
@@ -68,6 +70,8 @@ class Promises:
             self._wakes_ms = math.inf
         if event.startswith(("refused", "had", "given")):
             self._asks -= 1
+        if event == "refused ALL_TRIED" and self._phase is Phase.SELECTING:
+            self._readmitted.update(self._sent.values())
         self._check_end(now, event, effects)
         self._check_timers(now, effects)
         self._check_attempts(event, number, effects)
@@ -140,7 +144,7 @@ class Promises:
             if isinstance(effect, fx.Allocate):
                 self._asks += 1
                 assert effect is effects[-1], "the question comes last"
-                missing = set(self._sent.values()) - set(effect.exclude)
+                missing = set(self._sent.values()) - set(effect.exclude) - self._readmitted
                 assert not missing, f"asks for nodes that were tried: {missing}"
                 assert effect.number not in self.machine.attempts, "the number is used"
         assert 0 <= self._asks <= 1, "one question at a time"
@@ -150,9 +154,11 @@ class Promises:
     def _check_tries(self, event: str, number: int, effects: list[fx.Effect]) -> None:
         for effect in effects:
             if isinstance(effect, fx.Send) and effect.attempt.number not in self._sent:
-                if event == "given":
-                    assert effect.attempt.node_id not in self._sent.values(), "the same node again"
-                self._sent[effect.attempt.number] = effect.attempt.node_id
+                node_id = effect.attempt.node_id
+                if event == "given" and node_id not in self._readmitted:
+                    assert node_id not in self._sent.values(), "the same node again"
+                self._readmitted.discard(node_id)
+                self._sent[effect.attempt.number] = node_id
         if number in self._was and number not in self._alive():
             unsent = event == "send failed" and self._was[number] is Stage.RESERVED
             if unsent or event in ("committed SUPERSEDED", "turned away"):
@@ -269,6 +275,7 @@ def test_the_worlds_come_everywhere() -> None:
         "result LOST->OVER",
         "committed NO_ROOM RUNNING->SELECTING",
         "room WAITING->SELECTING",
+        "refused ALL_TRIED SELECTING->WAITING",
         "timer wait WAITING->OVER",
         "timer bound WAITING->SELECTING",
         "timer grace LOST->SELECTING",

@@ -1192,19 +1192,23 @@ class DispatchResponse(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
     ATTEMPT_ID_FIELD_NUMBER: _builtins.int
+    EXISTING_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     node_id: _builtins.str
     attempt_id: _builtins.int
+    existing: _builtins.bool
+    """The job was known already, since it had been submitted before. It was not begun again."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         node_id: _builtins.str = ...,
         attempt_id: _builtins.int = ...,
+        existing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "job_id", b"job_id", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "existing", b"existing", "job_id", b"job_id", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

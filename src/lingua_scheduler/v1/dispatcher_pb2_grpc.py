@@ -110,10 +110,13 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Dispatch(self, request, context):
-        """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The
-        session_id is the caller's own: that of a gateway's session is INVALID_MESSAGE.
-        Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED,
-        PREFERRED_NODE_NOT_CAPABLE, SCHEDULER_DEPENDENCY_DOWN.
+        """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The job goes
+        on if the caller leaves before it is answered. The session_id is the caller's own: that of a
+        gateway's session is INVALID_MESSAGE.
+        Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED (the metadata of both
+        says how many nodes were drawn, and how many of them were full, silent, excluded and so on),
+        PREFERRED_NODE_NOT_CAPABLE, QUOTA_EXCEEDED, JOB_TIMEOUT (deadline_ms is over), JOB_FAILED (as
+        many attempts failed as are allowed), JOB_CANCELLED, SCHEDULER_DEPENDENCY_DOWN, DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -55,10 +55,13 @@ class DispatcherStub:
     3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
     """
     Dispatch: _grpc.UnaryUnaryMultiCallable[_dispatcher_pb2.DispatchRequest, _dispatcher_pb2.DispatchResponse]
-    """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The
-    session_id is the caller's own: that of a gateway's session is INVALID_MESSAGE.
-    Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED,
-    PREFERRED_NODE_NOT_CAPABLE, SCHEDULER_DEPENDENCY_DOWN.
+    """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The job goes
+    on if the caller leaves before it is answered. The session_id is the caller's own: that of a
+    gateway's session is INVALID_MESSAGE.
+    Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED (the metadata of both
+    says how many nodes were drawn, and how many of them were full, silent, excluded and so on),
+    PREFERRED_NODE_NOT_CAPABLE, QUOTA_EXCEEDED, JOB_TIMEOUT (deadline_ms is over), JOB_FAILED (as
+    many attempts failed as are allowed), JOB_CANCELLED, SCHEDULER_DEPENDENCY_DOWN, DRAINING.
     """
     GetJob: _grpc.UnaryUnaryMultiCallable[_dispatcher_pb2.GetJobRequest, _dispatcher_pb2.GetJobResponse]
     """Errors: JOB_NOT_FOUND."""
@@ -95,10 +98,13 @@ class DispatcherAsyncStub(DispatcherStub):
     3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
     """
     Dispatch: _aio.UnaryUnaryMultiCallable[_dispatcher_pb2.DispatchRequest, _dispatcher_pb2.DispatchResponse]  # type: ignore[assignment]
-    """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The
-    session_id is the caller's own: that of a gateway's session is INVALID_MESSAGE.
-    Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED,
-    PREFERRED_NODE_NOT_CAPABLE, SCHEDULER_DEPENDENCY_DOWN.
+    """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The job goes
+    on if the caller leaves before it is answered. The session_id is the caller's own: that of a
+    gateway's session is INVALID_MESSAGE.
+    Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED (the metadata of both
+    says how many nodes were drawn, and how many of them were full, silent, excluded and so on),
+    PREFERRED_NODE_NOT_CAPABLE, QUOTA_EXCEEDED, JOB_TIMEOUT (deadline_ms is over), JOB_FAILED (as
+    many attempts failed as are allowed), JOB_CANCELLED, SCHEDULER_DEPENDENCY_DOWN, DRAINING.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_dispatcher_pb2.GetJobRequest, _dispatcher_pb2.GetJobResponse]  # type: ignore[assignment]
     """Errors: JOB_NOT_FOUND."""
@@ -150,10 +156,13 @@ class DispatcherServicer(metaclass=_abc_1.ABCMeta):
         request: _dispatcher_pb2.DispatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_dispatcher_pb2.DispatchResponse, _abc.Awaitable[_dispatcher_pb2.DispatchResponse]]:
-        """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The
-        session_id is the caller's own: that of a gateway's session is INVALID_MESSAGE.
-        Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED,
-        PREFERRED_NODE_NOT_CAPABLE, SCHEDULER_DEPENDENCY_DOWN.
+        """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The job goes
+        on if the caller leaves before it is answered. The session_id is the caller's own: that of a
+        gateway's session is INVALID_MESSAGE.
+        Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED (the metadata of both
+        says how many nodes were drawn, and how many of them were full, silent, excluded and so on),
+        PREFERRED_NODE_NOT_CAPABLE, QUOTA_EXCEEDED, JOB_TIMEOUT (deadline_ms is over), JOB_FAILED (as
+        many attempts failed as are allowed), JOB_CANCELLED, SCHEDULER_DEPENDENCY_DOWN, DRAINING.
         """
 
     @_abc_1.abstractmethod
