@@ -36,6 +36,7 @@ class DispatcherService:
     """Puts the parts of the dispatcher together."""
 
     grpc_name = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].full_name
+    max_request_bytes: int | None = None
 
     def __init__(self, ground: Ground) -> None:
         settings = ground.settings

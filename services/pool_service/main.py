@@ -23,6 +23,7 @@ class PoolService:
     """Puts the parts of the pool service together."""
 
     grpc_name = pool_pb2.DESCRIPTOR.services_by_name["PoolService"].full_name
+    max_request_bytes: int | None = None
 
     def __init__(self, ground: Ground) -> None:
         settings, link = ground.settings, ground.link

@@ -29,6 +29,11 @@ from lingua_scheduler.services.runtime.errors import (
     internal_error,
     to_trailing_metadata,
 )
+from lingua_scheduler.services.runtime.grpc_limits import (
+    OPEN_REQUEST_WITHIN_S,
+    REQUEST_WITHIN_S,
+    OpenCalls,
+)
 from lingua_scheduler.services.runtime.grpc_observer import CallObserver, Method
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
@@ -39,13 +44,6 @@ Work: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 _log = logging.getLogger(__name__)
 
 
-class _Malformed:
-    """Stands for a request that could not be read, until someone may answer for it."""
-
-    def __init__(self, error: InvalidMessageError) -> None:
-        self.error = error
-
-
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """Frames all four kinds of calls.
 
@@ -54,7 +52,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     - Bytes that are no valid request: INVALID_MESSAGE.
     - Anything else: INTERNAL with an error id; the log has the traceback under the same id.
 
-    Before all that, the guard decides whether the caller may call this.
+    Before all that, the guard decides whether the caller may call this: before any message is
+    read. gRPC would read the one request of a unary call first, and leave a call that ends without
+    one unanswered. So it takes all methods for ones that stream requests in, and the frame reads.
 
     Args:
         guard: None where everyone may call everything.
@@ -72,6 +72,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._guard = guard
         self._observer = CallObserver(registry=registry, tracer=tracer)
         self._framed: dict[str, tuple[Handler, Handler]] = {}
+        self._open_calls = OpenCalls()
 
     async def intercept_service(
         self,
@@ -94,11 +95,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         streams_in, streams_out = handler.request_streaming, handler.response_streaming
         method = self._observer.method(path, streams_in=streams_in, streams_out=streams_out)
         work = _stream_work(handler) if streams_out else _unary_work(handler)
+        if not streams_in:
+            work = _with_request(work, OPEN_REQUEST_WITHIN_S if method.open else REQUEST_WITHIN_S)
 
-        async def call(request: Any, context: Context) -> Any:
+        async def call(requests: Any, context: Context) -> Any:
             try:
                 with self._observer.observe(method, context):
-                    return await self._answer(method, work, request, context)
+                    return await self._answer(method, work, requests, context)
             except (grpc.aio.AbortError, asyncio.CancelledError) as error:
                 # gRPC keeps the error in the call's state. The frames of its traceback hold the
                 # call, so without this every call that fails or is abandoned would be a reference
@@ -107,31 +110,24 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 raise
             finally:
                 if streams_in:
-                    await _close(request)
-                del request, context
+                    await _close(requests)
+                del requests, context
 
-        make = {
-            (False, False): grpc.unary_unary_rpc_method_handler,
-            (False, True): grpc.unary_stream_rpc_method_handler,
-            (True, False): grpc.stream_unary_rpc_method_handler,
-            (True, True): grpc.stream_stream_rpc_method_handler,
-        }[streams_in, streams_out]
-        return make(
-            call,
-            request_deserializer=_reader(handler, streams_in=streams_in),
-            response_serializer=_writer(handler) if streams_out else None,
-        )
+        if streams_out:
+            return grpc.stream_stream_rpc_method_handler(call, _reader(handler), _writer(handler))
+        return grpc.stream_unary_rpc_method_handler(call, _reader(handler), None)
 
-    async def _answer(self, method: Method, work: Work, request: Any, context: Context) -> Any:
+    async def _answer(self, method: Method, work: Work, requests: Any, context: Context) -> Any:
         try:
+            if method.open:
+                with self._open_calls.place(context.peer()):
+                    return await work(requests, context)
             principal = None
             if self._guard is not None:
                 principal = self._guard.admit(method.name, context)
-            if isinstance(request, _Malformed):
-                raise request.error
             if principal is not None and principal.expires_s is not None and not method.unary:
-                return await _until(principal.expires_s, work(request, context))
-            return await work(request, context)
+                return await _until(principal.expires_s, work(requests, context))
+            return await work(requests, context)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, grpc.aio.AbortError) and context.done():
                 raise
@@ -240,7 +236,23 @@ async def _close(requests: Any) -> None:
     await aiter(requests).aclose()
 
 
-def _reader(handler: Handler, *, streams_in: bool) -> Callable[[bytes], Any] | None:
+def _with_request(work: Work, within_s: float) -> Work:
+    """The work on a call's one request, which is read here."""
+
+    async def read_and_work(_: Any, context: Context) -> Any:
+        try:
+            async with asyncio.timeout(within_s):
+                request = await context.read()
+        except TimeoutError:
+            raise InvalidMessageError(f"no request arrived within {within_s:g} s") from None
+        if request is grpc.aio.EOF:
+            raise InvalidMessageError("the call ended without a request")
+        return await work(request, context)
+
+    return read_and_work
+
+
+def _reader(handler: Handler) -> Callable[[bytes], Any] | None:
     deserialize = handler.request_deserializer
     if deserialize is None:
         return None
@@ -249,12 +261,7 @@ def _reader(handler: Handler, *, streams_in: bool) -> Callable[[bytes], Any] | N
         try:
             return deserialize(data)
         except Exception as error:
-            invalid = InvalidMessageError(f"the request is not a valid message: {error}")
-            # On a stream the handler sees it where it reads. A single request is read before
-            # the call is framed, so there it takes the place of the request.
-            if streams_in:
-                raise invalid from error
-            return _Malformed(invalid)
+            raise InvalidMessageError(f"the request is not a valid message: {error}") from error
 
     return read
 

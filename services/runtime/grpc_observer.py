@@ -11,6 +11,7 @@ import grpc
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from lingua_scheduler.services.runtime.access import is_open
 from lingua_scheduler.services.runtime.errors import LinguaError, reason_name
 from lingua_scheduler.services.runtime.principals import caller
 from lingua_scheduler.services.runtime.telemetry import context_from_traceparent
@@ -54,6 +55,8 @@ class Method:
 
     name: str
     observed: bool
+    open: bool
+    """Anyone may call it, also without a token."""
     unary: bool
     bounded: bool
 
@@ -95,6 +98,7 @@ class CallObserver:
         return Method(
             name=name,
             observed=not name.startswith(_UNOBSERVED),
+            open=is_open(name),
             unary=not streams_in and not streams_out,
             bounded=not streams_in or not streams_out,
         )

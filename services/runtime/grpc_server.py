@@ -16,12 +16,15 @@ from lingua_scheduler.services.runtime.auth import Guard
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.grpc_health import HealthServicer
 from lingua_scheduler.services.runtime.grpc_interceptors import CallInterceptor
+from lingua_scheduler.services.runtime.grpc_limits import MAX_OPEN_CALLS
 from lingua_scheduler.services.runtime.telemetry import tracer_if_on
 
 # Clients may ping as often as the server does, and a bit more often: clocks differ.
 _PING_TOLERANCE = 2
 # gRPC's own default of 2 cuts off a client that once pinged a little early.
 _MAX_PING_STRIKES = 5
+# A probe names a service, and says nothing else.
+_PROBE_REQUEST_BYTES = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class GrpcServer:
         variable: the environment variable that sets `listen`, for error messages.
         services: the full name of each service, and what adds its servicer to the server.
         instance_id: names this process in the answers to calls that fail inside.
+        max_request_bytes: of the largest message that callers send; None for max_message_bytes.
         credentials: for TLS; None for plain text.
         probe_listen: where probes that cannot speak TLS find the health service, and nothing else,
             in plain text; empty for nowhere.
@@ -55,6 +59,8 @@ class GrpcServer:
         services: Sequence[tuple[str, Callable[[grpc.aio.Server], None]]],
         instance_id: str,
         max_message_bytes: int,
+        max_request_bytes: int | None = None,
+        max_streams_per_connection: int = 128,
         keepalive_time_ms: int,
         keepalive_timeout_ms: int,
         drain_grace_ms: int,
@@ -65,6 +71,7 @@ class GrpcServer:
         registry: CollectorRegistry | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
+        self._instance_id = instance_id
         self._listen = listen
         self._variable = variable
         self._services = services
@@ -75,7 +82,7 @@ class GrpcServer:
         self._options = (
             # Two processes on one port would each get a share of the calls.
             ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", max_message_bytes),
+            ("grpc.max_receive_message_length", max_request_bytes or max_message_bytes),
             ("grpc.max_send_message_length", max_message_bytes),
             ("grpc.keepalive_time_ms", keepalive_time_ms),
             ("grpc.keepalive_timeout_ms", keepalive_timeout_ms),
@@ -87,6 +94,8 @@ class GrpcServer:
             ("grpc.http2.ping_timeout_ms", keepalive_timeout_ms),
             ("grpc.http2.min_ping_interval_without_data_ms", keepalive_time_ms // _PING_TOLERANCE),
             ("grpc.http2.max_ping_strikes", _MAX_PING_STRIKES),
+            # More are refused by gRPC itself, at little cost.
+            ("grpc.max_concurrent_streams", max_streams_per_connection),
         )
         self._interceptor = CallInterceptor(
             instance_id=instance_id,
@@ -132,7 +141,14 @@ class GrpcServer:
         return address
 
     async def _start_probes(self) -> grpc.aio.Server:
-        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        server = grpc.aio.server(
+            interceptors=[CallInterceptor(instance_id=self._instance_id)],
+            options=(
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", _PROBE_REQUEST_BYTES),
+                ("grpc.max_concurrent_streams", MAX_OPEN_CALLS),
+            ),
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         address = await _bind(server, self._probe_listen, self._probe_variable, None)
         await server.start()

@@ -10,6 +10,7 @@ import math
 import os
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry import trace
@@ -76,6 +77,45 @@ class HumanFormatter(logging.Formatter):
         return f"\x1b[{colour}m{text}\x1b[0m" if self._colour and colour and text else text
 
 
+class LineLimit(logging.Filter):
+    """Lets so many lines of one kind through in a second, so that no caller can fill a disk.
+
+    A kind is a place in the code. The next line that is let through says how many were not
+    (`left_out`). Debug lines are not limited: whoever asks for them wants all of them.
+    """
+
+    def __init__(self, per_s: int) -> None:
+        super().__init__()
+        self._per_s = per_s
+        self._seconds: dict[tuple[str, int], _Second] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be written."""
+        if record.levelno < logging.INFO:
+            return True
+        place = (record.pathname, record.lineno)
+        now = time.monotonic()
+        second = self._seconds.get(place)
+        if second is None or now - second.began >= 1:
+            if second is not None and second.left_out:
+                record.left_out = second.left_out
+            second = self._seconds[place] = _Second(began=now)
+        if second.written >= self._per_s:
+            second.left_out += 1
+            return False
+        second.written += 1
+        return True
+
+
+@dataclass(slots=True)
+class _Second:
+    """The lines of one kind in a second."""
+
+    began: float
+    written: int = 0
+    left_out: int = 0
+
+
 def configure_logs(settings: Settings, service: str) -> None:
     """Sends all logs and warnings of this process to stderr; replaces an earlier set-up."""
     terminal = sys.stderr.isatty()
@@ -88,6 +128,8 @@ def configure_logs(settings: Settings, service: str) -> None:
         formatter = JsonFormatter(service=service, instance=settings.instance_id)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
+    if settings.log_lines_per_s:
+        handler.addFilter(LineLimit(settings.log_lines_per_s))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
 

@@ -44,6 +44,8 @@ class Service(Protocol):
 
     grpc_name: str
     """Full name of its gRPC service."""
+    max_request_bytes: int | None
+    """Bytes of the largest message that its callers send; None for `max_message_bytes`."""
 
     def register(self, server: grpc.aio.Server) -> None:
         """Adds the servicer to the server."""
@@ -117,6 +119,8 @@ async def run_service(
         services=[(service.grpc_name, service.register)],
         instance_id=settings.instance_id,
         max_message_bytes=settings.max_message_bytes,
+        max_request_bytes=service.max_request_bytes,
+        max_streams_per_connection=settings.max_streams_per_connection,
         keepalive_time_ms=settings.keepalive_time_ms,
         keepalive_timeout_ms=settings.keepalive_timeout_ms,
         drain_grace_ms=settings.drain_grace_ms,

@@ -147,6 +147,13 @@ class GeneralFields(BaseModel):
     log_format: Annotated[LogFormat, BeforeValidator(_lower)] = _field(
         "auto", "form of log lines (auto: human on a terminal)", "must be auto, json or human"
     )
+    log_lines_per_s: int = _whole(
+        50,
+        0,
+        1_000_000,
+        "log lines of one kind in a second, debug lines excepted; further ones are counted in the "
+        "next line of that kind, as `left_out` (0: no limit)",
+    )
 
 
 class RedisFields(BaseModel):
@@ -209,6 +216,9 @@ class GrpcFields(BaseModel):
 
     max_message_bytes: int = _whole(
         4_194_304, 65_536, 268_435_456, "bytes of the largest message, sent or received"
+    )
+    max_streams_per_connection: int = _whole(
+        128, 1, 100_000, "calls that one connection may have under way at a time"
     )
     keepalive_time_ms: int = _whole(
         20_000, 1000, _HOUR_MS, "ms of silence after which a connection is pinged"

@@ -21,6 +21,8 @@ class SessionGatewayService:
     """Puts the parts of the session gateway together."""
 
     grpc_name = session_pb2.DESCRIPTOR.services_by_name["SessionGateway"].full_name
+    # The largest that the contract allows are a chunk of 64 KiB, and features of as much.
+    max_request_bytes: int | None = 128 * 1024
 
     def __init__(self, ground: Ground) -> None:
         settings = ground.settings

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
+from lingua_scheduler.services.runtime import logs
 from lingua_scheduler.services.runtime.logs import configure_logs
 from lingua_scheduler.services.runtime.settings import load_settings
 
@@ -189,3 +190,43 @@ def test_setting_up_twice_does_not_double_the_lines(monkeypatch: pytest.MonkeyPa
     log.info("once")
 
     assert len(json_lines(stderr)) == 1
+
+
+def test_of_many_lines_of_a_kind_some_are_counted_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    configure(monkeypatch, stderr, log_lines_per_s="3", log_level="debug")
+    now = 100.0
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+
+    def say(number: int) -> None:
+        log.info("call %d refused", number)
+        log.debug("call %d", number)
+
+    for number in range(10):
+        say(number)
+    log.info("another kind")
+    now += 1
+    say(10)
+    say(11)
+
+    lines = [each for each in json_lines(stderr) if each["level"] == "info"]
+    assert [each["message"] for each in lines] == [
+        "call 0 refused",
+        "call 1 refused",
+        "call 2 refused",
+        "another kind",
+        "call 10 refused",
+        "call 11 refused",
+    ]
+    assert [each.get("left_out") for each in lines] == [None] * 4 + [7, None]
+    assert len(json_lines(stderr)) == len(lines) + 12
+
+
+def test_lines_can_be_unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    configure(monkeypatch, stderr, log_lines_per_s="0")
+
+    for number in range(1000):
+        log.info("line %d", number)
+
+    assert len(json_lines(stderr)) == 1000
