@@ -60,7 +60,7 @@ class GrpcServer:
         instance_id: str,
         max_message_bytes: int,
         max_request_bytes: int | None = None,
-        max_streams_per_connection: int = 128,
+        max_streams_per_connection: int = 256,
         keepalive_time_ms: int,
         keepalive_timeout_ms: int,
         drain_grace_ms: int,

@@ -218,7 +218,7 @@ class GrpcFields(BaseModel):
         4_194_304, 65_536, 268_435_456, "bytes of the largest message, sent or received"
     )
     max_streams_per_connection: int = _whole(
-        128, 1, 100_000, "calls that one connection may have under way at a time"
+        256, 1, 100_000, "calls that one connection may have under way at a time"
     )
     keepalive_time_ms: int = _whole(
         20_000, 1000, _HOUR_MS, "ms of silence after which a connection is pinged"

@@ -55,6 +55,8 @@ def counting(kind: type[Process], **options: Any) -> Iterator["CountedProcess"]:
     counted = type(f"Counted{kind.__name__}", (kind,), {"runner": runner})
     with tempfile.TemporaryDirectory(prefix="lingua-objects-") as folder:
         path = Path(folder) / "objects"
+        # Calls that are abandoned at once count until the service has let go of them.
+        options = {"max_streams_per_connection": 10_000, **options}
         with counted(**options, environ={"TEST_OBJECTS": str(path)}) as process:
             yield CountedProcess(process, path)
 

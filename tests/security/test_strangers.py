@@ -141,7 +141,7 @@ async def test_every_port_limits_the_calls_of_a_connection(
 ) -> None:
     with Stranger(getattr(services, service).address) as stranger:
         await eventually(lambda: MAX_CONCURRENT_STREAMS in stranger.settings)
-        assert stranger.settings[MAX_CONCURRENT_STREAMS] == 128
+        assert stranger.settings[MAX_CONCURRENT_STREAMS] == 256
 
 
 async def test_a_gateway_takes_no_larger_messages_than_clients_send(
