@@ -39,14 +39,14 @@ async def run_round(world: World, names: list[str], seed: int, *, people: int = 
     history = History(name=" + ".join(names), seed=seed)
     tasks = [asyncio.create_task(each.talk()) for each in talkers]
     try:
-        await _all_heard(talkers, tasks, 0.0)
+        await all_heard(talkers, tasks, 0.0)
         await asyncio.sleep(rng.random())
         await _strike(world, faults, rng, history)
-        await _all_heard(talkers, tasks, history.healed)
+        await all_heard(talkers, tasks, history.healed)
     finally:
         for each in talkers:
             each.stop()
-        await _ended(talkers, tasks)
+        await ended(talkers, tasks)
     history.excuses = excuses_of(faults)
     history.stall_s = faults[0].stall_s if len(faults) == 1 else 0.0
     history.leases_left = await world.leases_left(LEASES_S)
@@ -75,7 +75,7 @@ async def _strike(world: World, faults: list[Fault], rng: random.Random, history
             tasks.create_task(one(fault, after, lasts))
 
 
-async def _all_heard(talkers: list[Talker], tasks: list[asyncio.Task[None]], after: float) -> None:
+async def all_heard(talkers: list[Talker], tasks: list[asyncio.Task[None]], after: float) -> None:
     """Returns when everybody has had a result since then, or has ended, or it takes too long."""
 
     def waits(talker: Talker, task: asyncio.Task[None]) -> bool:
@@ -89,7 +89,7 @@ async def _all_heard(talkers: list[Talker], tasks: list[asyncio.Task[None]], aft
         await asyncio.sleep(0.05)
 
 
-async def _ended(talkers: list[Talker], tasks: list[asyncio.Task[None]]) -> None:
+async def ended(talkers: list[Talker], tasks: list[asyncio.Task[None]]) -> None:
     """Waits for the ends of all sessions; one that does not come to its end is lost."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ENDED_S):

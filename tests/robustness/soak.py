@@ -2,8 +2,9 @@
 
     python -m tests.robustness.soak --minutes 20
 
-Sessions come and go all the while. What is compared are the medians of the first and the last
-quarter of the time after the warm-up. Ends with 1 where something grew, or a promise was broken.
+Sessions come and go all the while, and others vanish without Close. What is compared are the
+medians of the first and the last quarter of the time after the warm-up. Ends with 1 where something
+grew, or a promise was broken.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from typing import NamedTuple
 from tests.robustness.history import History
 from tests.robustness.report import plain
 from tests.robustness.store import AOF
-from tests.robustness.traffic.client import Talker
+from tests.robustness.traffic.client import Talker, vanish
 from tests.robustness.validate import validate
 from tests.robustness.world import World
 
@@ -31,6 +32,8 @@ WARM_UP = 0.25
 # How long one session talks; then another takes its place.
 SESSION_S = 20.0
 PEOPLE = 12
+# Sessions a second that vanish without Close.
+VANISHING = 3.0
 # What may be more at the end than at the beginning.
 MORE_MB = 6.0
 MORE_FILES = 4
@@ -75,6 +78,17 @@ async def person(world: World, at: int, ends: float, done: History) -> None:
         done.clients.append(talker.history)
 
 
+async def vanishing(world: World, ends: float, per_s: float) -> int:
+    """Sessions that vanish, so many a second; returns how many there were."""
+    rng, count = random.Random(-1), 0
+    async with asyncio.TaskGroup() as gone:
+        while per_s and time.monotonic() < ends:
+            gone.create_task(vanish(world.gateways, rng, 0.0))
+            count += 1
+            await asyncio.sleep(1 / per_s)
+    return count
+
+
 def medians(samples: Sequence[Sample]) -> Sample:
     """Of each kind of value."""
     columns = list(zip(*samples, strict=True))
@@ -91,11 +105,14 @@ def is_flat(first: Sample, last: Sample) -> bool:
     )
 
 
-async def soak(world: World, minutes: float) -> tuple[dict[str, list[Sample]], History]:
-    """Traffic, and a sample of everything now and then."""
+async def soak(
+    world: World, minutes: float, vanishing_per_s: float
+) -> tuple[dict[str, list[Sample]], History, int]:
+    """Traffic, and a sample of everything now and then; the last is how many have vanished."""
     ends = time.monotonic() + 60 * minutes
     done = History(name="soak", seed=0)
     people = [asyncio.create_task(person(world, at, ends, done)) for at in range(PEOPLE)]
+    gone = asyncio.create_task(vanishing(world, ends, vanishing_per_s))
     samples: defaultdict[str, list[Sample]] = defaultdict(list)
     while time.monotonic() < ends:
         await asyncio.sleep(SAMPLE_S)
@@ -106,16 +123,17 @@ async def soak(world: World, minutes: float) -> tuple[dict[str, list[Sample]], H
     done.nodes = [node.history() for node in world.nodes.values()]
     done.leases_left = await world.leases_left(16)
     done.logged = world.new_faults()
-    return samples, done
+    return samples, done, await gone
 
 
 def main() -> None:
     """Prints a row a process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=20.0)
-    minutes = parser.parse_args().minutes
+    parser.add_argument("--vanishing", type=float, default=VANISHING, help="sessions a second")
+    chosen = parser.parse_args()
     with World(AOF, **SHORT_LIVED) as world:
-        samples, done = asyncio.run(soak(world, minutes))
+        samples, done, gone = asyncio.run(soak(world, chosen.minutes, chosen.vanishing))
     rows = [("process", "MB", "files", "tasks", "most MB", "")]
     grown = 0
     for name, taken in samples.items():
@@ -136,7 +154,10 @@ def main() -> None:
         )
     violations = validate(done)
     utterances = sum(len(client.outcomes()) for client in done.clients)
-    print(f"{minutes:g} minutes, {len(done.clients)} sessions, {utterances} utterances")
+    print(
+        f"{chosen.minutes:g} minutes, {len(done.clients)} sessions, {utterances} utterances;"
+        f" {gone} sessions vanished"
+    )
     print(plain(rows))
     for each in violations[:20]:
         print(f"VIOLATION {each}")

@@ -38,6 +38,9 @@ def world() -> Iterator[World]:
         ["kill -9 of a dispatcher", "node answers twice"],
         ["kill -9 of a node", "answers lost: pool and Redis"],
         ["loss: dispatcher and pool", "loss: gateway and dispatcher"],
+        ["pool service restarted while Redis is away"],
+        ["pool services and a node away together"],
+        ["dispatchers killed with full nodes"],
     ],
     ids=" + ".join,
 )

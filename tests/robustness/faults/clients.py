@@ -3,12 +3,10 @@
 import asyncio
 import random
 
-from tests.robustness.faults.fault import Fault
+from tests.robustness.faults.fault import FULL, Fault
 from tests.robustness.traffic.client import vanish
 from tests.robustness.world import World
 
-# With these, nine of ten slots are taken.
-FULL = 18
 VANISHING = 40
 
 

@@ -6,6 +6,9 @@ from typing import ClassVar
 from tests.robustness.history import Excuses, Lost
 from tests.robustness.world import World
 
+FULL = 18
+"""People with whom nine of ten slots of a world are taken."""
+
 
 class Fault:
     """One thing that goes wrong once.

@@ -3,13 +3,10 @@
 import asyncio
 import random
 
-from tests.robustness.faults.fault import Fault
+from tests.robustness.faults.fault import FULL, Fault
 from tests.robustness.history import ANY_NODE, Excuses
 from tests.robustness.store import AOF, EMPTY
 from tests.robustness.world import World
-
-# With these, nine of ten slots are taken.
-FULL = 18
 
 
 class PoolsAndNode(Fault):
