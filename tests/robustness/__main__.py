@@ -18,7 +18,6 @@ from tests.robustness.faults.choice import ALL, draw, in_store
 from tests.robustness.report import HEAD, Report, plain
 from tests.robustness.rounds import PEOPLE, run_round
 from tests.robustness.store import AOF, EMPTY, SENTINEL
-from tests.robustness.traffic.client import pings_every
 from tests.robustness.validate import validate
 from tests.robustness.world import World
 
@@ -105,8 +104,7 @@ def main() -> None:
     print(about, flush=True)
     report = Report(chosen.out)
     try:
-        with pings_every(1000):
-            asyncio.run(run(chosen, report))
+        asyncio.run(run(chosen, report))
     except KeyboardInterrupt:
         pass
     finally:

@@ -123,8 +123,6 @@ def settings(**more: Any) -> dict[str, Any]:
         "queue_wait_ms": 8000,
         "max_retry": 4,
         "redis_timeout_ms": 1500,
-        "keepalive_time_ms": 1000,
-        "keepalive_timeout_ms": 1000,
         "drain_grace_ms": 10_000,
         "eject_ms": 2000,
         "eject_max_ms": 4000,

@@ -16,7 +16,6 @@ from tests.robustness.network import CUT
 from tests.robustness.report import Report
 from tests.robustness.rounds import run_round
 from tests.robustness.store import AOF
-from tests.robustness.traffic.client import pings_every
 from tests.robustness.validate import validate
 from tests.robustness.world import World
 
@@ -47,8 +46,7 @@ def world() -> Iterator[World]:
 async def test_a_round_of_faults_breaks_no_promise(
     world: World, faults: list[str], tmp_path: Path
 ) -> None:
-    with pings_every(1000):
-        history = await run_round(world, faults, SEED, people=PEOPLE)
+    history = await run_round(world, faults, SEED, people=PEOPLE)
     report = Report(tmp_path)
     violations = validate(history)
     report.add(history, violations, world.logs())

@@ -15,7 +15,7 @@ from tests.e2e.up_process import Up
 from tests.robustness.history import History, Struck
 from tests.robustness.processes import NodeProcess, settings
 from tests.robustness.rounds import all_heard, ended
-from tests.robustness.traffic.client import Talker, pings_every
+from tests.robustness.traffic.client import Talker
 from tests.robustness.validate import validate
 
 PEOPLE = 4
@@ -65,7 +65,6 @@ async def test_a_service_of_lingua_up_that_dies_is_back_and_nobody_loses_a_word(
             node.start()
         for node in nodes:
             node.wait_connected(since)
-        stack.enter_context(pings_every(1000))
         talkers = [
             Talker(f"client-{at}", where["gateway"], random.Random(at)) for at in range(PEOPLE)
         ]

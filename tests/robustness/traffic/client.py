@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from lingua_scheduler.sdk import (
@@ -26,7 +25,6 @@ from lingua_scheduler.sdk import (
     SdkError,
     Session,
 )
-from lingua_scheduler.sdk import channels as sdk_channels
 from tests.e2e.listening_node import WORD_MS, audio_of
 from tests.robustness.history import ClientHistory, Record
 
@@ -144,15 +142,3 @@ def as_record(event: Event) -> Record:
             return {"what": "resumed", "away": event.away, "again": event.chunks_again}
         case _:
             return {"what": type(event).__name__.lower()}
-
-
-@contextlib.contextmanager
-def pings_every(ms: int) -> Iterator[None]:
-    """The SDK looks so often whether a connection lives: its own 20 s would be long for a test."""
-    names = {"grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms"}
-    before = sdk_channels._OPTIONS
-    sdk_channels._OPTIONS = tuple((name, ms if name in names else value) for name, value in before)
-    try:
-        yield
-    finally:
-        sdk_channels._OPTIONS = before
