@@ -10,6 +10,7 @@ from lingua_scheduler.services.pool_service.operate_stream import OperateStream
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.views import Views
+from lingua_scheduler.services.runtime.duplex import all_ended
 from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
@@ -150,3 +151,5 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             for task in tasks:
                 task.cancel()
             stream.give_up()
+            # Their end is waited for: the requests cannot be closed while they are read.
+            await all_ended(tasks)

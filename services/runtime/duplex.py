@@ -39,7 +39,7 @@ async def run_duplex(*, read: Half, write: Half, cut: asyncio.Event | None = Non
     finally:
         for task in tasks:
             task.cancel()
-        await _all_ended(tasks)
+        await all_ended(tasks)
     halves = (reading, writing)
     for half in halves:
         if half in first:
@@ -53,8 +53,8 @@ async def _until(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _all_ended(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Waits for them even while it is itself cancelled; then it passes that on."""
+async def all_ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Waits until they have ended, also if it is cancelled meanwhile; then it passes that on."""
     cancelled = False
     while pending := [task for task in tasks if not task.done()]:
         try:

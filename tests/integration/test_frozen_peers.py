@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from lingua_scheduler.sdk import Reconnecting, Resumed, Session
-from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
+from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc, pool_pb2
 from tests.integration.dispatcher_process import (
     DispatcherProcess,
     Scene,
@@ -31,7 +31,7 @@ from tests.integration.gateway_process import (
     raw_client,
     speech,
 )
-from tests.integration.pool_process import Pool, PoolProcess, registration
+from tests.integration.pool_process import Pool, PoolProcess, registration, running_pool
 from tests.integration.service_process import ServiceProcess
 
 # About 3 s, and what a busy machine adds.
@@ -209,6 +209,30 @@ async def test_a_dispatcher_leaves_a_frozen_pool_service_before_it_has_an_operat
             job = await gateway.submit(at.spec())
             await node.result(await node.take_job(), "1")
             await gateway.delivered(job)
+
+
+async def test_streams_that_end_while_a_pool_service_is_frozen_make_it_log_no_bug(
+    redis_url: str, prefix: str
+) -> None:
+    """What their peers wrote meanwhile and that they are gone reach it in the same moment."""
+    async with running_pool(redis_url, prefix, redis_timeout_ms=4000) as pool:
+        calls = [pool.stub.Operate() for _ in range(10)]
+        for call in calls:
+            await call.write(pool_pb2.OperateRequest())
+            await call.read()
+        with frozen(pool.process):
+            for call in calls:
+                for _ in range(5):
+                    await call.write(pool_pb2.OperateRequest())
+                call.cancel()
+        await pool.serves()
+        # It has done with all of them.
+        again = pool.stub.Operate()
+        await again.write(pool_pb2.OperateRequest())
+        await again.read()
+        again.cancel()
+        await pool.serves()
+        assert not pool.process.faults(), pool.process.log()
 
 
 @pytest.fixture(scope="module")
