@@ -38,6 +38,8 @@ STOP_GRACE_S = 3.0
 # without exec keeps that pipe open, so the parent's pid is looked at as well, this often.
 OWNER_CHECK_S = 1.0
 PR_SET_PDEATHSIG = 1
+# The path of a socket has 103 bytes at most on macOS, and 107 on Linux.
+MAX_FOLDER_BYTES = 90
 
 
 class Guard:
@@ -46,7 +48,7 @@ class Guard:
     def __init__(self) -> None:
         self._owner = os.getppid()
         self._server: subprocess.Popen[bytes] | None = None
-        self._folder = tempfile.mkdtemp(prefix="lingua-redis-")
+        self._folder = _private_folder()
         self._wake, self._waker = os.pipe()
         self._ended = False
 
@@ -149,6 +151,15 @@ class Guard:
             os.write(sys.stdout.fileno(), json.dumps(event).encode() + b"\n")
 
 
+def _private_folder() -> str:
+    """A new folder that only this user can enter, with a path short enough for a socket in it."""
+    folder = tempfile.mkdtemp(prefix="lingua-redis-")
+    if len(os.fsencode(folder)) <= MAX_FOLDER_BYTES:
+        return folder
+    os.rmdir(folder)
+    return tempfile.mkdtemp(prefix="lingua-redis-", dir="/tmp")
+
+
 def _die_with_parent() -> Callable[[], None] | None:
     """What the server's process does before exec, so that it cannot outlive a killed guard."""
     if not sys.platform.startswith("linux"):
@@ -166,4 +177,6 @@ def _die_with_parent() -> Callable[[], None] | None:
 
 
 if __name__ == "__main__":
+    # What the server writes holds sessions and results: it is for nobody else to read.
+    os.umask(0o077)
     Guard().run()

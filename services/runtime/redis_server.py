@@ -109,9 +109,13 @@ class EmbeddedRedis:
     """A Redis server on the loopback interface that ends when its owner does, even by kill -9.
 
     Without `data_dir` it persists nothing and its temporary folder goes with it. With `data_dir`
-    (made if missing) it keeps an append-only file there, synced every second. With `unix_socket`
-    it listens on a socket in its private folder and on no port at all. `args` are appended to
-    the server's command line, such as `("--maxmemory", "2mb")`. It never evicts keys.
+    (made if missing) it keeps an append-only file there, synced every second. `args` are appended
+    to the server's command line, such as `("--maxmemory", "2mb")`. It never evicts keys. No other
+    user can read its files.
+
+    With `unix_socket` it listens on a socket that only this user can open, and on no port at all.
+    Without, every user of this machine can read and write what it holds: that is for tests, which
+    put something between a service and its Redis.
 
     Used as a context manager, or by start() and stop(); both may be called again.
     """
@@ -260,7 +264,7 @@ class EmbeddedRedis:
         assert self._binary is not None
         command = [str(self._binary.path), "--port", str(self.port), "--bind", HOST]
         if self._unix_socket:
-            command += ["--unixsocket", str(self._socket_path), "--unixsocketperm", "700"]
+            command += ["--unixsocket", str(self._socket_path), "--unixsocketperm", "600"]
         if self._data_dir is None:
             command += ["--dir", str(self._private), "--save", "", "--appendonly", "no"]
         else:
@@ -352,7 +356,7 @@ class EmbeddedRedis:
 
 def _locked(data_dir: Path) -> IO[bytes]:
     """An open file that nobody else has locked: two servers would ruin each other's data."""
-    data_dir.mkdir(parents=True, exist_ok=True)
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = (data_dir / "lingua.lock").open("wb")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

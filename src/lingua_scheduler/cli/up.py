@@ -156,7 +156,11 @@ class LocalScheduler:
             self.redis_words = f"{masked_url(self.redis_url)} (given by LINGUA_REDIS_URL)"
             return
         folder = self.settings.redis_dir
-        self._redis = EmbeddedRedis(data_dir=Path(folder).expanduser() if folder else None)
+        self._redis = EmbeddedRedis(
+            data_dir=Path(folder).expanduser() if folder else None,
+            # Not a port: every user of this machine could read and write there.
+            unix_socket=True,
+        )
         self._redis.start()
         self.redis_url = self._redis.url
         where = f"data in {folder}" if folder else "data in a temporary folder, gone at the end"
