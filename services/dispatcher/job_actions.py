@@ -196,7 +196,7 @@ class JobActions(JobOutcomes):
         assign.attempt.attempt = attempt.number
         # Whose node it is has no business with what the tenant may use.
         assign.job.ClearField("limits")
-        if attempt.stage is Stage.KEPT:
+        if attempt.stage is Stage.KEPT or attempt.is_result_only:
             assign.only_if_known = True
             assign.job.ClearField("audio")
         if traceparent := job.timeline.traceparent(attempt.number):

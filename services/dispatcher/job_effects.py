@@ -55,6 +55,8 @@ class Attempt:
     stage: Stage = Stage.RESERVED
     # An earlier home made it, and may have sent it.
     is_taken_up: bool = False
+    # It has no slot: the node is only asked for its result, and must not begin.
+    is_result_only: bool = False
     # Its connection was lost, so the node may have it and cannot be told to stop.
     is_cut_off: bool = False
     # The node that it is for, wherever that is connected.

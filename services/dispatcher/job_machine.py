@@ -31,6 +31,7 @@ __all__ = ["JobMachine", "JobRules", "Phase"]
 _BOUND_FULL = common_pb2.ERROR_REASON_BOUND_NODE_FULL
 _ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
 _OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+_NO_ROOM = "its reservation was over, and the node has no room"
 # A kept result is looked for, and once more when its node does not have it.
 _MAX_LOOKS = 2
 _WORTH_A_WAIT = (_BOUND_FULL, _ALL_FULL, _OVER_QUOTA)
@@ -117,8 +118,14 @@ class JobMachine(JobSteps):
         if attempt is None or attempt.stage is not Stage.ACKED:
             return self._out()
         if outcome == pool_pb2.CommitResponse.OUTCOME_NO_ROOM:
-            why = "its reservation was over, and the node has no room"
-            self._lose(now, attempt, endings.NO_ROOM, why)
+            if self._returning == number and self.phase is Phase.LOST:
+                # The node came back without running it, and another job has its slot. But the node
+                # may have done it while it was away.
+                self._returning = None
+                attempt.is_result_only = True
+                self._effects.append(Send(attempt))
+            else:
+                self._lose(now, attempt, endings.NO_ROOM, _NO_ROOM)
         elif outcome == pool_pb2.CommitResponse.OUTCOME_SUPERSEDED:
             self._lose(now, attempt, endings.SUPERSEDED, "another attempt of the job is ahead")
         elif self._returning == number and self.phase is Phase.LOST:
@@ -194,8 +201,11 @@ class JobMachine(JobSteps):
             self.phase = Phase.FETCHING
             self._look(attempt)
         elif attempt is not None:
-            ending = endings.TURNED_AWAY if turned_away else endings.REJECTED
-            self._lose(now, attempt, ending, f"rejected: {why}")
+            if attempt.is_result_only:
+                self._lose(now, attempt, endings.NO_ROOM, _NO_ROOM)
+            else:
+                ending = endings.TURNED_AWAY if turned_away else endings.REJECTED
+                self._lose(now, attempt, ending, f"rejected: {why}")
         return self._out()
 
     def on_partial(self, now: float, partial: dispatcher_pb2.JobPartial) -> list[Effect]:

@@ -76,7 +76,8 @@ asked again after a pause ("timer ask"), at once after the first.
 
 A node that is back gets the assignment once more ("send") when the pool says that its slot is the
 job's ("commit", then "committed"): a process that started anew has given it back, and another job
-may have it. An attempt that was not acknowledged has its reservation, and is sent at once.
+may have it. An attempt that was not acknowledged has its reservation, and is sent at once. If the
+pool answers "no room", the node is asked for the result only: it may have done the job meanwhile.
 
 In FETCHING, "send" asks for the result and no more: the job has no slot, so a node that does not
 have it rejects. It may have been kept just before the node was asked, so it is looked for once more

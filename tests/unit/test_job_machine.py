@@ -699,13 +699,21 @@ def test_a_node_that_comes_back_within_the_grace_keeps_its_job() -> None:
     assert job.phase is Phase.RUNNING
 
 
-def test_a_node_that_comes_back_without_room_for_its_job_does_not_get_it() -> None:
-    """Its process has started anew, and its slot has gone to another job meanwhile."""
-    job = running().node_lost(1).node_back(1)
-    job.committed(1, COMMIT.OUTCOME_NO_ROOM)
+def test_a_node_that_comes_back_without_room_is_asked_for_the_result_only() -> None:
+    """Its slot has gone to another job; it may have done this one while it was away."""
+    job = running().node_lost(1).node_back(1).committed(1, COMMIT.OUTCOME_NO_ROOM)
 
-    assert fx.Send not in job.kinds()
-    assert job.phase is Phase.SELECTING
+    assert job.kinds() == [fx.Send]
+    assert job.machine.attempts[1].is_result_only
+    assert job.result(1).kinds() == [fx.Complete, fx.Deliver]
+
+
+def test_a_node_that_comes_back_without_room_and_without_the_result_is_left() -> None:
+    job = running().node_lost(1).node_back(1).committed(1, COMMIT.OUTCOME_NO_ROOM).rejected(1)
+
+    assert fx.Retrying in job.kinds()
+    assert job.ending()[:3] == ("Complete", 1, pool_pb2.ATTEMPT_OUTCOME_CANCELLED)
+    assert job.asked().exclude == ("node-1",)
 
 
 def test_a_home_that_stood_still_while_another_finished_the_job_lets_go_of_it() -> None:
