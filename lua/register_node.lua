@@ -9,7 +9,8 @@
 -- ARGV 1 node, 2 incarnation, 3 stream id, 4 health, 5 load, 6 max_concurrent_jobs,
 --   7 stages (bit mask), 8 owner instance, 9 owner address, 10 asr_langs, 11 semantic_langs,
 --   12 tts_langs, 13 nmt_pairs (JSON arrays), 14 capability hash, 15 heartbeat_stale_ms,
---   16 running_lease_ms, then the leases ("<job id>:<attempt>") of what the node still runs
+--   16 running_lease_ms, 17 count of attempts that the node still runs, then that many leases
+--   ("<job id>:<attempt>"), then the leases of what it has finished and nobody has confirmed
 -- Returns {'ok', epoch, whether its pools are as the capability hash says}, or
 --   {'NODE_ID_CONFLICT', owner instance}.
 -- @include lib/now
@@ -40,12 +41,17 @@ node.health, node.load, node.max = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumbe
 node.stages, node.owner, node.address, node.beat = tonumber(ARGV[7]), ARGV[8], ARGV[9], now
 
 local still_runs, members = {}, {}
-for i = 17, #ARGV do
+local first_finished = 18 + tonumber(ARGV[17])
+for i = 18, first_finished - 1 do
   members[#members + 1] = ARGV[i]
   still_runs[ARGV[i]] = true
 end
+local has_result = {}
+for i = first_finished, #ARGV do
+  has_result[ARGV[i]] = true
+end
 for _, member in ipairs(redis.call('ZRANGE', running_key(P, id), 0, -1)) do
-  if not still_runs[member] then
+  if not still_runs[member] and not has_result[member] then
     redis.call('ZREM', running_key(P, id), member)
   end
 end

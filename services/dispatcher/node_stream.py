@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lingua_scheduler.services.dispatcher.responsible import Responsible
+from lingua_scheduler.services.runtime.checks import MAX_CAPACITY
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -125,6 +126,7 @@ class NodeStream:
             owner_instance=instance_id,
             owner_address=address,
             running=running,
+            finished=self.hello.unconfirmed[-MAX_CAPACITY:],
         )
 
     def beat(self) -> pool_pb2.NodeBeat:

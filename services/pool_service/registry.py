@@ -53,7 +53,9 @@ class Registry:
             digest,
             settings.heartbeat_stale_ms,
             settings.running_lease_ms,
+            len(request.running),
             *map(codes.lease_member, request.running),
+            *map(codes.lease_member, request.finished),
         )
         if reply[0] != _OK:
             raise refusal(reply, "", request.node_id)

@@ -45,6 +45,7 @@ def register_node(request: pool_pb2.RegisterNodeRequest) -> None:
     check.id("owner_instance", request.owner_instance)
     check.text("owner_address", request.owner_address, 255)
     check.attempts("running", request.running)
+    check.attempts("finished", request.finished)
     check.done()
 
 

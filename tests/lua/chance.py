@@ -71,6 +71,8 @@ class Chance:
         can = self._one(list(CAPABILITIES))
         if node and self._often(0.6 if not repeat else 1):
             can = next(can for can, able in CAPABILITIES.items() if able == node.declared)
+        running = self._running(walk, name) if node else []
+        finished = [lease for lease in running if self._often(0.3)]
         return {
             "node": name,
             "can": can,
@@ -79,7 +81,8 @@ class Chance:
             "most": node.most if node and self._often(0.6) else self._one((1, 2, 3)),
             "owner": self._one(("d1", "d2")),
             "load": self._load(),
-            "running": self._running(walk, name) if node else [],
+            "running": [lease for lease in running if lease not in finished],
+            "finished": finished,
         }
 
     def _running(self, walk: Walk, name: str) -> list[str]:

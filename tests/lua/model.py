@@ -211,6 +211,7 @@ class Model:
         owner: str,
         load: float,
         running: Sequence[str],
+        finished: Sequence[str],
         reply: Registered | Refused,
     ) -> None:
         """A live node is replaced only by its own process; each connection has a larger epoch."""
@@ -230,7 +231,11 @@ class Model:
         node.incarnation, node.stream, node.declared = incarnation, stream, declared
         node.health, node.load, node.most, node.beat = lua.READY, load, most, self.now
         node.owner, node.address = owner, f"{owner}:1"
-        node.running = {lease: ends for lease, ends in node.running.items() if lease in running}
+        node.running = {
+            lease: ends
+            for lease, ends in node.running.items()
+            if lease in running or lease in finished
+        }
         node.reserved = {
             lease: ends
             for lease, ends in node.reserved.items()

@@ -191,6 +191,7 @@ class Scripts:
         owner: str = "d1",
         address: str = "d1:1",
         running: Sequence[str] = (),
+        finished: Sequence[str] = (),
     ) -> Registered | Refused:
         """Makes a node known; its pools are another step (`join`)."""
         capabilities = capabilities or able()
@@ -217,7 +218,9 @@ class Scripts:
             capabilities.digest(),
             self.limits.stale_ms,
             self.limits.running_lease_ms,
+            len(running),
             *running,
+            *finished,
         )
         if reply[0] != b"ok":
             return Refused(reply[0].decode(), {reply[1].decode(): 1})

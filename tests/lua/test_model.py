@@ -32,6 +32,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "a named node is taken though it is full": {
         "if is_full(node.used, node.max, for_turn and 0 or node.kept, now) then": "if false then"
     },
+    "a result that waits at its node has no lease": {"and not has_result[member]": ""},
     "no slot is kept for a turn": {"node.kept = now + KEEP_SLOT_MS": ""},
     "a turn may not take the slot that is kept for it": {
         "for_turn and 0 or node.kept": "node.kept"

@@ -414,3 +414,16 @@ def test_equal_abilities_have_equal_digests_whatever_the_stages() -> None:
     digests = {able().digest(), able(stages=0).digest()}
     assert len(digests) == 1
     assert Capabilities(("zh",), ("zh",), (), (), 0).digest() not in digests
+
+
+def test_a_job_whose_result_waits_at_its_node_is_found_there(scripts: Scripts) -> None:
+    """Its home died, and the node finished it before it was connected again."""
+    scripts.join("n1", most=1)
+    scripts.join("n2", most=1)
+    first = scripts.place("j1")
+    scripts.commit(first.node, "j1")
+    scripts.register(first.node, stream="s2", most=1, finished=["j1:1"])
+    again = scripts.place("j1", 2)
+    assert (again.existing, again.attempt, again.node) == (True, 1, first.node)
+    assert scripts.complete(first.node, "j1") == ("completed", "done")
+    assert scripts.known(first.node).used == 0

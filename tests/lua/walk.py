@@ -184,13 +184,14 @@ class Walk:
         owner: str,
         load: float,
         running: list[str],
+        finished: list[str],
     ) -> None:
         if self._forgotten.get(node) == self.model.now:
             # Epochs come from the clock: between two lives of a node a moment passes.
             self._advance(500)
         declared = CAPABILITIES[can]
         options: dict[str, Any] = {"incarnation": incarnation, "stream": stream, "most": most}
-        options |= {"owner": owner, "load": load, "running": running}
+        options |= {"owner": owner, "load": load, "running": running, "finished": finished}
         reply = self.scripts.register(node, declared, address=f"{owner}:1", **options)
         self.model.register(node, declared, **options, reply=reply)
         if isinstance(reply, Registered):

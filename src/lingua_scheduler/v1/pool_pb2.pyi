@@ -179,6 +179,7 @@ class RegisterNodeRequest(_message.Message):
     OWNER_INSTANCE_FIELD_NUMBER: _builtins.int
     OWNER_ADDRESS_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     incarnation: _builtins.str
     """Drawn at random by the node's process when it starts. The same value says "I have reconnected";
@@ -201,7 +202,16 @@ class RegisterNodeRequest(_message.Message):
     def load(self) -> _common_pb2.NodeLoad: ...
     @_builtins.property
     def running(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
-        """What the node still runs. Leases of anything else that was running on it end now."""
+        """What the node still runs. Leases of anything else that was running on it end now, except for
+        `finished`.
+        """
+
+    @_builtins.property
+    def finished(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
+        """Attempts that the node has finished and whose results nobody has confirmed. A lease that one of
+        them still has stays until it ends or the result is taken: so a new home of the job finds the
+        attempt and asks for its result.
+        """
 
     def __init__(
         self,
@@ -216,10 +226,11 @@ class RegisterNodeRequest(_message.Message):
         owner_instance: _builtins.str = ...,
         owner_address: _builtins.str = ...,
         running: _abc.Iterable[_common_pb2.AttemptRef] | None = ...,
+        finished: _abc.Iterable[_common_pb2.AttemptRef] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "load", b"load"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "health", b"health", "incarnation", b"incarnation", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "running", b"running", "stream_id", b"stream_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "finished", b"finished", "health", b"health", "incarnation", b"incarnation", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "running", b"running", "stream_id", b"stream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
