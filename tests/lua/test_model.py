@@ -34,9 +34,6 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "a result that waits at its node has no lease": {"and not has_result[member]": ""},
     "no slot is kept for a turn": {"node.kept = now + KEEP_SLOT_MS": ""},
-    "a turn may not take the slot that is kept for it": {
-        "for_turn and 0 or node.kept": "node.kept"
-    },
     "the slot of an attempt that the node may run is free": {"and ARGV[10] == '1'": "and false"},
     "an attempt that was given up is not stopped": {
         "      if is_given_up(P, member) then": "if false then"
