@@ -16,7 +16,7 @@ ENGINE ?= podman
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-peers bench-growth bench-traces capacity lock wheel image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ capacity: $(READY)  ## cores and Redis for so many speakers; ARGS="--speakers 10
 
 bench-traces: $(READY)  ## what tracing costs; ARGS=--json
 	@$(BIN)/python bench/traces.py $(ARGS)
+
+bench-voice: $(READY)  ## voice activity detectors: cost and errors; ARGS="--silero FILE --json"
+	@PYTHONPATH=examples $(BIN)/python bench/voice_activity.py $(ARGS)
 
 bench-translate: $(TALKING_READY)  ## how well the interpreter node translates; ARGS=--json
 	@PYTHONPATH=examples $(TALKING)/bin/python bench/translate.py $(ARGS)

@@ -59,6 +59,7 @@ from lingua_scheduler.sdk.session_events import (
     Texts,
 )
 from lingua_scheduler.sdk.session_files import wav_format
+from lingua_scheduler.sdk.session_options import PauseDetection
 from lingua_scheduler.sdk.tls import Tls
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "Pair",
     "Partial",
     "PartialText",
+    "PauseDetection",
     "Problem",
     "Reason",
     "Reconnecting",

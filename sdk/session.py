@@ -15,6 +15,7 @@ from lingua_scheduler.sdk.session_inbox import Inbox
 from lingua_scheduler.sdk.session_link import SessionLink
 from lingua_scheduler.sdk.session_options import (
     LEAST_UNACKNOWLEDGED_BYTES,
+    PauseDetection,
     check_number,
     directions,
     new_session,
@@ -87,6 +88,8 @@ class Session(SessionSending):
         strict: that node or none.
         partial_interval_ms: over 0: partial texts are wanted, at most one in this time.
         features: options for nodes, such as a dialect or a voice.
+        pause_detection: how the gateway finds pauses; VOICE_ACTIVITY for a microphone that never
+            stops sending.
         tenant: whose session it is, where the deployment has tenants.
         tls: None for plain text.
         token: who this app is: a text, a file (pathlib.Path) that has it, or a function, async or
@@ -117,6 +120,7 @@ class Session(SessionSending):
         strict: bool = False,
         partial_interval_ms: int = 0,
         features: Mapping[str, str] | None = None,
+        pause_detection: PauseDetection = PauseDetection.GAPS,
         tenant: str = "",
         tls: Tls | None = None,
         token: Token | None = None,
@@ -147,6 +151,7 @@ class Session(SessionSending):
                     partial_interval_ms=partial_interval_ms,
                     features=features or {},
                     tenant=tenant,
+                    pause_detection=pause_detection,
                 ),
                 reconnect_seconds=reconnect_seconds,
             ),

@@ -196,7 +196,7 @@ class Limits:
 
     Attributes:
         max_chunk_bytes: the SDK cuts by it.
-        pause_ms: so long without audio, and an utterance ends.
+        pause_ms: so long without audio, or without voice (PauseDetection), and an utterance ends.
         max_duration_ms: the longest utterance.
         max_length_bytes: the largest.
         result_deadline_ms: an utterance without a result is missing after this.

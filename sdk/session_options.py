@@ -1,19 +1,31 @@
 """Checks of a session's arguments, by the rules of the contract."""
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any
 
-from lingua_scheduler.sdk.audio import AudioFormat
+from lingua_scheduler.sdk.audio import AudioFormat, Encoding
 from lingua_scheduler.sdk.job import Pair
 from lingua_scheduler.sdk.session_wire import format_of
 from lingua_scheduler.sdk.validate import check_id, check_language
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 MAX_FEATURES = 32
+# What the gateway can find voice in.
+VOICE_RATES = (8000, 16_000, 32_000, 48_000)
 MAX_FEATURE_CHARACTERS = 256
 MAX_PARTIAL_INTERVAL_MS = 60_000
 # Less could not hold one utterance, and then nothing would ever be acknowledged.
 LEAST_UNACKNOWLEDGED_BYTES = 1024 * 1024
+
+
+class PauseDetection(IntEnum):
+    """How the gateway finds the pauses that end utterances."""
+
+    # No audio comes, for `Limits.pause_ms`.
+    GAPS = session_pb2.PAUSE_DETECTION_GAPS
+    # Nobody speaks, for `Limits.pause_ms` of audio; for microphones that never stop sending.
+    VOICE_ACTIVITY = session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY
 
 
 def check_number(name: str, value: float, least: float, most: float) -> None:
@@ -47,8 +59,11 @@ def new_session(
     partial_interval_ms: int,
     features: Mapping[str, str],
     tenant: str,
+    pause_detection: PauseDetection,
 ) -> session_pb2.NewSession:
     """What is asked for, as the contract has it."""
+    if pause_detection is PauseDetection.VOICE_ACTIVITY:
+        _check_audible(audio_format)
     if preferred_node_id:
         check_id("preferred_node_id", preferred_node_id)
     elif strict:
@@ -71,9 +86,19 @@ def new_session(
             strict=strict,
             partial_interval_ms=int(partial_interval_ms),
             features=_features(features),
+            pause_detection=session_pb2.PauseDetection.ValueType(pause_detection),
         ),
         tenant=tenant,
     )
+
+
+def _check_audible(audio: AudioFormat) -> None:
+    is_pcm = audio.encoding is Encoding.PCM_S16LE
+    if not is_pcm or audio.channels != 1 or audio.sample_rate_hz not in VOICE_RATES:
+        rates = ", ".join(map(str, VOICE_RATES))
+        raise ValueError(
+            f"audio_format: voice activity is found in PCM of one channel at {rates} Hz alone"
+        )
 
 
 def _features(features: Mapping[str, str]) -> dict[str, str]:

@@ -391,6 +391,9 @@ class GatewayFields(BaseModel):
     """Cutting speech into utterances, and results in order."""
 
     pause_ms: int = _whole(3000, 100, 600_000, "ms without audio that end an utterance")
+    voice_pause_ms: int = _whole(
+        800, 100, 600_000, "ms without voice that end an utterance, in sessions that ask for that"
+    )
     max_duration_ms: int = _whole(10_000, 500, 600_000, "ms of audio of the longest utterance")
     max_length_bytes: int = _whole(
         512_000, 1024, 1_966_080, "bytes of audio of the longest utterance"

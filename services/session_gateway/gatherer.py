@@ -34,6 +34,11 @@ direction, unless it is the rest of one that was cut; any other is cut, by the t
 hangover, by what came next at once. "break": the same as a pause, with the reason Interrupted. A
 repeated end changes a pause to IsFinal, and nothing else.
 
+In sessions with voice detection (decision 26), chunks say how much of their end is without voice.
+A pause is then also `voice_pause_ms` of that after a voice, and cuts at once. Silence is gathered
+like speech; a stretch without any voice is cut as a pause when it gets long, and the longest
+duration counts from the first voice, so that the silence before a sentence does not cut it.
+
 MaxDuration and MaxLength cut only when more has come: so there is always a rest, whose own end ends
 the turn, and no node waits for a sentence's end that was silence.
 """
@@ -180,7 +185,7 @@ class Gatherer:
         if self._is_after_gap(now, chunk):
             return self._pause_now(now, _TIMEOUT)
         if too_large:
-            return self._cut_as(now, _MAX_LENGTH)
+            return self._cut_as(now, _TIMEOUT if speech.is_silent else _MAX_LENGTH)
         if self._full_ms is not None and not self._is_late(chunk, _MAX_DURATION):
             return self._cut_as(now, _MAX_DURATION, ended_ms=self._full_ms)
         return []
@@ -200,7 +205,7 @@ class Gatherer:
         self._last_ms, self._last_client_ms = now, chunk.client_ms
         if self._ending is not None or self._full_ms is not None:
             self._joined_ms += chunk.ms
-        elif speech.ms >= self._rules.max_duration_ms:
+        elif speech.ms - speech.lead_ms >= self._rules.max_duration_ms:
             self._full_ms = now
 
     def _after(self, now: float, chunk: Chunk) -> list[Cut]:
@@ -221,8 +226,18 @@ class Gatherer:
                 return []
             return self._end(now, _IS_FINAL)
         if self._speech is not None:
+            if chunk.quiet_ms is not None and self._is_pause_heard(self._speech):
+                return self._cut_as(now, _TIMEOUT)
             self._set_pause_timer()
         return []
+
+    def _is_pause_heard(self, speech: Speech) -> bool:
+        rules = self._rules
+        # The rest of what was cut ends its turn, also if it is all silence.
+        if not speech.is_silent or speech.direction in self._continues:
+            return speech.quiet_ms >= rules.voice_pause_ms and not self._deaf
+        # What follows must have room for a sentence.
+        return speech.ms >= rules.max_duration_ms or 2 * speech.size >= rules.max_length_bytes
 
     def _is_after_gap(self, now: float, chunk: Chunk) -> bool:
         if self._deaf:
@@ -299,6 +314,8 @@ class Gatherer:
 
     def _listen_again(self, now: float) -> None:
         self._last_ms = now
+        if self._speech is not None:
+            self._speech.quiet_ms = 0.0
         if self._speech is not None and self._ending is None and not self._deaf:
             self._set_pause_timer()
 

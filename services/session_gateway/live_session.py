@@ -22,8 +22,10 @@ from lingua_scheduler.services.session_gateway.session_record import SessionReco
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.session_spans import SessionSpans
 from lingua_scheduler.services.session_gateway.session_store import KeptSession, SessionStore
+from lingua_scheduler.services.session_gateway.speech import Direction
 from lingua_scheduler.services.session_gateway.utterance import Utterance
 from lingua_scheduler.services.session_gateway.utterance_steps import add_steps_before
+from lingua_scheduler.services.session_gateway.voice_activity import Voices
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
 # What may wait for a client that reads slowly. Partials go first; when even results do not fit, the
@@ -128,6 +130,7 @@ class LiveSession:
             past=past,
             counts=metrics.counts,
             now=self._now(),
+            listen=_listener(opened),
         )
 
     # ---- events ----
@@ -408,6 +411,12 @@ class LiveSession:
         """The moment of an event, and of all that it has done."""
         self._now_ms = self._loop.time() * 1000
         return self._now_ms
+
+
+def _listener(opened: session_pb2.NewSession) -> Callable[[Direction, bytes], float] | None:
+    if opened.options.pause_detection != session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY:
+        return None
+    return Voices(opened.audio_format.sample_rate_hz).quiet_ms
 
 
 _CARRY_OUT: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {

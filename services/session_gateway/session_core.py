@@ -353,6 +353,8 @@ class SessionCore(SessionSteps):
                 return False
         if self._known and any(first <= chunk.seq < end for first, end in self._known):
             return False
+        if self._listen is not None and good.data:
+            good = good._replace(quiet_ms=self._listen(good.direction, good.data))
         cuts = self._gatherer.on_chunk(now, good)
         self._take_cuts(now, cuts)
         return bool(good.data) and not cuts

@@ -12,6 +12,7 @@ class SessionRules:
     """Settings of the same names; all times in ms."""
 
     pause_ms: float
+    voice_pause_ms: float
     max_duration_ms: float
     max_length_bytes: int
     hangover_manual_ms: float

@@ -1,6 +1,6 @@
 """The steps of a session's core: its state, and how utterances get on. See session_core."""
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -87,8 +87,11 @@ class SessionSteps:
         past: Past,
         counts: MutableMapping[str, int],
         now: float,
+        listen: Callable[[Direction, bytes], float] | None = None,
     ) -> None:
         self._rules = rules
+        # How much of the end of a chunk is without voice; None: pauses are found by gaps alone.
+        self._listen = listen
         # What is worth counting, added up.
         self._counts = counts
         self._specs = specs

@@ -194,7 +194,7 @@ class Sessions:
             limits=limits,
         )
         self._metrics.opened.labels("new").inc()
-        return session, self._opened(session_id, token, 0)
+        return session, self._opened(session_id, token, 0, opened.options)
 
     async def _resume(
         self, resume: session_pb2.ResumeSession
@@ -236,7 +236,7 @@ class Sessions:
             limits=limits,
         )
         self._metrics.opened.labels("resume").inc()
-        return session, self._opened(session_id, token, past.next_seq)
+        return session, self._opened(session_id, token, past.next_seq, taken.opened.options)
 
     def _session(
         self,
@@ -265,15 +265,18 @@ class Sessions:
             metrics=self._metrics,
         )
 
-    def _opened(self, session_id: str, token: str, next_seq: int) -> session_pb2.Opened:
+    def _opened(
+        self, session_id: str, token: str, next_seq: int, options: session_pb2.SessionOptions
+    ) -> session_pb2.Opened:
         settings = self._settings
+        by_voice = options.pause_detection == session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY
         return session_pb2.Opened(
             session_id=session_id,
             resume_token=token,
             next_seq=next_seq,
             limits=session_pb2.SessionLimits(
                 max_chunk_bytes=MAX_CHUNK_BYTES,
-                pause_ms=settings.pause_ms,
+                pause_ms=settings.voice_pause_ms if by_voice else settings.pause_ms,
                 max_duration_ms=settings.max_duration_ms,
                 max_length_bytes=settings.max_length_bytes,
                 result_deadline_ms=settings.result_deadline_ms,

@@ -30,6 +30,8 @@ class Chunk(NamedTuple):
     direction: Direction
     # When the client had recorded it; 0: not told.
     client_ms: int
+    # How much of its end is without voice, at most all of it; None: nobody listens for voice.
+    quiet_ms: float | None = None
 
 
 @dataclass(slots=True)
@@ -45,9 +47,16 @@ class Speech:
     ranges: list[tuple[int, int]] = field(default_factory=list)
     ms: float = 0.0
     size: int = 0
+    # Where voice is listened for: whether there was none so far, how long it is until the first
+    # voice (or the end, if there is none), and how long the silence at its end is.
+    is_silent: bool = False
+    lead_ms: float = 0.0
+    quiet_ms: float = 0.0
 
     def add(self, chunk: Chunk) -> None:
         """One more chunk."""
+        if chunk.quiet_ms is not None:
+            self._listen(chunk.quiet_ms, chunk.ms)
         self.chunks.append(chunk.data)
         self.ms += chunk.ms
         self.size += chunk.size
@@ -55,6 +64,17 @@ class Speech:
             self.ranges[-1] = (self.ranges[-1][0], chunk.seq + 1)
         else:
             self.ranges.append((chunk.seq, chunk.seq + 1))
+
+    def _listen(self, quiet_ms: float, ms: float) -> None:
+        if not self.chunks:
+            self.is_silent = True
+        if quiet_ms < ms:
+            self.is_silent = False
+            self.quiet_ms = quiet_ms
+        else:
+            self.quiet_ms += ms
+            if self.is_silent:
+                self.lead_ms += ms
 
     @classmethod
     def nothing(cls, direction: Direction, now: float, seq: int) -> Speech:

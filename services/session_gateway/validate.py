@@ -1,6 +1,7 @@
 """Checks of what clients and operators send."""
 
 from lingua_scheduler.services.runtime.checks import Check
+from lingua_scheduler.services.session_gateway.voice_activity import RATES
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 _MAX_PARTIAL_INTERVAL_MS = 60_000
@@ -40,9 +41,31 @@ def checked_new(opened: session_pb2.NewSession) -> session_pb2.NewSession:
     check.number(
         "options.partial_interval_ms", options.partial_interval_ms, 0, _MAX_PARTIAL_INTERVAL_MS
     )
+    check.one_of(
+        "options.pause_detection",
+        options.pause_detection,
+        session_pb2.PauseDetection.values(),
+        "GAPS or VOICE_ACTIVITY",
+    )
+    if options.pause_detection == session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY:
+        _check_audible(check, opened.audio_format)
     check.id("tenant", opened.tenant, optional=True)
     check.done()
     return kept
+
+
+def _check_audible(check: Check, audio: common_pb2.AudioFormat) -> None:
+    """Voice can be found in this audio."""
+    asked = "with options.pause_detection VOICE_ACTIVITY"
+    if audio.encoding != common_pb2.AUDIO_ENCODING_PCM_S16LE:
+        check.no("audio_format.encoding", f"must be PCM_S16LE {asked}")
+    if audio.sample_rate_hz not in RATES:
+        rates = ", ".join(map(str, RATES))
+        check.no(
+            "audio_format.sample_rate_hz", f"{audio.sample_rate_hz} must be one of {rates} {asked}"
+        )
+    if audio.channels != 1:
+        check.no("audio_format.channels", f"{audio.channels} must be 1 {asked}")
 
 
 def check_resume(resume: session_pb2.ResumeSession) -> None:

@@ -20,6 +20,7 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
+from tests.spoken import spoken
 
 from .up_process import LINGUA, WITHIN_S, Up, becomes, environment, lingua
 
@@ -215,6 +216,59 @@ def test_with_vad_each_silence_in_a_file_ends_an_utterance_and_none_is_sent(
     assert [each["kind"] for each in results] == ["TRANSLATED", "TRANSLATED"]
     # Each with some silence before it and after it.
     assert [each["texts"]["source"][:5] for each in results] == ["1.7 s", "1.9 s"]
+
+
+SOUND_LIBRARY = '''
+"""A sound library whose microphone hears a file at the pace of speech, and then silence."""
+import os, threading, time, wave
+
+class PortAudioError(Exception):
+    pass
+
+def query_devices(kind):
+    return {}
+
+class RawInputStream:
+    def __init__(self, *, samplerate, channels, dtype, blocksize, callback):
+        self._size, self._pace, self._hear = blocksize, blocksize / samplerate, callback
+        self._ended = threading.Event()
+
+    def __enter__(self):
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def __exit__(self, *_):
+        self._ended.set()
+
+    def _run(self):
+        with wave.open(os.environ["HEARD"]) as file:
+            while not self._ended.wait(self._pace):
+                block = file.readframes(self._size)
+                self._hear(block + bytes(2 * self._size - len(block)), self._size, None, None)
+'''
+
+
+def test_a_microphone_sends_all_it_hears_and_the_gateway_finds_the_pauses(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sounddevice.py").write_text(SOUND_LIBRARY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    talk = spoken() + silence(1.5) + spoken("Thank you very much")
+    monkeypatch.setenv("HEARD", str(wav(tmp_path / "talk.wav", talk)))
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running.speaking("--mic", **pipes) as speaking:
+        assert first_line(speaking).startswith("Session ")
+        shown: list[str] = []
+        # Nobody says that an utterance is over: both end by the silence after them.
+        while len([line for line in shown if "translated  en->es" in line]) < 2:
+            assert speaking.stdout is not None
+            shown.append(speaking.stdout.readline())
+            assert shown[-1], speaking.stderr
+        speaking.send_signal(signal.SIGINT)
+        out, err = speaking.communicate(timeout=WITHIN_S)
+    assert speaking.returncode == 0, err
+    # The rest is silence, which is not shown.
+    assert "no speech  en->es" not in out
+    assert "2 translated" in out
 
 
 def test_of_a_file_that_ends_within_a_sample_all_whole_ones_are_spoken(

@@ -25,6 +25,7 @@ OPUS = common_pb2.AudioFormat(
 )
 # Of one frame each: the first byte says how long it lasts (RFC 6716, section 3.1).
 OPUS_20_MS, OPUS_60_MS = b"\x08" + b"\1" * 30, b"\x18" + b"\2" * 70
+BY_VOICE = SessionOptions(pause_detection=session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY)
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +193,21 @@ def changed(**fields: Any) -> session_pb2.NewSession:
         ),
         (changed(options=SessionOptions(features={"a": "b" * 257})), {"options.features['a']"}),
         (changed(tenant="t/1"), {"tenant"}),
+        (
+            changed(options=SessionOptions(pause_detection=7)),  # type: ignore[arg-type]
+            {"options.pause_detection"},
+        ),
+        (
+            changed(options=BY_VOICE, audio_format=OPUS),
+            {"audio_format.encoding"},
+        ),
+        (
+            changed(
+                options=BY_VOICE,
+                audio_format=common_pb2.AudioFormat(encoding=1, sample_rate_hz=44_100, channels=2),
+            ),
+            {"audio_format.sample_rate_hz", "audio_format.channels"},
+        ),
     ],
 )
 async def test_what_is_wrong_with_a_new_session_is_named_field_by_field(

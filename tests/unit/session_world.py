@@ -162,6 +162,7 @@ class World(ABC):
         pick = self.choices.pick
         return SessionRules(
             pause_ms=3000.0,
+            voice_pause_ms=800.0,
             max_duration_ms=(2000.0, 1000.0)[pick(2)],
             max_length_bytes=(100_000, 1500)[pick(2)],
             hangover_manual_ms=(200.0, 0.0)[pick(2)],

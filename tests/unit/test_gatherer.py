@@ -34,6 +34,7 @@ LETTERS = {
 }
 RULES = SessionRules(
     pause_ms=3000.0,
+    voice_pause_ms=800.0,
     max_duration_ms=1000.0,
     max_length_bytes=1000,
     hangover_manual_ms=200.0,
@@ -74,11 +75,13 @@ class Rig:
         client_ms: int = 0,
         size: int = 1,
         data: bytes | None = None,
+        quiet_ms: float | None = None,
     ) -> Rig:
         """A chunk comes; 0 ms is one without data."""
         if data is None:
             data = bytes([self._seq % 256]) if ms else b""
-        chunk = Chunk(self._seq, data, ms, size if data else 0, final, direction, client_ms)
+        size = size if data else 0
+        chunk = Chunk(self._seq, data, ms, size, final, direction, client_ms, quiet_ms)
         self._seq += 1
         return self._take(self.gatherer.on_chunk(self.now, chunk))
 
@@ -459,6 +462,8 @@ STEPS = st.lists(
             st.sampled_from([AB, BA]),
             st.booleans(),
             st.sampled_from([0, 0, 10, 400, 990, 2000]),
+            # Without voice detection, without a voice, with one at its beginning or end.
+            st.sampled_from([None, 1.0, 0.5, 0.0]),
         ),
         st.tuples(st.just("silence"), st.sampled_from([0.0, 50.0, 150.0, 200.0, 2999.0, 3000.0])),
         st.tuples(st.just("silence"), st.sampled_from([3200.0, 9000.0, 10_000.0, 20_000.0])),
@@ -494,13 +499,24 @@ class Watched(Rig):
         self.size: dict[int, int] = {}
         self._with_client_ms = with_client_ms
 
-    def tell(self, ms: float, direction: Direction, final: bool, size: int) -> None:
+    def tell(
+        self, ms: float, direction: Direction, final: bool, size: int, quiet: float | None
+    ) -> None:
         if ms:
             self.said[direction].append(self._seq)
             self.size[self._seq] = size
         data = self._seq.to_bytes(2, "big") if ms else b""
         client_ms = int(self.now) if self._with_client_ms else 0
-        self.say(ms, direction, final=final, client_ms=client_ms, size=size, data=data)
+        quiet_ms = None if quiet is None or not ms else ms * quiet
+        self.say(
+            ms,
+            direction,
+            final=final,
+            client_ms=client_ms,
+            size=size,
+            data=data,
+            quiet_ms=quiet_ms,
+        )
 
     def heard(self, direction: Direction) -> list[int]:
         """The chunks of a direction in the order of its cuts, by what the cuts carry."""

@@ -18,6 +18,7 @@ from lingua_scheduler.sdk import (
     Missing,
     Pair,
     PartialText,
+    PauseDetection,
     Reason,
     Result,
     ResultKind,
@@ -36,6 +37,7 @@ from lingua_scheduler.sdk.session_inbox import UNREAD_EVENTS, Inbox
 from lingua_scheduler.sdk.session_wire import limits_from, progress_from, result_from
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
+BY_VOICE = {"pause_detection": PauseDetection.VOICE_ACTIVITY}
 GOOD: dict[str, Any] = {"addresses": "a:1", "src": "en", "tgt": "es"}
 EN_ES = Pair("en", "es")
 
@@ -59,6 +61,18 @@ EN_ES = Pair("en", "es")
         ({"partial_interval_ms": -1}, "partial_interval_ms: -1 must be a number from 0"),
         ({"features": {str(n): "" for n in range(33)}}, "features: has 33; at most 32"),
         ({"features": {"a": "x" * 257}}, r"features\['a'\]: key and value must be text"),
+        (
+            {"audio_format": AudioFormat(channels=2), **BY_VOICE},
+            "audio_format: voice activity is found in PCM of one channel at 8000",
+        ),
+        (
+            {"audio_format": AudioFormat(sample_rate_hz=44_100), **BY_VOICE},
+            "audio_format: voice activity",
+        ),
+        (
+            {"audio_format": AudioFormat(Encoding.OPUS, 48_000), **BY_VOICE},
+            "audio_format: voice activity",
+        ),
         ({"reconnect_seconds": -1}, "reconnect_seconds: -1 must be"),
         ({"max_unacknowledged_bytes": 1}, "max_unacknowledged_bytes: 1 must be"),
         ({"chunk_ms": 0}, "chunk_ms: 0 must be a number from 1"),

@@ -13,6 +13,7 @@ from lingua_scheduler.sdk import (
     AudioFormat,
     Encoding,
     Missing,
+    PauseDetection,
     Result,
     Session,
     SessionRefusedError,
@@ -54,6 +55,7 @@ async def test_a_session_asks_for_what_it_was_made_for(peer: Peer) -> None:
         strict=True,
         partial_interval_ms=250,
         features={"voice": "low"},
+        pause_detection=PauseDetection.VOICE_ACTIVITY,
         tenant="acme",
         token="t0ken",
         metadata=[("x-app", "demo")],
@@ -67,6 +69,7 @@ async def test_a_session_asks_for_what_it_was_made_for(peer: Peer) -> None:
     options = new.options
     assert (options.require_tts, options.preferred_node_id, options.strict) == (True, "gpu-1", True)
     assert (options.partial_interval_ms, dict(options.features)) == (250, {"voice": "low"})
+    assert options.pause_detection == session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY
     assert (peer.metadata["authorization"], peer.metadata["x-app"]) == ("Bearer t0ken", "demo")
     assert (session.session_id, session.limits.pause_ms) == ("s-1", 3000)
     await leave(session)

@@ -31,6 +31,7 @@ AB, BA = ("en", "zh"), ("zh", "en")
 BYTES_PER_MS = 16
 RULES = SessionRules(
     pause_ms=3000.0,
+    voice_pause_ms=800.0,
     max_duration_ms=10_000.0,
     max_length_bytes=500_000,
     hangover_manual_ms=200.0,

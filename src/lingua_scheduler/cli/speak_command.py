@@ -13,12 +13,13 @@ from lingua_scheduler.cli.gateway_client import GatewayClient
 from lingua_scheduler.cli.options import Command, Options, client_options, pass_options
 from lingua_scheduler.cli.output import print_json
 from lingua_scheduler.cli.sdk_access import client_token, may_not, tls_of
-from lingua_scheduler.cli.speaking import Say, files_as_heard, say_files, say_hands_free
+from lingua_scheduler.cli.speaking import Say, files_as_heard, say_all, say_files, say_hands_free
 from lingua_scheduler.cli.speaking import speak as speak_into
 from lingua_scheduler.cli.speech_files import SpeechFolder, format_of_all
 from lingua_scheduler.cli.speech_view import SpeechView
 from lingua_scheduler.sdk import (
     AudioFormat,
+    PauseDetection,
     Session,
     SessionError,
     SessionRefusedError,
@@ -119,6 +120,8 @@ def speak(
             audio_format=audio_format,
             require_tts=not text_only,
             partial_interval_ms=_PARTIAL_EVERY_MS if live else 0,
+            # A microphone never stops sending.
+            pause_detection=PauseDetection.VOICE_ACTIVITY if mic else PauseDetection.GAPS,
             tenant=tenant,
             tls=tls_of(settings),
             token=client_token(settings, tenant),
@@ -130,11 +133,11 @@ def speak(
     with GatewayClient.opened(options) as client:
         # It fails at once, and in the words of all commands; a session would try for a while.
         client.reach()
-    view = SpeechView(folder=folder, words=not options.json, live=live)
+    view = SpeechView(folder=folder, words=not options.json, live=live, silence=not mic)
     how = " (Ctrl-C ends it)" if mic else ""
     say: Say = functools.partial(say_files, files=files, pause_s=pause, fast=fast)
     if mic:
-        say = functools.partial(say_hands_free, source=microphone.hear(device, audio_format))
+        say = functools.partial(say_all, source=microphone.hear(device, audio_format))
     elif vad:
         heard = files_as_heard(session, files, pause_s=pause, fast=fast)
         say = functools.partial(say_hands_free, source=heard)

@@ -83,6 +83,11 @@ async def say_files(
             await session.drained()
 
 
+async def say_all(session: Session, source: AsyncIterator[bytes]) -> None:
+    """Sends all that a microphone hears; the gateway finds the pauses in it."""
+    await session.send_all(source)
+
+
 async def say_hands_free(session: Session, source: AsyncIterator[bytes]) -> None:
     """Sends the speech in a stream of audio, and says where each utterance ends."""
     activity = VoiceActivity(session.audio_format)

@@ -38,13 +38,17 @@ class SpeechView:
         folder: where translated speech is saved; None: nowhere.
         words: whether anything is printed; else the caller wants `document` alone.
         live: whether partial texts are shown, on one line that each of them replaces.
+        silence: whether utterances in which nobody speaks are shown; they are counted anyway.
     """
 
-    def __init__(self, *, folder: SpeechFolder | None, words: bool, live: bool) -> None:
+    def __init__(
+        self, *, folder: SpeechFolder | None, words: bool, live: bool, silence: bool = True
+    ) -> None:
         self.missing: list[Missing] = []
         self._results: list[tuple[Result, Path | None]] = []
         self._folder = folder
         self._words = words
+        self._silence = silence
         self._line = LiveLine(shown=live)
         self._last_retry = (0, "")
 
@@ -76,7 +80,8 @@ class SpeechView:
     def _on_result(self, result: Result) -> None:
         path = self._folder.save(result) if self._folder else None
         self._results.append((result, path))
-        self._print(result_lines(result, path))
+        if self._silence or result.kind is not ResultKind.NO_SPEECH:
+            self._print(result_lines(result, path))
         if self._folder and result.speech and path is None:
             self._say(f"#{result.index}: its speech is no PCM, which is all that is saved")
 

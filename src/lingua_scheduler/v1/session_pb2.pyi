@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from lingua_scheduler.v1 import common_pb2 as _common_pb2
 from lingua_scheduler.v1 import dispatcher_pb2 as _dispatcher_pb2
 import builtins as _builtins
@@ -19,6 +20,44 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PauseDetection:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PauseDetectionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseDetection.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PAUSE_DETECTION_UNSPECIFIED: _PauseDetection.ValueType  # 0
+    """As GAPS."""
+    PAUSE_DETECTION_GAPS: _PauseDetection.ValueType  # 1
+    """A pause is a time of pause_ms in which no chunk comes, or that is missing between the client_ms
+    of two chunks: for apps that send audio only while somebody speaks.
+    """
+    PAUSE_DETECTION_VOICE_ACTIVITY: _PauseDetection.ValueType  # 2
+    """A pause is also pause_ms of audio in which the gateway hears no voice, after some in which it
+    did: for microphones that never stop sending. Silence is audio like any other: none of it is
+    dropped, and a long stretch without a voice becomes an utterance, usually with NO_SPEECH. Only
+    with PCM_S16LE of one channel at 8000, 16000, 32000 or 48000 Hz; any other audio_format is
+    refused with INVALID_MESSAGE.
+    """
+
+class PauseDetection(_PauseDetection, metaclass=_PauseDetectionEnumTypeWrapper):
+    """How the gateway finds the pauses that end utterances, besides is_final."""
+
+PAUSE_DETECTION_UNSPECIFIED: PauseDetection.ValueType  # 0
+"""As GAPS."""
+PAUSE_DETECTION_GAPS: PauseDetection.ValueType  # 1
+"""A pause is a time of pause_ms in which no chunk comes, or that is missing between the client_ms
+of two chunks: for apps that send audio only while somebody speaks.
+"""
+PAUSE_DETECTION_VOICE_ACTIVITY: PauseDetection.ValueType  # 2
+"""A pause is also pause_ms of audio in which the gateway hears no voice, after some in which it
+did: for microphones that never stop sending. Silence is audio like any other: none of it is
+dropped, and a long stretch without a voice becomes an utterance, usually with NO_SPEECH. Only
+with PCM_S16LE of one channel at 8000, 16000, 32000 or 48000 Hz; any other audio_format is
+refused with INVALID_MESSAGE.
+"""
+Global___PauseDetection: _TypeAlias = PauseDetection  # noqa: Y015
 
 @_typing.final
 class ClientMessage(_message.Message):
@@ -186,6 +225,7 @@ class SessionOptions(_message.Message):
     STRICT_FIELD_NUMBER: _builtins.int
     PARTIAL_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    PAUSE_DETECTION_FIELD_NUMBER: _builtins.int
     require_tts: _builtins.bool
     """False: text is enough."""
     preferred_node_id: _builtins.str
@@ -193,6 +233,7 @@ class SessionOptions(_message.Message):
     """With preferred_node_id: that node or none."""
     partial_interval_ms: _builtins.int
     """Over 0: partial results, at most one in this time."""
+    pause_detection: Global___PauseDetection.ValueType
     @_builtins.property
     def features(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Passed on to nodes; see JobSpec.features."""
@@ -205,10 +246,11 @@ class SessionOptions(_message.Message):
         strict: _builtins.bool = ...,
         partial_interval_ms: _builtins.int = ...,
         features: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        pause_detection: Global___PauseDetection.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "require_tts", b"require_tts", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "partial_interval_ms", b"partial_interval_ms", "pause_detection", b"pause_detection", "preferred_node_id", b"preferred_node_id", "require_tts", b"require_tts", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -484,6 +526,7 @@ class SessionLimits(_message.Message):
     SILENCE_MS_FIELD_NUMBER: _builtins.int
     max_chunk_bytes: _builtins.int
     pause_ms: _builtins.int
+    """How long a pause is, in the way that the session finds them."""
     max_duration_ms: _builtins.int
     max_length_bytes: _builtins.int
     result_deadline_ms: _builtins.int
