@@ -15,6 +15,7 @@ from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SettingsError
 from lingua_scheduler.services.runtime.grpc_server import GrpcServer
 from lingua_scheduler.services.runtime.logs import configure_logs
+from lingua_scheduler.services.runtime.loop_errors import report_loop_errors
 from lingua_scheduler.services.runtime.lua_scripts import load_scripts
 from lingua_scheduler.services.runtime.metrics import MetricsServer, new_registry
 from lingua_scheduler.services.runtime.redis_link import ERROR_KINDS, RedisLink
@@ -101,6 +102,7 @@ async def run_service(
         f"lingua_{name}_redis_up", "1 while Redis answers, 0 while it does not.", registry=registry
     )
     loop = asyncio.get_running_loop()
+    report_loop_errors(loop)
     tasks = Gauge(f"lingua_{name}_tasks", "Tasks of the event loop.", registry=registry)
     tasks.set_function(lambda: len(asyncio.all_tasks(loop)))
     link = RedisLink(
