@@ -101,6 +101,12 @@ class DispatcherMetrics:
             "Results kept because no gateway took them.",
             registry=registry,
         )
+        self.late_results = Counter(
+            "lingua_dispatcher_late_results",
+            "Results without a home that were not kept: their attempt could no longer win, or "
+            "there was no room.",
+            registry=registry,
+        )
         self.turns_broken = Counter(
             "lingua_dispatcher_turns_broken",
             "Results of another node than the one that had the beginning of the sentence.",

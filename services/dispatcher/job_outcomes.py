@@ -185,7 +185,8 @@ class JobOutcomes:
         async def keep() -> None:
             job_id = result.attempt.job_id
             try:
-                await self._kept.keep_orphan(job_id, result, node_id)
+                if not await self._kept.keep_orphan(job_id, result, node_id):
+                    self._metrics.late_results.inc()
             except errors.LinguaError as error:
                 _log.info("a result could not be kept: %s", error, extra={"job_id": job_id})
 

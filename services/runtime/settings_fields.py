@@ -385,6 +385,12 @@ class DispatcherFields(BaseModel):
     kept_result_ms: int = _whole(
         300_000, 1000, 24 * _HOUR_MS, "ms that a result is kept for a session's next gateway"
     )
+    kept_results_bytes: int = _whole(
+        268_435_456,
+        33_554_432,
+        1 << 40,
+        "bytes of such results in Redis at most; a quarter of it for one tenant",
+    )
 
 
 class GatewayFields(BaseModel):
