@@ -58,8 +58,9 @@ every phase. An attempt that was given up stays so, even if its acknowledgement 
 has been told to stop. (An acknowledgement in time whose reservation is over is the pool's to judge:
 commit takes the node again if it has room, and else answers "no room".)
 
-A result or failure of an attempt that is not known yet, while the pool is asked, is left alone: it
-may be of the attempt that the pool will tell of, and the node says it again when that is sent.
+A result or failure of an attempt that is not known yet, while the pool is asked or the job waits,
+is left alone: it may be of the attempt that the pool will tell of (a job that comes behind others
+waits before it asks), and the node says it again when that is sent.
 
 "next": the attempt ends. If another is alive, that one goes on; else, if tries are left, the pool
 is asked again, without the nodes that were tried; else the job fails with this attempt's reason. If

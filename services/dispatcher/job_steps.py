@@ -349,7 +349,8 @@ class JobSteps:
 
     def _confirm_late(self, number: int, node_id: str) -> None:
         """A report that nobody needs; unless the pool's answer is still to tell of its attempt."""
-        if number in self.attempts or self.phase not in (Phase.NEW, Phase.SELECTING):
+        may_be_told_of = self.phase in (Phase.NEW, Phase.SELECTING, Phase.WAITING)
+        if number in self.attempts or not may_be_told_of:
             self._effects.append(Confirm(node_id, number))
 
     def _alive(self) -> list[Attempt]:

@@ -902,3 +902,12 @@ def test_who_waits_in_vain_is_told_what_the_pool_has_counted() -> None:
     job.at(200).timer("wait")
     (failed,) = [effect for effect in job.effects if isinstance(effect, fx.Fail)]
     assert failed.why.metadata == facts
+
+
+def test_a_result_that_comes_before_the_pool_was_asked_stays_at_its_node() -> None:
+    """Others waited first, so the pool was not asked; an earlier home had placed the job."""
+    job = Job().start().refused(ALL_FULL).result(1)
+
+    assert job.effects == []
+    job.room().told(1, common_pb2.JOB_STATE_ACKED, lease=5000)
+    assert job.result(1).kinds() == [fx.Complete, fx.Deliver]

@@ -191,7 +191,8 @@ class Promises:
             return
         if self._was.get(number, Stage.ENDED) not in (Stage.ENDED, Stage.DONE):
             return
-        may_be_told_of = self._phase in (Phase.NEW, Phase.SELECTING) and number not in self._was
+        asks = self._phase in (Phase.NEW, Phase.SELECTING, Phase.WAITING)
+        may_be_told_of = asks and number not in self._was
         wanted = [] if may_be_told_of else [fx.Confirm]
         assert [type(effect) for effect in effects] == wanted, "late: confirmed and dropped"
 
