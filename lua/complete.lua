@@ -5,8 +5,9 @@
 --
 -- KEYS 1 prefix
 -- ARGV 1 node, 2 job, 3 attempt, 4 outcome (done, failed, timed_out or cancelled), 5 why,
---   6 final state of the job or '' (done: always final), 7 eject_failures, 8 eject_ms,
---   9 eject_max_ms, 10 job_record_ttl_ms, 11 steps, for the record (optional)
+--   6 final state of the job or '' (done: always final), 7 fault (1: it counts against the node),
+--   8 eject_failures, 9 eject_ms, 10 eject_max_ms, 11 job_record_ttl_ms, 12 steps, for the record
+--   (optional)
 -- Returns {'completed' | 'already' | 'superseded', job state}.
 -- @include lib/now
 -- @include lib/attempt
@@ -18,8 +19,8 @@ local P, id, job, attempt, outcome = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'winner', 'attempt', attempt .. ':node',
-  attempt .. ':state', 'counted')
-local state, winner, latest, at, attempt_state, counted = unpack(known, 1, 6)
+  attempt .. ':state', 'counted', 'tenant', 'session')
+local state, winner, latest, at, attempt_state, counted, tenant, session = unpack(known, 1, 8)
 
 local ended = attempt_state and ATTEMPT_OVER[attempt_state] and attempt_state ~= 'released'
 local node = live_get(P, id)
@@ -27,8 +28,9 @@ if node then
   if not ended and (not at or at == id) then
     if outcome == 'done' then
       record_success(node)
-    elseif outcome ~= 'cancelled' then
-      record_failure(node, tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), now)
+    elseif ARGV[7] == '1' then
+      record_failure(node, tenant, session, job, tonumber(ARGV[8]), tonumber(ARGV[9]),
+        tonumber(ARGV[10]), now)
     end
   end
   slots_free(P, id, node, member, now)
@@ -49,7 +51,7 @@ if not was_over then
       turn_follow(P, key, attempt, latest, id)
     end
     state = 'done'
-    redis.call('HSET', key, 'state', state, 'winner', attempt, 'steps', ARGV[11] or '',
+    redis.call('HSET', key, 'state', state, 'winner', attempt, 'steps', ARGV[12] or '',
       attempt .. ':state', outcome, attempt .. ':ended_ms', now, 'updated_ms', now)
   else
     if ARGV[6] ~= '' then
@@ -73,5 +75,5 @@ if was_over or outcome ~= 'done' or not at or ARGV[5] ~= '' then
   redis.call('HSET', key, attempt .. ':node', id, attempt .. ':state', outcome,
     attempt .. ':ended_ms', now, attempt .. ':why', ARGV[5], 'updated_ms', now)
 end
-redis.call('PEXPIRE', key, ARGV[10])
+redis.call('PEXPIRE', key, ARGV[11])
 return { was_over and 'superseded' or 'completed', state }

@@ -30,7 +30,7 @@ end
 
 if not node then
   node = { epoch = 0, next_end = 0, ejected = 0, kept = 0, used = 0, drained = 0, failures = 0,
-    ejections = 0, health = READY }
+    ejections = 0, blamed = 0, health = READY }
 end
 local was_out = node.health == LEAVING or node.health == OUT
 if node.epoch == 0 or known[2] ~= stream or was_out then

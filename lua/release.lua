@@ -18,8 +18,8 @@ local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'attempt', attempt .. ':state', attempt .. ':node',
-  'counted')
-local state, latest, attempt_state, at, counted = unpack(known, 1, 5)
+  'counted', 'tenant', 'session')
+local state, latest, attempt_state, at, counted, tenant, session = unpack(known, 1, 7)
 
 if lease_end(running_key(P, id), member, now) then
   return { 'running' }
@@ -33,7 +33,8 @@ end
 local first_time = attempt_state == 'reserved' and at == id
 if node and (freed or first_time) then
   if first_time and ARGV[5] == '1' then
-    record_failure(node, tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), now)
+    record_failure(node, tenant, session, job, tonumber(ARGV[7]), tonumber(ARGV[8]),
+      tonumber(ARGV[9]), now)
   end
   slots_settle(P, id, node, now)
   live_put(P, id, node)

@@ -34,8 +34,31 @@ local function count(tally, why)
   tally.drawn = (tally.drawn or 0) + 1
 end
 
--- Why none of the candidates could be taken, each by itself.
-local function count_all(want, now, ids, packed, tally)
+-- Which of the candidates are left out because they are ejected, by id: at most a share of those
+-- drawn. If more are ejected, somebody may have seen to that; chance decides which of them are
+-- candidates all the same.
+local function left_out_of(want, now, ids, packed)
+  local ejected = {}
+  for i = 1, #ids do
+    if packed[i] and not want.excluded[ids[i]] then
+      local beat, _, _, load, until_ms, _, _, _, health, drained, stages =
+        struct.unpack(LIVE_FORMAT, packed[i])
+      if unfit(want, now, beat, load, until_ms, health, drained, stages) == 'ejected' then
+        ejected[#ejected + 1] = ids[i]
+      end
+    end
+  end
+  local left_out = {}
+  for i = 1, math.min(#ejected, math.floor(want.eject_share * #ids)) do
+    local drawn = math.random(i, #ejected)
+    ejected[i], ejected[drawn] = ejected[drawn], ejected[i]
+    left_out[ejected[i]] = true
+  end
+  return left_out
+end
+
+-- Why none of the candidates could be taken, each by itself. left_out: as left_out_of said, or nil.
+local function count_all(want, now, ids, packed, tally, left_out)
   for i = 1, #ids do
     local record = packed[i]
     if not record then
@@ -45,7 +68,9 @@ local function count_all(want, now, ids, packed, tally)
     else
       local beat, _, _, load, ejected, _, _, _, health, drained, stages =
         struct.unpack(LIVE_FORMAT, record)
-      count(tally, unfit(want, now, beat, load, ejected, health, drained, stages) or 'full')
+      local why = unfit(want, now, beat, load, ejected, health, drained, stages)
+      if why == 'ejected' and not left_out[ids[i]] then why = nil end
+      count(tally, why or 'full')
     end
   end
 end
@@ -55,7 +80,7 @@ end
 -- idle_only: nothing but a node that no other could beat.
 local best_of
 function best_of(P, want, now, ids, packed, tally, idle_only)
-  local best, best_load, best_missed, best_local, unbeaten
+  local best, best_load, best_missed, best_local, unbeaten, left_out
   local beat_ms, instance = want.stale_ms / 3, want.instance
   for i = 1, #ids do
     -- They are looked at in random order, so of equals the first is as fair as any, and the rest is
@@ -68,6 +93,12 @@ function best_of(P, want, now, ids, packed, tally, idle_only)
       local beat, _, next_end, load, ejected, kept, used, max, health, drained, stages =
         struct.unpack(LIVE_FORMAT, record)
       local why = unfit(want, now, beat, load, ejected, health, drained, stages)
+      if why == 'ejected' then
+        -- A few nodes do not tell how many of the pool are ejected.
+        if idle_only then return nil end
+        left_out = left_out or left_out_of(want, now, ids, packed)
+        if not left_out[id] then why = nil end
+      end
       if not why and next_end <= now then
         local node = live_unpack(record)
         slots_settle(P, id, node, now)
@@ -90,7 +121,7 @@ function best_of(P, want, now, ids, packed, tally, idle_only)
     end
   end
   if not best then
-    if not idle_only then count_all(want, now, ids, packed, tally) end
+    if not idle_only then count_all(want, now, ids, packed, tally, left_out) end
     return nil
   end
   if idle_only and not unbeaten then return nil end

@@ -15,10 +15,11 @@
 --   stages     bit mask of StageKind
 --   failures   failures since the last success, at most 255
 --   ejections  ejections since the last success, at most 255
+--   blamed     hash of the session whose job failed last (record.lua)
 --   owner      id of the dispatcher instance that holds its stream
 --   address    where other dispatchers reach that instance
-local LIVE_FORMAT = '<ddddddHHBBBBBB'
-local LIVE_FIXED = 58 -- bytes of the above, the last one the length of the owner; then owner, address
+local LIVE_FORMAT = '<ddddddHHBBBBBI4B'
+local LIVE_FIXED = 62 -- bytes of the above, the last one the length of the owner; then owner, address
 
 local function live_owner(packed)
   return string.sub(packed, LIVE_FIXED + 1, LIVE_FIXED + string.byte(packed, LIVE_FIXED))
@@ -28,8 +29,8 @@ end
 local function live_unpack(packed)
   local node, length = {}, nil
   node.beat, node.epoch, node.next_end, node.load, node.ejected, node.kept, node.used, node.max,
-    node.health, node.drained, node.stages, node.failures, node.ejections, length =
-    struct.unpack(LIVE_FORMAT, packed)
+    node.health, node.drained, node.stages, node.failures, node.ejections,
+    node.blamed, length = struct.unpack(LIVE_FORMAT, packed)
   node.owner = live_owner(packed)
   node.address = string.sub(packed, LIVE_FIXED + length + 1)
   return node
@@ -37,8 +38,8 @@ end
 
 local function live_pack(node)
   return struct.pack(LIVE_FORMAT, node.beat, node.epoch, node.next_end, node.load, node.ejected,
-    node.kept, node.used, node.max, node.health, node.drained, node.stages, node.failures, node.ejections,
-    #node.owner) .. node.owner .. node.address
+    node.kept, node.used, node.max, node.health, node.drained, node.stages,
+    node.failures, node.ejections, node.blamed, #node.owner) .. node.owner .. node.address
 end
 
 -- The record of a node, or nil where the node is not known.

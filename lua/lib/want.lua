@@ -11,8 +11,9 @@
 -- ARGV 8 instance        dispatcher whose nodes are taken among equals, or ''
 -- ARGV 9 tenant          tenant or ''
 -- ARGV 10 session        session id or ''
--- ARGV 11 sample_k, 12 pool_size, 13 heartbeat_stale_ms, 14 load_threshold    settings
--- ARGV 15 count of excluded ids, then that many ids
+-- ARGV 11 sample_k, 12 pool_size, 13 heartbeat_stale_ms, 14 load_threshold,
+--   15 eject_max_share    settings
+-- ARGV 16 count of excluded ids, then that many ids
 -- Returns what was read, and the index of the first argument after it.
 local function want_read(argv)
   math.randomseed(tonumber(argv[1]))
@@ -31,6 +32,7 @@ local function want_read(argv)
     size = tonumber(argv[12]),
     stale_ms = tonumber(argv[13]),
     threshold = tonumber(argv[14]),
+    eject_share = tonumber(argv[15]),
     excluded = {},
   }
   if want.tts then
@@ -38,8 +40,8 @@ local function want_read(argv)
   else
     want.pools = { 'text:' .. src .. ':' .. tgt, 'text:' .. src .. ':*' }
   end
-  local after = 16 + tonumber(argv[15])
-  for i = 16, after - 1 do
+  local after = 17 + tonumber(argv[16])
+  for i = 17, after - 1 do
     want.excluded[argv[i]] = true
   end
   return want, after

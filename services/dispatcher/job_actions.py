@@ -260,6 +260,7 @@ class JobActions(JobOutcomes):
             outcome=effect.outcome,
             detail=effect.detail,
             final_state=effect.final,
+            job_at_fault=effect.job_at_fault,
         )
         request.attempt.job_id, request.attempt.attempt = job.job_id, number
         if effect.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED:

@@ -121,13 +121,15 @@ class Release:
 class Complete:
     """Free the running slot. Repeated until it is answered or the lease is over.
 
-    `final`: as of Release; a success is always final.
+    `final`: as of Release; a success is always final. `job_at_fault`: it does not count against the
+    node.
     """
 
     attempt: Attempt
     outcome: pool_pb2.AttemptOutcome.ValueType
     detail: str = ""
     final: common_pb2.JobState.ValueType = common_pb2.JOB_STATE_UNSPECIFIED
+    job_at_fault: bool = False
 
 
 @dataclass(slots=True)

@@ -20,6 +20,8 @@ class Ending:
     counts: bool = True
     # Whether the job ends with it.
     ends_job: bool = False
+    # Whether the node blames the job, so that it does not count against the node.
+    job_at_fault: bool = False
 
 
 NOT_ACKNOWLEDGED = Ending(
@@ -38,10 +40,11 @@ NOT_SENT = Ending(cause=pool_pb2.RELEASE_CAUSE_SEND_FAILED, counts=False)
 # The job itself may be what brings nodes down.
 CUT_OFF = Ending(cause=pool_pb2.RELEASE_CAUSE_CONNECTION_LOST)
 REJECTED = Ending(cause=pool_pb2.RELEASE_CAUSE_REJECTED)
+BAD_JOB = Ending(cause=pool_pb2.RELEASE_CAUSE_BAD_JOB, job_at_fault=True)
 # The node has no room, or is going away. Neither says anything of the job.
 TURNED_AWAY = Ending(cause=pool_pb2.RELEASE_CAUSE_REJECTED, counts=False)
 FAILED = Ending()
-HOPELESS = Ending(ends_job=True)
+HOPELESS = Ending(ends_job=True, job_at_fault=True)
 # Its reservation was over before the pool heard of the acknowledgement. No fault of the node.
 NO_ROOM = Ending(outcome=pool_pb2.ATTEMPT_OUTCOME_CANCELLED, cancels=True)
 # Another home has an attempt that is ahead; the next question to the pool finds it.

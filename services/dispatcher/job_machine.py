@@ -21,6 +21,7 @@ from lingua_scheduler.services.dispatcher.job_effects import (
     Stage,
     TimerKey,
 )
+from lingua_scheduler.services.dispatcher.job_endings import Ending
 from lingua_scheduler.services.dispatcher.job_phases import Phase
 from lingua_scheduler.services.dispatcher.job_rules import ASK_AGAIN_MS, MAX_DETAIL, JobRules
 from lingua_scheduler.services.dispatcher.job_steps import ASK, BOUND, DEADLINE, WAIT, JobSteps
@@ -191,9 +192,9 @@ class JobMachine(JobSteps):
         return self._out()
 
     def on_rejected(
-        self, now: float, number: int, why: str, *, turned_away: bool = False
+        self, now: float, number: int, why: str, ending: Ending = endings.REJECTED
     ) -> list[Effect]:
-        """The node will not take the attempt; turned_away: it would not take any just now."""
+        """The node will not take the attempt; ending: what follows from the cause that it gave."""
         attempt = self._live(number)
         if attempt is not None and attempt.stage is Stage.KEPT and self._looks < _MAX_LOOKS:
             # It may have been kept, and the node told so, just before that was asked.
@@ -204,7 +205,6 @@ class JobMachine(JobSteps):
             if attempt.is_result_only:
                 self._lose(now, attempt, endings.NO_ROOM, _NO_ROOM)
             else:
-                ending = endings.TURNED_AWAY if turned_away else endings.REJECTED
                 self._lose(now, attempt, ending, f"rejected: {why}")
         return self._out()
 

@@ -312,7 +312,7 @@ class JobSteps:
             cause = cut_off if attempt.is_cut_off else ending.cause
             self._effects.append(Release(attempt, cause, final))
         elif attempt.stage is Stage.ACKED:
-            self._effects.append(Complete(attempt, ending.outcome, why, final))
+            self._effects.append(Complete(attempt, ending.outcome, why, final, ending.job_at_fault))
         attempt.stage = Stage.ENDED
         self._clear(*((kind, attempt.number) for kind in ("ack", "job", "grace")))
 

@@ -12,6 +12,7 @@ from itertools import count
 
 from opentelemetry.trace import SpanContext
 
+from lingua_scheduler.services.dispatcher import job_endings as endings
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.job import Gateway, Job
 from lingua_scheduler.services.dispatcher.job_actions import JobActions
@@ -30,8 +31,12 @@ from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
 from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
-# Rejections that say nothing of the job: the node would not take any just now.
-_TURNED_AWAY = (dispatcher_pb2.JobReject.CAUSE_FULL, dispatcher_pb2.JobReject.CAUSE_DRAINING)
+# What follows from a rejection, by its cause; from any other one, as from a failure.
+_REJECTIONS = {
+    dispatcher_pb2.JobReject.CAUSE_FULL: endings.TURNED_AWAY,
+    dispatcher_pb2.JobReject.CAUSE_DRAINING: endings.TURNED_AWAY,
+    dispatcher_pb2.JobReject.CAUSE_BAD_JOB: endings.BAD_JOB,
+}
 # How often waiting jobs are tried without a sign.
 _POLL_EVERY_S = 0.1
 # A result that went to its client within this time was not held back by earlier ones: that is not
@@ -229,8 +234,9 @@ class Jobs(JobActions):
                 self._feed(job, now, machine.on_acked(now, number))
             case dispatcher_pb2.JobReject():
                 self._metrics.rejected(report.cause)
-                why, away = _why_rejected(report), report.cause in _TURNED_AWAY
-                self._feed(job, now, machine.on_rejected(now, number, why, turned_away=away))
+                ending = _REJECTIONS.get(report.cause, endings.REJECTED)
+                why = _why_rejected(report)
+                self._feed(job, now, machine.on_rejected(now, number, why, ending))
             case dispatcher_pb2.JobPartial():
                 self._feed(job, now, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():

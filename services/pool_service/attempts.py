@@ -39,6 +39,7 @@ class Attempts:
             settings.pool_size,
             settings.heartbeat_stale_ms,
             settings.load_threshold,
+            settings.eject_max_share,
         )
         self._placing = _words(
             settings.reservation_ttl_ms,
@@ -196,6 +197,7 @@ class Attempts:
             codes.ATTEMPT_OUTCOMES[request.outcome],
             request.detail[:_DETAIL_CHARS],
             codes.FINAL_STATES[request.final_state],
+            int(request.outcome in codes.FAULTS and not request.job_at_fault),
             *self._ejection,
             *self._record_ttl,
             request.steps,

@@ -47,6 +47,7 @@ RELEASE_FAULTS = {
     pool_pb2.RELEASE_CAUSE_CANCELLED: False,
     pool_pb2.RELEASE_CAUSE_HEDGE_LOST: False,
     pool_pb2.RELEASE_CAUSE_CONNECTION_LOST: False,
+    pool_pb2.RELEASE_CAUSE_BAD_JOB: False,
 }
 
 # As the job's record and the metrics name them.
@@ -61,6 +62,9 @@ ATTEMPT_OUTCOMES = {
     pool_pb2.ATTEMPT_OUTCOME_TIMED_OUT: "timed_out",
     pool_pb2.ATTEMPT_OUTCOME_CANCELLED: "cancelled",
 }
+
+# Of these, which count against the node, unless the job is at fault.
+FAULTS = (pool_pb2.ATTEMPT_OUTCOME_FAILED, pool_pb2.ATTEMPT_OUTCOME_TIMED_OUT)
 
 COMPLETE_OUTCOMES = {
     b"completed": pool_pb2.CompleteResponse.OUTCOME_COMPLETED,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lingua_scheduler.services.pool_service.codes import LEAVING
 from lingua_scheduler.v1 import common_pb2
 
-_FIXED = struct.Struct("<ddddddHHBBBBBB")
+_FIXED = struct.Struct("<ddddddHHBBBBBIB")
 
 
 class LiveNode(NamedTuple):
@@ -31,7 +31,7 @@ class LiveNode(NamedTuple):
         """Reads a record."""
         fields = _FIXED.unpack_from(packed)
         beat, epoch, next_end, load, ejected, _, used, most = fields[:8]
-        health, drained, stages, failures, _, length = fields[8:]
+        health, drained, stages, failures, _, _, length = fields[8:]
         owner_end = _FIXED.size + length
         return cls(
             beat_ms=int(beat),

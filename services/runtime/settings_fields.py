@@ -330,9 +330,19 @@ class PoolFields(BaseModel):
         le=1,
         allow_inf_nan=False,
     )
-    eject_failures: int = _whole(3, 1, 255, "failures in a row that eject a node")
+    eject_failures: int = _whole(
+        3, 1, 255, "failures in a row, no two after each other of one session, that eject a node"
+    )
     eject_ms: int = _whole(30_000, 1, _HOUR_MS, "ms of a first ejection; doubles each time")
     eject_max_ms: int = _whole(300_000, 1, 24 * _HOUR_MS, "ms of the longest ejection")
+    eject_max_share: float = _field(
+        0.5,
+        "share of the nodes drawn for a job that ejection leaves out at most",
+        "must be a number from 0 to 1",
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+    )
     reservation_ttl_ms: int = _whole(5000, 10, 600_000, "ms that a slot waits for its ACK")
     running_lease_ms: int = _whole(
         30_000, 100, _HOUR_MS, "ms that a running job holds its slot without news of it"

@@ -316,7 +316,8 @@ async def test_a_node_that_always_rejects_is_not_asked_for_a_while(patient: Scen
     good, bad = await patient.node("a", slots=50), await patient.node("b", slots=50)
     gateway, rejected = patient.gateway(), 0
     for index in range(30):
-        job = await gateway.submit(patient.spec(index))
+        # Each of another session, or the rejections might be for what that one says.
+        job = await gateway.submit(patient.spec(index, session_id=f"s{index}-{patient.src}"))
         node, assign = await whoever_gets_it([good, bad])
         if node is bad:
             rejected += 1

@@ -327,6 +327,8 @@ async def test_three_failures_in_a_row_set_a_node_aside_and_a_success_clears_it(
     pool: Pool,
 ) -> None:
     await pool.register("n1", slots=5)
+    # A node that is alone would be chosen all the same.
+    await pool.register("n2", health=common_pb2.NODE_HEALTH_DRAINING)
     await pool.stub.Allocate(allocation("good"))
     await pool.stub.Commit(commit("good"))
     for job_id in ("a", "b", "c"):

@@ -254,7 +254,7 @@ CASES = [
     *ids("Commit", "node_id"),
     *attempts("Release"),
     *ids("Release", "node_id"),
-    *each("Release", "cause", (0, 7, -1)),
+    *each("Release", "cause", (0, 8, -1)),
     *each("Release", "final_state", (1, 5, 6, 7, 10, -1)),
     *attempts("Complete"),
     *ids("Complete", "node_id"),

@@ -216,7 +216,8 @@ class Chance:
     def _complete(self, walk: Walk) -> dict[str, Any]:
         outcome = self._one(("done", "done", "failed", "failed", "timed_out", "cancelled"))
         final = "" if outcome == "done" else self._one(("", "", "", "", "failed", "cancelled"))
-        return self._attempt(walk, "running") | {"outcome": outcome, "final": final}
+        how = {"outcome": outcome, "final": final, "bad_job": self._often(0.2)}
+        return self._attempt(walk, "running") | how
 
     def _end_job(self, walk: Walk) -> dict[str, Any]:
         known = [job for job, each in walk.model.jobs.items() if not each.over or self._often(0.3)]

@@ -6,10 +6,11 @@ Where chance decides, every outcome that chance may bring is allowed and no othe
 though a long one, because a specification is read whole.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from lingua_scheduler.services.runtime.capabilities import Capabilities
@@ -55,6 +56,8 @@ class Node:
     failures: int = 0
     ejections: int = 0
     ejected: int = 0
+    # Names the session whose job failed last.
+    blamed: int = 0
     # Until when its last free slot is kept for a turn.
     kept: int = 0
     reserved: dict[str, int] = field(default_factory=dict)
@@ -421,20 +424,38 @@ class Model:
             shards = [{name for name, node in self.nodes.items() if _capable(node, want)}]
         barren = []
         for shard in shards:
-            tally: Counter[str] = Counter(drawn=len(shard))
-            ranks = {}
-            for name in shard:
-                if why := self._unfit(name, want):
-                    tally[why] += 1
+            tallies = []
+            for left_out in self._ejections(shard, want):
+                ranks, tally = self._ranks(shard, want, left_out)
+                if ranks:
+                    best = min(ranks.values())
+                    choice.nodes |= {name: path for name, rank in ranks.items() if rank == best}
                 else:
-                    ranks[name] = self._rank(self.nodes[name], want)
-            if ranks:
-                best = min(ranks.values())
-                choice.nodes |= {name: path for name, rank in ranks.items() if rank == best}
-            else:
-                barren.append(tally)
+                    tallies.append(tally)
+            if tallies:
+                barren.append(tallies)
         choice.refusals = [_refusal(drawn) for drawn in _draws(barren)]
         return choice
+
+    def _ejections(self, names: Iterable[str], want: Want) -> Iterator[set[str]]:
+        """Which ejected nodes may be left out: chance decides if there are too many of them."""
+        drawn = list(names)
+        ejected = [name for name in drawn if self._unfit(name, want) == "ejected"]
+        most = int(self.limits.eject_max_share * len(drawn))
+        yield from map(set, combinations(ejected, min(most, len(ejected))))
+
+    def _ranks(
+        self, names: Iterable[str], want: Want, left_out: set[str]
+    ) -> tuple[dict[str, tuple[float, int, bool]], Counter[str]]:
+        """Who may be chosen, the best first, and why the others may not."""
+        ranks, tally = {}, Counter[str]()
+        for name in names:
+            tally["drawn"] += 1
+            if why := self._unfit(name, want, spared=name not in left_out):
+                tally[why] += 1
+            else:
+                ranks[name] = self._rank(self.nodes[name], want)
+        return ranks, tally
 
     def _by_binding(self, want: Want, choice: Choice, may_wait: bool) -> bool:
         turn = self.turns.get(want.turn) if want.turn else None
@@ -502,8 +523,8 @@ class Model:
             return "stage"
         return ""
 
-    def _unfit(self, name: str, want: Want) -> str:
-        """Why the draw does not take the node."""
+    def _unfit(self, name: str, want: Want, *, spared: bool = False) -> str:
+        """Why the draw does not take the node; spared: though it is ejected."""
         node = self.nodes[name]
         if name in want.exclude:
             return "excluded"
@@ -511,7 +532,7 @@ class Model:
             return why
         if node.load > self.limits.load_threshold:
             return "overloaded"
-        if node.ejected > self.now:
+        if node.ejected > self.now and not spared:
             return "ejected"
         return "" if node.has_room_beside_turns(self.now) else "full"
 
@@ -743,7 +764,7 @@ class Model:
         if attempt and first_time:
             attempt.state = "released"
             if node and fault:
-                self._failed(node)
+                self._failed(node, job_name)
         if not job.over:
             if final:
                 job.state = final
@@ -756,8 +777,9 @@ class Model:
         job_name: str,
         number: int,
         outcome: str,
-        final: str,
         *,
+        final: str,
+        bad_job: bool,
         reply: tuple[str, str],
     ) -> None:
         """Frees the slot; the first end of an attempt counts, and one attempt finishes a job."""
@@ -769,7 +791,7 @@ class Model:
             node.reserved.pop(lease, None)
             node.running.pop(lease, None)
             if not ended and not elsewhere:
-                self._counts(node, outcome)
+                self._counts(node, job_name, outcome, bad_job)
         if job and elsewhere:
             expect(reply, ("superseded", job.state))
             return
@@ -818,14 +840,20 @@ class Model:
         job.expires = self.now + (limits.record_ttl_ms if job.latest else limits.unplaced_ttl_ms)
         expect(reply, ("ended", job.state))
 
-    def _counts(self, node: Node, outcome: str) -> None:
+    def _counts(self, node: Node, job_name: str, outcome: str, bad_job: bool) -> None:
         if outcome == "done":
             node.failures = node.ejections = node.ejected = 0
-        elif outcome != "cancelled":
-            self._failed(node)
+        elif outcome != "cancelled" and not bad_job:
+            self._failed(node, job_name)
 
-    def _failed(self, node: Node) -> None:
-        limits = self.limits
+    def _failed(self, node: Node, job_name: str) -> None:
+        """A failure counts, unless it is of the same session as the one before."""
+        limits, job = self.limits, self.jobs.get(job_name)
+        source = ":".join(job.turn[:2]) if job and job.turn else job_name
+        blamed = int(hashlib.sha1(source.encode()).hexdigest()[:8], 16)
+        if node.failures and node.blamed == blamed:
+            return
+        node.blamed = blamed
         node.failures += 1
         if node.failures >= limits.eject_failures and node.ejected <= self.now:
             node.ejected = self.now + min(limits.eject_ms * 2**node.ejections, limits.eject_max_ms)
@@ -856,11 +884,12 @@ def _capable(node: Node, want: Want) -> bool:
     return not node.declared.pools().isdisjoint(want.pools)
 
 
-def _draws(barren: Sequence[Counter[str]]) -> Iterator[Counter[str]]:
-    """What a draw may have counted that saw nothing but barren shards."""
+def _draws(barren: Sequence[Sequence[Counter[str]]]) -> Iterator[Counter[str]]:
+    """What a draw may have counted that saw nothing but barren shards, each counted in some way."""
     for seen in range(1, MAX_SHARDS + 1):
         for shards in combinations(barren, seen):
-            yield sum(shards, Counter())
+            for counted in product(*shards):
+                yield sum(counted, Counter())
 
 
 def _refusal(tally: Counter[str]) -> Refused:

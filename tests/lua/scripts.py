@@ -41,6 +41,7 @@ class Limits:
     eject_failures: int = 3
     eject_ms: int = 30_000
     eject_max_ms: int = 300_000
+    eject_max_share: float = 0.5
     reconnect_grace_ms: int = 5_000
     forget_ms: int = 3_600_000
 
@@ -354,6 +355,7 @@ class Scripts:
             limits.pool_size,
             limits.stale_ms,
             limits.load_threshold,
+            limits.eject_max_share,
             len(exclude),
             *exclude,
         ]
@@ -442,10 +444,18 @@ class Scripts:
         return str(reply[0].decode())
 
     def complete(
-        self, node: str, job: str, attempt: int = 1, outcome: str = "done", *, final: str = ""
+        self,
+        node: str,
+        job: str,
+        attempt: int = 1,
+        outcome: str = "done",
+        *,
+        final: str = "",
+        bad_job: bool = False,
     ) -> tuple[str, str]:
-        """The attempt has ended."""
-        args = (node, job, attempt, outcome, "why", final)
+        """The attempt has ended; bad_job: that is no fault of the node."""
+        fault = outcome in ("failed", "timed_out") and not bad_job
+        args = (node, job, attempt, outcome, "why", final, int(fault))
         reply = self.call("complete", *args, *self._ejection, self.limits.record_ttl_ms)
         return reply[0].decode(), reply[1].decode()
 

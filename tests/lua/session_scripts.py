@@ -16,7 +16,7 @@ OK, NOT_FOUND, TAKEN_OVER = "ok", "SESSION_NOT_FOUND", "SESSION_TAKEN_OVER"
 # Counts the words of every command that a script gives, and the values that it gets back.
 _COUNTING = """
 local real = redis
-local redis = { call = function(...)
+local redis = { sha1hex = real.sha1hex, call = function(...)
   local reply = real.call(...)
   local size = select('#', ...) + (type(reply) == 'table' and #reply or 0)
   real.call('INCRBY', KEYS[1] .. ':test:words', size)

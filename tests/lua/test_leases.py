@@ -264,6 +264,7 @@ def test_an_end_without_result_can_end_the_job(one: Scripts, final: str) -> None
 
 
 def test_three_failures_in_a_row_eject_a_node(one: Scripts) -> None:
+    one.with_limits(eject_max_share=1)
     for number in range(2):
         fail(one, f"j{number}")
     assert one.place("still").node == "n1"
@@ -272,6 +273,32 @@ def test_three_failures_in_a_row_eject_a_node(one: Scripts) -> None:
     assert one.known("n1").ejected_until_ms == one.now + 30_000
     refused = one.allocate("j3")
     assert refused == Refused("ALL_CANDIDATES_FULL_OR_FAILED", {"ejected": 1, "drawn": 1})
+
+
+def test_failures_of_one_session_alone_eject_no_node(one: Scripts) -> None:
+    for number in range(9):
+        one.place(f"j{number}", session="s")
+        one.complete("n1", f"j{number}", outcome="failed")
+    assert (one.known("n1").failures, one.known("n1").ejected_until_ms) == (1, 0)
+    # The same id of another tenant is another session.
+    for number, tenant in enumerate(("t2", "t1")):
+        one.place(f"k{number}", session="s", tenant=tenant)
+        one.release("n1", f"k{number}", fault=True)
+    assert one.known("n1").ejected_until_ms > one.now
+
+
+def test_jobs_that_a_node_calls_bad_do_not_count_against_it(one: Scripts) -> None:
+    for number in range(9):
+        one.place(f"j{number}", session=f"s{number}")
+        one.complete("n1", f"j{number}", outcome="failed", final="failed", bad_job=True)
+    assert one.known("n1").failures == 0
+
+
+def test_a_node_that_is_alone_is_chosen_though_it_is_ejected(one: Scripts) -> None:
+    for number in range(3):
+        fail(one, f"j{number}")
+    assert one.known("n1").ejected_until_ms > one.now
+    assert one.place("j9").node == "n1"
 
 
 def test_a_success_between_failures_starts_the_count_anew(one: Scripts) -> None:
@@ -298,6 +325,7 @@ def test_an_ejected_node_is_tried_again_after_its_time_and_then_longer_away(one:
 
 
 def test_a_success_ends_an_ejection_at_once(one: Scripts) -> None:
+    one.with_limits(eject_max_share=1)
     one.place("running")
     one.commit("n1", "running")
     for number in range(3):

@@ -56,6 +56,11 @@ FAULTS: dict[str, dict[str, str]] = {
     "drained nodes are chosen": {" or drained == 1": ""},
     "silent nodes are chosen": {"if beat <= now - want.stale_ms then": "if false then"},
     "ejected nodes are chosen": {"if ejected > now then": "if false then"},
+    "any number of nodes may be ejected": {"if not left_out[id] then why = nil end": ""},
+    "one session's failures eject a node": {
+        "if node.failures > 0 and node.blamed == blamed then return end": ""
+    },
+    "bad jobs count against the node": {"elseif ARGV[7] == '1' then": "else"},
     "load does not count": {"load < best_load": "load > best_load"},
     "an allocation is not repeatable": {"or attempt <= number)": "or false)"},
     "two attempts win": {"and attempt_alive(P, job, winner, now) then": "and false then"},

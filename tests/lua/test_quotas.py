@@ -320,7 +320,7 @@ def test_many_who_open_at_once_never_have_more_than_they_may(
 
 _COUNTING = """
 local real = redis
-local redis = { call = function(...)
+local redis = { sha1hex = real.sha1hex, call = function(...)
   real.call('INCR', KEYS[1] .. ':test:commands')
   return real.call(...)
 end }

@@ -6,6 +6,7 @@ fails such a test once in ten million runs; an unfair one fails every time.
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -128,6 +129,37 @@ def test_loaded_nodes_are_chosen_less_and_only_when_no_other_was_drawn(scripts: 
     share = sum(counts[node] for node in loaded) / 4_000
     # All three of a sample are loaded with chance C(10, 3) / C(20, 3) = 0.105.
     assert 0.07 < share < 0.14
+
+
+def eject(scripts: Scripts, nodes: Iterable[str]) -> None:
+    for node in nodes:
+        for number in range(3):
+            scripts.reserve(node, f"bad-{node}-{number}")
+            scripts.release(node, f"bad-{node}-{number}", fault=True)
+        assert scripts.known(node).ejected_until_ms > scripts.now
+
+
+def test_ejected_nodes_get_nothing_while_they_are_few(scripts: Scripts) -> None:
+    grow(scripts, 20)
+    ejected = {f"n{number}" for number in range(10)}
+    eject(scripts, ejected)
+    counts = draws(scripts, 2_000)
+    assert not ejected & set(counts)
+    assert_uniform(counts, 10)
+
+
+@pytest.mark.parametrize(("nodes", "honest"), [(8, 7), (40, 36)])
+def test_who_gets_the_others_ejected_hears_little_more(
+    scripts: Scripts, nodes: int, honest: int
+) -> None:
+    grow(scripts, nodes)
+    eject(scripts, [f"n{number}" for number in range(honest)])
+    counts = draws(scripts, 4_000)
+    share = sum(counts[f"n{number}"] for number in range(honest, nodes)) / 4_000
+    # Half of those drawn are left out at most, which doubles the share of the rest. Of large pools
+    # a few are looked at first, and one that is idle is taken.
+    fair = 1 - honest / nodes
+    assert share < fair + (1 - fair) * 2 * fair + 0.04
 
 
 def test_work_evens_out_when_jobs_stay(scripts: Scripts) -> None:

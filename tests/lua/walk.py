@@ -28,6 +28,7 @@ LIMITS = Limits(
     eject_failures=2,
     eject_ms=10_000,
     eject_max_ms=25_000,
+    eject_max_share=0.5,
     forget_ms=40_000,
 )
 POOLS_A_STEP = 2
@@ -267,10 +268,13 @@ class Walk:
         reply = self.scripts.release(node, job, attempt, fault=fault, final=final, may_run=may_run)
         self.model.release(node, job, attempt, fault, final, may_run, reply=reply)
 
-    def _complete(self, node: str, job: str, attempt: int, outcome: str, final: str) -> None:
+    def _complete(
+        self, node: str, job: str, attempt: int, outcome: str, final: str, bad_job: bool
+    ) -> None:
         node = self._node_of(node, job, attempt)
-        reply = self.scripts.complete(node, job, attempt, outcome, final=final)
-        self.model.complete(node, job, attempt, outcome, final, reply=reply)
+        how: dict[str, Any] = {"final": final, "bad_job": bad_job}
+        reply = self.scripts.complete(node, job, attempt, outcome, **how)
+        self.model.complete(node, job, attempt, outcome, **how, reply=reply)
 
     def _end_job(self, job: str, state: str, home: str, error: str) -> None:
         reply = self.scripts.end_job(job, state, home=home, error=error)
@@ -358,7 +362,8 @@ class Walk:
         beat, epoch, next_end, load, ejected, kept, used, most, *rest = dump.live[name]
         got = (beat, epoch, load, ejected, kept, most, *rest)
         says = (node.beat, node.epoch, node.load, node.ejected, node.kept, node.most, node.health)
-        says += (node.drained, node.declared.stages, node.failures, node.ejections, node.owner)
+        says += (node.drained, node.declared.stages, node.failures, node.ejections)
+        says += (node.blamed, node.owner)
         _same(f"{name}'s live record", got, says)
         for kind, held, wanted in (
             ("reserved", dump.reserved[name], node.reserved),
@@ -426,7 +431,7 @@ class Walk:
         return wanted
 
 
-_LIVE = struct.Struct("<ddddddHHBBBBBB")
+_LIVE = struct.Struct("<ddddddHHBBBBBIB")
 
 
 def _unpacked(packed: bytes) -> tuple[Any, ...]:

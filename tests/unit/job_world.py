@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lingua_scheduler.services.dispatcher import job_effects as fx
+from lingua_scheduler.services.dispatcher import job_endings as endings
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules, Phase
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -502,7 +503,8 @@ class World:
             case "rejected":
                 away = self.choices.one_in(3)
                 event = "turned away" if away else what
-                call = lambda: machine.on_rejected(now, number, "busy", turned_away=away)  # noqa: E731
+                ending = endings.TURNED_AWAY if away else endings.REJECTED
+                call = lambda: machine.on_rejected(now, number, "busy", ending)  # noqa: E731
                 self._tell(event, number, call)
             case "partial":
                 partial = dispatcher_pb2.JobPartial(attempt=ref)

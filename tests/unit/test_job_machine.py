@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from lingua_scheduler.services.dispatcher import job_effects as fx
+from lingua_scheduler.services.dispatcher import job_endings as endings
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules, Phase
 from lingua_scheduler.services.dispatcher.job_rules import ASK_AGAIN_MS, MAX_MISSES
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
@@ -294,6 +295,23 @@ def test_a_failure_that_is_not_worth_a_retry_ends_the_job() -> None:
     assert job.failure() == common_pb2.ERROR_REASON_JOB_FAILED
 
 
+@pytest.mark.parametrize("worth_retry", [True, False])
+def test_a_node_is_blamed_for_a_failure_unless_it_blames_the_job(worth_retry: bool) -> None:
+    job = running().failed(1, worth_retry=worth_retry)
+
+    complete = job.only(fx.Complete)
+    assert isinstance(complete, fx.Complete)
+    assert complete.job_at_fault is not worth_retry
+
+
+def test_a_job_that_a_node_rejects_as_bad_goes_elsewhere_and_blames_nobody() -> None:
+    job = placed()
+    job.then(job.machine.on_rejected(job.now, 1, "BAD_JOB", endings.BAD_JOB))
+
+    assert job.kinds() == [fx.Release, fx.Retrying, fx.Allocate]
+    assert job.ending() == ("Release", 1, pool_pb2.RELEASE_CAUSE_BAD_JOB, 0)
+
+
 def test_when_the_retries_are_used_up_the_job_fails_and_the_record_ends_with_it() -> None:
     job = Job(max_retry=2).start()
     for number in (1, 2):
@@ -342,7 +360,7 @@ def test_without_a_deadline_misses_are_not_endless() -> None:
 
 def test_a_node_without_room_is_no_try() -> None:
     job = placed(max_retry=0)
-    job.then(job.machine.on_rejected(job.now, 1, "FULL", turned_away=True))
+    job.then(job.machine.on_rejected(job.now, 1, "FULL", endings.TURNED_AWAY))
 
     assert job.kinds() == [fx.Release, fx.Retrying, fx.Allocate]
     assert job.ending() == ("Release", 1, pool_pb2.RELEASE_CAUSE_REJECTED, 0)

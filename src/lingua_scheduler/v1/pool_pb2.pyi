@@ -105,6 +105,8 @@ class _ReleaseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReleaseC
     up, but its slot stays taken until the node registers without it, is told to stop it (the answer
     to a heartbeat or registration that lists it), or the reservation ends.
     """
+    RELEASE_CAUSE_BAD_JOB: _ReleaseCause.ValueType  # 7
+    """The node rejected the job as bad (JobReject.CAUSE_BAD_JOB). Does not count against the node."""
 
 class ReleaseCause(_ReleaseCause, metaclass=_ReleaseCauseEnumTypeWrapper): ...
 
@@ -121,6 +123,8 @@ RELEASE_CAUSE_CONNECTION_LOST: ReleaseCause.ValueType  # 6
 up, but its slot stays taken until the node registers without it, is told to stop it (the answer
 to a heartbeat or registration that lists it), or the reservation ends.
 """
+RELEASE_CAUSE_BAD_JOB: ReleaseCause.ValueType  # 7
+"""The node rejected the job as bad (JobReject.CAUSE_BAD_JOB). Does not count against the node."""
 Global___ReleaseCause: _TypeAlias = ReleaseCause  # noqa: Y015
 
 class _AttemptOutcome:
@@ -133,7 +137,7 @@ class _AttemptOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Attemp
     ATTEMPT_OUTCOME_SUCCEEDED: _AttemptOutcome.ValueType  # 1
     """The job is DONE."""
     ATTEMPT_OUTCOME_FAILED: _AttemptOutcome.ValueType  # 2
-    """These two count against the node."""
+    """These two count against the node, unless job_at_fault is set."""
     ATTEMPT_OUTCOME_TIMED_OUT: _AttemptOutcome.ValueType  # 3
     ATTEMPT_OUTCOME_CANCELLED: _AttemptOutcome.ValueType  # 4
 
@@ -143,7 +147,7 @@ ATTEMPT_OUTCOME_UNSPECIFIED: AttemptOutcome.ValueType  # 0
 ATTEMPT_OUTCOME_SUCCEEDED: AttemptOutcome.ValueType  # 1
 """The job is DONE."""
 ATTEMPT_OUTCOME_FAILED: AttemptOutcome.ValueType  # 2
-"""These two count against the node."""
+"""These two count against the node, unless job_at_fault is set."""
 ATTEMPT_OUTCOME_TIMED_OUT: AttemptOutcome.ValueType  # 3
 ATTEMPT_OUTCOME_CANCELLED: AttemptOutcome.ValueType  # 4
 Global___AttemptOutcome: _TypeAlias = AttemptOutcome  # noqa: Y015
@@ -961,6 +965,7 @@ class CompleteRequest(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     FINAL_STATE_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    JOB_AT_FAULT_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     outcome: Global___AttemptOutcome.ValueType
     detail: _builtins.str
@@ -973,6 +978,10 @@ class CompleteRequest(_message.Message):
     """A serialized JobSteps, for the record of a job that ends with this: only passed on. At most
     16 KiB.
     """
+    job_at_fault: _builtins.bool
+    """The node says that no other node would do better (JobFailed.worth_retry is false). The outcome
+    does not count against the node.
+    """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -984,10 +993,11 @@ class CompleteRequest(_message.Message):
         detail: _builtins.str = ...,
         final_state: _common_pb2.JobState.ValueType = ...,
         steps: _builtins.bytes = ...,
+        job_at_fault: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "detail", b"detail", "final_state", b"final_state", "node_id", b"node_id", "outcome", b"outcome", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "detail", b"detail", "final_state", b"final_state", "job_at_fault", b"job_at_fault", "node_id", b"node_id", "outcome", b"outcome", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1285,7 +1295,7 @@ class Node(_message.Message):
     owner_address: _builtins.str
     epoch: _builtins.int
     failures_in_row: _builtins.int
-    """Failures since the last success."""
+    """Failures since the last success. Of failures of one session in a row only the first counts."""
     ejected_until_ms: _builtins.int
     """Time until which it is not chosen because of them; 0: it is chosen."""
     pools: _builtins.int

@@ -8,7 +8,7 @@ local function now_ms()
   return tonumber(server_call('GET', KEYS[1] .. ':test:now_ms'))
 end
 
-local redis = {}
+local redis = { sha1hex = redis.sha1hex }
 function redis.call(command, key, ...)
   if command == 'PEXPIRE' then
     return server_call('ZADD', KEYS[1] .. ':test:expires', now_ms() + ..., key)
