@@ -23,6 +23,7 @@ from lingua_scheduler.services.dispatcher.job_timeline import cause_name, outcom
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.waiting_bytes import WaitingBytes
 from lingua_scheduler.services.dispatcher.waiting_rounds import WaitingRounds
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.settings import Settings
@@ -58,7 +59,12 @@ class JobActions(JobOutcomes):
         super().__init__(kept=kept, records=records, metrics=metrics, timers=timers)
         self._settings = settings
         self._pool = pool
-        self._waiting = WaitingRounds(room=waiting, job=self.get, ask=self._ask_again)
+        self._waiting = WaitingRounds(
+            room=waiting,
+            job=self.get,
+            ask=self._ask_again,
+            audio=WaitingBytes(settings.waiting_bytes_max),
+        )
         self._closed = False
         self._carry_out: dict[type[Effect], Callable[[Job, Any, float], object]] = {
             effects.Allocate: self._ask_pool,

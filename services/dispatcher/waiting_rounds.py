@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from lingua_scheduler.services.dispatcher.job import Job
 from lingua_scheduler.services.dispatcher.job_machine import Phase
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.waiting_bytes import WaitingBytes
 
 # Waiting jobs with reasons of their own that one sign of room is offered to, before it is lost.
 _MAX_ASIDE = 8
@@ -34,6 +35,7 @@ class WaitingRounds:
         room: where they wait.
         job: finds a job by its id.
         ask: makes a waiting job ask the pool; its answer is to be told by `has_answer`.
+        audio: how much audio may wait.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class WaitingRounds:
         room: WaitingRoom,
         job: Callable[[str], Job | None],
         ask: Callable[[Job], None],
+        audio: WaitingBytes,
     ) -> None:
         self._room = room
         self._job = job
         self._ask = ask
+        self._audio = audio
         self._rounds: dict[str, _Round] = {}
         # Of those whose turn it is to ask: the queue of the round.
         self._asking: dict[str, str] = {}
@@ -79,12 +83,21 @@ class WaitingRounds:
         elif job.has_waited:
             self._room.rejoin_front(queue, job.job_id)
         else:
-            job.has_waited = self._room.join(queue, job.job_id, job.ticket)
+            job.has_waited = self._join(queue, job)
         return job.has_waited
+
+    def _join(self, queue: str, job: Job) -> bool:
+        if not self._audio.take(job.job_id, job.spec.tenant, len(job.spec.audio)):
+            return False
+        joined = self._room.join(queue, job.job_id, job.ticket)
+        if not joined:
+            self._audio.give_back(job.job_id)
+        return joined
 
     def leave(self, job: Job) -> None:
         """The job was placed, or is over."""
         self._room.leave(job.job_id)
+        self._audio.give_back(job.job_id)
 
     def room_for(self, serves: frozenset[str]) -> None:
         """A slot may be free on a node that is in these pools."""

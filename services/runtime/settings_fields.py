@@ -374,6 +374,12 @@ class DispatcherFields(BaseModel):
     ack_timeout_ms: int = _whole(1500, 10, 600_000, "ms that a node has to acknowledge a job")
     max_retry: int = _whole(2, 0, 20, "attempts after the first one")
     queue_wait_ms: int = _whole(2000, 0, 600_000, "ms that a job waits for room")
+    waiting_bytes_max: int = _whole(
+        268_435_456,
+        0,
+        17_179_869_184,
+        "bytes of audio of the jobs that wait for room at most, half of it of one tenant",
+    )
     hedge_after_ms: int = _whole(
         0, 0, 600_000, "ms without an ACK after which a second node is tried (0: off)"
     )

@@ -5,6 +5,7 @@ from lingua_scheduler.services.dispatcher.job_effects import Problem
 from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRules
 from lingua_scheduler.services.dispatcher.job_timeline import Timeline
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.waiting_bytes import WaitingBytes
 from lingua_scheduler.services.dispatcher.waiting_rounds import WaitingRounds
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
@@ -29,7 +30,10 @@ class Pool:
         self.jobs: dict[str, Job] = {}
         self.asks: list[str] = []
         self.rounds = WaitingRounds(
-            room=WaitingRoom(max_waiting=100), job=self.jobs.get, ask=self._ask
+            room=WaitingRoom(max_waiting=100),
+            job=self.jobs.get,
+            ask=self._ask,
+            audio=WaitingBytes(10**9),
         )
 
     def waits(self, job_id: str, *, only: str = "", tenant: str = "") -> Job:
