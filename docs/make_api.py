@@ -11,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+import grpc_tools  # type: ignore[import-untyped]
 from google.protobuf import descriptor_pb2 as pb
 from grpc_tools import protoc  # type: ignore[import-untyped]
 
 from lingua_scheduler.services.runtime.access import ROLES
 from lingua_scheduler.services.runtime.errors import LinguaError
+from lingua_scheduler.services.runtime.text_formats import TEXT_FORMATS
+from lingua_scheduler.v1 import limits_pb2
 from lingua_scheduler.v1.common_pb2 import ErrorReason
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +26,7 @@ PAGE = ROOT / "docs" / "api.md"
 PACKAGE = "lingua_scheduler.v1"
 
 # What apps use, what nodes use, what lies behind, what all speak of, what no caller sees.
-ORDER = ("session", "dispatcher", "pool", "common", "session_record")
+ORDER = ("session", "dispatcher", "pool", "common", "session_record", "limits")
 
 HEAD = """\
 # API
@@ -33,6 +36,9 @@ HEAD = """\
 All names are in the proto package `lingua_scheduler.v1` (`protos/lingua_scheduler/v1`). The roles
 that may call a method count once auth is on: [security.md](security.md). Besides these, every
 server has the standard services `grpc.health.v1.Health`, open to all, and reflection.
+
+Limits are enforced where a message enters a service: a request beyond one fails with
+`INVALID_MESSAGE`, which names the field. On a stream only the entry that is over a limit fails.
 """
 
 LINT = "buf:lint:ignore"
@@ -157,7 +163,8 @@ class Page:
                 yield row("one of:", f"*{oneof}*", "")
             for at, field in group:
                 name_of = f"{'· ' if oneof else ''}`{field.name}` = {field.number}"
-                yield row(name_of, type_of(field, maps), self._linked(comments.of(*path, 2, at)))
+                says = [self._linked(comments.of(*path, 2, at)), limit_text(field)]
+                yield row(name_of, type_of(field, maps), " ".join(filter(None, says)))
         for at, enum in enumerate(message.enum_type):
             yield from self._enum(comments, (*path, 4, at), enum, f"{name}.{enum.name}")
 
@@ -235,11 +242,42 @@ def type_of(field: pb.FieldDescriptorProto, maps: dict[str, pb.DescriptorProto])
     return f"repeated {kind}" if field.label == field.LABEL_REPEATED else kind
 
 
+def limit_text(field: pb.FieldDescriptorProto) -> str:
+    """What the field may hold, in words; "" if it declares no limit."""
+    limit = field.options.Extensions[limits_pb2.limit]
+    entry = "each " if field.label == field.LABEL_REPEATED else ""
+    says = ["required"] if limit.required else []
+    if limit.max_items:
+        says.append(f"at most {limit.max_items} entries")
+    if limit.max_chars:
+        says.append(f"{entry}at most {limit.max_chars} characters")
+    if limit.max_bytes:
+        says.append(f"at most {size(limit.max_bytes)}")
+    if limit.format:
+        says.append(entry + TEXT_FORMATS[limit.format].expected)
+    if limit.HasField("min") and limit.HasField("max"):
+        says.append(f"{entry}{limit.min:.0f} to {limit.max:.0f}")
+    elif limit.HasField("max"):
+        says.append(f"{entry}at most {limit.max:.0f}")
+    if limit.any_value:
+        says.append(f"any value: {limit.any_value[:1].lower()}{limit.any_value[1:].rstrip('.')}")
+    return f"*Limit: {'; '.join(says)}.*" if says else ""
+
+
+def size(count: int) -> str:
+    """Such as "64 KiB"."""
+    for unit, name in ((1024**2, "MiB"), (1024, "KiB")):
+        if count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} bytes"
+
+
 def descriptors() -> list[pb.FileDescriptorProto]:
     """All files of protos/ with their comments, in the order of the page."""
     paths = sorted(str(each) for each in (ROOT / "protos").rglob("*.proto"))
     with tempfile.NamedTemporaryFile() as out:
-        options = (f"-I{ROOT / 'protos'}", f"--descriptor_set_out={out.name}")
+        well_known = Path(grpc_tools.__file__).parent / "_proto"
+        options = (f"-I{ROOT / 'protos'}", f"-I{well_known}", f"--descriptor_set_out={out.name}")
         if protoc.main(["protoc", *options, "--include_source_info", *paths]) != 0:
             sys.exit("protos/ cannot be read")
         files = pb.FileDescriptorSet.FromString(out.read()).file

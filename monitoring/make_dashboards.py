@@ -265,6 +265,14 @@ DISPATCHER: Rows = {
             [(rate("lingua_dispatcher_backpressure_total", "peer"), "{{peer}}")],
             "ops",
         ),
+        Panel(
+            "Over a limit of the contract",
+            [
+                (rate("lingua_dispatcher_invalid_reports_total", "kind"), "report: {{kind}}"),
+                (rate("lingua_dispatcher_too_large_total", "peer"), "too large for: {{peer}}"),
+            ],
+            "ops",
+        ),
     ],
     "Nodes and other dispatchers": [
         Panel("Nodes here", [("lingua_dispatcher_nodes", "{{instance}}")]),

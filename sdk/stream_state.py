@@ -12,6 +12,10 @@ from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, Welcome
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 # Left free in each message for framing, and for the heartbeat that shares it.
 SPARE_BYTES = 128 * 1024
+# Left free in each message for the heartbeat and for Bye.
+SPARE_EVENTS = 8
+# Events of one message; a dispatcher takes no more.
+MAX_EVENTS = 1000
 # So many heartbeats without a word, and the stream is dead.
 SILENT_BEATS = 3
 # Sixths of the silence that a dispatcher may keep, after which a node with jobs asks.
@@ -166,10 +170,12 @@ class Batch:
 
     def has_room(self, size: int) -> bool:
         """Whether an event of this size fits."""
-        return self._bytes + size <= self.limit
+        return self._bytes + size <= self.limit and not self.full
 
     def add(self, event: NodeEvent) -> None:
         """Adds an event, which has to fit or be small."""
         self.events.append(event)
         self._bytes += event.ByteSize()
-        self.full = self.full or self._bytes >= self.limit
+        self.full = (
+            self.full or self._bytes >= self.limit or len(self.events) >= MAX_EVENTS - SPARE_EVENTS
+        )

@@ -117,6 +117,18 @@ class DispatcherMetrics:
             "Nodes let go because they sent no heartbeat.",
             registry=registry,
         )
+        self.invalid_reports = Counter(
+            "lingua_dispatcher_invalid_reports",
+            "Reports over a limit of the contract, which failed their attempt, by kind.",
+            ["kind"],
+            registry=registry,
+        )
+        self.too_large = Counter(
+            "lingua_dispatcher_too_large",
+            "Events that no message could hold, so that their job failed, by kind of peer.",
+            ["peer"],
+            registry=registry,
+        )
         self.backpressure = Counter(
             "lingua_dispatcher_backpressure",
             "Times that a peer read too slowly and something was refused, by kind of peer.",

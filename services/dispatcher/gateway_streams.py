@@ -1,6 +1,7 @@
 """The Submit side of the dispatcher: gateways' jobs in, their events out."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -9,12 +10,16 @@ import grpc
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.followed_jobs import FollowedJobs
 from lingua_scheduler.services.dispatcher.jobs import Jobs
-from lingua_scheduler.services.dispatcher.validate import check_id, check_job
-from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.dispatcher.validate import check_job
+from lingua_scheduler.services.runtime import errors, limits
 from lingua_scheduler.services.runtime.duplex import run_duplex
+from lingua_scheduler.services.runtime.give_way import is_turn_of_others
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key
+from lingua_scheduler.services.runtime.message_sizes import batch_bytes, between_services
 from lingua_scheduler.services.runtime.outbox import Outbox
-from lingua_scheduler.v1 import dispatcher_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+_log = logging.getLogger(__name__)
 
 # What may wait for a gateway that reads slowly. Partials go first; when even results do not fit,
 # the stream ends, and what it had not taken is kept for the next one.
@@ -32,10 +37,15 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class GatewayStream:
     """One gateway's stream."""
 
-    def __init__(self, metrics: DispatcherMetrics) -> None:
+    def __init__(self, metrics: DispatcherMetrics, max_message_bytes: int) -> None:
         self._metrics = metrics
+        self._largest = between_services(max_message_bytes)
         # Responses, serialized. One after the other they are one.
-        self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES)
+        self.outbox: Outbox[bytes] = Outbox(
+            max_events=_MAX_EVENTS,
+            max_bytes=_MAX_BYTES,
+            max_take_bytes=batch_bytes(max_message_bytes),
+        )
         # Set: the stream ends, whatever is left to write.
         self.cut = asyncio.Event()
         # Empty requests that were not answered yet; or never will be, where room was needed.
@@ -48,11 +58,24 @@ class GatewayStream:
         response = dispatcher_pb2.SubmitResponse()
         response.events.add().CopyFrom(event)
         data = response.SerializeToString()
+        if len(data) > self._largest:
+            return droppable or self.put(self._too_large(event, len(data)))
         fits = self.outbox.put(data, len(data), droppable=droppable, replaces=replaces)
         if not fits and not droppable and not self.outbox.closed:
             self._metrics.backpressure.labels("gateway").inc()
             self.end()
         return fits
+
+    def _too_large(self, event: dispatcher_pb2.JobEvent, size: int) -> dispatcher_pb2.JobEvent:
+        """What is said instead of an event that no message can hold: others share the stream."""
+        self._metrics.too_large.labels("gateway").inc()
+        why = f"an event of the job has {size} bytes; a message has at most {self._largest}"
+        return dispatcher_pb2.JobEvent(
+            job_id=event.job_id,
+            session_id=event.session_id,
+            utterance_index=event.utterance_index,
+            failed=common_pb2.Error(reason=common_pb2.ERROR_REASON_JOB_FAILED, message=why),
+        )
 
     def answer(self) -> None:
         """Queues the answer to an empty request."""
@@ -82,10 +105,18 @@ class GatewayStream:
 class GatewayStreams:
     """Serves Submit."""
 
-    def __init__(self, *, jobs: Jobs, followed: FollowedJobs, metrics: DispatcherMetrics) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        followed: FollowedJobs,
+        metrics: DispatcherMetrics,
+        max_message_bytes: int,
+    ) -> None:
         self._jobs = jobs
         self._followed = followed
         self._metrics = metrics
+        self._max_message_bytes = max_message_bytes
         self._open: set[GatewayStream] = set()
         self._is_over = False
 
@@ -93,7 +124,7 @@ class GatewayStreams:
         self, requests: AsyncIterator[dispatcher_pb2.SubmitRequest], context: Context
     ) -> None:
         """Serves one gateway until its stream ends."""
-        gateway = GatewayStream(self._metrics)
+        gateway = GatewayStream(self._metrics, self._max_message_bytes)
         self._open.add(gateway)
         if self._is_over:
             gateway.end()
@@ -107,7 +138,9 @@ class GatewayStreams:
             async for request in requests:
                 if not request.submissions:
                     gateway.answer()
-                for submission in request.submissions:
+                for at, submission in enumerate(request.submissions):
+                    if is_turn_of_others(at):
+                        await asyncio.sleep(0)
                     self._take(gateway, submission)
 
         try:
@@ -124,6 +157,8 @@ class GatewayStreams:
                 self._take_job(gateway, submission.job)
             case "attach":
                 self._attach(gateway, submission.attach)
+            case "cancel" | "taken" | "leave" if found := limits.problems(submission):
+                _log.warning("a gateway broke the contract: %s: %s", *found[0])
             case "cancel":
                 self._followed.stop(submission.cancel.job_id, gateway)
                 self._jobs.cancel(submission.cancel.job_id, submission.cancel.why, gateway)
@@ -151,7 +186,7 @@ class GatewayStreams:
     def _attach(self, gateway: GatewayStream, attach: dispatcher_pb2.AttachJob) -> None:
         wanted, epoch = attach.job_id, attach.session_epoch
         try:
-            check_id("attach.job_id", wanted)
+            limits.check(attach, "attach.")
             if self._jobs.attach(wanted, gateway, epoch):
                 self._followed.stop(wanted)
             else:

@@ -81,8 +81,15 @@ class DispatcherService:
         self._instances = Instances(link=ground.link, settings=settings)
         views = JobViews(link=ground.link, instances=self._instances, settings=settings)
         self._followed = FollowedJobs(views=views, kept=kept)
-        self._gateways = GatewayStreams(jobs=self._jobs, followed=self._followed, metrics=metrics)
-        self._relay_server = RelayServer(nodes=self._nodes)
+        self._gateways = GatewayStreams(
+            jobs=self._jobs,
+            followed=self._followed,
+            metrics=metrics,
+            max_message_bytes=settings.max_message_bytes,
+        )
+        self._relay_server = RelayServer(
+            nodes=self._nodes, metrics=metrics, max_message_bytes=settings.max_message_bytes
+        )
         self._servicer = DispatcherServicer(
             jobs=self._jobs,
             nodes=self._nodes,

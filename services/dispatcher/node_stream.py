@@ -1,11 +1,11 @@
 """One node's stream, as this instance sees it."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from lingua_scheduler.services.dispatcher.responsible import Responsible
-from lingua_scheduler.services.runtime.checks import MAX_CAPACITY
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -56,7 +56,7 @@ class NodeStream:
     epoch: int = 0
     health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_READY
     load: common_pb2.NodeLoad | None = None
-    running: tuple[common_pb2.AttemptRef, ...] = ()
+    running: dict[AttemptKey, common_pb2.AttemptRef] = field(default_factory=dict)
     beat_due: bool = False
     said_bye: bool = False
     binding: dict[AttemptKey, asyncio.Future[Any]] = field(default_factory=dict)
@@ -65,9 +65,13 @@ class NodeStream:
     """Set: the stream ends, whatever is left to write."""
     node_id: str = field(init=False)
     """The node."""
+    brought: frozenset[AttemptKey] = field(init=False)
+    """Attempts that it said it has when it connected."""
 
     def __post_init__(self) -> None:
         self.node_id = self.hello.node_id
+        brought = (*self.hello.running, *self.hello.unconfirmed)
+        self.brought = frozenset(map(attempt_key, brought))
 
     @property
     def is_full(self) -> bool:
@@ -80,26 +84,29 @@ class NodeStream:
         slots = self.hello.max_concurrent_jobs
         if len(self.assigned) + len(self.running) < slots:
             return False
-        holding = {attempt_key(each) for each in self.running}
+        holding = set(self.running)
         holding.update(key for key, each in self.assigned.items() if each.has_slot)
         return len(holding) >= slots
 
     def has(self, key: AttemptKey) -> bool:
         """Whether the node was given that attempt here, or says that it runs it."""
-        return key in self.assigned or any(attempt_key(each) == key for each in self.running)
+        return key in self.assigned or key in self.running
 
     def drop(self, key: AttemptKey) -> None:
         """The attempt is over at the node, or the node is told to stop it before anything else."""
         self.assigned.pop(key, None)
-        if self.running:
-            self.running = tuple(each for each in self.running if attempt_key(each) != key)
+        self.running.pop(key, None)
+
+    def runs(self, attempts: Iterable[common_pb2.AttemptRef]) -> None:
+        """Takes in what the node says it runs."""
+        self.running = {attempt_key(each): each for each in attempts}
 
     def heard_beat(self, beat: dispatcher_pb2.Heartbeat) -> None:
         """Takes in what a heartbeat says."""
-        self.load, self.health, self.running = beat.load, beat.health, tuple(beat.running)
-        runs = {attempt_key(each) for each in beat.running}
+        self.load, self.health = beat.load, beat.health
+        self.runs(beat.running)
         for key, assignment in self.assigned.items():
-            if key in runs:
+            if key in self.running:
                 assignment.has_slot, assignment.beats_without = True, 0
             else:
                 # The first such beat may have been on the way before the node had the assignment.
@@ -114,7 +121,7 @@ class NodeStream:
 
     def registration(self, *, instance_id: str, address: str) -> pool_pb2.RegisterNodeRequest:
         """What the pool service is told of this connection."""
-        running = self.running if self.epoch else self.hello.running
+        running = self.running.values() if self.epoch else self.hello.running
         return pool_pb2.RegisterNodeRequest(
             node_id=self.node_id,
             incarnation=self.hello.incarnation,
@@ -126,7 +133,7 @@ class NodeStream:
             owner_instance=instance_id,
             owner_address=address,
             running=running,
-            finished=self.hello.unconfirmed[-MAX_CAPACITY:],
+            finished=self.hello.unconfirmed,
         )
 
     def beat(self) -> pool_pb2.NodeBeat:
@@ -136,5 +143,5 @@ class NodeStream:
             epoch=self.epoch,
             health=self.health,
             load=self.load,
-            running=self.running,
+            running=self.running.values(),
         )

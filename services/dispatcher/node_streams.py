@@ -10,12 +10,13 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import grpc
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.node_reports import failure_of
 from lingua_scheduler.services.dispatcher.node_stream import (
     MAX_BYTES,
     MAX_EVENTS,
@@ -26,10 +27,11 @@ from lingua_scheduler.services.dispatcher.node_stream import (
 )
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report, Responsible
-from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime import errors, limits
 from lingua_scheduler.services.runtime.capabilities import Capabilities
-from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.duplex import run_duplex
+from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.principals import caller
 from lingua_scheduler.services.runtime.settings import Settings
@@ -40,8 +42,9 @@ _log = logging.getLogger(__name__)
 
 # A connection that says nothing at first is nobody's.
 _HELLO_WITHIN_S = 5.0
-# Nodes that one heartbeat call renews.
+# What one heartbeat call renews: nodes, and bytes of what they say they run.
 _BEATS_A_CALL = 1000
+_BEATS_BYTES = 512 * 1024
 _SILENT_BEATS = 3
 # A pool service that does not answer in this time is down; a result must not wait for it.
 _BOUND_WITHIN_S = 1.0
@@ -228,12 +231,17 @@ class NodeStreams:
         if self._draining:
             raise errors.DrainingError("this dispatcher is draining; connect elsewhere")
         hello = first.events[0].hello
+        limits.check(hello)
         _check_identity(hello.node_id)
         stream = NodeStream(
             hello=hello,
             stream_id=secrets.token_hex(8),
             heard_ms=now_ms(),
-            outbox=Outbox(max_events=MAX_EVENTS, max_bytes=MAX_BYTES),
+            outbox=Outbox(
+                max_events=MAX_EVENTS,
+                max_bytes=MAX_BYTES,
+                max_take_bytes=batch_bytes(self._settings.max_message_bytes),
+            ),
             serves=frozenset(),
             assigned={},
         )
@@ -241,7 +249,8 @@ class NodeStreams:
         try:
             registered = await self._pool.register_node(self._registration(stream))
             stream.epoch = registered.epoch
-            stream.running, stream.load = tuple(hello.running), hello.load
+            stream.runs(hello.running)
+            stream.load = hello.load
             refused = await self._not_renewed(stream) if hello.running else []
             stream.serves = frozenset(Capabilities.of(hello.capabilities).pools())
             self._take_over(stream)
@@ -296,9 +305,8 @@ class NodeStreams:
         self._streams[stream.node_id] = stream
         if old is None:
             return
-        kept = {attempt_key(each) for each in (*stream.hello.running, *stream.hello.unconfirmed)}
         for key, assignment in old.assigned.items():
-            if key in kept:
+            if key in stream.brought:
                 stream.assigned[key] = assignment
             else:
                 self._tell_lost(stream.node_id, key, assignment)
@@ -321,14 +329,20 @@ class NodeStreams:
         first: dispatcher_pb2.NodeMessage,
         messages: AsyncIterator[dispatcher_pb2.NodeMessage],
     ) -> None:
-        for event in first.events[1:]:
-            self._take(stream, event)
+        await self._take_all(stream, first.events[1:])
         async for message in messages:
             stream.heard_ms = now_ms()
-            for event in message.events:
-                self._take(stream, event)
+            await self._take_all(stream, message.events)
             if stream.said_bye:
                 return
+
+    async def _take_all(
+        self, stream: NodeStream, events: Sequence[dispatcher_pb2.NodeEvent]
+    ) -> None:
+        for at, event in enumerate(events):
+            if is_turn_of_others(at):
+                await asyncio.sleep(0)
+            self._take(stream, event)
 
     def _take(self, stream: NodeStream, event: dispatcher_pb2.NodeEvent) -> None:
         kind = event.WhichOneof("event")
@@ -336,9 +350,16 @@ class NodeStreams:
             case "heartbeat":
                 self._take_beat(stream, event.heartbeat)
             case "job_ack" | "job_reject" | "job_partial" | "job_result" | "job_failed":
-                self._take_report(stream, kind, getattr(event, kind))
+                report: Report = getattr(event, kind)
+                if (failed := failure_of(kind, report)) is not None:
+                    self._take_invalid(stream, kind, failed)
+                else:
+                    self._take_report(stream, kind, report)
             case "audio_held":
-                self._take_held(stream, event.audio_held)
+                if (failed := failure_of(kind, event.audio_held)) is not None:
+                    self._take_invalid(stream, kind, failed)
+                else:
+                    self._take_held(stream, event.audio_held)
             case "bye":
                 stream.said_bye = True
             case _:
@@ -349,7 +370,7 @@ class NodeStreams:
 
     def _take_beat(self, stream: NodeStream, beat: dispatcher_pb2.Heartbeat) -> None:
         # One bad beat would have the whole batch refused, and with it those of all other nodes.
-        _check_beat(beat)
+        limits.check(beat, "heartbeat.")
         stream.heard_beat(beat)
         reply = dispatcher_pb2.DispatcherMessage()
         reply.events.add().heartbeat_reply.seq = beat.seq
@@ -373,6 +394,19 @@ class NodeStreams:
         responsible = assignment.responsible if assignment else None
         (responsible or self._fallback).on_report(stream.node_id, report)
 
+    def _take_invalid(
+        self, stream: NodeStream, kind: str, failed: dispatcher_pb2.JobFailed
+    ) -> None:
+        """A report is over a limit: its attempt fails, and the node is told why."""
+        self._metrics.invalid_reports.labels(kind).inc()
+        # Of other attempts a node may say what it wants.
+        if attempt_key(failed.attempt) in stream.assigned:
+            facts = {"node_id": stream.node_id, "job_id": failed.attempt.job_id}
+            _log.warning("node broke the contract: %s", failed.detail, extra=facts)
+            cancel = dispatcher_pb2.JobCancel(attempt=failed.attempt, why=failed.detail)
+            self._send(stream, _message(job_cancel=cancel))
+        self._take_report(stream, "job_failed", failed)
+
     async def _take_when_bound(
         self, stream: NodeStream, result: Report, bound: asyncio.Future[Any]
     ) -> None:
@@ -386,7 +420,7 @@ class NodeStreams:
         assignment = stream.assigned.get(key)
         if assignment is not None:
             self._bind(stream, key, assignment.job)
-        elif held.attempt in (*stream.hello.running, *stream.hello.unconfirmed):
+        elif key in stream.brought:
             # It counts when the job's home asks for the attempt.
             self._holds.add((stream.stream_id, key))
         # Else it is not this node's to say.
@@ -445,13 +479,10 @@ class NodeStreams:
             await asyncio.sleep(interval)
             self._let_go_of_silent()
             due = [stream for stream in self._streams.values() if stream.beat_due]
-            for start in range(0, len(due), _BEATS_A_CALL):
-                await self._beat(due[start : start + _BEATS_A_CALL])
+            for request in _batches(due):
+                await self._beat(request)
 
-    async def _beat(self, streams: list[NodeStream]) -> None:
-        for stream in streams:
-            stream.beat_due = False
-        request = pool_pb2.HeartbeatRequest(beats=[stream.beat() for stream in streams])
+    async def _beat(self, request: pool_pb2.HeartbeatRequest) -> None:
         try:
             answer = await self._pool.heartbeat(request)
         except errors.LinguaError as error:
@@ -471,12 +502,12 @@ class NodeStreams:
                 self._send(stream, _message(error=errors.to_proto(error)))
                 stream.end()
             case pool_pb2.BeatProblem.KIND_NOT_RENEWED:
-                runs = {attempt_key(each) for each in stream.running}
-                runs.difference_update(attempt_key(each) for each in stream.hello.unconfirmed)
+                ended = {attempt_key(each) for each in stream.hello.unconfirmed}
                 for attempt in problem.attempts:
                     # Of one that has ended meanwhile, a cancel would make the node drop the result,
                     # which is its own to keep until that is taken.
-                    if attempt_key(attempt) in runs:
+                    key = attempt_key(attempt)
+                    if key in stream.running and key not in ended:
                         why = "the job no longer wants this attempt"
                         cancel = dispatcher_pb2.JobCancel(attempt=attempt, why=why)
                         self.cancel(stream.node_id, cancel)
@@ -527,9 +558,16 @@ def _check_identity(node_id: str) -> None:
     raise errors.PermissionDeniedError(f"{field}: {problem}", fields=[(field, problem)])
 
 
-def _check_beat(beat: dispatcher_pb2.Heartbeat) -> None:
-    check = Check("heartbeat.")
-    check.one_of("health", beat.health, range(4), "READY, DEGRADED or DRAINING")
-    check.load("load", beat.load)
-    check.attempts("running", beat.running)
-    check.done()
+def _batches(streams: Iterable[NodeStream]) -> Iterator[pool_pb2.HeartbeatRequest]:
+    """The heartbeats that are due, in requests that fit: one node's long list delays no other."""
+    request, size = pool_pb2.HeartbeatRequest(), 0
+    for stream in streams:
+        stream.beat_due = False
+        beat = stream.beat()
+        size += beat.ByteSize()
+        request.beats.append(beat)
+        if len(request.beats) == _BEATS_A_CALL or size > _BEATS_BYTES:
+            yield request
+            request, size = pool_pb2.HeartbeatRequest(), 0
+    if request.beats:
+        yield request

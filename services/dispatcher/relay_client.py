@@ -13,6 +13,7 @@ from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Responsible
 from lingua_scheduler.services.runtime.channels import Lines, open_stream
 from lingua_scheduler.services.runtime.duplex import run_duplex
+from lingua_scheduler.services.runtime.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.runtime.stream_watch import StreamWatch
@@ -41,11 +42,13 @@ class _UnderWay:
 class _Peer:
     """One stream, from its first order to its end."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, max_message_bytes: int) -> None:
         self.address = address
         # Requests, serialized, and what was assigned by each. One after the other they are one.
         self.outbox: Outbox[tuple[bytes, _UnderWay | None]] = Outbox(
-            max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES
+            max_events=_MAX_EVENTS,
+            max_bytes=_MAX_BYTES,
+            max_take_bytes=batch_bytes(max_message_bytes),
         )
         # What was sent and is not over: lost with the stream.
         self.under_way: dict[AttemptKey, _UnderWay] = {}
@@ -109,7 +112,7 @@ class RelayClients:
         """Queues the one order of a request for the owner of the node."""
         peer = self._peers.get(placement.owner_address)
         if peer is None:
-            peer = _Peer(placement.owner_address)
+            peer = _Peer(placement.owner_address, self._settings.max_message_bytes)
             peer.ask()
             self._peers[placement.owner_address] = peer
             peer.task = asyncio.create_task(self._run(peer))
@@ -119,7 +122,10 @@ class RelayClients:
         order.node_epoch = placement.node_epoch
         sent = _UnderWay(placement) if order.HasField("assign") else None
         data = request.SerializeToString()
-        fits = peer.outbox.put((data, sent), len(data), within_s=within_s)
+        # One that is too large for a message would end the stream, which others share.
+        fits = len(data) <= self._settings.max_message_bytes and peer.outbox.put(
+            (data, sent), len(data), within_s=within_s
+        )
         if sent is not None:
             self._metrics.relayed.inc()
             attempt = order.assign.attempt
@@ -127,7 +133,7 @@ class RelayClients:
                 peer.under_way[attempt_key(attempt)] = sent
             else:
                 self._metrics.backpressure.labels("relay").inc()
-                why = "too much waits for the node's dispatcher"
+                why = "too much waits for the node's dispatcher, or the job is too large for it"
                 # Later: whoever asks is in the middle of something.
                 asyncio.get_running_loop().call_soon(
                     self._responsible.on_not_sent, placement.node_id, attempt, why

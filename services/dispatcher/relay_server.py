@@ -1,14 +1,19 @@
 """The owner's side of the relay: orders of other instances for nodes that are connected here."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
+from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.node_reports import too_large
 from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
 from lingua_scheduler.services.dispatcher.responsible import Report
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.duplex import run_duplex
+from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.message_sizes import batch_bytes, between_services
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
@@ -31,34 +36,45 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class RelaySession:
     """One home's stream. It answers for the attempts that the home has given to nodes here."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: DispatcherMetrics, max_message_bytes: int) -> None:
+        self._metrics = metrics
+        self._largest = between_services(max_message_bytes)
         # Responses, serialized. One after the other they are one.
-        self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES)
+        self.outbox: Outbox[bytes] = Outbox(
+            max_events=_MAX_EVENTS,
+            max_bytes=_MAX_BYTES,
+            max_take_bytes=batch_bytes(max_message_bytes),
+        )
 
     def on_report(self, node_id: str, report: Report) -> None:
         """Passes on what a node says."""
         response = _response(node_id, report.attempt)
         getattr(response.reports[0], _FIELDS[type(report)]).CopyFrom(report)
-        self._put(response, droppable=isinstance(report, dispatcher_pb2.JobPartial))
+        data = response.SerializeToString()
+        if len(data) > self._largest:
+            # Other attempts share the stream.
+            self._metrics.too_large.labels("relay").inc()
+            response.reports[0].failed.CopyFrom(too_large(report, self._largest))
+            data = response.SerializeToString()
+        self._put(data, droppable=isinstance(report, dispatcher_pb2.JobPartial))
 
     def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
         """Passes on that the node is not here, or does not read."""
         response = _response(node_id, attempt)
         response.reports[0].not_sent.CopyFrom(errors.to_proto(errors.NodeNotFoundError(why)))
-        self._put(response)
+        self._put(response.SerializeToString())
 
     def on_lost(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         """Passes on that the node's connection is gone."""
         response = _response(node_id, attempt)
         response.reports[0].lost.SetInParent()
-        self._put(response)
+        self._put(response.SerializeToString())
 
     def pong(self) -> None:
         """Answers the home's question whether somebody is there."""
         self.outbox.put(_PONG, len(_PONG), droppable=True, replaces="pong")
 
-    def _put(self, response: dispatcher_pb2.RelayResponse, *, droppable: bool = False) -> None:
-        data = response.SerializeToString()
+    def _put(self, data: bytes, *, droppable: bool = False) -> None:
         if not self.outbox.put(data, len(data), droppable=droppable) and not droppable:
             # A home that does not read is better off with a new stream: it then asks again.
             self.outbox.close()
@@ -75,8 +91,12 @@ def _response(node_id: str, attempt: common_pb2.AttemptRef) -> dispatcher_pb2.Re
 class RelayServer:
     """Serves Relay."""
 
-    def __init__(self, *, nodes: NodeStreams) -> None:
+    def __init__(
+        self, *, nodes: NodeStreams, metrics: DispatcherMetrics, max_message_bytes: int
+    ) -> None:
         self._nodes = nodes
+        self._metrics = metrics
+        self._max_message_bytes = max_message_bytes
         self._open: set[RelaySession] = set()
         self._draining = False
 
@@ -84,7 +104,7 @@ class RelayServer:
         self, requests: AsyncIterator[dispatcher_pb2.RelayRequest], context: Context
     ) -> None:
         """Serves one home until its stream ends."""
-        session = RelaySession()
+        session = RelaySession(self._metrics, self._max_message_bytes)
         self._open.add(session)
         if self._draining:
             session.outbox.close()
@@ -97,7 +117,9 @@ class RelayServer:
             async for request in requests:
                 if request.ping:
                     session.pong()
-                for order in request.orders:
+                for at, order in enumerate(request.orders):
+                    if is_turn_of_others(at):
+                        await asyncio.sleep(0)
                     self._follow(session, order)
 
         try:

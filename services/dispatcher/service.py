@@ -13,12 +13,7 @@ from lingua_scheduler.services.dispatcher.jobs import Jobs
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
 from lingua_scheduler.services.dispatcher.relay_server import RelayServer
-from lingua_scheduler.services.dispatcher.validate import (
-    check_id,
-    check_job,
-    check_list,
-    set_limits,
-)
+from lingua_scheduler.services.dispatcher.validate import check_job, set_limits
 from lingua_scheduler.services.runtime import errors, principals
 from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.instances import Instances
@@ -130,7 +125,6 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def GetJob(  # noqa: N802
         self, request: dispatcher_pb2.GetJobRequest, context: Context
     ) -> dispatcher_pb2.GetJobResponse:
-        check_id("job_id", request.job_id)
         job = await self._job(request.job_id)
         if principals.own_tenant() not in ("", job.tenant):
             raise job_not_found(request.job_id)
@@ -192,13 +186,11 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def ListJobs(  # noqa: N802
         self, request: dispatcher_pb2.ListJobsRequest, context: Context
     ) -> dispatcher_pb2.ListJobsResponse:
-        check_list(request)
         return await self._views.list(request)
 
     async def CancelJob(  # noqa: N802
         self, request: dispatcher_pb2.CancelJobRequest, context: Context
     ) -> dispatcher_pb2.CancelJobResponse:
-        check_id("job_id", request.job_id)
         with outside_spans():
             is_here = self._jobs.cancel(request.job_id, request.why)
         if not is_here:

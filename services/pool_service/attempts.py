@@ -59,7 +59,7 @@ class Attempts:
             "release": self._release,
             "complete": self._complete,
         }
-        """What a request is to its script. Raises InvalidMessageError."""
+        """The arguments of a request's script. Raises InvalidMessageError."""
         self.fill: dict[str, Callable[[Any, Any, Any], None]] = {
             "allocate": self._allocated,
             "commit": self._committed,
@@ -110,8 +110,7 @@ class Attempts:
     # ---- before and after ----
 
     def _allocate(self, request: pool_pb2.AllocateRequest) -> Words:
-        if not validate.is_usual_allocation(request):
-            validate.allocate(request)
+        validate.criteria(request.criteria)
         limits = request.limits
         limited = limits.jobs or limits.audio_ms_per_minute
         return (
@@ -149,7 +148,6 @@ class Attempts:
         self._metrics.allocated(existing, *placed[4:])
 
     def _commit(self, request: pool_pb2.CommitRequest) -> Words:
-        validate.attempt_on_node(request)
         attempt = request.attempt
         return request.node_id, attempt.job_id, attempt.attempt, *self._committing
 
@@ -165,7 +163,7 @@ class Attempts:
         response.lease_ends_ms = ends
 
     def _release(self, request: pool_pb2.ReleaseRequest) -> Words:
-        validate.release(request)
+        validate.final_state(request.final_state)
         attempt = request.attempt
         return (
             request.node_id,

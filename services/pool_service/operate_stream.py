@@ -13,8 +13,7 @@ import grpc
 
 from lingua_scheduler.services.pool_service.operation_spans import with_span
 from lingua_scheduler.services.pool_service.operations import Operations
-from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.checks import Check
+from lingua_scheduler.services.runtime import errors, limits
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 # Messages that are worked on at once. Beyond that the stream is not read, so a client that sends
 # faster than Redis answers is held back instead of filling memory.
 _MESSAGES_AT_ONCE = 64
-_MAX_OPERATIONS = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -67,10 +65,6 @@ class OperateStream:
         under_way = self._under_way
         async for request in requests:
             operations = request.operations
-            if len(operations) > _MAX_OPERATIONS:
-                check = Check()
-                check.at_most("operations", operations, _MAX_OPERATIONS)
-                check.done()
             while len(under_way) >= _MESSAGES_AT_ONCE:
                 self._waiting = self._loop.create_future()
                 await self._waiting
@@ -134,6 +128,7 @@ class OperateStream:
                 fields = [("operation", problem)]
                 raise errors.InvalidMessageError(f"operation: {problem}", fields=fields)
             request = getattr(operation, name)
+            limits.check(request)
             if self._spans is not None and operation.traceparent:
                 run = work.by_name[name](request)
                 run = with_span(self._spans, name, operation.traceparent, run)
@@ -188,8 +183,16 @@ class OperateStream:
         """The response in as few messages as fit."""
         data = response.SerializeToString()
         count = len(response.results)
-        if count < 2 or len(data) <= self._max_message_bytes:
+        if len(data) <= self._max_message_bytes:
             yield data
+            return
+        if count < 2:
+            # Other operations share the stream.
+            problem = f"the answer has {len(data)} bytes; a message has {self._max_message_bytes}"
+            failed = pool_pb2.OperateResponse()
+            error = errors.to_proto(errors.InvalidMessageError(problem))
+            failed.results.add(id=response.results[0].id, error=error)
+            yield failed.SerializeToString()
             return
         half = count // 2
         for some in (response.results[:half], response.results[half:]):

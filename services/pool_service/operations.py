@@ -1,4 +1,4 @@
-"""Each operation of the contract: check the request, call its script, read the reply.
+"""Each operation of the contract: call its script, read the reply.
 
 Unary calls and the Operate stream both come through here.
 """
@@ -52,7 +52,7 @@ class Operations:
 
     async def select_node(self, request: pool_pb2.SelectNodeRequest) -> pool_pb2.SelectNodeResponse:
         """Chooses as `allocate` would, and changes nothing."""
-        validate.select_node(request)
+        validate.criteria(request.criteria)
         criteria = request.criteria
         want = self.attempts.want(criteria, request.tenant, request.session_id)
         reply = await self._call("select_node", *want)
@@ -70,7 +70,6 @@ class Operations:
 
     async def reserve(self, request: pool_pb2.ReserveRequest) -> pool_pb2.ReserveResponse:
         """Reserves a slot on the node that is named."""
-        validate.attempt_on_node(request)
         settings = self._settings
         reply = await self._call(
             "reserve",
@@ -140,7 +139,6 @@ class Operations:
         self, request: pool_pb2.BindSessionRequest
     ) -> pool_pb2.BindSessionResponse:
         """Binds a session's direction to the node that keeps its audio."""
-        validate.bind_session(request)
         bound = await self._call(
             "bind_session",
             request.tenant,
@@ -158,14 +156,12 @@ class Operations:
         self, request: pool_pb2.ClearSessionRequest
     ) -> pool_pb2.ClearSessionResponse:
         """Forgets bindings."""
-        validate.clear_session(request)
         languages = [normal(code) for pair in request.pairs for code in (pair.src, pair.tgt)]
         cleared = await self._call("clear_session", request.tenant, request.session_id, *languages)
         return pool_pb2.ClearSessionResponse(cleared=cleared)
 
     async def heartbeat(self, request: pool_pb2.HeartbeatRequest) -> pool_pb2.HeartbeatResponse:
         """Renews nodes and what they run."""
-        validate.heartbeat(request)
         args: list[str | int | float] = [
             self._settings.running_lease_ms,
             self._settings.heartbeat_stale_ms,

@@ -3,7 +3,7 @@
 import json
 from itertools import islice
 
-from lingua_scheduler.services.pool_service import codes, validate
+from lingua_scheduler.services.pool_service import codes
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.capabilities import Capabilities
 from lingua_scheduler.services.runtime.redis_link import RedisLink
@@ -31,7 +31,6 @@ class Registry:
         self, request: pool_pb2.RegisterNodeRequest
     ) -> pool_pb2.RegisterNodeResponse:
         """Makes a node known and moves it by the difference between its pools then and now."""
-        validate.register_node(request)
         settings = self._settings
         able = Capabilities.of(request.capabilities)
         digest = able.digest()
@@ -99,7 +98,6 @@ class Registry:
 
     async def remove(self, request: pool_pb2.RemoveNodeRequest) -> pool_pb2.RemoveNodeResponse:
         """Forgets a node and takes it out of all pools."""
-        validate.remove_node(request)
         existed, left = await self._take_out(request.node_id, request.epoch, forget=True)
         return pool_pb2.RemoveNodeResponse(removed=existed, pools_left=left)
 

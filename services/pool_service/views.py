@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lingua_scheduler.services.pool_service import codes, validate
+from lingua_scheduler.services.pool_service import codes
 from lingua_scheduler.services.pool_service.live import LiveNode
 from lingua_scheduler.services.runtime.capabilities import (
     ANY,
@@ -96,7 +96,6 @@ class Views:
 
     async def get_node(self, request: pool_pb2.GetNodeRequest) -> pool_pb2.GetNodeResponse:
         """One node and the attempts that hold its slots."""
-        validate.get_node(request)
         node = await self.node(request.node_id)
         now = await self._now_ms()
         key = f"{self._prefix}:node:{request.node_id}"
@@ -117,7 +116,6 @@ class Views:
 
     async def list_nodes(self, request: pool_pb2.ListNodesRequest) -> pool_pb2.ListNodesResponse:
         """A page of nodes."""
-        validate.list_nodes(request)
         now = await self._now_ms()
         cursor, page = await self._scan(request.page_token or "0", request.page_size or _PAGE)
         if request.health:
@@ -143,7 +141,6 @@ class Views:
 
     async def list_pools(self, request: pool_pb2.ListPoolsRequest) -> pool_pb2.ListPoolsResponse:
         """The pools of the directions asked for, with their slots."""
-        validate.list_pools(request)
         src, tgt = normal(request.src), normal(request.tgt)
         wanted = []
         for name, size in (await self.pool_sizes()).items():

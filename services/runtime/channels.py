@@ -7,6 +7,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
+from lingua_scheduler.services.runtime.message_sizes import between_services
 from lingua_scheduler.services.runtime.own_token import OwnToken
 from lingua_scheduler.services.runtime.principals import Role
 from lingua_scheduler.services.runtime.settings import Settings
@@ -25,7 +26,7 @@ def channel_target(address: str) -> str:
 def channel_options(settings: Settings) -> ChannelOptions:
     """What every channel has: size limits, pings that notice a dead peer, quick reconnects."""
     return (
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_receive_message_length", between_services(settings.max_message_bytes)),
         ("grpc.max_send_message_length", settings.max_message_bytes),
         ("grpc.keepalive_time_ms", settings.keepalive_time_ms),
         ("grpc.keepalive_timeout_ms", settings.keepalive_timeout_ms),

@@ -19,6 +19,7 @@ import grpc
 from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry
 
+from lingua_scheduler.services.runtime import limits
 from lingua_scheduler.services.runtime.auth import Guard
 from lingua_scheduler.services.runtime.errors import (
     InternalError,
@@ -49,7 +50,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     - `LinguaError`: its status, with its details.
     - What gRPC raises to end a call (abort, cancellation) passes.
-    - Bytes that are no valid request: INVALID_MESSAGE.
+    - Bytes that are no valid request, and a field over its declared limit: INVALID_MESSAGE.
     - Anything else: INTERNAL with an error id; the log has the traceback under the same id.
 
     Before all that, the guard decides whether the caller may call this: before any message is
@@ -259,9 +260,11 @@ def _reader(handler: Handler) -> Callable[[bytes], Any] | None:
 
     def read(data: bytes) -> Any:
         try:
-            return deserialize(data)
+            request = deserialize(data)
         except Exception as error:
             raise InvalidMessageError(f"the request is not a valid message: {error}") from error
+        limits.check(request)
+        return request
 
     return read
 

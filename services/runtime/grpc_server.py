@@ -17,6 +17,7 @@ from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.grpc_health import HealthServicer
 from lingua_scheduler.services.runtime.grpc_interceptors import CallInterceptor
 from lingua_scheduler.services.runtime.grpc_limits import MAX_OPEN_CALLS
+from lingua_scheduler.services.runtime.message_sizes import between_services
 from lingua_scheduler.services.runtime.telemetry import tracer_if_on
 
 # Clients may ping as often as the server does, and a bit more often: clocks differ.
@@ -84,6 +85,8 @@ class GrpcServer:
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", max_request_bytes or max_message_bytes),
             ("grpc.max_send_message_length", max_message_bytes),
+            ("grpc.max_receive_message_length", max_message_bytes),
+            ("grpc.max_send_message_length", between_services(max_message_bytes)),
             ("grpc.keepalive_time_ms", keepalive_time_ms),
             ("grpc.keepalive_timeout_ms", keepalive_timeout_ms),
             ("grpc.keepalive_permit_without_calls", 1),

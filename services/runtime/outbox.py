@@ -7,8 +7,10 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-# What one message takes in: under the 4 MiB of the smallest usual limit, with room for framing.
-MAX_TAKE_BYTES = 3 * 1024 * 1024
+from lingua_scheduler.services.runtime.message_sizes import MAX_BATCH_BYTES
+
+# Events that one message has: receivers take no more, and let others run in between.
+MAX_TAKE_EVENTS = 1000
 # How long an event that nobody waits for may wait for one to share a message with.
 SHARE_WITHIN_S = 0.02
 
@@ -29,15 +31,22 @@ class Outbox(Generic[Event]):
         max_events: events that it holds.
         max_bytes: bytes that it holds, by the sizes that `put` is told. A larger event than this
             is never taken in.
-        max_take_bytes: bytes that one `take` gives, except where a single event is larger.
+        max_take_bytes: bytes that one `take` gives, unless a single event is larger.
+        max_take_events: events that one `take` gives.
     """
 
     def __init__(
-        self, max_events: int, max_bytes: int, *, max_take_bytes: int = MAX_TAKE_BYTES
+        self,
+        max_events: int,
+        max_bytes: int,
+        *,
+        max_take_bytes: int = MAX_BATCH_BYTES,
+        max_take_events: int = MAX_TAKE_EVENTS,
     ) -> None:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._max_take_bytes = max_take_bytes
+        self._max_take_events = max_take_events
         # Events with their sizes and what they replace, by number, oldest first; numbers only grow.
         self._entries: OrderedDict[int, tuple[Event, int, Hashable]] = OrderedDict()
         self._droppable: OrderedDict[int, int] = OrderedDict()
@@ -133,7 +142,7 @@ class Outbox(Generic[Event]):
                 await self._taker
             finally:
                 self._taker = None
-        if self._bytes > self._max_take_bytes:
+        if self._bytes > self._max_take_bytes or len(self._entries) > self._max_take_events:
             return self._take_some()
         events = [event for event, _, _ in self._entries.values()]
         self._entries.clear()
@@ -147,7 +156,7 @@ class Outbox(Generic[Event]):
     def _take_some(self) -> list[Event]:
         events: list[Event] = []
         room = self._max_take_bytes
-        while self._entries:
+        while self._entries and len(events) < self._max_take_events:
             number, (event, size, _) = next(iter(self._entries.items()))
             if events and size > room:
                 break

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from lingua_scheduler.services.runtime import limits
 from lingua_scheduler.services.runtime.audio import (
-    MAX_CHUNK_BYTES,
     UnusableAudioError,
     duration_ms,
     size_in_job,
@@ -29,11 +29,10 @@ def checked_chunk(
     Raises:
         RefusedChunkError: it is too large, no audio of that format, or of no such direction.
     """
+    if found := limits.problems(chunk, "audio."):
+        raise RefusedChunkError(invalid(*found[0]))
     # Read once: each time it is a copy.
     data = chunk.data
-    if len(data) > MAX_CHUNK_BYTES:
-        told = f"has {len(data)} bytes; at most {MAX_CHUNK_BYTES} are allowed"
-        raise RefusedChunkError(invalid("audio.data", told))
     try:
         lasts = duration_ms(audio_format, data)
     except UnusableAudioError as error:

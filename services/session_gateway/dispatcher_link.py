@@ -72,6 +72,7 @@ class DispatcherLink:
         self._address = settings.dispatcher_address
         self._leave_s = settings.result_deadline_ms / 1000
         self._silence_ms = settings.peer_silence_ms
+        self._max_message_bytes = settings.max_message_bytes
         self._lines = lines
         self._channel = RenewedChannel(
             address=self._address, lines=lines, renew_ms=settings.channel_renew_ms
@@ -194,7 +195,12 @@ class DispatcherLink:
         """Opens a stream that takes the place of the current one, if there is one."""
         metadata = self._lines.metadata()
         call = open_stream(channel, _SUBMIT, dispatcher_pb2.SubmitResponse, metadata)
-        stream = DispatcherStream(call, silence_ms=self._silence_ms, take=self._on_event)
+        stream = DispatcherStream(
+            call,
+            silence_ms=self._silence_ms,
+            max_message_bytes=self._max_message_bytes,
+            take=self._on_event,
+        )
         try:
             await stream.greet()
         except _BROKEN as error:

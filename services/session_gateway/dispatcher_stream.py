@@ -6,6 +6,8 @@ from collections.abc import Callable
 import grpc
 
 from lingua_scheduler.services.runtime.duplex import run_duplex
+from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.stream_watch import StreamWatch
 from lingua_scheduler.v1 import dispatcher_pb2
@@ -28,6 +30,7 @@ class DispatcherStream:
     Args:
         call: the stream.
         silence_ms: after which a dispatcher that says nothing, and does not answer, is left.
+        max_message_bytes: what a message may have.
         take: called with each event of a job.
     """
 
@@ -36,12 +39,17 @@ class DispatcherStream:
         call: _Call,
         *,
         silence_ms: int,
+        max_message_bytes: int,
         take: Callable[["DispatcherStream", dispatcher_pb2.JobEvent], None],
     ) -> None:
         self._call = call
         self._silence_ms = silence_ms
         self._take = take
-        self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_SUBMISSIONS, max_bytes=_MAX_BYTES)
+        self.outbox: Outbox[bytes] = Outbox(
+            max_events=_MAX_SUBMISSIONS,
+            max_bytes=_MAX_BYTES,
+            max_take_bytes=batch_bytes(max_message_bytes),
+        )
         """Requests, serialized. One after the other they are one request; an empty one asks whether
         somebody is there."""
         self._cut = asyncio.Event()
@@ -101,5 +109,7 @@ class DispatcherStream:
         silence = watch.silence
         while isinstance(response := await self._call.read(), dispatcher_pb2.SubmitResponse):
             silence.heard = True
-            for event in response.events:
+            for at, event in enumerate(response.events):
+                if is_turn_of_others(at):
+                    await asyncio.sleep(0)
                 self._take(self, event)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.outbox import SHARE_WITHIN_S, Outbox
 from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway import session_effects as effects
@@ -65,6 +66,7 @@ class LiveSession:
         link: where jobs go.
         timers: of all sessions; the owner of each is the session.
         metrics: of the gateway.
+        max_message_bytes: what a message may have.
     """
 
     def __init__(
@@ -83,10 +85,15 @@ class LiveSession:
         link: DispatcherLink,
         timers: "Timers[LiveSession, AlarmKey]",
         metrics: GatewayMetrics,
+        max_message_bytes: int,
     ) -> None:
         self.session_id = session_id
         self.epoch = epoch
-        self.outbox: Outbox[bytes] = Outbox(max_events=_MAX_EVENTS, max_bytes=_MAX_BYTES)
+        self.outbox: Outbox[bytes] = Outbox(
+            max_events=_MAX_EVENTS,
+            max_bytes=_MAX_BYTES,
+            max_take_bytes=batch_bytes(max_message_bytes),
+        )
         """Messages for the client, serialized. One after the other they are one message."""
         self.may_read = asyncio.Event()
         """Clear: the client's messages are not read for now."""

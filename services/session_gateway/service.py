@@ -8,7 +8,6 @@ import grpc
 from lingua_scheduler.services.runtime.principals import own_tenant
 from lingua_scheduler.services.session_gateway.session_views import SessionViews
 from lingua_scheduler.services.session_gateway.sessions import Sessions
-from lingua_scheduler.services.session_gateway.validate import check_get, check_list
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -29,14 +28,12 @@ class SessionGatewayServicer(session_pb2_grpc.SessionGatewayServicer):
     async def GetSession(  # noqa: N802
         self, request: session_pb2.GetSessionRequest, context: Context
     ) -> session_pb2.GetSessionResponse:
-        check_get(request)
         session = await self._views.get(request.session_id, own_tenant())
         return session_pb2.GetSessionResponse(session=session)
 
     async def ListSessions(  # noqa: N802
         self, request: session_pb2.ListSessionsRequest, context: Context
     ) -> session_pb2.ListSessionsResponse:
-        check_list(request)
         tenant = own_tenant()
         if tenant and request.tenant not in ("", tenant):
             return session_pb2.ListSessionsResponse()

@@ -34,6 +34,8 @@ DEPENDENCY_DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 RECORDING = -1
 # For the client to say that it has seen everything.
 GOODBYE_MS = 2000.0
+# Outcomes that a client may leave unconfirmed: a resume has to go through all of them.
+MAX_UNSEEN = 5000
 
 
 class Phase(Enum):
@@ -228,6 +230,11 @@ class SessionSteps:
 
     def _take_cuts(self, now: float, cuts: Iterable[Cut]) -> None:
         for cut in cuts:
+            if self._queue.next_in - self._seen >= MAX_UNSEEN:
+                # Its chunks are not acknowledged: who resumes and confirms may send them again.
+                told = f"the client has not confirmed {MAX_UNSEEN} results (results_seen)"
+                self._finish(_error(common_pb2.ERROR_REASON_BACKPRESSURE, told), forget=False)
+                return
             direction = cut.speech.direction
             deadline = now + self._rules.result_deadline_ms
             index = self._queue.expect(deadline, now)

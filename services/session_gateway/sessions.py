@@ -29,7 +29,7 @@ from lingua_scheduler.services.session_gateway.session_spans import SessionSpans
 from lingua_scheduler.services.session_gateway.session_store import SessionStore
 from lingua_scheduler.services.session_gateway.validate import (
     check_open,
-    check_resume,
+    check_seen,
     checked_new,
 )
 from lingua_scheduler.v1 import common_pb2, session_pb2
@@ -199,7 +199,6 @@ class Sessions:
     async def _resume(
         self, resume: session_pb2.ResumeSession
     ) -> tuple[LiveSession, session_pb2.Opened]:
-        check_resume(resume)
         session_id, token = resume.session_id, resume.resume_token
         limits = tenant_limits(self._settings)
         taken = await self._store.take(
@@ -209,6 +208,9 @@ class Sessions:
             tenant=own_tenant(),
             tries=resume.tries,
         )
+        # Indexes that could not even be written down, as while Redis is away, may be missing.
+        created = taken.next_index + self._settings.result_queue_max
+        check_seen(resume, seen=taken.seen, created=created)
         before = self._live.get(session_id)
         if before is not None and before.epoch > taken.epoch:
             # Resumed twice at once, and the later one was faster.
@@ -219,7 +221,6 @@ class Sessions:
                 errors.SessionTakenOverError(f"session {session_id!r} was resumed elsewhere")
             )
         past = Past(
-            # An index that could not even be written down may have been missing.
             next_index=max(taken.next_index, resume.results_seen),
             seen=resume.results_seen,
             next_seq=max(resume.next_seq, taken.acked_seq),
@@ -263,6 +264,7 @@ class Sessions:
             link=self._link,
             timers=self._timers,
             metrics=self._metrics,
+            max_message_bytes=self._settings.max_message_bytes,
         )
 
     def _opened(

@@ -20,7 +20,7 @@ from lingua_scheduler.services.runtime.errors import (
 from lingua_scheduler.services.runtime.grpc_server import GrpcServer
 from lingua_scheduler.services.runtime.telemetry import current_traceparent
 from lingua_scheduler.v1 import common_pb2
-from lingua_scheduler.v1.common_pb2 import LanguagePair
+from lingua_scheduler.v1.common_pb2 import FieldViolation
 
 SERVICE = "test.Frame"
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -43,8 +43,8 @@ class Served:
         make = getattr(channel, kind)
         self.call = make(
             f"/{SERVICE}/Do",
-            request_serializer=LanguagePair.SerializeToString,
-            response_deserializer=LanguagePair.FromString,
+            request_serializer=FieldViolation.SerializeToString,
+            response_deserializer=FieldViolation.FromString,
         )
         self.call_raw = make(f"/{SERVICE}/Do")
 
@@ -59,7 +59,7 @@ async def serve() -> AsyncIterator[Serve]:
 
         async def start(kind: str, behaviour: Any, **overrides: Any) -> Served:
             handler = MAKERS[kind](
-                behaviour, LanguagePair.FromString, LanguagePair.SerializeToString
+                behaviour, FieldViolation.FromString, FieldViolation.SerializeToString
             )
             generic = grpc.method_handlers_generic_handler(SERVICE, {"Do": handler})
             registry = CollectorRegistry()
@@ -91,24 +91,24 @@ async def raises_value_error(request: Any, context: Context) -> Any:
     raise ValueError("the secret of line 7")
 
 
-async def then_breaks(request: Any, context: Context) -> AsyncIterator[LanguagePair]:
-    yield LanguagePair(src="en")
+async def then_breaks(request: Any, context: Context) -> AsyncIterator[FieldViolation]:
+    yield FieldViolation(field="en")
     raise ValueError("the secret of line 7")
 
 
-async def echo_all(requests: AsyncIterator[LanguagePair], context: Context) -> AsyncIterator[Any]:
+async def echo_all(requests: AsyncIterator[FieldViolation], context: Context) -> AsyncIterator[Any]:
     async for request in requests:
         yield request
 
 
-async def one_pair() -> AsyncIterator[LanguagePair]:
-    yield LanguagePair(src="en")
+async def one_pair() -> AsyncIterator[FieldViolation]:
+    yield FieldViolation(field="en")
 
 
-async def no_pair() -> AsyncIterator[LanguagePair]:
+async def no_pair() -> AsyncIterator[FieldViolation]:
     """Says nothing: where a stream ends while its client writes, gRPC forgets why."""
     await asyncio.Event().wait()
-    yield LanguagePair()
+    yield FieldViolation()
 
 
 async def failure_of(call: Any) -> grpc.aio.AioRpcError:
@@ -133,7 +133,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_an_error_with_a_reason_arrives_with_all_its_details(serve: Serve) -> None:
     served = await serve("unary_unary", raises_full)
 
-    error = await failure_of(served.call(LanguagePair()))
+    error = await failure_of(served.call(FieldViolation()))
 
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert error.details() == "all 20 are full"
@@ -150,7 +150,7 @@ async def test_an_unforeseen_exception_is_internal_and_only_the_log_has_the_rest
     serve: Serve, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = await serve(kind, raises_value_error)
-    request = LanguagePair() if kind == "unary_unary" else no_pair()
+    request = FieldViolation() if kind == "unary_unary" else no_pair()
 
     error = await failure_of(served.call(request))
 
@@ -174,9 +174,9 @@ async def test_a_stream_that_breaks_keeps_what_it_sent_and_then_is_internal(
     serve: Serve, kind: str
 ) -> None:
     served = await serve(kind, then_breaks)
-    call = served.call(LanguagePair() if kind == "unary_stream" else no_pair())
+    call = served.call(FieldViolation() if kind == "unary_stream" else no_pair())
 
-    assert await call.read() == LanguagePair(src="en")
+    assert await call.read() == FieldViolation(field="en")
     error = await failure_of(call.read())
 
     assert error.code() is grpc.StatusCode.INTERNAL
@@ -185,23 +185,23 @@ async def test_a_stream_that_breaks_keeps_what_it_sent_and_then_is_internal(
 
 
 async def test_a_stream_handler_may_write_by_itself(serve: Serve) -> None:
-    async def writes(request: LanguagePair, context: Context) -> None:
+    async def writes(request: FieldViolation, context: Context) -> None:
         await context.write(request)
         await context.write(request)
 
     served = await serve("unary_stream", writes)
 
-    assert len([pair async for pair in served.call(LanguagePair(src="en"))]) == 2
+    assert len([pair async for pair in served.call(FieldViolation(field="en"))]) == 2
     assert served.handled("OK") == 1
 
 
 async def test_what_a_stream_handler_has_serialized_goes_as_it_is(serve: Serve) -> None:
-    async def writes(request: LanguagePair, context: Context) -> None:
+    async def writes(request: FieldViolation, context: Context) -> None:
         await context.write(request.SerializeToString())
 
     served = await serve("unary_stream", writes)
 
-    assert [pair.src async for pair in served.call(LanguagePair(src="en"))] == ["en"]
+    assert [pair.field async for pair in served.call(FieldViolation(field="en"))] == ["en"]
 
 
 async def test_a_handler_may_abort_as_grpc_knows_it(serve: Serve) -> None:
@@ -210,7 +210,7 @@ async def test_a_handler_may_abort_as_grpc_knows_it(serve: Serve) -> None:
 
     served = await serve("unary_unary", aborts)
 
-    error = await failure_of(served.call(LanguagePair()))
+    error = await failure_of(served.call(FieldViolation()))
 
     assert (error.code(), error.details()) == (grpc.StatusCode.NOT_FOUND, "no such thing")
     await until(lambda: served.handled("NOT_FOUND") == 1)
@@ -222,7 +222,7 @@ async def test_a_handler_may_set_a_code_and_return_nothing(serve: Serve) -> None
 
     served = await serve("unary_unary", sets)
 
-    assert (await failure_of(served.call(LanguagePair()))).code() is grpc.StatusCode.OUT_OF_RANGE
+    assert (await failure_of(served.call(FieldViolation()))).code() is grpc.StatusCode.OUT_OF_RANGE
 
 
 async def test_a_method_that_was_never_written_is_unimplemented(serve: Serve) -> None:
@@ -233,19 +233,19 @@ async def test_a_method_that_was_never_written_is_unimplemented(serve: Serve) ->
 
     for kind in ("unary_unary", "unary_stream"):
         served = await serve(kind, generated)
-        error = await failure_of(served.call(LanguagePair()))
+        error = await failure_of(served.call(FieldViolation()))
         assert error.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize("kind", list(MAKERS))
 async def test_bytes_that_are_no_message_are_the_callers_mistake(serve: Serve, kind: str) -> None:
-    async def reads_all(requests: Any, context: Context) -> LanguagePair:
-        return LanguagePair(src="".join([request.src async for request in requests]))
+    async def reads_all(requests: Any, context: Context) -> FieldViolation:
+        return FieldViolation(field="".join([request.field async for request in requests]))
 
-    async def returns(request: LanguagePair, context: Context) -> LanguagePair:
+    async def returns(request: FieldViolation, context: Context) -> FieldViolation:
         return request
 
-    async def yields(request: LanguagePair, context: Context) -> AsyncIterator[LanguagePair]:
+    async def yields(request: FieldViolation, context: Context) -> AsyncIterator[FieldViolation]:
         yield request
 
     async def broken() -> AsyncIterator[bytes]:
@@ -278,7 +278,7 @@ async def test_a_response_of_the_wrong_type_is_internal(serve: Serve, kind: str)
 
     served = await serve(kind, returns_none if kind == "unary_unary" else yields_none)
 
-    assert (await failure_of(served.call(LanguagePair()))).code() is grpc.StatusCode.INTERNAL
+    assert (await failure_of(served.call(FieldViolation()))).code() is grpc.StatusCode.INTERNAL
 
 
 async def test_a_stream_whose_response_cannot_be_sent_is_cleaned_up_at_once(serve: Serve) -> None:
@@ -291,7 +291,7 @@ async def test_a_stream_whose_response_cannot_be_sent_is_cleaned_up_at_once(serv
             cleaned.set()
 
     served = await serve("unary_stream", yields_none)
-    await failure_of(served.call(LanguagePair()))
+    await failure_of(served.call(FieldViolation()))
 
     assert cleaned.is_set()
 
@@ -304,7 +304,7 @@ async def test_a_cancellation_from_within_does_not_leave_the_caller_waiting(serv
 
     served = await serve("unary_unary", awaits_what_was_cancelled)
 
-    error = await failure_of(served.call(LanguagePair(), timeout=10))
+    error = await failure_of(served.call(FieldViolation(), timeout=10))
 
     assert error.code() is grpc.StatusCode.INTERNAL
 
@@ -322,11 +322,11 @@ async def test_a_caller_that_goes_away_ends_its_handler_with_its_cleanup(
         finally:
             cleaned.set()
 
-    async def yields_and_waits(request: Any, context: Context) -> AsyncIterator[LanguagePair]:
+    async def yields_and_waits(request: Any, context: Context) -> AsyncIterator[FieldViolation]:
         yield await waits(request, context)
 
     served = await serve(kind, waits if kind == "unary_unary" else yields_and_waits)
-    call = served.call(LanguagePair() if kind.startswith("unary") else one_pair())
+    call = served.call(FieldViolation() if kind.startswith("unary") else one_pair())
     await entered.wait()
     call.cancel()
     await cleaned.wait()
@@ -348,7 +348,7 @@ async def test_a_fault_in_a_cleanup_after_the_caller_has_gone_is_only_logged(
             raise ValueError("in the cleanup")
 
     served = await serve("unary_unary", breaks_at_the_end)
-    call = served.call(LanguagePair())
+    call = served.call(FieldViolation())
     await entered.wait()
     call.cancel()
     await until(lambda: served.handled("CANCELLED") == 1)
@@ -364,22 +364,22 @@ async def test_a_deadline_that_passes_counts_as_such(serve: Serve) -> None:
 
     served = await serve("unary_unary", waits)
 
-    error = await failure_of(served.call(LanguagePair(), timeout=0.1))
+    error = await failure_of(served.call(FieldViolation(), timeout=0.1))
 
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     await until(lambda: served.handled("DEADLINE_EXCEEDED") == 1)
 
 
 async def test_a_message_over_the_limit_is_refused_and_one_below_is_not(serve: Serve) -> None:
-    async def echo(request: LanguagePair, context: Context) -> LanguagePair:
+    async def echo(request: FieldViolation, context: Context) -> FieldViolation:
         return request
 
     served = await serve("unary_unary", echo)
 
-    error = await failure_of(served.call(LanguagePair(src="x" * 100_001)))
+    error = await failure_of(served.call(FieldViolation(field="x" * 100_001)))
 
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert len((await served.call(LanguagePair(src="x" * 99_000))).src) == 99_000
+    assert len((await served.call(FieldViolation(field="x" * 99_000))).field) == 99_000
 
 
 async def test_only_methods_that_the_server_has_are_counted(serve: Serve) -> None:
@@ -401,9 +401,9 @@ async def test_the_time_of_a_call_is_measured_but_not_that_of_a_lasting_stream(
 ) -> None:
     unary = await serve("unary_unary", raises_full)
     stream = await serve("stream_stream", echo_all)
-    await failure_of(unary.call(LanguagePair()))
+    await failure_of(unary.call(FieldViolation()))
     await until(lambda: unary.handled("RESOURCE_EXHAUSTED") == 1)
-    assert [pair async for pair in stream.call(one_pair())] == [LanguagePair(src="en")]
+    assert [pair async for pair in stream.call(one_pair())] == [FieldViolation(field="en")]
 
     count, labels = "lingua_grpc_server_handling_seconds_count", {"method": f"{SERVICE}/Do"}
     assert unary.registry.get_sample_value(count, labels) == 1
@@ -417,7 +417,7 @@ async def test_each_unary_call_is_a_debug_line(
     caplog.set_level(logging.DEBUG, logger="lingua_scheduler")
     served = await serve("unary_unary", raises_full)
 
-    await failure_of(served.call(LanguagePair()))
+    await failure_of(served.call(FieldViolation()))
     await until(lambda: any(record.message == "call" for record in caplog.records))
 
     (record,) = [record for record in caplog.records if record.message == "call"]
@@ -439,7 +439,7 @@ async def test_the_trace_of_the_caller_goes_on_in_the_handler(serve: Serve) -> N
     trace_id, parent_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     metadata = (("traceparent", f"00-{trace_id}-{parent_id}-01"),)
 
-    await failure_of(served.call(LanguagePair(), metadata=metadata))
+    await failure_of(served.call(FieldViolation(), metadata=metadata))
 
     await until(lambda: len(exporter.get_finished_spans()) == 1)
     (span,) = exporter.get_finished_spans()
@@ -459,12 +459,12 @@ async def test_the_trace_of_the_caller_goes_on_in_the_handler(serve: Serve) -> N
 async def test_without_tracing_there_is_no_span(serve: Serve) -> None:
     seen: list[str] = []
 
-    async def notes(request: LanguagePair, context: Context) -> LanguagePair:
+    async def notes(request: FieldViolation, context: Context) -> FieldViolation:
         seen.append(current_traceparent())
         return request
 
     served = await serve("unary_unary", notes)
     metadata = (("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),)
-    await served.call(LanguagePair(), metadata=metadata)
+    await served.call(FieldViolation(), metadata=metadata)
 
     assert seen == [""]

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lingua_scheduler.sdk import Result, Session
-from lingua_scheduler.v1 import dispatcher_pb2
+from lingua_scheduler.services.runtime.errors import from_rpc_error
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.e2e.listening_node import audio_of
+from tests.robustness.fuzz.limits import beyond, beyond_on_stream
 from tests.robustness.fuzz.messages import broken, random_message
 from tests.robustness.fuzz.peers import METHODS, Method, call
 from tests.robustness.fuzz.sequences import SEQUENCES
@@ -29,6 +32,7 @@ AT_ONCE = 8
 # What a service may say; UNKNOWN and INTERNAL are for bugs.
 BUGS = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
 STREAMS = [method for method in METHODS if method.is_stream]
+UNARY = [method for method in METHODS if not method.is_stream]
 # More tasks than before, after everything has ended.
 TASKS_MORE = 5
 
@@ -63,6 +67,29 @@ class Target:
         codes = await asyncio.gather(*made)
         for (method, said), code in zip(calls, codes, strict=True):
             assert code not in BUGS, f"{method}: {code} to {said!r:.500}"
+
+    def refusals(
+        self, method: Method, requests: list[Message]
+    ) -> list[tuple[grpc.StatusCode, list[str]]]:
+        """How each of these unary calls is refused: the status, and the fields that it names."""
+        return self.runner.run(self._refusals(method, requests))
+
+    async def _refusals(
+        self, method: Method, requests: list[Message]
+    ) -> list[tuple[grpc.StatusCode, list[str]]]:
+        answers = []
+        async with grpc.aio.insecure_channel(
+            self.world.services[f"{method.service}-0"].address
+        ) as channel:
+            for request in requests:
+                try:
+                    await channel.unary_unary(method.path)(request.SerializeToString())
+                    answers.append((grpc.StatusCode.OK, []))
+                except grpc.aio.AioRpcError as error:
+                    said = from_rpc_error(error) or common_pb2.Error()
+                    fields = [each.field for each in said.field_violations]
+                    answers.append((error.code(), fields))
+        return answers
 
     async def close(self) -> None:
         """Leaves."""
@@ -129,6 +156,29 @@ def test_a_malformed_message_to_any_method_gets_a_clear_status(target: Target) -
         target.attack(calls)
 
     run()
+    target.check()
+
+
+@pytest.mark.parametrize("method", UNARY, ids=str)
+def test_a_request_beyond_any_limit_is_refused_by_the_name_of_its_field(
+    target: Target, method: Method
+) -> None:
+    """Every limit that the contract declares, one at a time."""
+    wrong = list(beyond(method.takes))
+    answers = target.refusals(method, [message for _, message in wrong])
+    for (path, _), (code, named) in zip(wrong, answers, strict=True):
+        assert code is grpc.StatusCode.INVALID_ARGUMENT, path
+        assert named
+        assert all(field.startswith(path) for field in named), (path, named)
+
+
+@pytest.mark.parametrize("method", STREAMS, ids=str)
+def test_messages_beyond_any_limit_on_a_stream_harm_nobody(target: Target, method: Method) -> None:
+    """On a stream the entry fails, or the stream; see the tests of each for which."""
+    begins = SEQUENCES[str(method)][:1] if str(method) in ("Converse", "Connect") else []
+    wrong = [message.SerializeToString() for _, message in beyond_on_stream(method.takes)]
+    for start in range(0, len(wrong), 4 * AT_ONCE):
+        target.attack([(method, [*begins, each]) for each in wrong[start : start + 4 * AT_ONCE]])
     target.check()
 
 

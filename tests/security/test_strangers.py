@@ -148,7 +148,7 @@ async def test_a_gateway_takes_no_larger_messages_than_clients_send(
     services: Services, issuer: Issuer
 ) -> None:
     metadata = bearer(issuer.token("client", tenant="large"))
-    features = {f"{n:03}" + "é" * 253: "é" * 256 for n in range(32)}
+    features = {f"{n:03}" + "e" * 253: "e" * 256 for n in range(32)}  # 16 KiB, the limit
     largest = new_session("zb", tenant="")
     largest.options.features.update(features)
     async with raw_client(services.gateway.address, metadata) as client:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lingua_scheduler.services.pool_service.operate_stream import OperateStream
-from lingua_scheduler.services.runtime.errors import InvalidMessageError
-from lingua_scheduler.v1 import pool_pb2
+from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 
 class Work:
@@ -24,8 +23,6 @@ class Work:
         self.beating: set[str] = set()
 
     def _words(self, request: pool_pb2.CommitRequest) -> tuple[str]:
-        if not request.node_id:
-            raise InvalidMessageError("node_id: must not be empty")
         return (request.node_id,)
 
     def _send(self, name: str, node_id: str) -> asyncio.Future[Any]:
@@ -62,7 +59,8 @@ def new_stream(work: Any) -> OperateStream:
 
 
 def commit(number: int, node_id: str = "n1") -> pool_pb2.OperateRequest:
-    request = pool_pb2.CommitRequest(node_id=node_id)
+    attempt = common_pb2.AttemptRef(job_id="j1", attempt=1)
+    request = pool_pb2.CommitRequest(node_id=node_id, attempt=attempt)
     return pool_pb2.OperateRequest(operations=[pool_pb2.Operation(id=number, commit=request)])
 
 

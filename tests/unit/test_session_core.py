@@ -23,6 +23,7 @@ from lingua_scheduler.services.session_gateway.alarms import (
 from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session_core import Past, Phase, SessionCore
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
+from lingua_scheduler.services.session_gateway.session_steps import MAX_UNSEEN
 from lingua_scheduler.services.session_gateway.speech import Direction
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
 
@@ -513,6 +514,20 @@ def test_a_client_cannot_have_seen_what_was_not_delivered() -> None:
     assert desk.seen(2).told() == ["send error INVALID_MESSAGE"]
     assert desk.errors()[0].field_violations[0].field == "results_seen"
     assert desk.seen(1).told() == ["taken 0"]
+
+
+def test_a_client_that_confirms_nothing_is_sent_away_and_may_go_on_when_it_does() -> None:
+    past = Past(next_index=MAX_UNSEEN - 1)
+    desk = Desk(past=past).submit()
+    assert [each.WhichOneof("event") for each in desk.sent].count("missing") == MAX_UNSEEN - 1
+
+    desk.cut()
+    assert desk.errors()[-1].reason == common_pb2.ERROR_REASON_BACKPRESSURE
+    assert desk.core.phase is Phase.OVER
+
+    again = Desk(past=Past(next_index=MAX_UNSEEN))
+    again.seen(1).submit()
+    assert again.core.phase is Phase.OPEN
 
 
 def test_what_was_seen_before_changes_nothing() -> None:

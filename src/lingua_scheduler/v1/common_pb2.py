@@ -22,51 +22,100 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from lingua_scheduler.v1 import limits_pb2 as lingua__scheduler_dot_v1_dot_limits__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n lingua_scheduler/v1/common.proto\x12\x13lingua_scheduler.v1\"(\n\x0cLanguagePair\x12\x0b\n\x03src\x18\x01 \x01(\t\x12\x0b\n\x03tgt\x18\x02 \x01(\t\"m\n\x0b\x41udioFormat\x12\x34\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\".lingua_scheduler.v1.AudioEncoding\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x10\n\x08\x63hannels\x18\x03 \x01(\r\"\xb6\x01\n\x10NodeCapabilities\x12\x11\n\tasr_langs\x18\x01 \x03(\t\x12\x16\n\x0esemantic_langs\x18\x02 \x03(\t\x12\x11\n\ttts_langs\x18\x03 \x03(\t\x12\x34\n\tnmt_pairs\x18\x04 \x03(\x0b\x32!.lingua_scheduler.v1.LanguagePair\x12.\n\x06stages\x18\x05 \x03(\x0e\x32\x1e.lingua_scheduler.v1.StageKind\"$\n\x08NodeLoad\x12\x0b\n\x03\x63pu\x18\x01 \x01(\x01\x12\x0b\n\x03gpu\x18\x02 \x01(\x01\"-\n\nAttemptRef\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"K\n\x0cTenantLimits\x12\x10\n\x08sessions\x18\x01 \x01(\r\x12\x0c\n\x04jobs\x18\x02 \x01(\r\x12\x1b\n\x13\x61udio_ms_per_minute\x18\x03 \x01(\r\"\xd6\x02\n\x07JobStep\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.lingua_scheduler.v1.JobStep.Kind\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x12\n\nstarted_us\x18\x03 \x01(\x04\x12\x0f\n\x07took_us\x18\x04 \x01(\x04\x12\x0f\n\x07node_id\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"\xc2\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n\x0bKIND_GATHER\x10\x01\x12\x11\n\rKIND_HANGOVER\x10\x02\x12\x0f\n\x0bKIND_SUBMIT\x10\x03\x12\x0e\n\nKIND_QUEUE\x10\x04\x12\x11\n\rKIND_ALLOCATE\x10\x05\x12\r\n\tKIND_SEND\x10\x06\x12\x0c\n\x08KIND_ACK\x10\x07\x12\r\n\tKIND_NODE\x10\x08\x12\x10\n\x0cKIND_DELIVER\x10\t\x12\x0e\n\nKIND_STAGE\x10\n\"7\n\x08JobSteps\x12+\n\x05steps\x18\x01 \x03(\x0b\x32\x1c.lingua_scheduler.v1.JobStep\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\x8e\x02\n\x05\x45rror\x12\x30\n\x06reason\x18\x01 \x01(\x0e\x32 .lingua_scheduler.v1.ErrorReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\x12=\n\x10\x66ield_violations\x18\x04 \x03(\x0b\x32#.lingua_scheduler.v1.FieldViolation\x12:\n\x08metadata\x18\x05 \x03(\x0b\x32(.lingua_scheduler.v1.Error.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*f\n\rAudioEncoding\x12\x1e\n\x1a\x41UDIO_ENCODING_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x41UDIO_ENCODING_PCM_S16LE\x10\x01\x12\x17\n\x13\x41UDIO_ENCODING_OPUS\x10\x02*\xf2\x01\n\x0e\x46inalizeReason\x12\x1f\n\x1b\x46INALIZE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INALIZE_REASON_IS_FINAL\x10\x01\x12\x1b\n\x17\x46INALIZE_REASON_TIMEOUT\x10\x02\x12 \n\x1c\x46INALIZE_REASON_MAX_DURATION\x10\x03\x12\x1e\n\x1a\x46INALIZE_REASON_MAX_LENGTH\x10\x04\x12!\n\x1d\x46INALIZE_REASON_SESSION_CLOSE\x10\x05\x12\x1f\n\x1b\x46INALIZE_REASON_INTERRUPTED\x10\x06*\x91\x01\n\tStageKind\x12\x1a\n\x16STAGE_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_KIND_ASR\x10\x01\x12\x17\n\x13STAGE_KIND_SEMANTIC\x10\x02\x12\x12\n\x0eSTAGE_KIND_NMT\x10\x03\x12\x12\n\x0eSTAGE_KIND_TTS\x10\x04\x12\x13\n\x0fSTAGE_KIND_TONE\x10\x05*\x8d\x01\n\nNodeHealth\x12\x1b\n\x17NODE_HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11NODE_HEALTH_READY\x10\x01\x12\x18\n\x14NODE_HEALTH_DEGRADED\x10\x02\x12\x18\n\x14NODE_HEALTH_DRAINING\x10\x03\x12\x17\n\x13NODE_HEALTH_OFFLINE\x10\x04*\xf3\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rJOB_STATE_NEW\x10\x01\x12\x17\n\x13JOB_STATE_SELECTING\x10\x02\x12\x16\n\x12JOB_STATE_RESERVED\x10\x03\x12\x18\n\x14JOB_STATE_DISPATCHED\x10\x04\x12\x13\n\x0fJOB_STATE_ACKED\x10\x05\x12\x12\n\x0eJOB_STATE_DONE\x10\x06\x12\x16\n\x12JOB_STATE_RETRYING\x10\x07\x12\x14\n\x10JOB_STATE_FAILED\x10\x08\x12\x17\n\x13JOB_STATE_CANCELLED\x10\t*\xdb\x06\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_INVALID_MESSAGE\x10\x01\x12 \n\x1c\x45RROR_REASON_NO_CAPABLE_NODE\x10\x02\x12.\n*ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED\x10\x03\x12+\n\'ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE\x10\x04\x12 \n\x1c\x45RROR_REASON_BOUND_NODE_FULL\x10\x05\x12*\n&ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN\x10\x06\x12\"\n\x1e\x45RROR_REASON_SESSION_NOT_FOUND\x10\x07\x12#\n\x1f\x45RROR_REASON_SESSION_TAKEN_OVER\x10\x08\x12!\n\x1d\x45RROR_REASON_NODE_ID_CONFLICT\x10\t\x12\x1f\n\x1b\x45RROR_REASON_NODE_NOT_FOUND\x10\n\x12\x1f\n\x1b\x45RROR_REASON_NODE_EPOCH_OLD\x10\x0b\x12\x1e\n\x1a\x45RROR_REASON_JOB_NOT_FOUND\x10\x0c\x12\x1c\n\x18\x45RROR_REASON_JOB_TIMEOUT\x10\r\x12\x1e\n\x1a\x45RROR_REASON_JOB_CANCELLED\x10\x0e\x12\x1b\n\x17\x45RROR_REASON_JOB_FAILED\x10\x0f\x12\x1f\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10\x10\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x11\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\x12\x12\x1a\n\x16\x45RROR_REASON_POOL_FULL\x10\x13\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\x14\x12\x1d\n\x19\x45RROR_REASON_BACKPRESSURE\x10\x15\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x16\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\x17\x12\x1a\n\x16\x45RROR_REASON_BAD_AUDIO\x10\x18\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n lingua_scheduler/v1/common.proto\x12\x13lingua_scheduler.v1\x1a lingua_scheduler/v1/limits.proto\"<\n\x0cLanguagePair\x12\x15\n\x03src\x18\x01 \x01(\tB\x08\x8a\x87\x19\x04\x08\x01\x38\x02\x12\x15\n\x03tgt\x18\x02 \x01(\tB\x08\x8a\x87\x19\x04\x08\x01\x38\x02\"\xa9\x01\n\x0b\x41udioFormat\x12<\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\".lingua_scheduler.v1.AudioEncodingB\x06\x8a\x87\x19\x02\x08\x01\x12\x30\n\x0esample_rate_hz\x18\x02 \x01(\rB\x18\x8a\x87\x19\x14\x08\x01)\x00\x00\x00\x00\x00@\xbf@1\x00\x00\x00\x00\x00p\xe7@\x12*\n\x08\x63hannels\x18\x03 \x01(\rB\x18\x8a\x87\x19\x14\x08\x01)\x00\x00\x00\x00\x00\x00\xf0?1\x00\x00\x00\x00\x00\x00\x00@\"\xed\x01\n\x10NodeCapabilities\x12\x1e\n\tasr_langs\x18\x01 \x03(\tB\x0b\x8a\x87\x19\x07\x08\x01 \x80\x02\x38\x02\x12#\n\x0esemantic_langs\x18\x02 \x03(\tB\x0b\x8a\x87\x19\x07\x08\x01 \x80\x02\x38\x02\x12\x1c\n\ttts_langs\x18\x03 \x03(\tB\t\x8a\x87\x19\x05 \x80\x02\x38\x02\x12>\n\tnmt_pairs\x18\x04 \x03(\x0b\x32!.lingua_scheduler.v1.LanguagePairB\x08\x8a\x87\x19\x04 \x80\x80\x01\x12\x36\n\x06stages\x18\x05 \x03(\x0e\x32\x1e.lingua_scheduler.v1.StageKindB\x06\x8a\x87\x19\x02 d\"T\n\x08NodeLoad\x12#\n\x03\x63pu\x18\x01 \x01(\x01\x42\x16\x8a\x87\x19\x12)\x00\x00\x00\x00\x00\x00\x00\x00\x31\x00\x00\x00\x00\x00\x00\xf0?\x12#\n\x03gpu\x18\x02 \x01(\x01\x42\x16\x8a\x87\x19\x12)\x00\x00\x00\x00\x00\x00\x00\x00\x31\x00\x00\x00\x00\x00\x00\xf0?\"Q\n\nAttemptRef\x12\x18\n\x06job_id\x18\x01 \x01(\tB\x08\x8a\x87\x19\x04\x08\x01\x38\x01\x12)\n\x07\x61ttempt\x18\x02 \x01(\rB\x18\x8a\x87\x19\x14\x08\x01)\x00\x00\x00\x00\x00\x00\xf0?1\x00\x00\x00\x00\x00@\x8f@\"\xa2\x01\n\x0cTenantLimits\x12-\n\x08sessions\x18\x01 \x01(\rB\x1b\x8a\x87\x19\x17\x42\x15Only services set it.\x12)\n\x04jobs\x18\x02 \x01(\rB\x1b\x8a\x87\x19\x17\x42\x15Only services set it.\x12\x38\n\x13\x61udio_ms_per_minute\x18\x03 \x01(\rB\x1b\x8a\x87\x19\x17\x42\x15Only services set it.\"\xc1\x03\n\x07JobStep\x12\\\n\x04kind\x18\x01 \x01(\x0e\x32!.lingua_scheduler.v1.JobStep.KindB+\x8a\x87\x19\'B%Steps of an unknown kind are dropped.\x12\x1e\n\x07\x61ttempt\x18\x02 \x01(\rB\r\x8a\x87\x19\t1\x00\x00\x00\x00\x00@\x8f@\x12!\n\nstarted_us\x18\x03 \x01(\x04\x42\r\x8a\x87\x19\t1\x00\x00\x00\x00\x00\x00@C\x12\x1e\n\x07took_us\x18\x04 \x01(\x04\x42\r\x8a\x87\x19\t1\x00\x00\x00\x00\x00\x00@C\x12\x17\n\x07node_id\x18\x05 \x01(\tB\x06\x8a\x87\x19\x02\x38\x01\x12\x17\n\x06\x64\x65tail\x18\x06 \x01(\tB\x07\x8a\x87\x19\x03\x10\x80\x02\"\xc2\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n\x0bKIND_GATHER\x10\x01\x12\x11\n\rKIND_HANGOVER\x10\x02\x12\x0f\n\x0bKIND_SUBMIT\x10\x03\x12\x0e\n\nKIND_QUEUE\x10\x04\x12\x11\n\rKIND_ALLOCATE\x10\x05\x12\r\n\tKIND_SEND\x10\x06\x12\x0c\n\x08KIND_ACK\x10\x07\x12\r\n\tKIND_NODE\x10\x08\x12\x10\n\x0cKIND_DELIVER\x10\t\x12\x0e\n\nKIND_STAGE\x10\n\"7\n\x08JobSteps\x12+\n\x05steps\x18\x01 \x03(\x0b\x32\x1c.lingua_scheduler.v1.JobStep\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\xbd\x02\n\x05\x45rror\x12_\n\x06reason\x18\x01 \x01(\x0e\x32 .lingua_scheduler.v1.ErrorReasonB-\x8a\x87\x19)B\'A newer service may have other reasons.\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\x12=\n\x10\x66ield_violations\x18\x04 \x03(\x0b\x32#.lingua_scheduler.v1.FieldViolation\x12:\n\x08metadata\x18\x05 \x03(\x0b\x32(.lingua_scheduler.v1.Error.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*f\n\rAudioEncoding\x12\x1e\n\x1a\x41UDIO_ENCODING_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x41UDIO_ENCODING_PCM_S16LE\x10\x01\x12\x17\n\x13\x41UDIO_ENCODING_OPUS\x10\x02*\xf2\x01\n\x0e\x46inalizeReason\x12\x1f\n\x1b\x46INALIZE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INALIZE_REASON_IS_FINAL\x10\x01\x12\x1b\n\x17\x46INALIZE_REASON_TIMEOUT\x10\x02\x12 \n\x1c\x46INALIZE_REASON_MAX_DURATION\x10\x03\x12\x1e\n\x1a\x46INALIZE_REASON_MAX_LENGTH\x10\x04\x12!\n\x1d\x46INALIZE_REASON_SESSION_CLOSE\x10\x05\x12\x1f\n\x1b\x46INALIZE_REASON_INTERRUPTED\x10\x06*\x91\x01\n\tStageKind\x12\x1a\n\x16STAGE_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_KIND_ASR\x10\x01\x12\x17\n\x13STAGE_KIND_SEMANTIC\x10\x02\x12\x12\n\x0eSTAGE_KIND_NMT\x10\x03\x12\x12\n\x0eSTAGE_KIND_TTS\x10\x04\x12\x13\n\x0fSTAGE_KIND_TONE\x10\x05*\x8d\x01\n\nNodeHealth\x12\x1b\n\x17NODE_HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11NODE_HEALTH_READY\x10\x01\x12\x18\n\x14NODE_HEALTH_DEGRADED\x10\x02\x12\x18\n\x14NODE_HEALTH_DRAINING\x10\x03\x12\x17\n\x13NODE_HEALTH_OFFLINE\x10\x04*\xf3\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rJOB_STATE_NEW\x10\x01\x12\x17\n\x13JOB_STATE_SELECTING\x10\x02\x12\x16\n\x12JOB_STATE_RESERVED\x10\x03\x12\x18\n\x14JOB_STATE_DISPATCHED\x10\x04\x12\x13\n\x0fJOB_STATE_ACKED\x10\x05\x12\x12\n\x0eJOB_STATE_DONE\x10\x06\x12\x16\n\x12JOB_STATE_RETRYING\x10\x07\x12\x14\n\x10JOB_STATE_FAILED\x10\x08\x12\x17\n\x13JOB_STATE_CANCELLED\x10\t*\xdb\x06\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_INVALID_MESSAGE\x10\x01\x12 \n\x1c\x45RROR_REASON_NO_CAPABLE_NODE\x10\x02\x12.\n*ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED\x10\x03\x12+\n\'ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE\x10\x04\x12 \n\x1c\x45RROR_REASON_BOUND_NODE_FULL\x10\x05\x12*\n&ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN\x10\x06\x12\"\n\x1e\x45RROR_REASON_SESSION_NOT_FOUND\x10\x07\x12#\n\x1f\x45RROR_REASON_SESSION_TAKEN_OVER\x10\x08\x12!\n\x1d\x45RROR_REASON_NODE_ID_CONFLICT\x10\t\x12\x1f\n\x1b\x45RROR_REASON_NODE_NOT_FOUND\x10\n\x12\x1f\n\x1b\x45RROR_REASON_NODE_EPOCH_OLD\x10\x0b\x12\x1e\n\x1a\x45RROR_REASON_JOB_NOT_FOUND\x10\x0c\x12\x1c\n\x18\x45RROR_REASON_JOB_TIMEOUT\x10\r\x12\x1e\n\x1a\x45RROR_REASON_JOB_CANCELLED\x10\x0e\x12\x1b\n\x17\x45RROR_REASON_JOB_FAILED\x10\x0f\x12\x1f\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10\x10\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x11\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\x12\x12\x1a\n\x16\x45RROR_REASON_POOL_FULL\x10\x13\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\x14\x12\x1d\n\x19\x45RROR_REASON_BACKPRESSURE\x10\x15\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x16\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\x17\x12\x1a\n\x16\x45RROR_REASON_BAD_AUDIO\x10\x18\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lingua_scheduler.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_LANGUAGEPAIR'].fields_by_name['src']._loaded_options = None
+  _globals['_LANGUAGEPAIR'].fields_by_name['src']._serialized_options = b'\212\207\031\004\010\0018\002'
+  _globals['_LANGUAGEPAIR'].fields_by_name['tgt']._loaded_options = None
+  _globals['_LANGUAGEPAIR'].fields_by_name['tgt']._serialized_options = b'\212\207\031\004\010\0018\002'
+  _globals['_AUDIOFORMAT'].fields_by_name['encoding']._loaded_options = None
+  _globals['_AUDIOFORMAT'].fields_by_name['encoding']._serialized_options = b'\212\207\031\002\010\001'
+  _globals['_AUDIOFORMAT'].fields_by_name['sample_rate_hz']._loaded_options = None
+  _globals['_AUDIOFORMAT'].fields_by_name['sample_rate_hz']._serialized_options = b'\212\207\031\024\010\001)\000\000\000\000\000@\277@1\000\000\000\000\000p\347@'
+  _globals['_AUDIOFORMAT'].fields_by_name['channels']._loaded_options = None
+  _globals['_AUDIOFORMAT'].fields_by_name['channels']._serialized_options = b'\212\207\031\024\010\001)\000\000\000\000\000\000\360?1\000\000\000\000\000\000\000@'
+  _globals['_NODECAPABILITIES'].fields_by_name['asr_langs']._loaded_options = None
+  _globals['_NODECAPABILITIES'].fields_by_name['asr_langs']._serialized_options = b'\212\207\031\007\010\001 \200\0028\002'
+  _globals['_NODECAPABILITIES'].fields_by_name['semantic_langs']._loaded_options = None
+  _globals['_NODECAPABILITIES'].fields_by_name['semantic_langs']._serialized_options = b'\212\207\031\007\010\001 \200\0028\002'
+  _globals['_NODECAPABILITIES'].fields_by_name['tts_langs']._loaded_options = None
+  _globals['_NODECAPABILITIES'].fields_by_name['tts_langs']._serialized_options = b'\212\207\031\005 \200\0028\002'
+  _globals['_NODECAPABILITIES'].fields_by_name['nmt_pairs']._loaded_options = None
+  _globals['_NODECAPABILITIES'].fields_by_name['nmt_pairs']._serialized_options = b'\212\207\031\004 \200\200\001'
+  _globals['_NODECAPABILITIES'].fields_by_name['stages']._loaded_options = None
+  _globals['_NODECAPABILITIES'].fields_by_name['stages']._serialized_options = b'\212\207\031\002 d'
+  _globals['_NODELOAD'].fields_by_name['cpu']._loaded_options = None
+  _globals['_NODELOAD'].fields_by_name['cpu']._serialized_options = b'\212\207\031\022)\000\000\000\000\000\000\000\0001\000\000\000\000\000\000\360?'
+  _globals['_NODELOAD'].fields_by_name['gpu']._loaded_options = None
+  _globals['_NODELOAD'].fields_by_name['gpu']._serialized_options = b'\212\207\031\022)\000\000\000\000\000\000\000\0001\000\000\000\000\000\000\360?'
+  _globals['_ATTEMPTREF'].fields_by_name['job_id']._loaded_options = None
+  _globals['_ATTEMPTREF'].fields_by_name['job_id']._serialized_options = b'\212\207\031\004\010\0018\001'
+  _globals['_ATTEMPTREF'].fields_by_name['attempt']._loaded_options = None
+  _globals['_ATTEMPTREF'].fields_by_name['attempt']._serialized_options = b'\212\207\031\024\010\001)\000\000\000\000\000\000\360?1\000\000\000\000\000@\217@'
+  _globals['_TENANTLIMITS'].fields_by_name['sessions']._loaded_options = None
+  _globals['_TENANTLIMITS'].fields_by_name['sessions']._serialized_options = b'\212\207\031\027B\025Only services set it.'
+  _globals['_TENANTLIMITS'].fields_by_name['jobs']._loaded_options = None
+  _globals['_TENANTLIMITS'].fields_by_name['jobs']._serialized_options = b'\212\207\031\027B\025Only services set it.'
+  _globals['_TENANTLIMITS'].fields_by_name['audio_ms_per_minute']._loaded_options = None
+  _globals['_TENANTLIMITS'].fields_by_name['audio_ms_per_minute']._serialized_options = b'\212\207\031\027B\025Only services set it.'
+  _globals['_JOBSTEP'].fields_by_name['kind']._loaded_options = None
+  _globals['_JOBSTEP'].fields_by_name['kind']._serialized_options = b'\212\207\031\'B%Steps of an unknown kind are dropped.'
+  _globals['_JOBSTEP'].fields_by_name['attempt']._loaded_options = None
+  _globals['_JOBSTEP'].fields_by_name['attempt']._serialized_options = b'\212\207\031\t1\000\000\000\000\000@\217@'
+  _globals['_JOBSTEP'].fields_by_name['started_us']._loaded_options = None
+  _globals['_JOBSTEP'].fields_by_name['started_us']._serialized_options = b'\212\207\031\t1\000\000\000\000\000\000@C'
+  _globals['_JOBSTEP'].fields_by_name['took_us']._loaded_options = None
+  _globals['_JOBSTEP'].fields_by_name['took_us']._serialized_options = b'\212\207\031\t1\000\000\000\000\000\000@C'
+  _globals['_JOBSTEP'].fields_by_name['node_id']._loaded_options = None
+  _globals['_JOBSTEP'].fields_by_name['node_id']._serialized_options = b'\212\207\031\0028\001'
+  _globals['_JOBSTEP'].fields_by_name['detail']._loaded_options = None
+  _globals['_JOBSTEP'].fields_by_name['detail']._serialized_options = b'\212\207\031\003\020\200\002'
   _globals['_ERROR_METADATAENTRY']._loaded_options = None
   _globals['_ERROR_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_AUDIOENCODING']._serialized_start=1286
-  _globals['_AUDIOENCODING']._serialized_end=1388
-  _globals['_FINALIZEREASON']._serialized_start=1391
-  _globals['_FINALIZEREASON']._serialized_end=1633
-  _globals['_STAGEKIND']._serialized_start=1636
-  _globals['_STAGEKIND']._serialized_end=1781
-  _globals['_NODEHEALTH']._serialized_start=1784
-  _globals['_NODEHEALTH']._serialized_end=1925
-  _globals['_JOBSTATE']._serialized_start=1928
-  _globals['_JOBSTATE']._serialized_end=2171
-  _globals['_ERRORREASON']._serialized_start=2174
-  _globals['_ERRORREASON']._serialized_end=3033
-  _globals['_LANGUAGEPAIR']._serialized_start=57
-  _globals['_LANGUAGEPAIR']._serialized_end=97
-  _globals['_AUDIOFORMAT']._serialized_start=99
-  _globals['_AUDIOFORMAT']._serialized_end=208
-  _globals['_NODECAPABILITIES']._serialized_start=211
-  _globals['_NODECAPABILITIES']._serialized_end=393
-  _globals['_NODELOAD']._serialized_start=395
-  _globals['_NODELOAD']._serialized_end=431
-  _globals['_ATTEMPTREF']._serialized_start=433
-  _globals['_ATTEMPTREF']._serialized_end=478
-  _globals['_TENANTLIMITS']._serialized_start=480
-  _globals['_TENANTLIMITS']._serialized_end=555
-  _globals['_JOBSTEP']._serialized_start=558
-  _globals['_JOBSTEP']._serialized_end=900
-  _globals['_JOBSTEP_KIND']._serialized_start=706
-  _globals['_JOBSTEP_KIND']._serialized_end=900
-  _globals['_JOBSTEPS']._serialized_start=902
-  _globals['_JOBSTEPS']._serialized_end=957
-  _globals['_FIELDVIOLATION']._serialized_start=959
-  _globals['_FIELDVIOLATION']._serialized_end=1011
-  _globals['_ERROR']._serialized_start=1014
-  _globals['_ERROR']._serialized_end=1284
-  _globals['_ERROR_METADATAENTRY']._serialized_start=1237
-  _globals['_ERROR_METADATAENTRY']._serialized_end=1284
+  _globals['_ERROR'].fields_by_name['reason']._loaded_options = None
+  _globals['_ERROR'].fields_by_name['reason']._serialized_options = b'\212\207\031)B\'A newer service may have other reasons.'
+  _globals['_AUDIOENCODING']._serialized_start=1782
+  _globals['_AUDIOENCODING']._serialized_end=1884
+  _globals['_FINALIZEREASON']._serialized_start=1887
+  _globals['_FINALIZEREASON']._serialized_end=2129
+  _globals['_STAGEKIND']._serialized_start=2132
+  _globals['_STAGEKIND']._serialized_end=2277
+  _globals['_NODEHEALTH']._serialized_start=2280
+  _globals['_NODEHEALTH']._serialized_end=2421
+  _globals['_JOBSTATE']._serialized_start=2424
+  _globals['_JOBSTATE']._serialized_end=2667
+  _globals['_ERRORREASON']._serialized_start=2670
+  _globals['_ERRORREASON']._serialized_end=3529
+  _globals['_LANGUAGEPAIR']._serialized_start=91
+  _globals['_LANGUAGEPAIR']._serialized_end=151
+  _globals['_AUDIOFORMAT']._serialized_start=154
+  _globals['_AUDIOFORMAT']._serialized_end=323
+  _globals['_NODECAPABILITIES']._serialized_start=326
+  _globals['_NODECAPABILITIES']._serialized_end=563
+  _globals['_NODELOAD']._serialized_start=565
+  _globals['_NODELOAD']._serialized_end=649
+  _globals['_ATTEMPTREF']._serialized_start=651
+  _globals['_ATTEMPTREF']._serialized_end=732
+  _globals['_TENANTLIMITS']._serialized_start=735
+  _globals['_TENANTLIMITS']._serialized_end=897
+  _globals['_JOBSTEP']._serialized_start=900
+  _globals['_JOBSTEP']._serialized_end=1349
+  _globals['_JOBSTEP_KIND']._serialized_start=1155
+  _globals['_JOBSTEP_KIND']._serialized_end=1349
+  _globals['_JOBSTEPS']._serialized_start=1351
+  _globals['_JOBSTEPS']._serialized_end=1406
+  _globals['_FIELDVIOLATION']._serialized_start=1408
+  _globals['_FIELDVIOLATION']._serialized_end=1460
+  _globals['_ERROR']._serialized_start=1463
+  _globals['_ERROR']._serialized_end=1780
+  _globals['_ERROR_METADATAENTRY']._serialized_start=1733
+  _globals['_ERROR_METADATAENTRY']._serialized_end=1780
 # @@protoc_insertion_point(module_scope)
