@@ -247,6 +247,7 @@ class JobActions(JobOutcomes):
             node_id=effect.attempt.node_id,
             cause=effect.cause,
             final_state=effect.final,
+            detail=effect.detail,
         )
         number, timeline = effect.attempt.number, job.timeline
         timeline.ends(now, number, cause_name(effect.cause))

@@ -109,20 +109,22 @@ class Commit:
 class Release:
     """Give the reservation back. Repeated until it is answered or the lease is over.
 
-    `final`: how the job ended, where it ends with this.
+    `final`: how the job ended, where it ends with this. `detail`: the node's own words, for
+    operators; clients are not told.
     """
 
     attempt: Attempt
     cause: pool_pb2.ReleaseCause.ValueType
     final: common_pb2.JobState.ValueType = common_pb2.JOB_STATE_UNSPECIFIED
+    detail: str = ""
 
 
 @dataclass(slots=True)
 class Complete:
     """Free the running slot. Repeated until it is answered or the lease is over.
 
-    `final`: as of Release; a success is always final. `job_at_fault`: it does not count against the
-    node.
+    `final` and `detail`: as of Release; a success is always final. `job_at_fault`: it does not
+    count against the node.
     """
 
     attempt: Attempt

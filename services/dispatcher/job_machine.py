@@ -192,9 +192,17 @@ class JobMachine(JobSteps):
         return self._out()
 
     def on_rejected(
-        self, now: float, number: int, why: str, ending: Ending = endings.REJECTED
+        self,
+        now: float,
+        number: int,
+        why: str,
+        ending: Ending = endings.REJECTED,
+        said: str = "",
     ) -> list[Effect]:
-        """The node will not take the attempt; ending: what follows from the cause that it gave."""
+        """The node will not take the attempt.
+
+        why: the cause that it named. ending: what follows from it. said: its own words.
+        """
         attempt = self._live(number)
         if attempt is not None and attempt.stage is Stage.KEPT and self._looks < _MAX_LOOKS:
             # It may have been kept, and the node told so, just before that was asked.
@@ -205,7 +213,7 @@ class JobMachine(JobSteps):
             if attempt.is_result_only:
                 self._lose(now, attempt, endings.NO_ROOM, _NO_ROOM)
             else:
-                self._lose(now, attempt, ending, f"rejected: {why}")
+                self._lose(now, attempt, ending, f"rejected: {why}", said)
         return self._out()
 
     def on_partial(self, now: float, partial: dispatcher_pb2.JobPartial) -> list[Effect]:
@@ -237,9 +245,8 @@ class JobMachine(JobSteps):
         self._effects.append(Confirm(node_id, number))
         if attempt.stage is Stage.RESERVED:
             attempt.stage = Stage.ACKED  # it ran, whatever became of its acknowledgement
-        detail = f"{failed.cause}: {failed.detail[:MAX_DETAIL]}" if failed.detail else failed.cause
         ending = endings.FAILED if failed.worth_retry else endings.HOPELESS
-        self._lose(now, attempt, ending, detail)
+        self._lose(now, attempt, ending, failed.cause, failed.detail[:MAX_DETAIL])
         return self._out()
 
     # ---- time ----

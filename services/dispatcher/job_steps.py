@@ -270,8 +270,14 @@ class JobSteps:
         # Its last home may have sent it, so most likely the node runs it and is on its way.
         return self._rules.ack_timeout_ms if attempt.is_taken_up else None
 
-    def _lose(self, now: float, attempt: Attempt, ending: Ending, what: str) -> None:
-        """The attempt is over without a result: on to the next, or to the job's end."""
+    def _lose(
+        self, now: float, attempt: Attempt, ending: Ending, what: str, said: str = ""
+    ) -> None:
+        """The attempt is over without a result: on to the next, or to the job's end.
+
+        what: told to the client. said: the node's own words, which may hold anything; they go to
+        the attempt's record, for operators.
+        """
         self._count(attempt, ending)
         why = Problem(ending.reason, f"attempt {attempt.number} on {attempt.node_id}: {what}")
         self._lost_for = why
@@ -279,10 +285,10 @@ class JobSteps:
         has_missed_enough = self._deadline_ms is None and self._misses > MAX_MISSES
         is_spent = self._tries > self._rules.max_retry or has_missed_enough
         if ending.ends_job or attempt.stage is Stage.KEPT or (is_alone and is_spent):
-            self._end_attempt(attempt, ending, what, _FAILED)
+            self._end_attempt(attempt, ending, what, _FAILED, said)
             self._fail(why)
             return
-        self._end_attempt(attempt, ending, what)
+        self._end_attempt(attempt, ending, what, said=said)
         if is_alone:
             self._clear(HEDGE)
             self._effects.append(Retrying(attempt.number, why))
@@ -303,6 +309,7 @@ class JobSteps:
         ending: Ending,
         why: str,
         final: common_pb2.JobState.ValueType = _UNSPECIFIED,
+        said: str = "",
     ) -> None:
         """Ends a living attempt, and gives back the slot that it holds, if any."""
         if ending.cancels:
@@ -310,9 +317,11 @@ class JobSteps:
         if attempt.stage is Stage.RESERVED:
             cut_off = pool_pb2.RELEASE_CAUSE_CONNECTION_LOST
             cause = cut_off if attempt.is_cut_off else ending.cause
-            self._effects.append(Release(attempt, cause, final))
+            self._effects.append(Release(attempt, cause, final, said))
         elif attempt.stage is Stage.ACKED:
-            self._effects.append(Complete(attempt, ending.outcome, why, final, ending.job_at_fault))
+            detail = f"{why}: {said}" if said else why
+            at_fault = ending.job_at_fault
+            self._effects.append(Complete(attempt, ending.outcome, detail, final, at_fault))
         attempt.stage = Stage.ENDED
         self._clear(*((kind, attempt.number) for kind in ("ack", "job", "grace")))
 

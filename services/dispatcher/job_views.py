@@ -130,7 +130,8 @@ def job_of(job_id: str, written: Record) -> dispatcher_pb2.Job:
         # The end of its last attempt ended the job; why is still on its way to the record.
         timed_out = attempts[-1].outcome == "timed_out"
         reason = _TIMEOUT if timed_out else common_pb2.ERROR_REASON_JOB_FAILED
-        error = common_pb2.Error(reason=reason, message=attempts[-1].detail)
+        message = f"attempt {attempts[-1].attempt} on {attempts[-1].node_id} {attempts[-1].outcome}"
+        error = common_pb2.Error(reason=reason, message=message)
     return dispatcher_pb2.Job(
         job_id=job_id,
         job_key=record.get("key", ""),

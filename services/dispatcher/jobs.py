@@ -235,8 +235,8 @@ class Jobs(JobActions):
             case dispatcher_pb2.JobReject():
                 self._metrics.rejected(report.cause)
                 ending = _REJECTIONS.get(report.cause, endings.REJECTED)
-                why = _why_rejected(report)
-                self._feed(job, now, machine.on_rejected(now, number, why, ending))
+                why, said = _why_rejected(report), report.detail[:MAX_DETAIL]
+                self._feed(job, now, machine.on_rejected(now, number, why, ending, said))
             case dispatcher_pb2.JobPartial():
                 self._feed(job, now, machine.on_partial(now, report))
             case dispatcher_pb2.JobResult():
@@ -296,5 +296,4 @@ def _why_rejected(reject: dispatcher_pb2.JobReject) -> str:
     causes = dispatcher_pb2.JobReject.Cause
     # A newer node may have causes that this dispatcher does not know.
     known = reject.cause in causes.values()
-    cause = causes.Name(reject.cause).removeprefix("CAUSE_") if known else str(reject.cause)
-    return f"{cause}: {reject.detail[:MAX_DETAIL]}" if reject.detail else cause
+    return causes.Name(reject.cause).removeprefix("CAUSE_") if known else str(reject.cause)

@@ -382,13 +382,14 @@ class OperateStream:
     def _fail(self, call: Call, reason: str) -> None:
         if not call.future.done():
             happened = "was not sent" if call.stream is None else "may have happened"
-            call.future.set_exception(self._down(f"{reason}; the call {happened}"))
+            call.future.set_exception(self._down(reason, f"; the call {happened}"))
 
     def _no_answer(self) -> str:
         return f"no answer within {self._timeout * 1000:.0f} ms"
 
-    def _down(self, reason: str) -> errors.DependencyDownError:
+    def _down(self, reason: str, happened: str = "") -> errors.DependencyDownError:
         return errors.DependencyDownError(
-            f"the pool service at {self._address} cannot be used: {reason}",
+            f"the pool service cannot be used{happened}",
+            why=f"{self._address}: {reason}",
             retry_after_ms=int(PAUSE_MAX_S * 1000),
         )

@@ -128,6 +128,10 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         job = await self._job(request.job_id)
         if principals.own_tenant() not in ("", job.tenant):
             raise job_not_found(request.job_id)
+        if principals.own_tenant():
+            for attempt in job.attempts:
+                # What a node says in its own words is for operators.
+                attempt.detail = ""
         if not job.steps and job.state not in OVER:
             job.steps.extend(await self._steps_at_home(job))
         response = dispatcher_pb2.GetJobResponse(job=job)
@@ -215,7 +219,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                 )
             except grpc.aio.AioRpcError as error:
                 raise errors.DependencyDownError(
-                    f"the job's home at {address} cannot be reached: {error.details()}"
+                    "the job's home cannot be reached", why=f"{address}: {error.details()}"
                 ) from error
             assert isinstance(response, dispatcher_pb2.CancelJobResponse)
             return response

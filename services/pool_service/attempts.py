@@ -169,7 +169,7 @@ class Attempts:
             request.node_id,
             attempt.job_id,
             attempt.attempt,
-            codes.RELEASE_CAUSES[request.cause],
+            _why(codes.RELEASE_CAUSES[request.cause], request.detail),
             int(codes.RELEASE_FAULTS[request.cause]),
             codes.FINAL_STATES[request.final_state],
             *self._ejection,
@@ -238,3 +238,8 @@ def fill_placement(placement: pool_pb2.Placement, placed: Sequence[Any]) -> None
 
 def _words(*settings: float) -> tuple[bytes, ...]:
     return tuple(repr(each).encode() for each in settings)
+
+
+def _why(cause: str, detail: str) -> str:
+    """Why an attempt was given up, for its record."""
+    return f"{cause}: {detail}"[:_DETAIL_CHARS] if detail else cause

@@ -7,7 +7,7 @@ raise it again with `from_proto`.
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -97,10 +97,22 @@ class BoundNodeFullError(LinguaError):
 
 
 class DependencyDownError(LinguaError):
-    """Redis cannot be reached, is too slow, or refuses writes; nothing was promised."""
+    """Redis cannot be reached, is too slow, or refuses writes; nothing was promised.
+
+    Args:
+        message: what callers are told: what it is that does not work.
+        why: for the log only, since it may name addresses.
+    """
 
     reason = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
     code = grpc.StatusCode.UNAVAILABLE
+
+    def __init__(self, message: str, *, why: str = "", **details: Any) -> None:
+        super().__init__(message, **details)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.why}" if self.why else self.message
 
 
 class SessionNotFoundError(LinguaError):

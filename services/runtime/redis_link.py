@@ -356,7 +356,7 @@ class RedisLink:
 
     def _fail(self, call: Call, reason: str, kind: str) -> None:
         happened = "may have happened" if call.sent else "was not sent"
-        if call.fail(self._down(f"{reason}; the call {happened}")):
+        if call.fail(self._down(reason, f"; the call {happened}")):
             self._count(kind)
 
     def _count(self, kind: str) -> None:
@@ -366,9 +366,10 @@ class RedisLink:
     def _no_answer(self) -> str:
         return f"no answer within {self._timeout_ms} ms"
 
-    def _down(self, reason: str) -> DependencyDownError:
+    def _down(self, reason: str, happened: str = "") -> DependencyDownError:
         # The scheme, host and path only: the URL may hold a password.
         return DependencyDownError(
-            f"Redis at {self._target.shown} cannot be used: {reason}",
+            f"Redis cannot be used{happened}",
+            why=f"{self._target.shown}: {reason}",
             retry_after_ms=int(PROBE_MAX_S * 1000),
         )

@@ -309,8 +309,10 @@ async def test_a_rejected_job_goes_elsewhere_at_once(patient: Scene) -> None:
 
     assert (await second.take_job()).attempt.attempt == 2
     retrying = await gateway.retrying(job)
-    assert "FULL: the card is busy" in retrying.why.message
+    assert retrying.why.message.endswith("rejected: FULL")
     assert (await gateway.accepted(job)).node_id == second.node_id
+    record = (await patient.job(job)).job
+    assert record.attempts[0].detail == "rejected: the card is busy"
 
 
 async def test_a_rejection_for_a_cause_of_a_newer_contract_is_a_rejection(patient: Scene) -> None:
@@ -459,10 +461,12 @@ async def test_a_failure_that_is_not_worth_a_retry_ends_the_job(patient: Scene) 
 
     error = await gateway.failed(job)
     assert reason(error) == "JOB_FAILED"
-    assert "BAD_AUDIO: no header" in error.message
+    assert error.message.endswith("BAD_AUDIO")
     await first.expect_received(assign)
     assert await second.settled() == []
-    assert (await patient.job(job)).job.state == common_pb2.JOB_STATE_FAILED
+    record = await patient.ended(job)
+    assert record.state == common_pb2.JOB_STATE_FAILED
+    assert record.attempts[0].detail == "BAD_AUDIO: no header"
 
 
 async def test_a_job_that_fails_everywhere_has_as_many_tries_as_are_allowed(

@@ -1,7 +1,6 @@
 """An authority of one's own in a folder, and the certificates that it issues."""
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from lingua_scheduler.cli.failures import FAILED, NOT_FOUND, Failure
+from lingua_scheduler.cli.private_files import make_folder, write_new
 
 CA = "ca"
 # One name that the certificates of all services have, for LINGUA_TLS_SERVER_NAME.
@@ -68,7 +68,7 @@ class Authority:
             Failure: the folder has one already.
         """
         check_free(folder, [CA])
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Lingua Scheduler CA")])
         usage = _key_usage(key_cert_sign=True, crl_sign=True)
@@ -225,11 +225,10 @@ def _write_pair(stem: Path, certificate: x509.Certificate, key: ec.EllipticCurve
     """The key first: a certificate without its key would be of no use."""
     paths = Path(f"{stem}.key"), Path(f"{stem}.crt")
     key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    for path, content, mode in zip(
-        paths, (key_pem, certificate.public_bytes(Encoding.PEM)), (0o600, 0o644), strict=True
-    ):
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
+    for path, content in zip(paths, (key_pem, certificate.public_bytes(Encoding.PEM)), strict=True):
+        write_new(path, content)
+    # Everybody may know it.
+    paths[1].chmod(0o644)
     return paths[1]
 
 

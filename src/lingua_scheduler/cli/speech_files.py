@@ -1,11 +1,13 @@
 """WAV files: those that are spoken, and those that translated speech is written to."""
 
+import io
 import shlex
 import wave
 from collections.abc import Sequence
 from pathlib import Path
 
 from lingua_scheduler.cli.failures import USAGE, Failure
+from lingua_scheduler.cli.private_files import make_folder, write_over
 from lingua_scheduler.sdk import AudioFormat, Encoding, Result, wav_format
 
 _SAMPLE_BYTES = 2
@@ -69,7 +71,7 @@ class SpeechFolder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             raise Failure(
                 f"--save: {folder} cannot be made: {error.strerror}",
@@ -83,9 +85,11 @@ class SpeechFolder:
         if not result.speech or audio is None or audio.encoding is not Encoding.PCM_S16LE:
             return None
         path = self._folder / f"utterance-{result.index:04}.wav"
-        with wave.open(str(path), "wb") as file:
+        content = io.BytesIO()
+        with wave.open(content, "wb") as file:
             file.setnchannels(audio.channels)
             file.setsampwidth(_SAMPLE_BYTES)
             file.setframerate(audio.sample_rate_hz)
             file.writeframes(result.speech)
+        write_over(path, content.getvalue())
         return path

@@ -1,22 +1,23 @@
 """`lingua token`: the secret and the tokens that a first deployment with auth needs."""
 
+import functools
 import os
 import re
 import secrets
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from lingua_scheduler.cli.failures import FAILED, USAGE, Failure
 from lingua_scheduler.cli.options import Options, json_option, pass_options
 from lingua_scheduler.cli.output import print_json
+from lingua_scheduler.cli.private_files import write_new, write_over
 from lingua_scheduler.services.runtime.settings import Settings, load_settings, variable_name
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SECRET_BYTES = 48
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -40,10 +41,26 @@ class _Life(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
         return life_s
 
 
-def _options(life: str) -> Callable[[Command], Command]:
-    """What all commands that sign have in common."""
+@dataclass(frozen=True)
+class _Signing:
+    """What all commands that sign are given."""
 
-    def add(command: Command) -> Command:
+    name: str
+    secret_file: str | None
+    life_s: int
+    out: Path | None
+
+
+def _options(life: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """What all commands that sign have in common; they get it as `signing`."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def signs(
+            name: str, secret_file: str | None, life_s: int, out: Path | None, **others: Any
+        ) -> None:
+            command(signing=_Signing(name, secret_file, life_s, out), **others)
+
         for option in (
             click.option("--name", metavar="TEXT", default="", help="What logs call its holder."),
             click.option(
@@ -60,9 +77,16 @@ def _options(life: str) -> Callable[[Command], Command]:
                 show_default=True,
                 help="How long it holds, such as 30d, 12h or 90s.",
             ),
+            click.option(
+                "--out",
+                metavar="FILE",
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="Write it there, for nobody else to read, instead of printing it. A file that "
+                "exists is replaced.",
+            ),
         ):
-            command = option(command)
-        return command
+            signs = option(signs)
+        return signs
 
     return add
 
@@ -81,15 +105,13 @@ def token() -> None:
 def secret(file: Path) -> None:
     """Write a new random secret to FILE, which must not exist yet."""
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_new(file, f"{secrets.token_urlsafe(_SECRET_BYTES)}\n".encode())
     except FileExistsError:
         raise Failure(
             f"{str(file)!r} exists already. To replace a secret, write a new file, add its line "
             "below the old one, wait until all services have read it, and then remove the old one",
             reason="EXISTS",
         ) from None
-    with os.fdopen(handle, "w") as opened:
-        opened.write(secrets.token_urlsafe(_SECRET_BYTES) + "\n")
     shown = file.absolute()
     click.echo(f"Wrote a secret to {shown}. For all services, and for who signs tokens:")
     click.echo(f"  export {variable_name('auth')}=on {variable_name('auth_secret_file')}={shown}")
@@ -102,11 +124,11 @@ def secret(file: Path) -> None:
 @click.option(
     "--audio-s-per-minute", type=click.IntRange(min=0), help="Seconds of speech (0: any number)."
 )
-@_options("30d")
-def client(tenant: str, life_s: int, secret_file: str | None, name: str, **limits: Any) -> None:
-    """Print a token for an app. Limits that are not given are those of the services' settings."""
+@_options("1h")
+def client(tenant: str, signing: _Signing, **limits: Any) -> None:
+    """Make a token for an app. Limits that are not given are those of the services' settings."""
     given = {each: value for each, value in limits.items() if value is not None}
-    _print(secret_file, life_s, role="client", tenant=tenant, limits=given, name=name)
+    _make(signing, role="client", tenant=tenant, limits=given)
 
 
 @token.command()
@@ -118,25 +140,25 @@ def client(tenant: str, life_s: int, secret_file: str | None, name: str, **limit
     help="For all nodes whose id begins with this name and a dot, such as acme.gpu-1.",
 )
 @_options("365d")
-def node(node_id: str, owner: str, life_s: int, secret_file: str | None, name: str) -> None:
-    """Print a token for a node, or for all nodes of an owner."""
+def node(node_id: str, owner: str, signing: _Signing) -> None:
+    """Make a token for a node, or for all nodes of an owner."""
     if bool(node_id) == bool(owner):
         raise click.UsageError("one of --node-id and --owner is needed")
-    _print(secret_file, life_s, role="node", node_id=node_id, owner=owner, name=name)
+    _make(signing, role="node", node_id=node_id, owner=owner)
 
 
 @token.command()
 @_options("30d")
-def service(life_s: int, secret_file: str | None, name: str) -> None:
-    """Print a token for a service. One that has the secret signs its own."""
-    _print(secret_file, life_s, role="service", name=name)
+def service(signing: _Signing) -> None:
+    """Make a token for a service. One that has the secret signs its own."""
+    _make(signing, role="service")
 
 
 @token.command()
 @_options("12h")
-def operator(life_s: int, secret_file: str | None, name: str) -> None:
-    """Print a token for the other commands. Where the secret is set they sign their own."""
-    _print(secret_file, life_s, role="operator", name=name)
+def operator(signing: _Signing) -> None:
+    """Make a token for the other commands. Where the secret is set they sign their own."""
+    _make(signing, role="operator")
 
 
 @token.command()
@@ -194,16 +216,30 @@ def _shown(name: str, value: Any) -> str:
     return str(value) if str(value).isprintable() else repr(value)
 
 
-def _print(secret_file: str | None, life_s: int, **claims: Any) -> None:
+def _make(signing: _Signing, **claims: Any) -> None:
+    """Signs a token, and prints it or writes it to its file."""
     from lingua_scheduler.services.runtime.token_claims import BadClaimsError
     from lingua_scheduler.services.runtime.tokens import sign_token
 
     environ = dict(os.environ)
-    if secret_file is not None:
-        environ[variable_name("auth_secret_file")] = secret_file
+    if signing.secret_file is not None:
+        environ[variable_name("auth_secret_file")] = signing.secret_file
+    settings = load_settings(environ)
     try:
-        click.echo(sign_token(load_settings(environ), lifetime_s=life_s, **claims))
+        signed = sign_token(settings, lifetime_s=signing.life_s, name=signing.name, **claims)
     except BadClaimsError as error:
         raise Failure(
             f"such a token would be refused: {error}", reason="USAGE", exit_code=USAGE
         ) from None
+    if signing.out is None:
+        click.echo(signed)
+        return
+    try:
+        write_over(signing.out, f"{signed}\n".encode())
+    except OSError as error:
+        raise Failure(
+            f"--out: {signing.out} cannot be written: {error.strerror}",
+            reason="USAGE",
+            exit_code=USAGE,
+        ) from None
+    click.echo(f"Wrote a token to {signing.out.absolute()}", err=True)

@@ -387,7 +387,7 @@ class JobReject(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     cause: Global___JobReject.Cause.ValueType
     detail: _builtins.str
-    """For people. At most 200 characters are kept, as of every detail below."""
+    """For operators; clients are not told. At most 200 characters are kept, as of every detail below."""
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -562,6 +562,7 @@ class JobFailed(_message.Message):
     cause: _builtins.str
     """A name such as MODEL_LOAD_FAILED, 1 to 64 characters of [A-Z0-9_]."""
     detail: _builtins.str
+    """For operators; clients are told the cause only."""
     worth_retry: _builtins.bool
     """False: no other node would do better (the audio is broken); the job fails without a retry."""
     @_builtins.property
@@ -1237,6 +1238,7 @@ class AttemptRecord(_message.Message):
     outcome: _builtins.str
     """How it ended: done, failed, released, cancelled, timed_out; empty while it runs."""
     detail: _builtins.str
+    """What the node said of it, in its own words. Empty if a client asks."""
     @_builtins.property
     def timings(self) -> _containers.RepeatedCompositeFieldContainer[Global___StageTiming]:
         """As the node told them; only the job's home knows them, and only for a while."""

@@ -889,10 +889,13 @@ class ReleaseRequest(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     FINAL_STATE_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     cause: Global___ReleaseCause.ValueType
     final_state: _common_pb2.JobState.ValueType
     """The job ends here too: no further attempt will come."""
+    detail: _builtins.str
+    """For the record, such as what the node said. At most 200 characters are kept."""
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -902,10 +905,11 @@ class ReleaseRequest(_message.Message):
         node_id: _builtins.str = ...,
         cause: Global___ReleaseCause.ValueType = ...,
         final_state: _common_pb2.JobState.ValueType = ...,
+        detail: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "final_state", b"final_state", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "detail", b"detail", "final_state", b"final_state", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
