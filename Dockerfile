@@ -1,5 +1,6 @@
 # All services and every other command of `lingua` in one image: `make image`, then
 #   podman run lingua-scheduler:0.1.0 serve pool
+# A tag is whatever its registry says today. `make release-image` adds the digest.
 ARG PYTHON=3.11-slim-bookworm
 
 FROM python:${PYTHON} AS build

@@ -13,10 +13,12 @@ TESTS ?= tests
 # Most tests wait more than they work: three workers suit two cores. WORKERS=0: one process.
 WORKERS ?= 3
 ENGINE ?= podman
+# The base of the image, without its digest.
+PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +139,13 @@ wheel: $(READY)  ## dist/*.whl
 image:  ## the container image; ENGINE=docker, IMAGE_ARGS=... for more arguments of its build
 	BUILDAH_FORMAT=docker $(ENGINE) build $(IMAGE_ARGS) --tag lingua-scheduler:$(VERSION) \
 	  --build-arg VERSION=$(VERSION) .
+
+# The digest is not in the repository: it has to be looked up, and checked, where a registry can be
+# reached (docs/kubernetes.md).
+release-image:  ## the image for production; PYTHON_DIGEST=sha256:... of the base image is required
+	@printf %s '$(PYTHON_DIGEST)' | grep -Eqx 'sha256:[0-9a-f]{64}' || { echo \
+	  "PYTHON_DIGEST=sha256:... (64 hex digits) is required, the digest of python:$(PYTHON_TAG): see docs/kubernetes.md" >&2; exit 2; }
+	$(MAKE) image IMAGE_ARGS='$(IMAGE_ARGS) --build-arg PYTHON=$(PYTHON_TAG)@$(PYTHON_DIGEST)'
 
 clean:  ## remove the venv and everything built
 	rm -rf $(VENV) $(TALKING) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -65,6 +65,28 @@ def test_its_user_is_the_one_of_the_pods(manifests: Manifests) -> None:
         assert said(r"^USER (\S+)") == f"{context['runAsUser']}:{context['runAsGroup']}"
 
 
+def made(digest: str) -> subprocess.CompletedProcess[str]:
+    """What `make release-image` does; ENGINE is a program that only says what it was told."""
+    command = ["make", "release-image", "ENGINE=echo", f"PYTHON_DIGEST={digest}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("digest", ["", "latest", "sha256:abc", "sha256:" + "A" * 64])
+def test_the_image_for_production_is_not_made_without_the_digest_of_its_base(digest: str) -> None:
+    ran = made(digest)
+    assert ran.returncode != 0
+    assert "PYTHON_DIGEST=sha256:... (64 hex digits) is required" in ran.stderr
+    assert "build" not in ran.stdout
+
+
+def test_the_image_for_production_is_made_from_the_digest_that_is_given() -> None:
+    digest = "sha256:" + "0" * 64
+    ran = made(digest)
+    assert ran.returncode == 0, ran.stderr
+    assert f"--build-arg PYTHON={said('^ARG PYTHON=(.*)')}@{digest}" in ran.stdout
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"python:${PYTHON}"}
+
+
 # ---- built and started ----
 
 
