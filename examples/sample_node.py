@@ -92,7 +92,7 @@ def sample_node(
         with held.turn(job) as turn:
             samples = samples_of(turn.audio, job.audio_format)
             if not samples or max(map(abs, samples)) <= LOUD:
-                yield NoSpeech()
+                yield NoSpeech(joined=turn.joined)
                 return
             heard = describe(samples, job.audio_format.sample_rate_hz)
             yield Partial(source=heard)

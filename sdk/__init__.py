@@ -27,6 +27,7 @@ nothing else of this project, so a node or an app needs no service's code.
 from lingua_scheduler.sdk.audio import AudioFormat, Encoding, opus_packets
 from lingua_scheduler.sdk.channels import Channels
 from lingua_scheduler.sdk.errors import (
+    HeldAudioMissingError,
     HeldTooLargeError,
     JobError,
     NodeRefusedError,
@@ -73,6 +74,7 @@ __all__ = [
     "Health",
     "Held",
     "HeldAudio",
+    "HeldAudioMissingError",
     "HeldTooLargeError",
     "Job",
     "JobError",

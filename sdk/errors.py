@@ -1,6 +1,7 @@
 """Every exception that the SDK raises on purpose."""
 
 import re
+from collections.abc import Iterable
 
 _CAUSE = re.compile(r"[A-Z0-9_]{1,64}")
 
@@ -131,3 +132,11 @@ class JobError(SdkError):
 
 def _job_error(cause: str, detail: str, worth_retry: bool) -> JobError:
     return JobError(cause, detail, worth_retry=worth_retry)
+
+
+class HeldAudioMissingError(JobError):
+    """HeldAudio does not have what this node held for the job: the scheduler sends it again."""
+
+    def __init__(self, missing: Iterable[int]) -> None:
+        indexes = ", ".join(str(index) for index in sorted(missing))
+        super().__init__("HELD_AUDIO_MISSING", f"the audio of utterances {indexes} is not held")

@@ -7,6 +7,10 @@ The end of a turn may still be under way when the next turn begins, on this node
 joins only what is earlier than itself, and not what a job between the two has joined. A turn may
 also go on elsewhere, where this node was not to be reached for a while: the scheduler says so with
 the first job of another turn (`begins_turn`), and what is left of the old one is not joined to it.
+
+If the node that held the beginning of a turn is lost, the next job of the turn brings it along
+(`included`): it is part of that job's audio, and kept with it. A node that is asked for what it
+does not have any more (`held`) says so, and gets it in the same way.
 """
 
 import threading
@@ -17,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lingua_scheduler.sdk.audio import AudioFormat
-from lingua_scheduler.sdk.errors import HeldTooLargeError
+from lingua_scheduler.sdk.errors import HeldAudioMissingError, HeldTooLargeError
 from lingua_scheduler.sdk.job import Job
 
 # As long as the scheduler sends the session's next job to the node that holds its audio.
@@ -30,14 +34,21 @@ MAX_TURN_BYTES = 8 * 1024 * 1024
 _Key = tuple[str, str, str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    audio: bytes
+    # Earlier utterances that are in it.
+    included: tuple[int, ...] = ()
+
+
 @dataclass(slots=True)
 class _Kept:
     audio_format: AudioFormat
-    parts: dict[int, bytes] = field(default_factory=dict)
+    parts: dict[int, _Part] = field(default_factory=dict)
     until: float = 0.0
 
     def size(self) -> int:
-        return sum(len(part) for part in self.parts.values())
+        return sum(len(part.audio) for part in self.parts.values())
 
 
 class Turn:
@@ -134,6 +145,10 @@ class HeldAudio:
         """What was kept, and the job's own audio after it. Nothing is forgotten.
 
         Kept audio of another format cannot be joined, and is left out.
+
+        Raises:
+            HeldAudioMissingError: what the job needs was forgotten. A handler lets it pass: the
+                scheduler then sends the job again, here or elsewhere, with all of its audio.
         """
         key, index = _key(job), job.utterance_index
         with self._lock:
@@ -144,8 +159,11 @@ class HeldAudio:
             parts = {}
             if kept is not None and kept.audio_format == job.audio_format and not job.begins_turn:
                 parts = {at: part for at, part in kept.parts.items() if first <= at < index}
-        ordered = [parts[at] for at in sorted(parts)]
-        return Turn(self, job, b"".join([*ordered, job.audio]), tuple(sorted(parts)))
+        ordered = [parts[at].audio for at in sorted(parts)]
+        joined = {*job.included, *parts, *(at for part in parts.values() for at in part.included)}
+        if missing := set(job.held) - joined:
+            raise HeldAudioMissingError(missing)
+        return Turn(self, job, b"".join([*ordered, job.audio]), tuple(sorted(joined)))
 
     def keep(self, job: Job) -> None:
         """Adds the job's audio to its turn.
@@ -161,14 +179,15 @@ class HeldAudio:
                 kept = _Kept(job.audio_format)
             if job.begins_turn:
                 self._drop_before(key, kept, job.utterance_index)
-            size = kept.size() - len(kept.parts.get(job.utterance_index, b"")) + len(job.audio)
+            before = kept.parts.get(job.utterance_index)
+            size = kept.size() - (len(before.audio) if before else 0) + len(job.audio)
             if size > self._max_turn_bytes:
                 raise HeldTooLargeError(
                     f"the turn of {job.session_id} would have {size} bytes;"
                     f" at most {self._max_turn_bytes} are kept"
                 )
             self._remove(key)
-            kept.parts[job.utterance_index] = bytes(job.audio)
+            kept.parts[job.utterance_index] = _Part(bytes(job.audio), job.included)
             kept.until = self._clock() + self._keep_seconds
             self._turns[key] = kept
             self._bytes += size
@@ -184,7 +203,7 @@ class HeldAudio:
             if kept is None:
                 return
             for at in [at for at in kept.parts if at <= job.utterance_index]:
-                self._bytes -= len(kept.parts.pop(at))
+                self._bytes -= len(kept.parts.pop(at).audio)
             if not kept.parts:
                 self._remove(key)
 
@@ -193,7 +212,7 @@ class HeldAudio:
         if any(at < index for at in self._open.get(key, ())):
             return
         for at in [at for at in kept.parts if at < index]:
-            self._bytes -= len(kept.parts.pop(at))
+            self._bytes -= len(kept.parts.pop(at).audio)
 
     @property
     def size(self) -> int:

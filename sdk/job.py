@@ -90,6 +90,10 @@ class Job:
             that they are not sent more often, so a handler may yield as many as it likes.
         begins_turn: what the node still holds of the session in this direction is of a turn that
             went on elsewhere, and is no part of this one. HeldAudio sees to it.
+        held: earlier utterances whose audio this node holds, and which the result has to join.
+            HeldAudio sees to it.
+        included: earlier utterances whose audio `audio` begins with, since the node that held it is
+            not available. The result lists them as joined. HeldAudio sees to it.
         is_flush: nothing was said; the job ends a turn whose audio the node holds. The result of
             the held audio is the answer, NoSpeech if there is none.
         traceparent: W3C trace context of the attempt, or "". The handler's own spans are part of it
@@ -107,6 +111,8 @@ class Job:
         "begins_turn",
         "cancelled",
         "features",
+        "held",
+        "included",
         "is_flush",
         "job_id",
         "job_type",
@@ -142,6 +148,8 @@ class Job:
         partial_interval: float = 0.0,
         traceparent: str = "",
         begins_turn: bool = False,
+        held: tuple[int, ...] = (),
+        included: tuple[int, ...] = (),
         is_flush: bool = False,
         deadline: float | None = None,
         cancelled: CancelFlag | None = None,
@@ -164,6 +172,8 @@ class Job:
         self.partial_interval = partial_interval
         self.traceparent = traceparent
         self.begins_turn = begins_turn
+        self.held = held
+        self.included = included
         self.is_flush = is_flush
         self.cancelled = CancelFlag() if cancelled is None else cancelled
         self._deadline = deadline

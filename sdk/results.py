@@ -39,6 +39,8 @@ class Translated:
         speech: audio of the translation, at most 3 MiB; empty where none was asked for.
         speech_format: what `speech` is.
         joined: indexes of earlier utterances whose held audio is part of this.
+        held_bytes: how much of the end of the joined audio the node keeps for the next job. The
+            scheduler can give it to another node if this one is lost.
         timings: of the stages, for traces.
 
     Raises:
@@ -51,6 +53,7 @@ class Translated:
     speech: bytes = b""
     speech_format: AudioFormat | None = None
     joined: Sequence[int] = ()
+    held_bytes: int = 0
     timings: Sequence[Timing] = ()
 
     def __post_init__(self) -> None:
@@ -74,8 +77,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSpeech:
-    """Nobody speaks in the audio."""
+    """Nobody speaks in the audio. For the arguments see Translated."""
 
+    joined: Sequence[int] = ()
+    held_bytes: int = 0
     timings: Sequence[Timing] = ()
 
 

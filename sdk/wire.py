@@ -77,6 +77,8 @@ def job_from(
         partial_interval=spec.partial_interval_ms / 1000,
         traceparent=spec.traceparent,
         begins_turn=assign.begins_turn,
+        held=tuple(spec.held_utterances),
+        included=tuple(spec.included_utterances),
         is_flush=spec.is_flush,
         deadline=time.monotonic() + assign.time_left_ms / 1000 if assign.time_left_ms else None,
         cancelled=cancelled,
@@ -98,9 +100,11 @@ def result_event(ref: Ref, result: Result) -> dispatcher_pb2.NodeEvent:
     message = dispatcher_pb2.JobResult(
         attempt=attempt_of(ref), kind=_KINDS[type(result)], timings=_timings(result.timings)
     )
+    if isinstance(result, Translated | NoSpeech):
+        message.joined_utterances.extend(result.joined)
+        message.held_audio_bytes = result.held_bytes
     if isinstance(result, Translated):
         message.texts.CopyFrom(texts_of(result))
-        message.joined_utterances.extend(result.joined)
         message.speech = result.speech
         if result.speech and result.speech_format is not None:
             message.speech_format.encoding = common_pb2.AudioEncoding.ValueType(

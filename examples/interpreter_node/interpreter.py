@@ -130,9 +130,10 @@ class Interpreter:
             samples = samples_of(turn.audio, job.audio_format)
             found = segments(self._detector.judge(samples), len(samples))
             if not found:
-                yield NoSpeech()
                 # A word may just have begun.
-                return _tail(job, turn, len(samples) / RATE - _BEGINNING_S) if goes_on else b""
+                begun = _tail(job, turn, len(samples) / RATE - _BEGINNING_S) if goes_on else b""
+                yield NoSpeech(joined=turn.joined, held_bytes=len(begun))
+                return begun
             rest, seconds = b"", len(samples) / RATE
             if goes_on and seconds >= self._long_turn_s:
                 found, rest = self._split(job, turn, found)
@@ -143,7 +144,7 @@ class Interpreter:
         if hold and _kept(turn):
             yield Held(timings=watch.timings)
             return b""
-        yield from self._answer(job, turn, text, watch)
+        yield from self._answer(job, turn, text, watch, held_bytes=len(rest))
         self._texts.forget(_turn_key(job))
         return rest
 
@@ -190,11 +191,13 @@ class Interpreter:
         if closed:
             self._texts.put(_turn_key(job), key, text)
 
-    def _answer(self, job: Job, turn: Turn, text: str, watch: _Watch) -> Iterator[Item]:
+    def _answer(
+        self, job: Job, turn: Turn, text: str, watch: _Watch, *, held_bytes: int
+    ) -> Iterator[Item]:
         with watch.stage(Stage.SEMANTIC):
             clean = repaired(text, job.pair.src)
         if not clean:
-            yield NoSpeech(timings=watch.timings)
+            yield NoSpeech(joined=turn.joined, held_bytes=held_bytes, timings=watch.timings)
             return
         yield Partial(source=text, repaired=clean)
         with watch.stage(Stage.NMT):
@@ -212,6 +215,7 @@ class Interpreter:
             speech=speech,
             speech_format=speech_format if speech else None,
             joined=turn.joined,
+            held_bytes=held_bytes,
             timings=watch.timings,
         )
 

@@ -197,7 +197,8 @@ class JobActions(JobOutcomes):
         assign.job.CopyFrom(job.spec)
         assign.time_left_ms = left
         assign.ack_within_ms = settings.ack_timeout_ms
-        assign.begins_turn = attempt.placement.path not in BY_BINDING
+        is_whole = bool(job.spec.included_utterances)
+        assign.begins_turn = is_whole or attempt.placement.path not in BY_BINDING
         assign.attempt.job_id = job.job_id
         assign.attempt.attempt = attempt.number
         # Whose node it is has no business with what the tenant may use.

@@ -22,6 +22,13 @@ class Ending:
     ends_job: bool = False
     # Whether the node blames the job, so that it does not count against the node.
     job_at_fault: bool = False
+    # Whether the next attempt is there already: another home has made it.
+    is_replaced: bool = False
+
+    @property
+    def lets_another_try(self) -> bool:
+        """Whether a new attempt on another node follows."""
+        return not self.ends_job and not self.is_replaced
 
 
 NOT_ACKNOWLEDGED = Ending(
@@ -45,10 +52,14 @@ BAD_JOB = Ending(cause=pool_pb2.RELEASE_CAUSE_BAD_JOB, job_at_fault=True)
 TURNED_AWAY = Ending(cause=pool_pb2.RELEASE_CAUSE_REJECTED, counts=False)
 FAILED = Ending()
 HOPELESS = Ending(ends_job=True, job_at_fault=True)
+# The node has forgotten what it held for the job. It runs the job, but cannot do all of it.
+NOT_JOINED = Ending(outcome=pool_pb2.ATTEMPT_OUTCOME_CANCELLED)
 # Its reservation was over before the pool heard of the acknowledgement. No fault of the node.
 NO_ROOM = Ending(outcome=pool_pb2.ATTEMPT_OUTCOME_CANCELLED, cancels=True)
 # Another home has an attempt that is ahead; the next question to the pool finds it.
-SUPERSEDED = Ending(outcome=pool_pb2.ATTEMPT_OUTCOME_CANCELLED, cancels=True, counts=False)
+SUPERSEDED = Ending(
+    outcome=pool_pb2.ATTEMPT_OUTCOME_CANCELLED, cancels=True, counts=False, is_replaced=True
+)
 # These two are not for retries: the job has another attempt, or is over.
 HEDGE_LOST = Ending(
     cause=pool_pb2.RELEASE_CAUSE_HEDGE_LOST,

@@ -24,7 +24,14 @@ from lingua_scheduler.services.dispatcher.job_effects import (
 from lingua_scheduler.services.dispatcher.job_endings import Ending
 from lingua_scheduler.services.dispatcher.job_phases import Phase
 from lingua_scheduler.services.dispatcher.job_rules import ASK_AGAIN_MS, MAX_DETAIL, JobRules
-from lingua_scheduler.services.dispatcher.job_steps import ASK, BOUND, DEADLINE, WAIT, JobSteps
+from lingua_scheduler.services.dispatcher.job_steps import (
+    ASK,
+    BOUND,
+    BY_BINDING,
+    DEADLINE,
+    WAIT,
+    JobSteps,
+)
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 __all__ = ["JobMachine", "JobRules", "Phase"]
@@ -35,6 +42,8 @@ _OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 _NO_ROOM = "its reservation was over, and the node has no room"
 # A kept result is looked for, and once more when its node does not have it.
 _MAX_LOOKS = 2
+# A node's word for having forgotten what it held for the job.
+HELD_AUDIO_MISSING = "HELD_AUDIO_MISSING"
 _WORTH_A_WAIT = (_BOUND_FULL, _ALL_FULL, _OVER_QUOTA)
 
 
@@ -59,6 +68,10 @@ class JobMachine(JobSteps):
             self._fail(self._with_last(problem))
         return self._out()
 
+    def go_alone(self) -> None:
+        """Whoever waits for the job cannot bring what a node held for it."""
+        self._held = frozenset()
+
     # ---- the pool's events ----
 
     def on_allocated(self, now: float, answer: pool_pb2.AllocateResponse) -> list[Effect]:
@@ -76,6 +89,9 @@ class JobMachine(JobSteps):
             self._take_up_ended(attempt, answer)
         elif attempt.number in self.attempts:
             self._set(ASK, now + ASK_AGAIN_MS)
+        elif self._held and attempt.placement.path not in BY_BINDING:
+            self._decline(attempt, answer)
+            self._need_audio("their node is not available")
         else:
             self._place(now, attempt)
         return self._out()
@@ -230,10 +246,21 @@ class JobMachine(JobSteps):
         if attempt is None or attempt.node_id != node_id:
             self._confirm_late(result.attempt.attempt, node_id)
             return self._out()
-        if attempt.stage is not Stage.KEPT:
+        if attempt.stage is Stage.KEPT:
+            self._deliver(attempt, result)
+        elif self._has_all(result):
             self._effects.append(Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED))
-        self._deliver(attempt, result)
+            self._deliver(attempt, result)
+        else:
+            self._effects.append(Confirm(node_id, attempt.number))
+            attempt.stage = Stage.ACKED  # it ran, whatever became of its acknowledgement
+            self._lose(now, attempt, endings.NOT_JOINED, "it has forgotten what it held")
         return self._out()
+
+    def _has_all(self, result: dispatcher_pb2.JobResult) -> bool:
+        """Whether what the node held for the job is in its result, or still held."""
+        is_held = result.kind == dispatcher_pb2.JobResult.KIND_HELD
+        return not self._held or is_held or self._held.issubset(result.joined_utterances)
 
     def on_failed(self, now: float, failed: dispatcher_pb2.JobFailed, node_id: str) -> list[Effect]:
         """The node could not do it."""
@@ -246,6 +273,8 @@ class JobMachine(JobSteps):
         if attempt.stage is Stage.RESERVED:
             attempt.stage = Stage.ACKED  # it ran, whatever became of its acknowledgement
         ending = endings.FAILED if failed.worth_retry else endings.HOPELESS
+        if self._held and failed.cause == HELD_AUDIO_MISSING:
+            ending = endings.NOT_JOINED
         self._lose(now, attempt, ending, failed.cause, failed.detail[:MAX_DETAIL])
         return self._out()
 

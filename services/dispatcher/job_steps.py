@@ -1,7 +1,7 @@
 """What a job's machine does, step by step. What makes it do so is in job_machine."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from lingua_scheduler.services.dispatcher import job_endings as endings
@@ -57,6 +57,8 @@ class JobSteps:
         deadline_ms: when it fails in any case; None: never.
         earlier: attempts of the same job, all of them over, from before it began anew. Their
             numbers are not used again, and what is still said of them is late.
+        held: earlier utterances whose audio a node holds for the job. Only that node can do it; if
+            it cannot, the job fails with HELD_AUDIO_NEEDED, to begin anew with that audio.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class JobSteps:
         rules: JobRules,
         deadline_ms: float | None = None,
         earlier: Mapping[int, Attempt] = MappingProxyType({}),
+        held: Iterable[int] = (),
     ) -> None:
         self.phase = Phase.NEW
         self.attempts = dict(earlier)
@@ -72,6 +75,7 @@ class JobSteps:
         """When each timer that is set is due."""
         self._rules = rules
         self._deadline_ms = deadline_ms
+        self._held = frozenset(held)
         self._end_state = _UNSPECIFIED
         self._effects: list[Effect] = []
         # When the shell calls; later timers need no call of their own.
@@ -204,7 +208,7 @@ class JobSteps:
     # ---- an attempt's life ----
 
     def _place(self, now: float, attempt: Attempt) -> None:
-        may_hedge = self._rules.hedge_after_ms > 0 and not self._alive()
+        may_hedge = self._rules.hedge_after_ms > 0 and not self._alive() and not self._held
         self.attempts[attempt.number] = attempt
         self._waits_since = None
         self._clear(WAIT, BOUND)
@@ -282,6 +286,10 @@ class JobSteps:
         why = Problem(ending.reason, f"attempt {attempt.number} on {attempt.node_id}: {what}")
         self._lost_for = why
         is_alone = all(other is attempt for other in self._alive())
+        if self._held and is_alone and ending.lets_another_try and attempt.stage is not Stage.KEPT:
+            self._end_attempt(attempt, ending, what)
+            self._need_audio(why.message)
+            return
         has_missed_enough = self._deadline_ms is None and self._misses > MAX_MISSES
         is_spent = self._tries > self._rules.max_retry or has_missed_enough
         if ending.ends_job or attempt.stage is Stage.KEPT or (is_alone and is_spent):
@@ -295,6 +303,12 @@ class JobSteps:
             self.phase = Phase.SELECTING
             if self._asked is None:  # else a hedge was asked for, and is the next attempt
                 self._ask_soon(now, 0.0 if ending.counts else pause_ms(self._misses))
+
+    def _need_audio(self, why: str) -> None:
+        """The node that holds the beginning of the turn cannot do the job."""
+        held = ", ".join(str(index) for index in sorted(self._held))
+        message = f"the audio of utterances {held} is needed again: {why}"
+        self._fail(Problem(common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED, message))
 
     def _count(self, attempt: Attempt, ending: Ending) -> None:
         self._tries += ending.counts

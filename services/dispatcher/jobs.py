@@ -125,7 +125,12 @@ class Jobs(JobActions):
             job_id=wanted,
             key=key,
             spec=spec,
-            machine=JobMachine(rules=self._rules, deadline_ms=deadline, earlier=earlier),
+            machine=JobMachine(
+                rules=self._rules,
+                deadline_ms=deadline,
+                earlier=earlier,
+                held=spec.held_utterances,
+            ),
             timeline=timeline,
             queue=queue_name(spec),
             ticket=next(self._tickets),
@@ -148,10 +153,17 @@ class Jobs(JobActions):
             SessionTakenOverError: a later epoch of the session has the job; nothing changes.
         """
         job = self._jobs.get(wanted)
-        if job is not None:
-            job.check_epoch(epoch)
-            self._attach(job, gateway, epoch)
-        return job is not None
+        if job is None:
+            return False
+        job.check_epoch(epoch)
+        if job.spec.held_utterances:
+            job.spec.ClearField("held_utterances")
+            job.machine.go_alone()
+            if job.may_begin_anew(epoch):
+                self.submit(job.spec, gateway, key=job.key, wanted=wanted)
+                return True
+        self._attach(job, gateway, epoch)
+        return True
 
     def _attach(self, job: Job, gateway: Gateway | None, epoch: int) -> None:
         job.gateway = gateway

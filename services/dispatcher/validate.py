@@ -1,5 +1,8 @@
 """Checks of jobs beyond the limits of their fields."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from lingua_scheduler.services.runtime.audio import UnusableAudioError, job_audio_ms
 from lingua_scheduler.services.runtime.checks import Check
 from lingua_scheduler.services.runtime.principals import Role, caller
@@ -16,7 +19,17 @@ def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
         check.no("audio", "must not be empty, unless is_flush is set")
     if spec.strict:
         check.preference(spec.preferred_node_id, spec.strict)
+    if spec.held_utterances or spec.included_utterances:
+        _check_earlier(check, "held_utterances", spec.held_utterances, spec.utterance_index)
+        _check_earlier(check, "included_utterances", spec.included_utterances, spec.utterance_index)
+        if spec.held_utterances and spec.included_utterances:
+            check.no("held_utterances", "must be empty if there are included_utterances")
     check.done()
+
+
+def _check_earlier(check: Check, field: str, indexes: Sequence[int], before: int) -> None:
+    if any(a >= b for a, b in pairwise([*indexes, before])):
+        check.no(field, f"must be in rising order, below utterance_index ({before})")
 
 
 def set_limits(spec: dispatcher_pb2.JobSpec, settings: Settings, path: str = "") -> None:

@@ -96,6 +96,13 @@ class BoundNodeFullError(LinguaError):
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+class HeldAudioNeededError(LinguaError):
+    """The job needs audio that a node held, and cannot go to that node."""
+
+    reason = common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
 class DependencyDownError(LinguaError):
     """Redis cannot be reached, is too slow, or refuses writes; nothing was promised.
 

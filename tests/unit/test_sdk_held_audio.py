@@ -2,7 +2,14 @@
 
 import pytest
 
-from lingua_scheduler.sdk import AudioFormat, HeldAudio, HeldTooLargeError, Job, Pair
+from lingua_scheduler.sdk import (
+    AudioFormat,
+    HeldAudio,
+    HeldAudioMissingError,
+    HeldTooLargeError,
+    Job,
+    Pair,
+)
 
 
 class Clock:
@@ -179,3 +186,50 @@ def test_a_flush_has_no_audio_of_its_own_and_joins_all_that_is_held() -> None:
     with held.turn(job(2, b"")) as turn:
         assert (turn.audio, turn.joined) == (b"aa", (1,))
     assert (len(held), held.size) == (0, 0)
+
+
+def with_indexes(
+    index: int, audio: bytes, *, held: tuple[int, ...] = (), included: tuple[int, ...] = ()
+) -> Job:
+    return Job(
+        job_id=f"s-{index}",
+        session_id="s",
+        utterance_index=index,
+        pair=Pair("en", "zh"),
+        audio=audio,
+        begins_turn=bool(included),
+        held=held,
+        included=included,
+    )
+
+
+def test_audio_that_a_job_brings_along_is_joined_and_kept_with_its_own() -> None:
+    held = HeldAudio()
+    with held.turn(with_indexes(3, b"aabbcc", included=(1, 2))) as turn:
+        assert (turn.audio, turn.joined) == (b"aabbcc", (1, 2))
+        turn.keep()
+    with held.turn(with_indexes(4, b"dd", held=(1, 2, 3))) as turn:
+        assert (turn.audio, turn.joined) == (b"aabbccdd", (1, 2, 3))
+    assert held.size == 0
+
+
+def test_a_job_that_brings_everything_along_joins_nothing_that_is_held() -> None:
+    held = HeldAudio()
+    held.keep(with_indexes(1, b"aa"))
+    with held.turn(with_indexes(2, b"aabb", included=(1,))) as turn:
+        assert (turn.audio, turn.joined) == (b"aabb", (1,))
+
+
+def test_a_job_that_needs_what_was_forgotten_is_not_done_without_it() -> None:
+    clock = Clock()
+    held = HeldAudio(keep_seconds=10, clock=clock)
+    held.keep(with_indexes(1, b"aa"))
+    clock.now = 11.0
+    with (
+        pytest.raises(HeldAudioMissingError, match="HELD_AUDIO_MISSING: the audio of utterances 1"),
+        held.turn(with_indexes(2, b"bb", held=(1,))),
+    ):
+        raise AssertionError("the handler must not run")
+    # A repeated job finds all that it brings along.
+    with held.turn(with_indexes(2, b"aabb", included=(1,))) as turn:
+        assert turn.joined == (1,)

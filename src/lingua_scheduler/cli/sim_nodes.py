@@ -217,7 +217,7 @@ class _SimulatedNode(Node):
             return Held()
         self._outcomes["done"] += 1
         if not turn.audio:
-            return NoSpeech()
+            return NoSpeech(joined=turn.joined)
         heard = describe(turn.audio, job.audio_format)
         return Translated(
             source=heard,

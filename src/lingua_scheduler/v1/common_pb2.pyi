@@ -238,6 +238,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The caller's deadline passed first."""
     ERROR_REASON_BAD_AUDIO: _ErrorReason.ValueType  # 24
     """Audio that cannot be what its format says: odd bytes, broken packets, a gap in the sequence."""
+    ERROR_REASON_HELD_AUDIO_NEEDED: _ErrorReason.ValueType  # 25
+    """The job needs audio that a node held, and cannot go to that node: submit it again with that audio
+    (JobSpec.included_utterances). Only a gateway meets it.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper): ...
 
@@ -283,6 +287,10 @@ ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 23
 """The caller's deadline passed first."""
 ERROR_REASON_BAD_AUDIO: ErrorReason.ValueType  # 24
 """Audio that cannot be what its format says: odd bytes, broken packets, a gap in the sequence."""
+ERROR_REASON_HELD_AUDIO_NEEDED: ErrorReason.ValueType  # 25
+"""The job needs audio that a node held, and cannot go to that node: submit it again with that audio
+(JobSpec.included_utterances). Only a gateway meets it.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 @_typing.final

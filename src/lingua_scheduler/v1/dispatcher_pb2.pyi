@@ -71,6 +71,8 @@ class JobSpec(_message.Message):
     AUDIO_MS_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     IS_FLUSH_FIELD_NUMBER: _builtins.int
+    HELD_UTTERANCES_FIELD_NUMBER: _builtins.int
+    INCLUDED_UTTERANCES_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     session_id: _builtins.str
     utterance_index: _builtins.int
@@ -78,7 +80,7 @@ class JobSpec(_message.Message):
     """"translate" where empty. 1 to 32 characters of [a-z0-9_]."""
     audio: _builtins.bytes
     """At most 2 MiB. PCM: the samples. Opus: each packet after its length, two bytes, big-endian.
-    Empty only if is_flush is set.
+    Empty only if is_flush is set. Begins with the audio of included_utterances, if there are any.
     """
     padding_ms: _builtins.int
     """Silence that the node should assume after the audio."""
@@ -125,6 +127,23 @@ class JobSpec(_message.Message):
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.JobStep]:
         """What happened before the job was submitted."""
 
+    @_builtins.property
+    def held_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Earlier utterances of the session in this direction whose audio a node holds, in order, at most
+        100. Their audio is not here: the job can be done only by that node, which joins it and lists them
+        in joined_utterances. If the job cannot go there, or a result does not list them all, the job fails
+        with HELD_AUDIO_NEEDED, and the gateway submits it again with included_utterances instead.
+        """
+
+    @_builtins.property
+    def included_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Earlier utterances that a node held and that may be lost with it: `audio` begins with their audio,
+        in this order, at most 100. The job continues nothing that the node holds itself (JobAssign
+        has begins_turn set). A node that ignores this field translates all of `audio`, and nothing is
+        lost; a node that keeps the audio (KIND_HELD) keeps all of it, and lists these utterances in
+        joined_utterances of the result that has it.
+        """
+
     def __init__(
         self,
         *,
@@ -151,10 +170,12 @@ class JobSpec(_message.Message):
         audio_ms: _builtins.int = ...,
         steps: _abc.Iterable[_common_pb2.JobStep] | None = ...,
         is_flush: _builtins.bool = ...,
+        held_utterances: _abc.Iterable[_builtins.int] | None = ...,
+        included_utterances: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "limits", b"limits", "pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_format", b"audio_format", "audio_ms", b"audio_ms", "deadline_ms", b"deadline_ms", "features", b"features", "first_chunk_client_ms", b"first_chunk_client_ms", "is_flush", b"is_flush", "job_type", b"job_type", "limits", b"limits", "padding_ms", b"padding_ms", "pair", b"pair", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "reason", b"reason", "require_tts", b"require_tts", "required_stages", b"required_stages", "session_epoch", b"session_epoch", "session_id", b"session_id", "steps", b"steps", "strict", b"strict", "tenant", b"tenant", "traceparent", b"traceparent", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_format", b"audio_format", "audio_ms", b"audio_ms", "deadline_ms", b"deadline_ms", "features", b"features", "first_chunk_client_ms", b"first_chunk_client_ms", "held_utterances", b"held_utterances", "included_utterances", b"included_utterances", "is_flush", b"is_flush", "job_type", b"job_type", "limits", b"limits", "padding_ms", b"padding_ms", "pair", b"pair", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "reason", b"reason", "require_tts", b"require_tts", "required_stages", b"required_stages", "session_epoch", b"session_epoch", "session_id", b"session_id", "steps", b"steps", "strict", b"strict", "tenant", b"tenant", "traceparent", b"traceparent", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -474,14 +495,20 @@ class JobResult(_message.Message):
         KIND_UNSPECIFIED: JobResult._Kind.ValueType  # 0
         KIND_TRANSLATED: JobResult._Kind.ValueType  # 1
         KIND_HELD: JobResult._Kind.ValueType  # 2
-        """The audio is kept and will be part of the session's next result in this direction."""
+        """The audio is kept and will be part of the session's next result in this direction. The gateway
+        keeps it as well, within limits, until a result lists the utterance in joined_utterances. So if
+        this node is lost, the next one gets it (JobSpec.included_utterances).
+        """
         KIND_NO_SPEECH: JobResult._Kind.ValueType  # 3
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: JobResult.Kind.ValueType  # 0
     KIND_TRANSLATED: JobResult.Kind.ValueType  # 1
     KIND_HELD: JobResult.Kind.ValueType  # 2
-    """The audio is kept and will be part of the session's next result in this direction."""
+    """The audio is kept and will be part of the session's next result in this direction. The gateway
+    keeps it as well, within limits, until a result lists the utterance in joined_utterances. So if
+    this node is lost, the next one gets it (JobSpec.included_utterances).
+    """
     KIND_NO_SPEECH: JobResult.Kind.ValueType  # 3
 
     ATTEMPT_FIELD_NUMBER: _builtins.int
@@ -491,9 +518,16 @@ class JobResult(_message.Message):
     SPEECH_FORMAT_FIELD_NUMBER: _builtins.int
     JOINED_UTTERANCES_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
+    HELD_AUDIO_BYTES_FIELD_NUMBER: _builtins.int
     kind: Global___JobResult.Kind.ValueType
     speech: _builtins.bytes
     """Empty where no speech was asked for. At most 3 MiB."""
+    held_audio_bytes: _builtins.int
+    """With TRANSLATED or NO_SPEECH: so many bytes at the end of the audio that was joined for this
+    result are kept for the session's next result in this direction, which lists this utterance in
+    joined_utterances. Whole samples or packets; 0: nothing is kept. What is kept and not told here
+    is lost with the node.
+    """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
@@ -502,7 +536,9 @@ class JobResult(_message.Message):
     def speech_format(self) -> _common_pb2.AudioFormat: ...
     @_builtins.property
     def joined_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Earlier utterances whose held audio is part of this result."""
+        """Earlier utterances whose held audio is part of this result, also if kind is NO_SPEECH. A result
+        that does not list what the node held is taken for one that has lost it (JobSpec.held_utterances).
+        """
 
     @_builtins.property
     def timings(self) -> _containers.RepeatedCompositeFieldContainer[Global___StageTiming]: ...
@@ -516,10 +552,11 @@ class JobResult(_message.Message):
         speech_format: _common_pb2.AudioFormat | None = ...,
         joined_utterances: _abc.Iterable[_builtins.int] | None = ...,
         timings: _abc.Iterable[Global___StageTiming] | None = ...,
+        held_audio_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "speech_format", b"speech_format", "texts", b"texts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "joined_utterances", b"joined_utterances", "kind", b"kind", "speech", b"speech", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "held_audio_bytes", b"held_audio_bytes", "joined_utterances", b"joined_utterances", "kind", b"kind", "speech", b"speech", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -560,7 +597,9 @@ class JobFailed(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     WORTH_RETRY_FIELD_NUMBER: _builtins.int
     cause: _builtins.str
-    """A name such as MODEL_LOAD_FAILED, 1 to 64 characters of [A-Z0-9_]."""
+    """A name such as MODEL_LOAD_FAILED, 1 to 64 characters of [A-Z0-9_]. HELD_AUDIO_MISSING: the node
+    does not have JobSpec.held_utterances any more; that is not counted as a failure of the node.
+    """
     detail: _builtins.str
     """For operators; clients are told the cause only."""
     worth_retry: _builtins.bool
@@ -586,8 +625,8 @@ Global___JobFailed: _TypeAlias = JobFailed  # noqa: Y015
 @_typing.final
 class AudioHeld(_message.Message):
     """Said at once when a node decides to keep audio for what comes next, before the result: HELD, or
-    TRANSLATED where only the tail is kept. Said again it changes nothing, and it is ignored when a
-    later utterance of the session has been placed.
+    TRANSLATED if only the end is kept (held_audio_bytes). Said again it changes nothing, and it is
+    ignored when a later utterance of the session has been placed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -784,8 +823,8 @@ class JobAssign(_message.Message):
     ack_within_ms: _builtins.int
     """Acknowledge within this time."""
     begins_turn: _builtins.bool
-    """No turn has sent the job to this node: whatever the node still holds of the session in this
-    direction is of a turn that went on elsewhere, and must not be joined.
+    """No turn has sent the job to this node, or its audio has all that the turn needs: whatever the node
+    still holds of the session in this direction must not be joined.
     """
     only_if_known: _builtins.bool
     """The job is done, and only its result is asked for: a node that neither runs this attempt nor has
@@ -919,7 +958,8 @@ class Submission(_message.Message):
     @_builtins.property
     def attach(self) -> Global___AttachJob:
         """Take up a job that another gateway submitted: its events come here from now on. Where another
-        dispatcher is its home, only its end comes, a little later. Errors: JOB_NOT_FOUND,
+        dispatcher is its home, only its end comes, a little later. A gateway that does so has no audio:
+        a job with held_utterances goes on without them if it has to. Errors: JOB_NOT_FOUND,
         SESSION_TAKEN_OVER where a later epoch has it.
         """
 

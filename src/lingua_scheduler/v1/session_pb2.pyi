@@ -265,6 +265,7 @@ class ResumeSession(_message.Message):
     RESULTS_SEEN_FIELD_NUMBER: _builtins.int
     NEXT_SEQ_FIELD_NUMBER: _builtins.int
     TRIES_FIELD_NUMBER: _builtins.int
+    KEPT_SEQ_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     resume_token: _builtins.str
     """From Opened. It cannot be guessed, and is the only proof of ownership."""
@@ -279,6 +280,10 @@ class ResumeSession(_message.Message):
     gets through late, such as one that waited for a store that did not answer, takes nothing away
     from a later one that succeeded.
     """
+    kept_seq: _builtins.int
+    """The first chunk that the client still has, if it keeps chunks as AudioAck.keep_seq asks: at most
+    next_seq. Opened.next_seq may then ask for chunks from here on once more.
+    """
     def __init__(
         self,
         *,
@@ -287,12 +292,15 @@ class ResumeSession(_message.Message):
         results_seen: _builtins.int = ...,
         next_seq: _builtins.int = ...,
         tries: _builtins.int = ...,
+        kept_seq: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_kept_seq", b"_kept_seq", "kept_seq", b"kept_seq"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_seq", b"next_seq", "results_seen", b"results_seen", "resume_token", b"resume_token", "session_id", b"session_id", "tries", b"tries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_kept_seq", b"_kept_seq", "kept_seq", b"kept_seq", "next_seq", b"next_seq", "results_seen", b"results_seen", "resume_token", b"resume_token", "session_id", b"session_id", "tries", b"tries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__kept_seq: _TypeAlias = _typing.Literal["kept_seq"]  # noqa: Y015
+    _WhichOneofArgType__kept_seq: _TypeAlias = _typing.Literal["_kept_seq", b"_kept_seq"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__kept_seq) -> _WhichOneofReturnType__kept_seq | None: ...
 
 Global___ResumeSession: _TypeAlias = ResumeSession  # noqa: Y015
 
@@ -490,7 +498,8 @@ class Opened(_message.Message):
     resume_token: _builtins.str
     next_seq: _builtins.int
     """Chunks from here on are wanted: 0 for a new session; after a resume ResumeSession.next_seq, or
-    more where an AudioAck was lost. All below are safe.
+    more where an AudioAck was lost, or less, but not less than ResumeSession.kept_seq, if audio that
+    a node holds is needed again. All below are safe.
     """
     traceparent: _builtins.str
     """W3C trace context of the session, for the client's own spans."""
@@ -564,20 +573,30 @@ class AudioAck(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NEXT_SEQ_FIELD_NUMBER: _builtins.int
+    KEEP_SEQ_FIELD_NUMBER: _builtins.int
     next_seq: _builtins.int
     """Every chunk below this seq is safe: its utterance has been accepted by a dispatcher, or it
-    held nothing to translate. The client may forget those chunks.
+    held nothing to translate. The client may forget those chunks, but see keep_seq.
+    """
+    keep_seq: _builtins.int
+    """Chunks from here up to next_seq are part of a sentence that a node holds, or may hold. The client
+    should keep them until keep_seq moves on, and say so when it resumes (ResumeSession.kept_seq). A
+    client that does not do so loses nothing unless both the gateway and the node die. Not set: as
+    next_seq.
     """
     def __init__(
         self,
         *,
         next_seq: _builtins.int = ...,
+        keep_seq: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_seq", b"_keep_seq", "keep_seq", b"keep_seq"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_seq", b"next_seq"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_seq", b"_keep_seq", "keep_seq", b"keep_seq", "next_seq", b"next_seq"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__keep_seq: _TypeAlias = _typing.Literal["keep_seq"]  # noqa: Y015
+    _WhichOneofArgType__keep_seq: _TypeAlias = _typing.Literal["_keep_seq", b"_keep_seq"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_seq) -> _WhichOneofReturnType__keep_seq | None: ...
 
 Global___AudioAck: _TypeAlias = AudioAck  # noqa: Y015
 
@@ -735,6 +754,7 @@ class Result(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
     TURN_BROKEN_FIELD_NUMBER: _builtins.int
+    LOST_UTTERANCES_FIELD_NUMBER: _builtins.int
     utterance_index: _builtins.int
     kind: _dispatcher_pb2.JobResult.Kind.ValueType
     """HELD: this index has no text of its own; a later one will have it. NO_SPEECH: nothing said."""
@@ -759,6 +779,12 @@ class Result(_message.Message):
 
     @_builtins.property
     def timings(self) -> Global___ResultTimings: ...
+    @_builtins.property
+    def lost_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Earlier indexes whose audio a node held for this one, and which was lost: they were HELD, or the
+        node had kept the end of their audio. What was said there comes in no result.
+        """
+
     def __init__(
         self,
         *,
@@ -774,10 +800,11 @@ class Result(_message.Message):
         attempts: _builtins.int = ...,
         timings: Global___ResultTimings | None = ...,
         turn_broken: _builtins.bool = ...,
+        lost_utterances: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "direction", b"direction", "job_id", b"job_id", "joined_utterances", b"joined_utterances", "kind", b"kind", "node_id", b"node_id", "speech", b"speech", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings", "turn_broken", b"turn_broken", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "direction", b"direction", "job_id", b"job_id", "joined_utterances", b"joined_utterances", "kind", b"kind", "lost_utterances", b"lost_utterances", "node_id", b"node_id", "speech", b"speech", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings", "turn_broken", b"turn_broken", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -831,21 +858,27 @@ class Missing(_message.Message):
     UTTERANCE_INDEX_FIELD_NUMBER: _builtins.int
     DIRECTION_FIELD_NUMBER: _builtins.int
     WHY_FIELD_NUMBER: _builtins.int
+    LOST_UTTERANCES_FIELD_NUMBER: _builtins.int
     utterance_index: _builtins.int
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
     def why(self) -> _common_pb2.Error: ...
+    @_builtins.property
+    def lost_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As in Result, if what was held cannot come with a later result."""
+
     def __init__(
         self,
         *,
         utterance_index: _builtins.int = ...,
         direction: _common_pb2.LanguagePair | None = ...,
         why: _common_pb2.Error | None = ...,
+        lost_utterances: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "why", b"why"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "utterance_index", b"utterance_index", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "lost_utterances", b"lost_utterances", "utterance_index", b"utterance_index", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
