@@ -59,6 +59,15 @@ def as_job_audio(audio_format: common_pb2.AudioFormat, chunks: Sequence[bytes]) 
     return b"".join(chunks)
 
 
+def is_job_audio(audio_format: common_pb2.AudioFormat, audio: bytes) -> bool:
+    """Whether these bytes can be the audio of a job: whole samples, or whole packets."""
+    try:
+        job_audio_ms(audio_format, audio)
+    except UnusableAudioError:
+        return False
+    return True
+
+
 def job_audio_ms(audio_format: common_pb2.AudioFormat, audio: bytes) -> float:
     """How long the audio of a job lasts.
 

@@ -456,6 +456,15 @@ class GatewayFields(BaseModel):
     session_idle_ms: int = _whole(
         1_800_000, 1000, 24 * _HOUR_MS, "ms without a word of the client that close a session"
     )
+    held_audio_max_bytes: int = _whole(
+        1_500_000,
+        0,
+        2 * 1024 * 1024,
+        "bytes of audio kept for a speaker's unfinished sentence, in case its node is lost",
+    )
+    held_audio_total_bytes: int = _whole(
+        256 * 1024 * 1024, 0, 1 << 40, "the same for all sessions of a gateway together"
+    )
     resume_within_ms: int = _whole(
         300_000, 1000, 24 * _HOUR_MS, "ms within which a broken session can be resumed"
     )

@@ -31,6 +31,11 @@ _COUNTED = {
     "result": ("results", "Results delivered to clients."),
     "late_result": ("late_results", "Results that came too late, or twice."),
     "deadline_missed": ("deadline_misses", "Utterances without a result at their deadline."),
+    "turn_moved": (
+        "turns_moved",
+        "Utterances that brought held audio along, since the node that held it was not available.",
+    ),
+    "held_lost": ("held_lost", "Utterances whose audio was lost while a node held it."),
     "retried": ("submit_retries", "Utterances whose job could not be made at once."),
 }
 
@@ -85,6 +90,11 @@ class GatewayMetrics:
             "lingua_gateway_jobs", "Jobs under way at dispatchers.", registry=registry
         )
         self.timers = Gauge("lingua_gateway_timers", "Timers of sessions.", registry=registry)
+        self.held_bytes = Gauge(
+            "lingua_gateway_held_bytes",
+            "Audio kept of unfinished sentences that nodes hold.",
+            registry=registry,
+        )
         self.dispatcher_up = Gauge(
             "lingua_gateway_dispatcher_up", "1 while there is a dispatcher.", registry=registry
         )

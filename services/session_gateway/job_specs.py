@@ -1,5 +1,7 @@
 """What a session's jobs are made of, and how the client is told of their results."""
 
+from collections.abc import Sequence
+
 from lingua_scheduler.services.runtime.audio import as_job_audio
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key_around
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
@@ -54,8 +56,13 @@ class JobSpecs:
         manual = utterance.reason == common_pb2.FINALIZE_REASON_IS_FINAL
         rules, audio_format = self._rules, self._opened.audio_format
         spec.audio = as_job_audio(audio_format, utterance.chunks)
-        if utterance.is_flush:
+        if utterance.included:
+            spec.audio = utterance.included_audio + spec.audio
+            spec.included_utterances.extend(utterance.included)
+        elif utterance.is_flush:
             spec.is_flush = True
+        if utterance.held:
+            spec.held_utterances.extend(utterance.held)
         spec.padding_ms = rules.padding_manual_ms if manual else rules.padding_auto_ms
         spec.reason = utterance.reason
         spec.deadline_ms = max(1, int(utterance.deadline_ms - now))
@@ -101,6 +108,7 @@ def fill_result(
     now: float,
     utterance: Utterance,
     delivered: dispatcher_pb2.JobDelivered,
+    lost: Sequence[int] = (),
 ) -> None:
     """Makes a result as the client gets it, with where the time went."""
     result = delivered.result
@@ -112,6 +120,11 @@ def fill_result(
     told.speech_format.CopyFrom(result.speech_format)
     if result.joined_utterances:
         told.joined_utterances.extend(result.joined_utterances)
+    if utterance.included and result.kind != dispatcher_pb2.JobResult.KIND_HELD:
+        # They were in its audio, whatever the node says.
+        told.joined_utterances[:] = sorted({*told.joined_utterances, *utterance.included})
+    if lost:
+        told.lost_utterances.extend(lost)
     told.job_id = utterance.job_id
     told.node_id = delivered.node_id
     told.attempts = delivered.attempts

@@ -16,6 +16,7 @@ from lingua_scheduler.services.session_gateway import session_effects as effects
 from lingua_scheduler.services.session_gateway.alarms import AlarmKey, ClearTimer, SetTimer
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMetrics
+from lingua_scheduler.services.session_gateway.held_turns import HeldBudget
 from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session_core import Past, Phase, SessionCore
 from lingua_scheduler.services.session_gateway.session_effects import Effect
@@ -67,6 +68,7 @@ class LiveSession:
         timers: of all sessions; the owner of each is the session.
         metrics: of the gateway.
         max_message_bytes: what a message may have.
+        held_budget: what all sessions of the gateway may keep of audio that nodes hold.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class LiveSession:
         timers: "Timers[LiveSession, AlarmKey]",
         metrics: GatewayMetrics,
         max_message_bytes: int,
+        held_budget: HeldBudget,
     ) -> None:
         self.session_id = session_id
         self.epoch = epoch
@@ -138,6 +141,7 @@ class LiveSession:
             counts=metrics.counts,
             now=self._now(),
             listen=_listener(opened),
+            held_budget=held_budget,
         )
 
     # ---- events ----
@@ -324,7 +328,8 @@ class LiveSession:
 
     def _on_recorded(self, effect: effects.Record) -> None:
         for cut in effect.cuts:
-            self._metrics.finalized(cut.reason, cut.audio_ms)
+            if not cut.is_held and not cut.is_missing:
+                self._metrics.finalized(cut.reason, cut.audio_ms)
         self._feed(self._core.on_recorded(self._now()))
 
     def _submit(self, effect: effects.Submit) -> None:

@@ -19,6 +19,7 @@ Every event in every phase ("-": nothing happens):
     partial          tell                   tell                 -                 -
     delivered        release in order       release, all: closed late              -
     failed, retry    again, a little later  again                -                 -
+    failed, audio    bring what was held    bring what was held  -                 -
     failed, for good missing                missing, all: closed -                 -
     failed, lost     end                    end                  end               -
     left             leave                  leave                leave             -
@@ -87,6 +88,7 @@ _WORTH_A_RETRY = frozenset(
         common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
     }
 )
+_HELD_AUDIO_NEEDED = common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED
 _TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
 
 
@@ -261,6 +263,8 @@ class SessionCore(SessionSteps):
             self._finish(why, forget=False)
         elif utterance is None:
             pass  # late
+        elif why.reason == _HELD_AUDIO_NEEDED and not utterance.is_attached:
+            self._bring_held(now, utterance, why)
         elif why.reason in _WORTH_A_RETRY:
             self._retry(now, utterance, why)
         else:
@@ -294,6 +298,7 @@ class SessionCore(SessionSteps):
         for index in self._queue.deadlines.overdue(now):
             utterance = self._open[index]
             if utterance.tries or utterance.is_taken_up:
+                utterance.may_have_result = utterance.stage is not Stage.READY
                 self._todo.append(effects.CancelJob(utterance.job_id, "its deadline has passed"))
             told = f"no result within {self._rules.result_deadline_ms / 1000:g} s"
             if utterance.is_over_quota:
@@ -366,7 +371,9 @@ class SessionCore(SessionSteps):
         utterance.first_client_ms = utterance.first_client_ms or chunk.client_ms
         if chunk.seq + 1 == utterance.ranges[-1][1]:
             self._replayed.remove(utterance)
-            if utterance.stage is Stage.REPLAY:
+            if utterance.index not in self._open:
+                self._turns.fill(utterance)
+            elif utterance.stage is Stage.REPLAY:
                 utterance.stage = Stage.READY
 
     def _refuse_gap(self, chunk: session_pb2.AudioChunk) -> None:

@@ -26,6 +26,7 @@ class SessionRules:
     result_queue_max: int
     session_utterances_max: int
     session_idle_ms: float
+    held_audio_max_bytes: int
 
     @classmethod
     def from_settings(cls, settings: Settings) -> SessionRules:

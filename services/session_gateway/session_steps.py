@@ -1,7 +1,7 @@
 """The steps of a session's core: its state, and how utterances get on. See session_core."""
 
 from collections.abc import Callable, Iterable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from lingua_scheduler.services.session_gateway import session_effects as effects
@@ -12,6 +12,7 @@ from lingua_scheduler.services.session_gateway.alarms import (
     Alarms,
 )
 from lingua_scheduler.services.session_gateway.gatherer import LEAVES_REST, Gatherer
+from lingua_scheduler.services.session_gateway.held_turns import HeldBudget, HeldTurns
 from lingua_scheduler.services.session_gateway.job_specs import (
     JobSpecs,
     fill_result,
@@ -75,6 +76,8 @@ class _Outcome:
     direction: Direction
     utterance: Utterance | None
     end: dispatcher_pb2.JobDelivered | common_pb2.Error
+    # Earlier indexes whose held audio is lost with it.
+    lost: list[int] = field(default_factory=list)
 
 
 class SessionSteps:
@@ -90,6 +93,7 @@ class SessionSteps:
         counts: MutableMapping[str, int],
         now: float,
         listen: Callable[[Direction, bytes], float] | None = None,
+        held_budget: HeldBudget | None = None,
     ) -> None:
         self._rules = rules
         # How much of the end of a chunk is without voice; None: pauses are found by gaps alone.
@@ -109,6 +113,8 @@ class SessionSteps:
         )
         self._expected_seq = past.next_seq
         self._acked_seq = past.next_seq
+        # The client may have forgotten all chunks below.
+        self._kept_seq = past.next_seq
         self._seen = past.seen
         self.missing = min(past.missing, past.seen)
         self.results = past.seen - self.missing
@@ -135,9 +141,12 @@ class SessionSteps:
         self._held_back_ms: dict[int, float] = {}
         self._lacking: set[int] = set()
         self._last_reason: dict[Direction, common_pb2.FinalizeReason.ValueType] = {}
-        # Directions in which a node holds all that was said last, and those in which the speaker
-        # has ended what a node may hold.
-        self._held: set[Direction] = set()
+        self._turns = HeldTurns(
+            audio_format=self._format,
+            max_bytes=rules.held_audio_max_bytes,
+            budget=held_budget or HeldBudget(),
+        )
+        # Directions in which the speaker has ended what a node may hold.
         self._ends: set[Direction] = set()
         self._take_up(past, now)
         self._gatherer = Gatherer(
@@ -156,6 +165,14 @@ class SessionSteps:
             self._recorded[cut.utterance_index] = [(each.first, each.end) for each in cut.chunks]
             pair = Direction(cut.direction.src, cut.direction.tgt)
             self._last_reason[pair] = cut.reason
+            if cut.utterance_index < past.seen:
+                comes_again = past.next_seq <= cut.chunks[0].first < cut.chunks[0].end
+                self._turns.recall(cut, comes_again=comes_again)
+        for cut in past.cuts:
+            if self._turns.awaits(cut.utterance_index):
+                self._replayed.append(
+                    Utterance.from_record(cut, now=now, deadline_ms=deadline, accepted=False)
+                )
         for index in range(past.seen, past.next_index):
             self._queue.expect(deadline, now)
             if index in cuts:
@@ -204,7 +221,7 @@ class SessionSteps:
         """What is to be done, with all that follows from the new state, where something may."""
         queue = self._queue
         if follows and self.phase is not Phase.OVER:
-            if self._ends or (self._held and self.phase is Phase.CLOSING):
+            if self._ends or (self._turns and self.phase is Phase.CLOSING):
                 self._end_held(now)
             if queue.outcomes:
                 self._release(now)
@@ -246,7 +263,6 @@ class SessionSteps:
                 continues=self._last_reason.get(direction) in MAY_CONTINUE,
             )
             self._last_reason[direction] = cut.reason
-            self._held.discard(direction)
             self._ends.discard(direction)
             self._open[index] = utterance
             self._unrecorded.append(utterance)
@@ -260,8 +276,9 @@ class SessionSteps:
         else:
             reason = common_pb2.FINALIZE_REASON_IS_FINAL
         # What is under way may yet be held.
-        self._ends &= self._held | {each.direction for each in self._open.values()}
-        for direction in sorted(self._ends & self._held):
+        busy = {each.direction for each in self._open.values()}
+        self._ends &= self._turns.directions | busy
+        for direction in sorted((self._ends & self._turns.directions) - busy):
             rest = Speech.nothing(direction, now, self._expected_seq)
             self._take_cuts(now, [Cut(rest, reason, now, now)])
 
@@ -269,7 +286,8 @@ class SessionSteps:
         """Writes down what is cut; one call at a time, so that cuts are written in their order.
 
         What has become missing meanwhile is written as well, as long as its chunks may come again:
-        a later gateway must not take them for new speech.
+        a later gateway must not take them for new speech. That audio of an utterance is held, or
+        still held, is added to its record.
         """
         if self._recording is not None or RECORD in self._alarms:
             return
@@ -278,7 +296,7 @@ class SessionSteps:
             for each in self._unrecorded
             if each.stage is Stage.CUT or self._is_needed(each.index, each.ranges)
         ]
-        if Stage.CUT not in [each.stage for each in needed]:
+        if not any(each.stage is Stage.CUT or each.is_held or each.is_missing for each in needed):
             self._unrecorded = needed
             self._run_deadlines(now, RECORDING)
             return
@@ -304,7 +322,10 @@ class SessionSteps:
         return self._queue.next_in
 
     def _is_needed(self, index: int, ranges: list[tuple[int, int]]) -> bool:
-        return index >= self._seen or ranges[-1][1] > self._acked_seq
+        # Also of those that are not held: they may come again with what is.
+        if index >= self._seen or ranges[-1][1] > self._kept_seq:
+            return True
+        return bool(self._turns) and self._turns.has(index)
 
     # ---- jobs ----
 
@@ -316,12 +337,30 @@ class SessionSteps:
                 utterance.stage = Stage.SUBMITTED
                 utterance.tries += 1
                 utterance.deadline_ms = self._queue.deadlines.at(utterance.index, now)
+                if (self._turns or utterance.brings_held) and not utterance.is_attached:
+                    self._set_held(utterance)
                 self._todo.append(effects.Submit(utterance))
+
+    def _set_held(self, utterance: Utterance) -> None:
+        """Says what of its sentence a node holds, or has it bring that along: see decision 24."""
+        before = [
+            each.index
+            for each in self._open.values()
+            if each.index < utterance.index and each.direction == utterance.direction
+        ]
+        self._turns.claim(utterance, after=max(before, default=-1))
+        if utterance.brings_held:
+            utterance.held = ()
+            utterance.included, utterance.included_audio = self._turns.bring(utterance)
+        else:
+            utterance.held = self._turns.named(utterance)
 
     def _may_go(self, utterance: Utterance) -> bool:
         """Whether the turn has come to it: see decision 12."""
         if utterance.is_attached:
             return True
+        if utterance.brings_held and not self._turns.is_complete(utterance):
+            return False
         # Those before it, which are in order. Not only the last: what follows a turn must not
         # overtake its end, which waits itself.
         for each in self._open.values():
@@ -340,6 +379,8 @@ class SessionSteps:
         if utterance.reason in MAY_CONTINUE:
             return True
         # It ends a turn, and clears the binding that it needs itself.
+        if utterance.brings_held and utterance.stage is not Stage.ACCEPTED:
+            return True
         return utterance.continues and not utterance.is_safe
 
     def _retry(self, now: float, utterance: Utterance, why: common_pb2.Error) -> None:
@@ -365,6 +406,18 @@ class SessionSteps:
             retrying.attempt = utterance.tries
             retrying.why.CopyFrom(why)
 
+    def _bring_held(self, now: float, utterance: Utterance, why: common_pb2.Error) -> None:
+        """The node that holds the beginning of its sentence cannot do it."""
+        utterance.brings_held = True
+        utterance.stage = Stage.READY
+        utterance.failed_ms = now
+        utterance.last_problem = why.message
+        self._counts["turn_moved"] += 1
+        self._run_deadlines(now, utterance.index)
+        retrying = self._tell(utterance).retrying
+        retrying.attempt = utterance.tries
+        retrying.why.CopyFrom(why)
+
     def _tell(self, utterance: Utterance) -> session_pb2.UtteranceEvent:
         """An event for the app's display, to be filled in."""
         event = self._event().utterance
@@ -382,20 +435,44 @@ class SessionSteps:
         self._run_deadlines(now, utterance.index)
         del self._open[utterance.index]
         utterance.stage = Stage.OVER
-        utterance.chunks = []
+        lost = self._settle(utterance, end)
+        utterance.chunks, utterance.included_audio = [], b""
         if utterance.retry_ms:
             self._alarms.clear(("retry", utterance.index))
         if isinstance(end, common_pb2.Error):
             self._lacking.add(utterance.index)
         else:
             self._unseen[utterance.index] = utterance.job_id
-            held = end.result.kind == dispatcher_pb2.JobResult.KIND_HELD
-            if held and not any(
-                each.index > utterance.index and each.direction == utterance.direction
+        self._queue.put(utterance.index, _Outcome(utterance.direction, utterance, end, lost))
+
+    def _settle(
+        self, utterance: Utterance, end: dispatcher_pb2.JobDelivered | common_pb2.Error
+    ) -> list[int]:
+        """Notes what an utterance's end means for what is held; returns what is lost by it."""
+        turns = self._turns
+        if isinstance(end, common_pb2.Error):
+            # Of one that is attached to, nobody here knows whether it has what was held.
+            later = [
+                each
                 for each in self._open.values()
-            ):
-                self._held.add(utterance.direction)
-        self._queue.put(utterance.index, _Outcome(utterance.direction, utterance, end))
+                if each.index > utterance.index and each.tries and not each.is_attached
+            ]
+            is_last = utterance.direction not in [each.direction for each in later]
+            lost = turns.miss(utterance, is_free=is_last and not utterance.may_have_result)
+            utterance.is_missing = bool(turns) and utterance.direction in turns.directions
+        elif end.result.kind == dispatcher_pb2.JobResult.KIND_HELD and not utterance.is_flush:
+            turns.hold(utterance)
+            utterance.is_held = turns.has(utterance.index)
+            lost = []
+        else:
+            tail = 0 if utterance.is_flush else end.result.held_audio_bytes
+            joined = (*end.result.joined_utterances, *utterance.included)
+            lost = turns.settle(utterance, joined, tail)
+            utterance.is_held, utterance.held_audio_bytes = tail > 0, tail
+        is_marked = utterance.is_held or utterance.is_missing
+        if is_marked and utterance.index in self._recorded:
+            self._unrecorded.append(utterance)
+        return lost
 
     # ---- results ----
 
@@ -407,10 +484,13 @@ class SessionSteps:
                 missing.utterance_index = index
                 set_pair(missing.direction, outcome.direction)
                 missing.why.CopyFrom(end)
+                missing.lost_utterances.extend(outcome.lost)
             elif outcome.utterance is not None:
                 self._counts["result"] += 1
                 self._held_back_ms[index] = now - outcome.utterance.result_ms
-                fill_result(self._event(is_large=True).result, now, outcome.utterance, end)
+                told = self._event(is_large=True).result
+                fill_result(told, now, outcome.utterance, end, outcome.lost)
+            self._counts["held_lost"] += len(outcome.lost)
         while len(self._unseen) > self._rules.result_queue_max:
             # Redis has it in case that the client comes back for it.
             self._todo.append(effects.Leave((self._unseen.pop(min(self._unseen)),)))
@@ -429,7 +509,25 @@ class SessionSteps:
             safe = gathered
         if safe > self._acked_seq:
             self._acked_seq = safe
-            self._event().audio_ack.next_seq = safe
+            ack = self._event().audio_ack
+            ack.next_seq = safe
+            keep = self._keep_from(safe)
+            if keep < safe:
+                ack.keep_seq = keep
+
+    def _keep_from(self, safe: int) -> int:
+        """The first chunk that a later gateway may need again: what a node holds, or may hold.
+
+        It never goes back: what the client has forgotten cannot come again.
+        """
+        first_seqs = [safe]
+        for utterance in self._open.values():
+            if utterance.reason in MAY_CONTINUE:
+                first_seqs.append(utterance.ranges[0][0])
+        if self._turns:
+            first_seqs += self._turns.first_seqs
+        self._kept_seq = min(seq for seq in first_seqs if seq >= self._kept_seq)
+        return self._kept_seq
 
     # ---- the session ----
 
@@ -473,6 +571,7 @@ class SessionSteps:
             return
         self.phase = Phase.OVER
         self._alarms.clear_all()
+        self._turns.clear()
         if why is not None:
             self._problem(why)
         if not forget:

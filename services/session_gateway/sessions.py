@@ -22,6 +22,7 @@ from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway.alarms import AlarmKey
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMetrics
+from lingua_scheduler.services.session_gateway.held_turns import HeldBudget, replay_from
 from lingua_scheduler.services.session_gateway.live_session import LiveSession
 from lingua_scheduler.services.session_gateway.session_core import Past
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
@@ -73,6 +74,8 @@ class Sessions:
         self._timers: Timers[LiveSession, AlarmKey] = Timers(
             on_due=LiveSession.on_timer, clock=lambda: asyncio.get_running_loop().time() * 1000
         )
+        self._held_budget = HeldBudget(settings.held_audio_total_bytes)
+        metrics.held_bytes.set_function(lambda: self._held_budget.used)
         metrics.timers.set_function(lambda: len(self._timers))
         self._spans = span_writer_if_on()
         self._draining = False
@@ -220,10 +223,19 @@ class Sessions:
             before.on_lost(
                 errors.SessionTakenOverError(f"session {session_id!r} was resumed elsewhere")
             )
+        next_seq = max(resume.next_seq, taken.acked_seq)
+        if resume.HasField("kept_seq"):
+            next_seq = replay_from(
+                taken.cuts,
+                most_cuts=self._rules.result_queue_max,
+                seen=resume.results_seen,
+                kept_seq=resume.kept_seq,
+                next_seq=next_seq,
+            )
         past = Past(
             next_index=max(taken.next_index, resume.results_seen),
             seen=resume.results_seen,
-            next_seq=max(resume.next_seq, taken.acked_seq),
+            next_seq=next_seq,
             missing=min(taken.missing, resume.results_seen),
             cuts=taken.cuts,
         )
@@ -265,6 +277,7 @@ class Sessions:
             timers=self._timers,
             metrics=self._metrics,
             max_message_bytes=self._settings.max_message_bytes,
+            held_budget=self._held_budget,
         )
 
     def _opened(

@@ -65,6 +65,18 @@ class Utterance:
     tries: int = 0
     retry_ms: float = 0.0
     last_problem: str = ""
+    # Earlier utterances that its node has to join, or those whose audio it brings along instead.
+    held: tuple[int, ...] = ()
+    included: tuple[int, ...] = ()
+    included_audio: bytes = b""
+    # Whether it has to bring them along.
+    brings_held: bool = False
+    # What its result left with its node: all, or so many bytes at the end. Or it has no result.
+    is_held: bool = False
+    held_audio_bytes: int = 0
+    is_missing: bool = False
+    # It was given up while a node may have had its result.
+    may_have_result: bool = False
     # Why it is tried again, as the client was told last.
     told_why: tuple[int, str] | None = None
 
@@ -150,6 +162,9 @@ class Utterance:
             reason=self.reason,
             job_id=self.job_id,
             audio_ms=self.audio_ms,
+            is_held=self.is_held,
+            held_audio_bytes=self.held_audio_bytes,
+            is_missing=self.is_missing,
         )
         cut.direction.src, cut.direction.tgt = self.direction
         for first, end in self.ranges:

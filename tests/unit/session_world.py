@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from lingua_scheduler.services.session_gateway import session_effects as fx
 from lingua_scheduler.services.session_gateway.alarms import AlarmKey, ClearTimer, SetTimer
+from lingua_scheduler.services.session_gateway.held_turns import replay_from
 from lingua_scheduler.services.session_gateway.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session_core import Past, Phase, SessionCore
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
@@ -47,6 +48,7 @@ _QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 _FAILED = common_pb2.ERROR_REASON_JOB_FAILED
 _CANCELLED = common_pb2.ERROR_REASON_JOB_CANCELLED
 _NOT_FOUND = common_pb2.ERROR_REASON_JOB_NOT_FOUND
+_HELD_AUDIO_NEEDED = common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED
 _TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
 
 Step = Callable[[], None]
@@ -98,7 +100,8 @@ class Store:
         for cut in record.cuts:
             index = cut.utterance_index
             self.next_index = max(self.next_index, index + 1)
-            assert self.ever.setdefault(index, cut) == cut, f"index {index} means two things"
+            known = self.ever.setdefault(index, plain(cut))
+            assert known == plain(cut), f"index {index} means two things"
             self.cuts[index] = cut
         self.cuts = {index: cut for index, cut in self.cuts.items() if index >= self.low}
 
@@ -112,7 +115,14 @@ class Job:
     subscriber: Life | None
     # Its node keeps the audio for what comes next: drawn by its id, so that it is the same again.
     is_held: bool = False
-    # running, done, failed or cancelled.
+    pair: tuple[str, str] = AB
+    # Earlier utterances that its node has to hold, and those that came with it.
+    needs: tuple[int, ...] = ()
+    brings: tuple[int, ...] = ()
+    joined: tuple[int, ...] = ()
+    # Whether it went to the node that holds what was said before.
+    is_bound: bool = False
+    # running, done, failed, cancelled, or given back for want of held audio.
     state: str = "running"
     accepted: bool = False
     forgotten: bool = False
@@ -124,8 +134,12 @@ class Client:
 
     chunks: list[session_pb2.AudioChunk] = field(default_factory=list)
     acked: int = 0
+    kept: int = 0
     seen: int = 0
     outcomes: list[str] = field(default_factory=list)
+    # Indexes that a later result has joined, and those that were told to be lost, as often.
+    joined: Counter[int] = field(default_factory=Counter)
+    told_lost: Counter[int] = field(default_factory=Counter)
     closing: bool = False
     closed: session_pb2.Closed | None = None
     direction: tuple[str, str] = AB
@@ -147,6 +161,12 @@ class World(ABC):
         self.store = Store()
         self.client = Client()
         self.jobs: dict[str, Job] = {}
+        # What nodes hold, by direction: an utterance, and all that is in its audio.
+        self.held: dict[tuple[str, str], dict[int, set[int]]] = {}
+        # Directions whose next job goes to the node that holds audio.
+        self.bound: set[tuple[str, str]] = set()
+        # Indexes whose jobs were given back. What was said of them may come late.
+        self.given_back: set[int] = set()
         self.audio: dict[str, tuple[bytes, int]] = {}
         # Indexes that were told missing, and those whose job the dispatcher lost: with the epoch of
         # the gateway that still has the audio, or 0.
@@ -176,6 +196,7 @@ class World(ABC):
             result_queue_max=(200, 4)[pick(2)],
             session_utterances_max=(16, 1, 3)[pick(3)],
             session_idle_ms=1e12,
+            held_audio_max_bytes=1_500_000,
         )
 
     # ---- the run ----
@@ -241,6 +262,8 @@ class World(ABC):
             self.store.down_until = self.now + (500.0, 5000.0, 40_000.0)[self.choices.pick(3)]
         elif way == 22 and one_in(self.calm // 4):
             self._lose_stream()
+        elif way == 22:
+            self._lose_node()
         elif way == 23 and one_in(4):
             self._close() if one_in(6) else self._say_nonsense()
 
@@ -348,11 +371,17 @@ class World(ABC):
                 case "result":
                     is_held = event.result.kind == dispatcher_pb2.JobResult.KIND_HELD
                     self._see(event.result.utterance_index, "held" if is_held else "result")
+                    client.joined.update(event.result.joined_utterances)
+                    client.told_lost.update(event.result.lost_utterances)
                 case "missing":
                     self._see(event.missing.utterance_index, "missing")
+                    client.told_lost.update(event.missing.lost_utterances)
                     self.check_missing(event.missing)
                 case "audio_ack":
-                    client.acked = max(client.acked, event.audio_ack.next_seq)
+                    ack = event.audio_ack
+                    client.acked = max(client.acked, ack.next_seq)
+                    keep = ack.keep_seq if ack.HasField("keep_seq") else ack.next_seq
+                    client.kept = max(client.kept, keep)
                 case "closed":
                     client.closed = event.closed
 
@@ -366,12 +395,19 @@ class World(ABC):
     def _open(self) -> Life:
         store, client = self.store, self.client
         store.epoch += 1
+        cuts = tuple(store.cuts[index] for index in sorted(store.cuts))
         past = Past(
             next_index=store.next_index,
             seen=client.seen,
-            next_seq=max(client.acked, store.acked_seq),
+            next_seq=replay_from(
+                cuts,
+                most_cuts=self.rules.result_queue_max,
+                seen=client.seen,
+                kept_seq=client.kept,
+                next_seq=max(client.acked, store.acked_seq),
+            ),
             missing=store.missing,
-            cuts=tuple(store.cuts[index] for index in sorted(store.cuts)),
+            cuts=cuts,
         )
         specs = JobSpecs(session_id="s", opened=OPENED, epoch=store.epoch, rules=self.rules)
         core = SessionCore(
@@ -383,7 +419,7 @@ class World(ABC):
             now=self.now,
         )
         life = Life(core, specs, store.epoch, past.seen)
-        life.cuts = {cut.utterance_index: cut for cut in past.cuts}
+        life.cuts = {cut.utterance_index: plain(cut) for cut in past.cuts}
         life.since = dict.fromkeys(range(past.seen, past.next_index), self.now)
         life.over = {index for index in life.since if index not in life.cuts}
         life.given_up = set(self.declared)
@@ -528,7 +564,8 @@ class World(ABC):
         for cut in record.cuts:
             index = cut.utterance_index
             life.since.setdefault(index, self.now)
-            assert life.cuts.setdefault(index, cut) == cut, f"index {index} is cut in another way"
+            known = life.cuts.setdefault(index, plain(cut))
+            assert known == plain(cut), f"index {index} is cut in another way"
             self.seen[f"cut {cut.reason}"] += 1
             self.seen["cut in parts"] += len(cut.chunks) > 1
         is_down = self.now < self.store.down_until
@@ -594,9 +631,24 @@ class World(ABC):
                 self._failed(life, index, (_DOWN, _FULL, _QUOTA)[self.choices.pick(3)])
         elif job is None and utterance.is_attached:
             self._failed(life, index, _NOT_FOUND)
-        elif job is None:
+        elif job is not None and job.state == "given back" and utterance.is_attached:
+            # Nobody has what it needs, so it is done without.
+            job.state, job.needs, job.subscriber = "running", (), life
+            self._begin(job)
+        elif job is None or job.state == "given back":
             is_held = utterance.reason in MAY_CONTINUE and int(job_id[:2], 16) < 100
-            job = self.jobs[job_id] = Job(index, job_id, life, is_held)
+            job = self.jobs[job_id] = Job(
+                index,
+                job_id,
+                life,
+                is_held,
+                pair=(utterance.direction.src, utterance.direction.tgt),
+                needs=utterance.held,
+                brings=utterance.included,
+            )
+            job.is_bound = job.pair in self.bound
+            self.bound.discard(job.pair)
+            self.seen["held audio brought along"] += bool(utterance.included)
             self.seen["rest"] += utterance.is_flush
             self._begin(job)
         else:
@@ -616,7 +668,12 @@ class World(ABC):
             if job.accepted:
                 self._accept(life, job)
         else:
-            why = {"failed": _FAILED, "cancelled": _CANCELLED, "done": _NOT_FOUND}[job.state]
+            why = {
+                "failed": _FAILED,
+                "cancelled": _CANCELLED,
+                "done": _NOT_FOUND,
+                "given back": _HELD_AUDIO_NEEDED,
+            }[job.state]
             self._failed(life, job.index, why)
 
     def _begin(self, job: Job) -> None:
@@ -640,9 +697,34 @@ class World(ABC):
             self._answer(job)
 
     def _finish(self, job: Job) -> None:
-        if job.state == "running" and self.jobs.get(job.job_id) is job:
-            job.state, job.accepted = "done", True
-            self._answer(job)
+        if job.state != "running" or self.jobs.get(job.job_id) is not job:
+            return
+        holds = self.held.setdefault(job.pair, {})
+        earlier = set(job.brings)
+        if job.is_bound and not job.brings:
+            earlier |= {each for index in holds if index < job.index for each in holds[index]}
+        if not earlier.issuperset(job.needs):
+            job.state, job.accepted = "given back", True
+            self.given_back.add(job.index)
+            self.seen["held audio needed"] += 1
+            if job.subscriber is not None:
+                self._failed(job.subscriber, job.index, _HELD_AUDIO_NEEDED)
+            return
+        job.state, job.accepted = "done", True
+        for index in [index for index in holds if index < job.index]:
+            del holds[index]
+        if job.is_held:
+            holds[job.index] = earlier | {job.index}
+            self.bound.add(job.pair)
+        else:
+            job.joined = tuple(sorted(earlier))
+        self._answer(job)
+
+    def _lose_node(self) -> None:
+        """The nodes that hold audio die."""
+        self.seen["node lost"] += any(self.held.values())
+        self._note("the nodes that hold audio are lost")
+        self.held.clear()
 
     def _fail(self, job: Job) -> None:
         if job.state == "running" and self.jobs.get(job.job_id) is job:
@@ -678,7 +760,7 @@ class World(ABC):
     def _deliver(self, life: Life, job: Job) -> None:
         kinds = dispatcher_pb2.JobResult
         kind = kinds.KIND_HELD if job.is_held else kinds.KIND_TRANSLATED
-        result = dispatcher_pb2.JobResult(kind=kind)
+        result = dispatcher_pb2.JobResult(kind=kind, joined_utterances=job.joined)
         delivered = dispatcher_pb2.JobDelivered(result=result, node_id="n", attempts=1)
 
         def tell(life: Life) -> list[fx.Effect]:
@@ -691,7 +773,7 @@ class World(ABC):
         why = common_pb2.Error(reason=reason, message="why")
 
         def tell(life: Life) -> list[fx.Effect]:
-            if reason not in (_DOWN, _FULL, _QUOTA, _TAKEN_OVER):
+            if reason not in (_DOWN, _FULL, _QUOTA, _TAKEN_OVER, _HELD_AUDIO_NEEDED):
                 life.over.add(index)
                 self.declared.add(index)
             return life.core.on_failed(self.now, index, why)
@@ -754,6 +836,15 @@ class World(ABC):
     @abstractmethod
     def check_whole(self) -> None:
         """All is over."""
+
+
+def plain(cut: session_record_pb2.Cut) -> session_record_pb2.Cut:
+    """A cut as it was written first."""
+    first = session_record_pb2.Cut()
+    first.CopyFrom(cut)
+    for field_name in ("is_held", "held_audio_bytes", "is_missing"):
+        first.ClearField(field_name)
+    return first
 
 
 def seqs_of(cut: session_record_pb2.Cut | None) -> list[int]:

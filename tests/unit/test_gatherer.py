@@ -48,6 +48,7 @@ RULES = SessionRules(
     result_queue_max=200,
     session_utterances_max=16,
     session_idle_ms=1_800_000.0,
+    held_audio_max_bytes=1_500_000,
 )
 
 

@@ -46,6 +46,7 @@ RULES = SessionRules(
     result_queue_max=200,
     session_utterances_max=16,
     session_idle_ms=1_800_000.0,
+    held_audio_max_bytes=1_500_000,
 )
 OPENED = session_pb2.NewSession(
     conversation=session_pb2.LanguageSet(a="en", b="zh"),
@@ -58,6 +59,7 @@ _REASON = common_pb2.ErrorReason
 DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 FOR_GOOD = common_pb2.ERROR_REASON_JOB_FAILED
 TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
+HELD_AUDIO_NEEDED = common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED
 OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 RETRYABLE = (
     common_pb2.ERROR_REASON_NO_CAPABLE_NODE,

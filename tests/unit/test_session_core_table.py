@@ -17,7 +17,7 @@ from lingua_scheduler.services.session_gateway.alarms import (
 )
 from lingua_scheduler.services.session_gateway.session_core import Phase, SessionCore
 
-from .test_session_core import BA, DOWN, TAKEN_OVER, Desk
+from .test_session_core import BA, DOWN, HELD_AUDIO_NEEDED, TAKEN_OVER, Desk
 
 PHASES = tuple(Phase)
 LEFT = "end SESSION_TAKEN_OVER"
@@ -120,6 +120,7 @@ EVENTS: dict[str, list[Step]] = {
     "partial": [Desk.partial],
     "delivered": [Desk.delivered, lambda desk: desk.delivered(1)],
     "failed, retry": [lambda desk: desk.failed(0, DOWN)],
+    "failed, audio": [lambda desk: desk.failed(0, HELD_AUDIO_NEEDED)],
     "failed, for good": [Desk.failed],
     "failed, lost": [lambda desk: desk.failed(0, TAKEN_OVER)],
     "left": [Desk.left],
@@ -257,6 +258,7 @@ CELLS: dict[tuple[str, Phase], tuple[str, list[Case]]] = {
         (closed, Desk.delivered, [], E),
     ]),
     ("failed, retry", E): ("-", nothing("failed, retry", E, closed, closed_missing)),
+    ("failed, audio", E): ("-", nothing("failed, audio", E, closed, closed_missing)),
     ("failed, for good", E): ("-", nothing("failed, for good", E, closed, closed_missing)),
     ("left", O): ("leave", [(one_of_two, Desk.left, ["leave 0 1", "end left"], Phase.OVER)]),
     ("left", C): ("leave", [
@@ -282,6 +284,8 @@ for _event, _texts, _before, _step, _wanted, _closes in (
     ("partial", "tell", submitted, Desk.partial, ["send partial 0"], ""),
     ("failed, retry", "again, a little later|again", submitted,
      after(100, lambda desk: desk.failed(0, DOWN)), ["send retrying 0", "submit 0"], ""),
+    ("failed, audio", "bring what was held", submitted,
+     lambda desk: desk.failed(0, HELD_AUDIO_NEEDED), ["send retrying 0", "submit 0"], ""),
     ("failed, for good", "missing|missing, all: closed", submitted,
      Desk.failed, ["send missing 0", "send ack 1"], "send closed 0 1"),
     ("timer record", "write down", unwritten, after(200), ["record 0"], ""),

@@ -10,7 +10,11 @@ CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
 
 
 def held(desk: Desk, index: int = 0, direction: tuple[str, str] = AB) -> Desk:
-    """The node keeps all of it for what comes next."""
+    """The node keeps all of it for what comes next, and that is written down."""
+    return answered_held(desk, index, direction).recorded()
+
+
+def answered_held(desk: Desk, index: int = 0, direction: tuple[str, str] = AB) -> Desk:
     result = dispatcher_pb2.JobResult(kind=dispatcher_pb2.JobResult.KIND_HELD)
     delivered = dispatcher_pb2.JobDelivered(result=result, node_id="n", attempts=1)
     job_id = desk.job_id(index, direction)
@@ -47,7 +51,7 @@ def test_what_is_held_only_after_the_close_is_ended_too() -> None:
     desk = paused().close()
     desk.told()
 
-    assert held(desk).told() == ["send result 0", "record 1"]
+    assert answered_held(desk).told() == ["send result 0", "record 0 1"]
     assert rest(desk.recorded()) == (1, CLOSE, [(1, 1)])
 
 
@@ -66,7 +70,7 @@ def test_an_end_that_is_said_before_it_is_known_to_be_held_is_remembered() -> No
     desk = paused().end()
     assert desk.told()[-1] == "send ack 2"
 
-    assert held(desk).told() == ["send result 0", "record 1"]
+    assert answered_held(desk).told() == ["send result 0", "record 0 1"]
 
 
 def test_where_the_sentence_was_whole_nothing_follows_its_end() -> None:

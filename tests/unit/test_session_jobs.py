@@ -11,6 +11,7 @@ from .test_session_core import (
     BA,
     BYTES_PER_MS,
     DOWN,
+    HELD_AUDIO_NEEDED,
     OVER_QUOTA,
     RETRYABLE,
     RULES,
@@ -92,7 +93,11 @@ def test_a_retry_waits_as_long_as_it_was_asked_to() -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    [each for each in _REASON.values() if each not in (*RETRYABLE, OVER_QUOTA, TAKEN_OVER)],
+    [
+        each
+        for each in _REASON.values()
+        if each not in (*RETRYABLE, OVER_QUOTA, TAKEN_OVER, HELD_AUDIO_NEEDED)
+    ],
 )
 def test_a_job_that_failed_for_good_is_missing(reason: _REASON.ValueType) -> None:
     desk = Desk().submit()

@@ -33,14 +33,22 @@ class Promises(World):
 
     def check_job(self, life: Life, utterance: Utterance) -> None:
         spec = life.specs.spec(utterance, self.now)
-        told = self.audio.setdefault(utterance.job_id, (spec.audio, spec.reason))
-        assert told == (spec.audio, spec.reason), f"job {utterance.index} means two things"
+        brought = self._said(*spec.included_utterances)
+        assert spec.audio.startswith(brought), f"{utterance.index} brings other audio along"
+        audio = spec.audio[len(brought) :]
+        told = self.audio.setdefault(utterance.job_id, (audio, spec.reason))
+        assert told == (audio, spec.reason), f"job {utterance.index} means two things"
         cut = self.store.ever.get(utterance.index)
         assert cut == life.cuts[utterance.index], f"{utterance.index} is not written down"
         chunks = [self.client.chunks[seq] for seq in seqs_of(cut)]
-        said = b"".join(chunk.data for chunk in chunks)
-        assert spec.audio == said or (not chunks and set(spec.audio) == {0})
+        assert audio == self._said(utterance.index)
+        assert spec.is_flush == (not chunks and not brought)
         assert all(chunk.direction == spec.pair for chunk in chunks)
+
+    def _said(self, *indexes: int) -> bytes:
+        """The audio of utterances, one after the other."""
+        seqs = [seq for index in indexes for seq in seqs_of(self.store.ever[index])]
+        return b"".join(self.client.chunks[seq].data for seq in seqs)
 
     def check_turn(self, life: Life, utterance: Utterance) -> None:
         """Decision 12."""
@@ -70,7 +78,7 @@ class Promises(World):
             for index, cut in life.cuts.items():
                 job = self.jobs.get(cut.job_id)
                 accepted = job is not None and (job.accepted or job.state != "running")
-                seen = index < self.client.seen or index in self.lost
+                seen = index < self.client.seen or index in self.lost or index in self.given_back
                 if accepted or seen or index in self.declared or index in life.over:
                     safe.update(seqs_of(cut))
         for chunk in self.client.chunks[:next_seq]:
@@ -151,6 +159,20 @@ class Promises(World):
             else:
                 assert chunk.seq not in used
         assert set(used.values()) <= set(range(client.seen))
+        self._check_held()
+
+    def _check_held(self) -> None:
+        """What was held comes with a later result, once, or is told to be lost."""
+        client = self.client
+        held = {index for index, what in enumerate(client.outcomes) if what == "held"}
+        told = client.joined + client.told_lost
+        self.seen["held audio lost"] += client.told_lost.total()
+        # What is told to be lost may come after all, with a result that was given up.
+        assert max(client.joined.values(), default=1) == 1, f"joined twice: {client.joined}"
+        assert held.issuperset(client.told_lost), f"{client.told_lost} were not held"
+        if len(self.lives) == 1:
+            assert held <= set(told), f"of {held} only {told} were told of"
+            assert not client.told_lost or "missing" in client.outcomes, "audio was lost"
 
     def _check_rests(self, cuts: list[session_record_pb2.Cut]) -> None:
         """What is held at the end is ended, and nothing else is.
@@ -159,10 +181,13 @@ class Promises(World):
         """
         if len(self.lives) > 1:
             return
-        held = [self.client.outcomes[cut.utterance_index] == "held" for cut in cuts]
-        for before, cut in zip([False, *held], cuts, strict=False):
-            assert before or seqs_of(cut), f"{cut.utterance_index} ends what nobody holds"
-        assert not any(held[-1:]), "a node holds what nobody asks for"
+        is_held = False
+        for cut in cuts:
+            assert is_held or seqs_of(cut), f"{cut.utterance_index} ends what nobody holds"
+            outcome = self.client.outcomes[cut.utterance_index]
+            # What is missing joins nothing, unless it comes too late for that.
+            is_held = outcome == "held" or (outcome == "missing" and is_held and bool(seqs_of(cut)))
+        assert not is_held or self.client.told_lost, "a node holds what nobody asks for"
 
 
 def breaks(choices: list[int]) -> bool:
@@ -218,6 +243,9 @@ def test_the_worlds_come_everywhere() -> None:
         "repeated_end",
         "empty_end",
         "rest",
+        "node lost",
+        "held audio needed",
+        "held audio brought along",
         "refused_chunk",
         "gate shut",
         "record failed",
