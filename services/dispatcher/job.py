@@ -107,7 +107,9 @@ class Job:
 
     @property
     def has_left_its_turn(self) -> bool:
-        """Whether it was done by another node than the one that has the beginning of its turn."""
+        """Whether it was done by a node that does not have the beginning of its turn."""
+        if self.spec.included_utterances:
+            return False
         attempts = self.machine.attempts.values()
         if any(each.stage is Stage.DONE and each.placement.path in BY_BINDING for each in attempts):
             return False

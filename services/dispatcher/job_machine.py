@@ -9,6 +9,7 @@ import math
 
 from lingua_scheduler.services.dispatcher import job_endings as endings
 from lingua_scheduler.services.dispatcher.job_effects import (
+    BY_BINDING,
     Attempt,
     CancelOnNode,
     Commit,
@@ -27,7 +28,6 @@ from lingua_scheduler.services.dispatcher.job_rules import ASK_AGAIN_MS, MAX_DET
 from lingua_scheduler.services.dispatcher.job_steps import (
     ASK,
     BOUND,
-    BY_BINDING,
     DEADLINE,
     WAIT,
     JobSteps,

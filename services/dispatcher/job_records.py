@@ -15,7 +15,12 @@ _NOT_OURS = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
 # Nothing can be recorded just now, and gateways submit such a job again and again until Redis is
 # back. Only the last of these ends is recorded: when the job is forgotten.
 _NOT_NOW = frozenset(
-    (common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN, common_pb2.ERROR_REASON_DRAINING)
+    (
+        common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
+        common_pb2.ERROR_REASON_DRAINING,
+        # Submitted again at once, so the end could be recorded after the job has begun anew.
+        common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED,
+    )
 )
 # The pool service takes 4 KiB. Messages are 1 KiB at most; of facts there are a dozen small ones.
 _MAX_MESSAGE_CHARS = 500

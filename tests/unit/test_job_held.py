@@ -21,6 +21,7 @@ def machine(
         job_timeout_ms=1000,
         queue_wait_ms=200,
         affinity_wait_ms=0,
+        affinity_away_ms=0,
         grace_ms=300,
         hedge_after_ms=hedge_after_ms,
         max_retry=max_retry,
