@@ -69,6 +69,8 @@ class Result:
         speech: audio of the translation; empty where none was asked for.
         speech_format: what `speech` is; None where there is none, or of a kind unknown here.
         joined: earlier indexes that were HELD and are part of this one.
+        lost: earlier indexes whose audio a node held for this one, and which was lost. What was said
+            there comes in no result.
         job_id: for the operator's tools.
         node_id: who did it.
         attempts: that it took.
@@ -84,6 +86,7 @@ class Result:
     speech: bytes = field(default=b"", repr=False)
     speech_format: AudioFormat | None = None
     joined: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
     job_id: str = ""
     node_id: str = ""
     attempts: int = 0
@@ -98,6 +101,7 @@ class Missing:
     Attributes:
         reason: for tools, as in the contract's ErrorReason without its prefix: JOB_TIMEOUT.
         message: one sentence for a person.
+        lost: as in Result.
     """
 
     index: int
@@ -105,6 +109,7 @@ class Missing:
     tgt: str
     reason: str
     message: str = ""
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ the time, in seconds of a clock that only goes up. `take` gives the next message
 
     a stream opens        Open: new, or resume once a gateway has said Opened
     Opened                all that is not acknowledged, from where it says; then what is new
-    AudioAck              chunks below are forgotten, and never before
+    AudioAck              chunks below are forgotten, and never before; but those that a node holds
+                          are kept
     Result, Missing       the next index: to the app, and confirmed soon
                           an earlier one: a repeat, dropped
                           a later one: the stream is given up, so that all come again
@@ -158,7 +159,9 @@ class SessionProtocol(SessionState):
             case "opened":
                 self._on_opened(now, stream, event.opened)
             case "audio_ack":
-                if self.kept.ack(event.audio_ack.next_seq):
+                ack = event.audio_ack
+                keep_seq = ack.keep_seq if ack.HasField("keep_seq") else None
+                if self.kept.ack(ack.next_seq, keep_seq):
                     self._faults = 0
             case "utterance":
                 self._on_progress(event.utterance)
@@ -195,7 +198,7 @@ class SessionProtocol(SessionState):
         self.kept.begin_at(opened.next_seq)
         if stream.resumes:
             self.resumes += 1
-            self._do(Give(Resumed(away=away, chunks_again=len(self.kept) - self.kept.unwritten)))
+            self._do(Give(Resumed(away=away, chunks_again=self.kept.to_repeat)))
 
     def _on_outcome(self, now: float, stream: SessionStream, outcome: Outcome) -> None:
         self._await(outcome.index)
@@ -397,7 +400,8 @@ class SessionProtocol(SessionState):
             session_id=self.session_id,
             resume_token=self.token,
             results_seen=self.seen,
-            next_seq=self.kept.first,
+            next_seq=self.kept.acknowledged,
+            kept_seq=self.kept.first,
             tries=self._tries,
         )
         return ClientMessage(open=session_pb2.Open(resume=resume))

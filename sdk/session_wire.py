@@ -62,6 +62,7 @@ def result_from(message: session_pb2.Result) -> Result:
         speech=message.speech,
         speech_format=_format(message),
         joined=tuple(message.joined_utterances),
+        lost=tuple(message.lost_utterances),
         job_id=message.job_id,
         node_id=message.node_id,
         attempts=message.attempts,
@@ -85,6 +86,7 @@ def missing_from(message: session_pb2.Missing) -> Missing:
         tgt=message.direction.tgt,
         reason=reason_name(message.why.reason),
         message=message.why.message,
+        lost=tuple(message.lost_utterances),
     )
 
 

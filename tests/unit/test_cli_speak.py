@@ -179,7 +179,7 @@ def test_a_result_is_shown_with_its_texts_its_node_and_where_the_time_went(
         stages=(sdk.Timing(stage=sdk.Stage.ASR, started_ms=0, took_ms=120),),
     )
     texts = sdk.Texts(source="helo", repaired="hello", translated="hola\nmundo")
-    view.hear(result_of(3, texts=texts, attempts=2, joined=(1, 2), timings=timings))
+    view.hear(result_of(3, texts=texts, attempts=2, joined=(1, 2), lost=(0,), timings=timings))
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         ["#3", "translated  en->es  by n1, 2 attempts"],
@@ -187,6 +187,7 @@ def test_a_result_is_shown_with_its_texts_its_node_and_where_the_time_went(
         ["repaired", "hello"],
         ["translated", "hola mundo"],
         ["joined", "with #1 #2"],
+        ["lost", "what was held of #0"],
         [
             "time",
             "audio 1.50s, hangover 200ms, dispatch 8ms, node 310ms, deliver 2ms"
@@ -229,6 +230,10 @@ def test_the_summary_counts_by_what_became_of_them(view: SpeechView) -> None:
     assert view.summary() == "2 utterances: 1 held, 1 translated"
     view.hear(sdk.Missing(index=2, src="en", tgt="es", reason="JOB_TIMEOUT"))
     assert view.summary() == "3 utterances: 1 held, 1 translated, 1 missing"
+    view.hear(result_of(3, lost=(0,)))
+    told = "4 utterances: 1 held, 2 translated, 1 missing, 1 held and lost"
+    assert view.summary() == told
+    assert view.document()["results"][-1]["lost"] == [0]
 
 
 def test_what_happens_on_the_way_is_said_on_stderr_and_not_again_and_again(

@@ -161,8 +161,8 @@ def speak(
             print_json({**told, **view.document()})
     if not options.json:
         click.echo(f"{view.summary()}{'' if whole else '; not all was spoken'}.")
-    if view.missing:
-        count = len(view.missing)
+    if view.missing or view.lost:
+        count = len(view.missing) + len(view.lost)
         raise Failure(
             f"{count} utterance{' has' if count == 1 else 's have'} no result",
             reason="MISSING_RESULTS",

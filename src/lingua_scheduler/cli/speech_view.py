@@ -99,12 +99,20 @@ class SpeechView:
         """Nothing more comes: leaves no half line behind."""
         self._line.clear()
 
+    @property
+    def lost(self) -> list[int]:
+        """Indexes whose audio was lost while a node held it."""
+        outcomes = [*(result for result, _ in self._results), *self.missing]
+        return [index for each in outcomes for index in each.lost]
+
     def summary(self) -> str:
         """How many utterances there were, and what became of them."""
         kinds = Counter(kind_name(result.kind) for result, _ in self._results)
         if self.missing:
             kinds["missing"] = len(self.missing)
         total = kinds.total()
+        if self.lost:
+            kinds["held and lost"] = len(self.lost)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         return f"{total} utterance{'' if total == 1 else 's'}{': ' if counts else ''}{counts}"
 
@@ -118,6 +126,7 @@ class SpeechView:
                     "pair": {"src": each.src, "tgt": each.tgt},
                     "reason": each.reason,
                     "message": each.message,
+                    "lost": list(each.lost),
                 }
                 for each in self.missing
             ],
@@ -144,6 +153,7 @@ def result_lines(result: Result, path: Path | None) -> str:
     ]
     if result.joined:
         facts.append(("joined", "with " + " ".join(f"#{index}" for index in result.joined)))
+    facts += _lost(result.lost)
     if result.turn_broken:
         facts.append(("turn", "broken: the sentence began at another node"))
     facts.append(("time", _times(result.timings)))
@@ -158,9 +168,16 @@ def missing_lines(missing: Missing) -> str:
     """Why there is no result."""
     what = click.style("missing", fg="red")
     why = f"{missing.reason}: {one_line(missing.message)}" if missing.message else missing.reason
-    return _block(
-        (f"#{missing.index}", f"{what}  {missing.src}->{missing.tgt}"), [("because", why)]
-    )
+    head = (f"#{missing.index}", f"{what}  {missing.src}->{missing.tgt}")
+    return _block(head, [("because", why), *_lost(missing.lost)])
+
+
+def _lost(indexes: tuple[int, ...]) -> list[tuple[str, str]]:
+    """Held audio that comes in no result."""
+    if not indexes:
+        return []
+    which = " ".join(f"#{index}" for index in indexes)
+    return [(click.style("lost", fg="red"), f"what was held of {which}")]
 
 
 def _block(head: tuple[str, str], facts: list[tuple[str, str]]) -> str:
@@ -221,6 +238,7 @@ def _result_document(result: Result, path: Path | None) -> dict[str, Any]:
             "translated": result.texts.translated,
         },
         "joined": list(result.joined),
+        "lost": list(result.lost),
         "job_id": result.job_id,
         "node_id": result.node_id,
         "attempts": result.attempts,
