@@ -8,7 +8,6 @@ from collections import deque
 
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
-
 # Of chunks that are acknowledged: about four minutes of 16 kHz PCM. Then the oldest are forgotten.
 MAX_HELD_BYTES = 8 * 1024 * 1024
 

@@ -69,8 +69,8 @@ class Result:
         speech: audio of the translation; empty where none was asked for.
         speech_format: what `speech` is; None where there is none, or of a kind unknown here.
         joined: earlier indexes that were HELD and are part of this one.
-        lost: earlier indexes whose audio a node held for this one, and which was lost. What was said
-            there comes in no result.
+        lost: earlier indexes whose audio a node held for this one, and which was lost: what was
+            said there comes in no result.
         job_id: for the operator's tools.
         node_id: who did it.
         attempts: that it took.

@@ -149,12 +149,19 @@ class JobActions(JobOutcomes):
             # Later: whoever asks is in the middle of something.
             self._loop.call_soon(self._refused, job, effect, error)
         else:
-            answer.add_done_callback(partial(self._allocated, job, effect))
+            epoch = request.session_epoch
+            answer.add_done_callback(partial(self._allocated, job, effect, epoch))
 
-    def _allocated(self, job: Job, effect: effects.Allocate, answered: _Allocation) -> None:
+    def _allocated(
+        self, job: Job, effect: effects.Allocate, epoch: int, answered: _Allocation
+    ) -> None:
         if answered.cancelled():
             return
         error = answered.exception()
+        if isinstance(error, errors.SessionTakenOverError) and 0 < epoch < job.epoch:
+            # The gateway that took the session over has taken the job up since it was asked.
+            self._allocate(job, effect, now_ms())
+            return
         if isinstance(error, errors.LinguaError):
             self._refused(job, effect, error)
             return

@@ -19,7 +19,6 @@ from tests.faults.crowd import (
     LONG,
     PEOPLE,
     RECOVERED_S,
-    SHORT,
     Victim,
     busiest,
     talking,
@@ -79,9 +78,7 @@ async def test_kill_9_while_people_speak_loses_no_word_of(
     kind: str,
     comes_back: bool,
 ) -> None:
-    # What a node holds dies with it.
-    lengths = SHORT if kind == "node" else LONG
-    async with talking(scheduler, lengths) as crowd:
+    async with talking(scheduler, LONG) as crowd:
         struck = await victim(scheduler, kind)
         struck.kill()
         await crowd.hear_more(2)
@@ -90,6 +87,22 @@ async def test_kill_9_while_people_speak_loses_no_word_of(
             await crowd.hear_more(1)
     back = "comes back" if comes_back else "stays away"
     crowd.check(f"kill -9 of a {kind} that {back}", record_property)
+
+
+async def test_kill_9_of_a_node_and_the_gateway_at_once_loses_no_word(
+    scheduler: Scheduler, record_property: Callable[[str, object], None]
+) -> None:
+    """What the node held comes from the client, by way of the other gateway."""
+    async with talking(scheduler, LONG) as crowd:
+        gateway = await victim(scheduler, "gateway")
+        node = await victim(scheduler, "node")
+        gateway.kill()
+        node.kill()
+        await crowd.hear_more(2)
+        await gateway.restart()
+        await node.restart()
+        await crowd.hear_more(1)
+    crowd.check("kill -9 of a node and a gateway", record_property)
 
 
 async def test_kill_9_of_redis_while_people_speak_loses_no_word(
@@ -117,7 +130,7 @@ async def notices_outage(service: ServiceProcess) -> None:
 async def test_an_orderly_end_while_people_speak_loses_no_word_of(
     scheduler: Scheduler, record_property: Callable[[str, object], None], kind: str
 ) -> None:
-    async with talking(scheduler, SHORT if kind == "node" else LONG) as crowd:
+    async with talking(scheduler, LONG) as crowd:
         struck = await victim(scheduler, kind)
         struck.terminate()
         started = time.monotonic()

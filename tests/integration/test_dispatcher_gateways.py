@@ -1,6 +1,7 @@
 """What gateways ask of a real dispatcher beside new jobs, and how their sessions come and go."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -289,6 +290,23 @@ async def test_a_job_that_its_session_s_old_gateway_could_not_begin_is_begun_by_
     await new.accepted(job)
     await old.submit(patient.spec(1, session_epoch=1))
     assert reason(await old.failed(job)) == "SESSION_TAKEN_OVER"
+
+
+async def test_a_job_that_is_taken_up_while_the_pool_is_asked_for_the_old_gateway_goes_on(
+    patient: Scene, pool_process: PoolProcess, store: "redis.Redis[bytes]"
+) -> None:
+    node, old, new = await patient.node(), patient.gateway(), patient.gateway()
+    pool_process.process.send_signal(signal.SIGSTOP)
+    try:
+        job = await old.submit(patient.spec(1, session_epoch=1))
+        await old.is_answered()
+        store.hset(f"{pool_process.prefix}:session:{patient.spec().session_id}", "epoch", 2)
+        assert await new.submit(patient.spec(1, session_epoch=2)) == job
+        await new.is_answered()
+    finally:
+        pool_process.process.send_signal(signal.SIGCONT)
+    await node.take_job()
+    await new.accepted(job)
 
 
 # ---- no node just now ----

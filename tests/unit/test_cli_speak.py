@@ -343,6 +343,7 @@ def test_the_document_has_all_but_the_audio_and_nothing_is_printed_beside_it(
             "pair": {"src": "en", "tgt": "es"},
             "reason": "JOB_TIMEOUT",
             "message": "late",
+            "lost": [],
         }
     ]
     (result,) = told["results"]

@@ -101,7 +101,7 @@ def speak(
 
     Files are sent at the pace of speech, one after the other, each an utterance or, where it is
     long, several. Ctrl-C ends the speech: what was said is still translated. Fails where an
-    utterance is missing at the end. --timeout is how long it looks for a gateway.
+    utterance is missing or lost at the end. --timeout is how long it looks for a gateway.
     """
     if save and text_only:
         raise click.UsageError("--save needs speech, and --text-only asks for none")

@@ -102,7 +102,7 @@ class SpeechView:
     @property
     def lost(self) -> list[int]:
         """Indexes whose audio was lost while a node held it."""
-        outcomes = [*(result for result, _ in self._results), *self.missing]
+        outcomes: list[Result | Missing] = [*(each for each, _ in self._results), *self.missing]
         return [index for each in outcomes for index in each.lost]
 
     def summary(self) -> str:
