@@ -109,7 +109,7 @@ class DispatcherMetrics:
         )
         self.turns_broken = Counter(
             "lingua_dispatcher_turns_broken",
-            "Results of another node than the one that had the beginning of the sentence.",
+            "Results of a node that did not have the beginning of the sentence.",
             registry=registry,
         )
         self.silent = Counter(

@@ -64,28 +64,31 @@ class Excuses:
 
     Attributes:
         missing: reasons with which an utterance may be missing.
-        held: nodes whose held audio may be lost, and whose turns may break; ANY_NODE: of each. A
-            fault that struck nodes by name excuses those only, see `choice.excuses_of`.
+        turns: nodes whose turns may go on elsewhere; ANY_NODE: of each. A fault that struck nodes
+            by name excuses those only, see `choice.excuses_of`. No word is lost by that.
+        held: audio that a node holds may be lost.
         capacity: the leases are gone, so a node may get more than it has slots for.
         sessions: reasons for which a session may be lost.
     """
 
     missing: frozenset[str] = frozenset()
-    held: frozenset[str] = frozenset()
+    turns: frozenset[str] = frozenset()
+    held: bool = False
     capacity: bool = False
     sessions: frozenset[str] = frozenset()
 
     def __or__(self, other: "Excuses") -> "Excuses":
         return Excuses(
             missing=self.missing | other.missing,
-            held=self.held | other.held,
+            turns=self.turns | other.turns,
+            held=self.held or other.held,
             capacity=self.capacity or other.capacity,
             sessions=self.sessions | other.sessions,
         )
 
     def excuses_turns_of(self, node: str) -> bool:
-        """Whether what this node holds may be lost, and its turns may break."""
-        return node in self.held or self.held >= ANY_NODE
+        """Whether turns of this node may go on elsewhere."""
+        return node in self.turns or self.turns >= ANY_NODE
 
 
 @dataclass

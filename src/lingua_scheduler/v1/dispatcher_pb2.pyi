@@ -1187,7 +1187,9 @@ class JobDelivered(_message.Message):
     attempts: _builtins.int
     """How many it took."""
     turn_broken: _builtins.bool
-    """Another node than the one that has the beginning of the sentence did it."""
+    """Another node than the one that has the beginning of the sentence did it, and did not get that
+    beginning (JobSpec.included_utterances).
+    """
     @_builtins.property
     def result(self) -> Global___JobResult: ...
     def __init__(

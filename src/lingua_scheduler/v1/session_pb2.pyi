@@ -765,7 +765,7 @@ class Result(_message.Message):
     """Attempts that it took."""
     turn_broken: _builtins.bool
     """The sentence began at another node, which could not be waited for any longer (it was full, away
-    or had failed). The translation may show the seam.
+    or had failed), and this node did not get the beginning. The translation may show the seam.
     """
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair: ...

@@ -24,7 +24,7 @@ ALL: dict[str, type[Fault]] = {
 
 # A job's home and its node gone together (decision 15): what they alone knew is lost.
 HOME_AND_NODE = Excuses(
-    held=ANY_NODE, missing=frozenset({"JOB_NOT_FOUND", "JOB_FAILED", "DEADLINE_EXCEEDED"})
+    turns=ANY_NODE, missing=frozenset({"JOB_NOT_FOUND", "JOB_FAILED", "DEADLINE_EXCEEDED"})
 )
 
 
@@ -71,6 +71,6 @@ def excuses_of(faults: list[Fault]) -> Excuses:
 def _narrowed(fault: Fault) -> Excuses:
     """What it may cost; of nodes that it struck by name, only these break turns."""
     nodes = frozenset(each for each in fault.struck if each.startswith("node-"))
-    if fault.excuses.held >= ANY_NODE and nodes:
-        return replace(fault.excuses, held=nodes)
+    if fault.excuses.turns >= ANY_NODE and nodes:
+        return replace(fault.excuses, turns=nodes)
     return fault.excuses

@@ -128,11 +128,11 @@ def _made() -> dict[str, type[Fault]]:
             bases.append((LostAnswers, "answers lost"))
         for base, verb in bases:
             # What is not acknowledged in time goes elsewhere, away from what its node holds.
-            held = base in (HalfOpen, Lossy) and between[0] in ("node", "dispatchers")
+            moves = base in (HalfOpen, Lossy) and between[0] in ("node", "dispatchers")
             fields = {
                 "name": f"{verb}: {pair}",
                 "between": between,
-                "excuses": Excuses(held=ANY_NODE if held else frozenset()),
+                "excuses": Excuses(turns=ANY_NODE if moves else frozenset()),
                 "stores": frozenset({AOF, EMPTY}) if "redis" in between else frozenset(),
                 "__doc__": base.__doc__,
             }

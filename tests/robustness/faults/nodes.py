@@ -30,7 +30,7 @@ class Loses(Misbehaviour):
     name = "node loses assignments"
     orders: ClassVar = {"lose": 1}
     # The turn goes elsewhere when its node does not acknowledge.
-    excuses = Excuses(held=ANY_NODE)
+    excuses = Excuses(turns=ANY_NODE)
 
 
 class Silent(Misbehaviour):
@@ -38,7 +38,7 @@ class Silent(Misbehaviour):
 
     name = "node falls silent"
     orders: ClassVar = {"mute": 1}
-    excuses = Excuses(held=ANY_NODE)
+    excuses = Excuses(turns=ANY_NODE)
 
 
 class Slow(Misbehaviour):
@@ -56,7 +56,7 @@ class TooSlow(Misbehaviour):
     # Longer than job_timeout_ms: else nothing is stopped in its time.
     least_s = 6.5
     most_s = 8.0
-    excuses = Excuses(held=ANY_NODE)
+    excuses = Excuses(turns=ANY_NODE)
 
 
 class AnswersTwice(Misbehaviour):
@@ -72,7 +72,7 @@ class FailsOften(Misbehaviour):
     name = "node fails often"
     orders: ClassVar = {"fail_every": 2}
     # A retry goes elsewhere, away from what was held.
-    excuses = Excuses(held=ANY_NODE)
+    excuses = Excuses(turns=ANY_NODE)
 
 
 class Floods(Misbehaviour):

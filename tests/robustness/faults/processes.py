@@ -15,8 +15,8 @@ _HOLDS_S = 30.0
 _ONE_JOB = ("assigned", "started", "finished", "failed", "stopped")
 # Detection takes about three seconds; then jobs are placed anew. A busy machine needs some more.
 _LEFT_WITHIN_S = 8.0
-# What a node holds dies with it; and it is away for longer than a turn waits.
-HELD = Excuses(held=ANY_NODE)
+# It is away for longer than a turn waits.
+MOVED = Excuses(turns=ANY_NODE)
 
 
 class _OfKind(Fault):
@@ -72,7 +72,7 @@ class KillHolder(Fault):
     """kill -9 at a moment when the node holds the beginning of a sentence."""
 
     name = "kill -9 of a node that holds audio"
-    excuses = HELD
+    excuses = MOVED
     is_alone = True
 
     async def inject(self, world: World) -> None:
@@ -120,13 +120,13 @@ def _made() -> dict[str, type[Fault]]:
             # dispatcher that stands still passes nothing on to its nodes: what they do not
             # acknowledge in time goes elsewhere.
             breaks_turns = kind == "node" or (kind == "dispatcher" and base is Pause)
-            excuses = HELD if breaks_turns else Excuses()
+            excuses = MOVED if breaks_turns else Excuses()
             fields = {"name": name, "kind": kind, "excuses": excuses, "__doc__": base.__doc__}
             made[name] = type(f"{base.__name__}{kind.title()}", (base,), fields)
         name = f"long pause of a {kind}"
         # Until a paused node is given up, its jobs wait for it.
         stall_s = 0.0 if kind == "node" else _LEFT_WITHIN_S
-        excuses = HELD if kind in ("node", "dispatcher") else Excuses()
+        excuses = MOVED if kind in ("node", "dispatcher") else Excuses()
         fields = {"name": name, "kind": kind, "excuses": excuses, "stall_s": stall_s}
         made[name] = type(f"LongPause{kind.title()}", (LongPause,), fields)
     made[KillHolder.name] = KillHolder

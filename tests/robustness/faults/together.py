@@ -13,7 +13,7 @@ class PoolsAndNode(Fault):
     """All pool services and a node die; its jobs cannot be placed elsewhere for a while."""
 
     name = "pool services and a node away together"
-    excuses = Excuses(held=ANY_NODE)
+    excuses = Excuses(turns=ANY_NODE)
     least_s = 3.0
     most_s = 4.0
     is_alone = True

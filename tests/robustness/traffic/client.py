@@ -117,6 +117,7 @@ def as_record(event: Event) -> Record:
                 "kind": event.kind.name,
                 "words": event.texts.source.split(),
                 "joined": list(event.joined),
+                "lost": list(event.lost),
                 "node": event.node_id,
                 "attempts": event.attempts,
             }

@@ -2,7 +2,7 @@
 
 A client says words that count up, so what it heard can be laid beside what it said. Words that did
 not come back must be those of an utterance that the design allows to be lost: one that is missing
-for a reason that the fault excuses, or one that a node held and took along when it died.
+for a reason that the fault excuses. What a node holds when it dies is not among them.
 """
 
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def _is_excused(client: ClientHistory, before: int, after: int, excuses: Excuses
         if each["what"] == "missing":
             return True
         is_held = each["kind"] == "HELD" and each["index"] not in joined
-        if is_held and excuses.excuses_turns_of(each["node"]):
+        if is_held and excuses.held:
             return True
     return False
 
