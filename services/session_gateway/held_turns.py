@@ -18,7 +18,7 @@ from lingua_scheduler.services.runtime.audio import (
 )
 from lingua_scheduler.services.session_gateway.speech import Direction
 from lingua_scheduler.services.session_gateway.utterance import MAY_CONTINUE, Utterance
-from lingua_scheduler.v1 import common_pb2, session_record_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_record_pb2
 
 # Of a job, as the contract says.
 MAX_JOB_BYTES = 2 * 1024 * 1024
@@ -124,14 +124,30 @@ class HeldTurns:
 
     # ---- jobs ----
 
-    def claim(self, utterance: Utterance, after: int) -> None:
-        """What waits and was said after that index, which has no end yet, belongs to this one."""
-        if utterance.index in self._claimed:
-            return
-        if earlier := self._take_earlier(utterance, after):
-            self._claimed[utterance.index] = earlier
+    def prepare(self, utterance: Utterance, under_way: Iterable[Utterance]) -> None:
+        """Says what of its sentence a node holds, or has it bring that along: see decision 24.
 
-    def named(self, utterance: Utterance) -> tuple[int, ...]:
+        Args:
+            utterance: is about to be submitted.
+            under_way: those that have no end yet. What was said after the last of them that comes
+                before it, in its direction, belongs to it.
+        """
+        before = [
+            each.index
+            for each in under_way
+            if each.index < utterance.index and each.direction == utterance.direction
+        ]
+        if utterance.index not in self._claimed and (
+            earlier := self._take_earlier(utterance, after=max(before, default=-1))
+        ):
+            self._claimed[utterance.index] = earlier
+        if utterance.brings_held:
+            utterance.held = ()
+            utterance.included, utterance.included_audio = self._bring(utterance)
+        else:
+            utterance.held = self._named(utterance)
+
+    def _named(self, utterance: Utterance) -> tuple[int, ...]:
         """What its node has to join, if any of it could be brought along."""
         pieces = self._claimed.get(utterance.index, ())
         if not any(each.can_be_brought for each in pieces):
@@ -142,7 +158,7 @@ class HeldTurns:
         """Whether no chunk of what it claims has to come again first."""
         return not any(each.is_awaited for each in self._claimed.get(utterance.index, ()))
 
-    def bring(self, utterance: Utterance) -> tuple[tuple[int, ...], bytes]:
+    def _bring(self, utterance: Utterance) -> tuple[tuple[int, ...], bytes]:
         """What its job brings along: indexes and audio."""
         room = MAX_JOB_BYTES - self._size(utterance)
         pieces = [each for each in self._claimed.get(utterance.index, ()) if each.audio is not None]
@@ -166,7 +182,31 @@ class HeldTurns:
 
     # ---- results ----
 
-    def hold(self, utterance: Utterance) -> None:
+    def on_result(self, utterance: Utterance, result: dispatcher_pb2.JobResult) -> list[int]:
+        """It has a result; returns indexes that are lost by that. Some may be added later."""
+        if result.kind == dispatcher_pb2.JobResult.KIND_HELD and not utterance.is_flush:
+            self._hold(utterance)
+            utterance.is_held = self.has(utterance.index)
+            return []
+        tail = 0 if utterance.is_flush else result.held_audio_bytes
+        utterance.is_held, utterance.held_audio_bytes = tail > 0, tail
+        return self._settle(utterance, (*result.joined_utterances, *utterance.included), tail)
+
+    def on_missing(self, utterance: Utterance, *, is_last: bool) -> list[int]:
+        """It has no result; returns indexes that are lost by that.
+
+        What it had claimed waits for the next one, unless that would come out of its order (others
+        of its direction are under way), or a second time (its own result may be on its way).
+        """
+        pieces = self._claimed.pop(utterance.index, [])
+        if pieces and is_last and not utterance.is_flush and not utterance.may_have_result:
+            self._wait(utterance.direction, pieces)
+            pieces = []
+        utterance.is_missing = utterance.direction in self._waiting
+        self._drop(pieces)
+        return [each.index for each in pieces if not each.is_joined]
+
+    def _hold(self, utterance: Utterance) -> None:
         """Its node holds all of it, and all that it had claimed."""
         pieces = self._claimed.pop(utterance.index, [])
         settled = self._settled.get(utterance.direction)
@@ -178,7 +218,7 @@ class HeldTurns:
             return
         self._wait(utterance.direction, [*pieces, self._piece(utterance)])
 
-    def settle(self, utterance: Utterance, joined: Iterable[int], tail: int = 0) -> list[int]:
+    def _settle(self, utterance: Utterance, joined: Iterable[int], tail: int = 0) -> list[int]:
         """It has a result that is not held.
 
         Args:
@@ -207,24 +247,6 @@ class HeldTurns:
         if tail:
             self._wait(direction, [*needed, self._piece(utterance, tail)])
         return lost
-
-    def miss(self, utterance: Utterance, *, is_free: bool) -> list[int]:
-        """It has no result.
-
-        Args:
-            utterance: that is missing.
-            is_free: whether what it had claimed may wait for the next one. If not, that would come
-                out of its order, or a second time, so it is lost.
-
-        Returns:
-            Indexes that are lost.
-        """
-        pieces = self._claimed.pop(utterance.index, [])
-        if is_free and pieces and not utterance.is_flush:
-            self._wait(utterance.direction, pieces)
-            return []
-        self._drop(pieces)
-        return [each.index for each in pieces if not each.is_joined]
 
     def clear(self) -> None:
         """The session has left this gateway."""

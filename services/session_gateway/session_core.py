@@ -62,12 +62,11 @@ from lingua_scheduler.services.session_gateway.chunk_checks import (
 )
 from lingua_scheduler.services.session_gateway.job_specs import set_pair
 from lingua_scheduler.services.session_gateway.session_effects import Effect
+from lingua_scheduler.services.session_gateway.session_model import Past, Phase
 from lingua_scheduler.services.session_gateway.session_steps import (
     DEPENDENCY_DOWN,
     RECORD_AGAIN_MS,
     RECORDING,
-    Past,
-    Phase,
     SessionSteps,
 )
 from lingua_scheduler.services.session_gateway.speech import Chunk

@@ -3,8 +3,8 @@
 import asyncio
 
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.session_gateway.session_core import Past
 from lingua_scheduler.services.session_gateway.session_effects import Record
+from lingua_scheduler.services.session_gateway.session_model import Past
 from lingua_scheduler.services.session_gateway.session_store import SessionStore
 from lingua_scheduler.v1 import session_pb2
 

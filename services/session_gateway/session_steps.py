@@ -1,8 +1,6 @@
 """The steps of a session's core: its state, and how utterances get on. See session_core."""
 
 from collections.abc import Callable, Iterable, MutableMapping
-from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from lingua_scheduler.services.session_gateway import session_effects as effects
 from lingua_scheduler.services.session_gateway.alarms import (
@@ -20,10 +18,11 @@ from lingua_scheduler.services.session_gateway.job_specs import (
 )
 from lingua_scheduler.services.session_gateway.result_queue import ResultQueue
 from lingua_scheduler.services.session_gateway.session_effects import Effect
+from lingua_scheduler.services.session_gateway.session_model import Outcome, Past, Phase
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.speech import Cut, Direction, Speech
 from lingua_scheduler.services.session_gateway.utterance import MAY_CONTINUE, Stage, Utterance
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
 # After a failure to create a job: the first wait, doubled each time, up to the longest.
 RETRY_FIRST_MS = 100.0
@@ -37,47 +36,6 @@ RECORDING = -1
 GOODBYE_MS = 2000.0
 # Outcomes that a client may leave unconfirmed: a resume has to go through all of them.
 MAX_UNSEEN = 5000
-
-
-class Phase(Enum):
-    """Where a session is; see the table of session_core."""
-
-    OPEN = auto()
-    # The client has closed it: what is left is delivered.
-    CLOSING = auto()
-    # All is delivered, and the client knows that it was all.
-    CLOSED = auto()
-    OVER = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What was before this gateway had the session.
-
-    Attributes:
-        next_index: the index that the next utterance will have.
-        seen: how many results the client has seen.
-        next_seq: the first chunk that is not safe. The client still has it.
-        missing: how many of those that were seen were missing.
-        cuts: those that are not forgotten, in order.
-    """
-
-    next_index: int = 0
-    seen: int = 0
-    next_seq: int = 0
-    missing: int = 0
-    cuts: tuple[session_record_pb2.Cut, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What becomes of an index: a result, or a reason why there is none."""
-
-    direction: Direction
-    utterance: Utterance | None
-    end: dispatcher_pb2.JobDelivered | common_pb2.Error
-    # Earlier indexes whose held audio is lost with it.
-    lost: list[int] = field(default_factory=list)
 
 
 class SessionSteps:
@@ -108,7 +66,7 @@ class SessionSteps:
         # The last of those messages that are among them.
         self._message: session_pb2.ServerMessage | None = None
         self.phase = Phase.OPEN
-        self._queue: ResultQueue[_Outcome] = ResultQueue(
+        self._queue: ResultQueue[Outcome] = ResultQueue(
             past.seen, stop_max_ms=rules.redis_outage_max_ms
         )
         self._expected_seq = past.next_seq
@@ -188,7 +146,7 @@ class SessionSteps:
                     common_pb2.ERROR_REASON_JOB_NOT_FOUND, "its result is not kept any more"
                 )
                 self._lacking.add(index)
-                self._queue.put(index, _Outcome(self._directions[0], None, why))
+                self._queue.put(index, Outcome(self._directions[0], None, why))
         self._set_deadline()
         if past.next_index > 0:
             # Of cuts that are forgotten nobody knows the reason: it may have been a pause.
@@ -338,22 +296,8 @@ class SessionSteps:
                 utterance.tries += 1
                 utterance.deadline_ms = self._queue.deadlines.at(utterance.index, now)
                 if (self._turns or utterance.brings_held) and not utterance.is_attached:
-                    self._set_held(utterance)
+                    self._turns.prepare(utterance, self._open.values())
                 self._todo.append(effects.Submit(utterance))
-
-    def _set_held(self, utterance: Utterance) -> None:
-        """Says what of its sentence a node holds, or has it bring that along: see decision 24."""
-        before = [
-            each.index
-            for each in self._open.values()
-            if each.index < utterance.index and each.direction == utterance.direction
-        ]
-        self._turns.claim(utterance, after=max(before, default=-1))
-        if utterance.brings_held:
-            utterance.held = ()
-            utterance.included, utterance.included_audio = self._turns.bring(utterance)
-        else:
-            utterance.held = self._turns.named(utterance)
 
     def _may_go(self, utterance: Utterance) -> bool:
         """Whether the turn has come to it: see decision 12."""
@@ -443,32 +387,22 @@ class SessionSteps:
             self._lacking.add(utterance.index)
         else:
             self._unseen[utterance.index] = utterance.job_id
-        self._queue.put(utterance.index, _Outcome(utterance.direction, utterance, end, lost))
+        self._queue.put(utterance.index, Outcome(utterance.direction, utterance, end, lost))
 
     def _settle(
         self, utterance: Utterance, end: dispatcher_pb2.JobDelivered | common_pb2.Error
     ) -> list[int]:
         """Notes what an utterance's end means for what is held; returns what is lost by it."""
-        turns = self._turns
         if isinstance(end, common_pb2.Error):
             # Of one that is attached to, nobody here knows whether it has what was held.
             later = [
-                each
+                each.direction
                 for each in self._open.values()
                 if each.index > utterance.index and each.tries and not each.is_attached
             ]
-            is_last = utterance.direction not in [each.direction for each in later]
-            lost = turns.miss(utterance, is_free=is_last and not utterance.may_have_result)
-            utterance.is_missing = bool(turns) and utterance.direction in turns.directions
-        elif end.result.kind == dispatcher_pb2.JobResult.KIND_HELD and not utterance.is_flush:
-            turns.hold(utterance)
-            utterance.is_held = turns.has(utterance.index)
-            lost = []
+            lost = self._turns.on_missing(utterance, is_last=utterance.direction not in later)
         else:
-            tail = 0 if utterance.is_flush else end.result.held_audio_bytes
-            joined = (*end.result.joined_utterances, *utterance.included)
-            lost = turns.settle(utterance, joined, tail)
-            utterance.is_held, utterance.held_audio_bytes = tail > 0, tail
+            lost = self._turns.on_result(utterance, end.result)
         is_marked = utterance.is_held or utterance.is_missing
         if is_marked and utterance.index in self._recorded:
             self._unrecorded.append(utterance)

@@ -24,7 +24,7 @@ from lingua_scheduler.services.session_gateway.dispatcher_link import Dispatcher
 from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.held_turns import HeldBudget, replay_from
 from lingua_scheduler.services.session_gateway.live_session import LiveSession
-from lingua_scheduler.services.session_gateway.session_core import Past
+from lingua_scheduler.services.session_gateway.session_model import Past
 from lingua_scheduler.services.session_gateway.session_rules import SessionRules
 from lingua_scheduler.services.session_gateway.session_spans import SessionSpans
 from lingua_scheduler.services.session_gateway.session_store import SessionStore
