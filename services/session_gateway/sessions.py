@@ -223,12 +223,12 @@ class Sessions:
             before.on_lost(
                 errors.SessionTakenOverError(f"session {session_id!r} was resumed elsewhere")
             )
-        next_seq = max(resume.next_seq, taken.acked_seq)
+        seen, next_seq = resume.results_seen, max(resume.next_seq, taken.acked_seq)
         if resume.HasField("kept_seq"):
             next_seq = replay_from(
                 taken.cuts,
                 most_cuts=self._rules.result_queue_max,
-                seen=resume.results_seen,
+                seen=seen,
                 kept_seq=resume.kept_seq,
                 next_seq=next_seq,
             )

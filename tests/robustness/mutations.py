@@ -121,6 +121,13 @@ MUTATIONS = (
         "round: kill -9 of a gateway",
     ),
     Mutation(
+        "what a node holds is kept until a result has it",
+        "services/session_gateway/held_turns.py",
+        "return audio if audio and self._budget.take(len(audio)) else None",
+        "return None",
+        "tests/unit/test_session_held_audio.py",
+    ),
+    Mutation(
         "an index is used for one cut (a later gateway knows what was cut)",
         "services/session_gateway/session_store.py",
         "cuts=tuple(session_record_pb2.Cut.FromString(cut) for cut in reply[10::2]),",
@@ -137,8 +144,8 @@ MUTATIONS = (
     Mutation(
         "a result is given to the app once",
         "services/session_gateway/result_queue.py",
-        "        if self._deadlines.pop(index, None) is None:\n            return False\n",
-        "        self._deadlines.pop(index, None)\n",
+        "        if not self.deadlines.remove(index):\n            return False\n",
+        "        self.deadlines.remove(index)\n",
         "tests/unit/test_result_queue.py",
     ),
 )
