@@ -195,11 +195,17 @@ class RawNode:
         text: str = "hello",
         kind: dispatcher_pb2.JobResult.Kind.ValueType = dispatcher_pb2.JobResult.KIND_TRANSLATED,
         speech: bytes = b"",
+        *,
+        joins: bool = True,
     ) -> None:
-        """Has a job done."""
+        """Has a job done, together with what it held for it; unless it has forgotten that."""
         texts = dispatcher_pb2.Texts(source=text, translated=text)
         told = dispatcher_pb2.JobResult(
-            attempt=assign.attempt, kind=kind, texts=texts, speech=speech
+            attempt=assign.attempt,
+            kind=kind,
+            texts=texts,
+            speech=speech,
+            joined_utterances=assign.job.held_utterances if joins else (),
         )
         await self.say(NodeEvent(job_result=told))
 

@@ -214,6 +214,37 @@ async def test_what_a_node_holds_at_the_end_of_a_session_is_asked_for(
     assert (closed.results, closed.missing) == (2, 0)
 
 
+async def test_a_node_that_has_forgotten_what_it_held_is_asked_again_with_all_of_the_audio(
+    client: RawClient, patient: Scene
+) -> None:
+    node = await patient.node()
+    await client.open(new_session(patient.src, patient.tgt))
+    await client.send(speech(1))
+    first = await node.take_job()
+    await node.ack(first)
+    await node.held(first)
+    await client.result(0)
+
+    await client.send(speech(2), final=True)
+    second = await node.take_job()
+    assert (list(second.job.held_utterances), second.job.audio) == ([0], speech(2))
+    assert not second.begins_turn
+    # It has never heard of held_utterances, and was started again meanwhile.
+    await node.result(second, "half of it", joins=False)
+    whole = await node.take_job()
+
+    assert list(whole.job.included_utterances) == [0]
+    assert whole.job.audio == speech(1) + speech(2)
+    assert whole.begins_turn
+    assert not whole.job.held_utterances
+    assert whole.attempt.attempt == 2
+    await node.result(whole, "all of it")
+    result = await client.result(1)
+    assert result.texts.translated == "all of it"
+    assert list(result.joined_utterances) == [0]
+    assert not result.lost_utterances
+
+
 async def test_that_nothing_was_said_is_a_result(client: RawClient, patient: Scene) -> None:
     node = await patient.node()
     await client.open(new_session(patient.src, patient.tgt))
