@@ -287,7 +287,7 @@ class JobSteps:
         self._lost_for = why
         is_alone = all(other is attempt for other in self._alive())
         if self._held and is_alone and ending.lets_another_try and attempt.stage is not Stage.KEPT:
-            self._end_attempt(attempt, ending, what)
+            self._end_attempt(attempt, ending, what, said=said)
             self._need_audio(why.message)
             return
         has_missed_enough = self._deadline_ms is None and self._misses > MAX_MISSES
