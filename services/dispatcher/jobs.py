@@ -140,7 +140,9 @@ class Jobs(JobActions):
             epoch=epoch,
         )
         self._remember(job)
-        is_behind = job.is_behind = self._waiting.must_wait(job.queue)
+        # A job that needs what a node holds can go to that node only, and is next in line there.
+        others_wait = self._waiting.must_wait(job.queue)
+        is_behind = job.is_behind = others_wait and not spec.held_utterances
         self._feed(job, now, job.machine.start(now))
         if is_behind:
             self._waiting.has_come(job)

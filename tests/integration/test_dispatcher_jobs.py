@@ -802,6 +802,28 @@ async def test_a_turn_waits_for_its_node_as_long_as_its_deadline_allows(patient:
     assert (await gateway.delivered(last)).turn_broken
 
 
+async def test_the_rest_of_a_sentence_goes_before_others_that_wait_for_its_node(
+    patient: Scene,
+) -> None:
+    node, gateway = await patient.node("a"), patient.gateway()
+    job = await gateway.submit(patient.spec(0, reason=TIMEOUT))
+    await node.held(await node.take_job())
+    await gateway.delivered(job)
+    busy = await gateway.submit(patient.spec(0, session_id="another"))
+    assign = await node.take_job()
+    others = [patient.spec(at, session_id="more") for at in range(3)]
+    await gateway.submit(*others)
+    async with asyncio.timeout(10):
+        while await patient.dispatcher.metric("lingua_dispatcher_waiting_jobs") < len(others):
+            await gateway.is_answered()
+    rest = await gateway.submit(patient.spec(1, held_utterances=[0]))
+    # It has asked, and one slot is kept for it.
+    await gateway.is_answered()
+    await node.result(assign)
+    await gateway.delivered(busy)
+    assert (await node.take_job()).attempt.job_id == rest
+
+
 # ---- what operators see ----
 
 
