@@ -188,9 +188,19 @@ class HeldTurns:
             self._hold(utterance)
             utterance.is_held = self.has(utterance.index)
             return []
+        if not (self._waiting or self._claimed or utterance.included or result.held_audio_bytes):
+            # As nearly always: nothing is held, so nothing can be lost, unless it comes late.
+            return self._note(utterance, frozenset(result.joined_utterances), [])
         tail = 0 if utterance.is_flush else result.held_audio_bytes
         utterance.is_held, utterance.held_audio_bytes = tail > 0, tail
         return self._settle(utterance, (*result.joined_utterances, *utterance.included), tail)
+
+    def _note(self, utterance: Utterance, joined: frozenset[int], lost: list[int]) -> list[int]:
+        """Remembers the last result of a direction; returns what is lost."""
+        last = self._settled.get(utterance.direction)
+        if last is None or last.index < utterance.index:
+            self._settled[utterance.direction] = _Settled(utterance.index, joined, lost)
+        return lost
 
     def on_missing(self, utterance: Utterance, *, is_last: bool) -> list[int]:
         """It has no result; returns indexes that are lost by that.
@@ -213,7 +223,7 @@ class HeldTurns:
         if settled is not None and utterance.index < settled.index:
             # A later result has come before this one, and has what it joined.
             held = [*(each.index for each in pieces if not each.is_joined), utterance.index]
-            settled.lost += [index for index in held if index not in settled.joined]
+            settled.lost.extend(index for index in held if index not in settled.joined)
             self._drop(pieces)
             return
         self._wait(utterance.direction, [*pieces, self._piece(utterance)])
@@ -232,8 +242,7 @@ class HeldTurns:
         direction, has = utterance.direction, frozenset(joined)
         pieces = self._take_earlier(utterance) + self._claimed.pop(utterance.index, [])
         lost = [each.index for each in pieces if not each.is_joined and each.index not in has]
-        if direction not in self._settled or self._settled[direction].index < utterance.index:
-            self._settled[direction] = _Settled(utterance.index, has, lost)
+        self._note(utterance, has, lost)
         # So far the tail reaches back beyond the utterance's own audio.
         reaches = tail - self._size(utterance)
         needed: list[_Piece] = []

@@ -454,14 +454,16 @@ class SessionSteps:
 
         It never goes back: what the client has forgotten cannot come again.
         """
-        first_seqs = [safe]
+        first_seqs = self._turns.first_seqs if self._turns else []
         for utterance in self._open.values():
             if utterance.reason in MAY_CONTINUE:
                 first_seqs.append(utterance.ranges[0][0])
-        if self._turns:
-            first_seqs += self._turns.first_seqs
-        self._kept_seq = min(seq for seq in first_seqs if seq >= self._kept_seq)
-        return self._kept_seq
+        keep = safe
+        for seq in first_seqs:
+            if self._kept_seq <= seq < keep:
+                keep = seq
+        self._kept_seq = keep
+        return keep
 
     # ---- the session ----
 
