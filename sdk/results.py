@@ -8,15 +8,25 @@ from lingua_scheduler.sdk.job import Stage
 
 # As in the contract; a message is 4 MiB, and the texts need room as well.
 MAX_SPEECH_BYTES = 3 * 1024 * 1024
+MAX_TEXT_BYTES = 64 * 1024
+MAX_JOINED = 1000
+MAX_TIMINGS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partial:
-    """What is known so far. Each replaces the one before."""
+    """What is known so far. Each replaces the one before.
+
+    Raises:
+        ValueError: a text has more than 64 KiB in UTF-8.
+    """
 
     source: str = ""
     repaired: str = ""
     translated: str = ""
+
+    def __post_init__(self) -> None:
+        _check_texts(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +43,7 @@ class Translated:
     """The result.
 
     Args:
-        source: as recognised.
+        source: as recognised; this and the next two at most 64 KiB each, in UTF-8.
         repaired: as repaired.
         translated: as translated.
         speech: audio of the translation, at most 3 MiB; empty where none was asked for.
@@ -57,6 +67,13 @@ class Translated:
     timings: Sequence[Timing] = ()
 
     def __post_init__(self) -> None:
+        _check_texts(self)
+        for name, count, most in (
+            ("joined", len(self.joined), MAX_JOINED),
+            ("timings", len(self.timings), MAX_TIMINGS),
+        ):
+            if count > most:
+                raise ValueError(f"{name}: {count} entries; at most {most} are allowed")
         if len(self.speech) > MAX_SPEECH_BYTES:
             raise ValueError(
                 f"speech: {len(self.speech)} bytes; at most {MAX_SPEECH_BYTES} are allowed"
@@ -85,3 +102,11 @@ class NoSpeech:
 
 
 Result = Translated | Held | NoSpeech
+
+
+def _check_texts(texts: Partial | Translated) -> None:
+    for name in ("source", "repaired", "translated"):
+        text = getattr(texts, name)
+        size = len(text.encode("utf-8", "replace")) if len(text) * 4 > MAX_TEXT_BYTES else 0
+        if size > MAX_TEXT_BYTES:
+            raise ValueError(f"{name}: {size} bytes in UTF-8; at most {MAX_TEXT_BYTES} are allowed")

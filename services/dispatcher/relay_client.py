@@ -13,6 +13,7 @@ from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Responsible
 from lingua_scheduler.services.runtime.channels import Lines, open_stream
 from lingua_scheduler.services.runtime.duplex import run_duplex
+from lingua_scheduler.services.runtime.give_way import is_turn_of_others
 from lingua_scheduler.services.runtime.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.services.runtime.settings import Settings
@@ -173,7 +174,9 @@ class RelayClients:
                 peer.watch = StreamWatch(
                     silence_ms=self._settings.peer_silence_ms, ask=peer.ask, cut=peer.be_frozen
                 )
-            for report in message.reports:
+            for at, report in enumerate(message.reports):
+                if is_turn_of_others(at):
+                    await asyncio.sleep(0)
                 self._take(peer, report)
 
     @staticmethod

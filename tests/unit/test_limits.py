@@ -7,6 +7,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from lingua_scheduler.services.runtime import limits
+from lingua_scheduler.services.runtime.audio import MAX_CHUNK_BYTES
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
 from lingua_scheduler.services.runtime.limits import is_map, limit_of
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, session_pb2
@@ -154,3 +155,8 @@ def test_of_very_many_bad_entries_the_first_are_named() -> None:
         InvalidMessageError, match=r"hello\.node_id: must not be empty.*and 15 more"
     ):
         limits.check(bad, "hello.")
+
+
+def test_a_client_is_told_the_limit_of_chunks_that_is_enforced() -> None:
+    data = session_pb2.AudioChunk.DESCRIPTOR.fields_by_name["data"]
+    assert limit_of(data).max_bytes == MAX_CHUNK_BYTES

@@ -16,15 +16,20 @@ from lingua_scheduler.sdk import (
     JobError,
     Node,
     Pair,
+    Partial,
     Reason,
+    Stage,
+    Timing,
     Translated,
+    results,
 )
 from lingua_scheduler.sdk.backoff import FIRST_S, LONGEST_S, Backoff
 from lingua_scheduler.sdk.channels import parse_addresses
 from lingua_scheduler.sdk.handlers import Kind, check_picklable, checked, kind_of
 from lingua_scheduler.sdk.kept_results import KeptResults
 from lingua_scheduler.sdk.wire import failed_event, job_from
-from lingua_scheduler.v1 import common_pb2
+from lingua_scheduler.services.runtime.limits import limit_of
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign, JobSpec, NodeEvent
 
 GOOD: dict[str, Any] = {"node_id": "gpu-1", "asr": ["en"], "semantic": ["en"]}
@@ -145,6 +150,35 @@ def test_speech_needs_a_format_and_has_a_limit() -> None:
         Translated(speech=b"12")
     with pytest.raises(ValueError, match=r"^speech: 3145729 bytes; at most 3145728"):
         Translated(speech=bytes(3 * 1024 * 1024 + 1), speech_format=AudioFormat())
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"source": "x" * 65_537}, "source: 65537 bytes in UTF-8; at most 65536"),
+        ({"repaired": "字" * 21_846}, "repaired: 65538 bytes in UTF-8; at most 65536"),
+        ({"joined": range(1001)}, "joined: 1001 entries; at most 1000"),
+        ({"timings": [Timing(stage=Stage.ASR, started_ms=0, took_ms=1)] * 33}, "timings: 33"),
+    ],
+)
+def test_a_result_beyond_the_limits_of_the_contract_is_refused_where_it_is_made(
+    fields: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{told}"):
+        Translated(**fields)
+    if "source" in fields:
+        with pytest.raises(ValueError, match=f"^{told}"):
+            Partial(**fields)
+    assert Translated(source="字" * 21_845, joined=range(1000)).joined
+
+
+def test_the_limits_of_results_are_those_of_the_contract() -> None:
+    result = dispatcher_pb2.JobResult.DESCRIPTOR.fields_by_name
+    texts = dispatcher_pb2.Texts.DESCRIPTOR.fields_by_name
+    assert limit_of(result["speech"]).max_bytes == results.MAX_SPEECH_BYTES
+    assert limit_of(result["joined_utterances"]).max_items == results.MAX_JOINED
+    assert limit_of(result["timings"]).max_items == results.MAX_TIMINGS
+    assert {limit_of(field).max_bytes for field in texts.values()} == {results.MAX_TEXT_BYTES}
 
 
 def test_only_pcm_has_a_duration_by_its_size() -> None:

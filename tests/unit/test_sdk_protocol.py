@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lingua_scheduler.sdk.audio import AudioFormat
 from lingua_scheduler.sdk.effects import (
     Close,
     Effect,
@@ -280,9 +281,15 @@ def test_a_result_that_no_message_can_carry_leaves_the_job_running(node: Driver)
     assert node.protocol.running == 1
 
 
-def test_a_result_too_large_for_a_message_becomes_a_failure(node: Driver) -> None:
+def speech_of(size: int) -> Translated:
+    return Translated(speech=bytes(size), speech_format=AudioFormat())
+
+
+def test_a_result_too_large_for_a_message_becomes_a_failure() -> None:
+    node = Driver()
+    node.connect(max_message_bytes=1_000_000)
     node.say(assign("a"))
-    node.protocol.on_result(node.runs["a"], Translated(source="x" * 5_000_000))
+    node.protocol.on_result(node.runs["a"], speech_of(1_000_000))
     assert node.drain()[-1].job_failed.cause == "RESULT_TOO_LARGE"
     assert node.protocol.unconfirmed == 1
 
@@ -290,7 +297,7 @@ def test_a_result_too_large_for_a_message_becomes_a_failure(node: Driver) -> Non
 def test_large_results_travel_in_messages_of_their_own(node: Driver) -> None:
     node.say(assign("a"), assign("b"))
     for job in "ab":
-        node.protocol.on_result(node.runs[job], Translated(source="x" * 3_000_000))
+        node.protocol.on_result(node.runs[job], speech_of(3_000_000))
     sizes = []
     while (message := node.protocol.take(node.now)) is not None:
         sizes.append(message.ByteSize())

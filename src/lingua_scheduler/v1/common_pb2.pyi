@@ -328,9 +328,7 @@ class AudioFormat(_message.Message):
     CHANNELS_FIELD_NUMBER: _builtins.int
     encoding: Global___AudioEncoding.ValueType
     sample_rate_hz: _builtins.int
-    """8000 to 48000."""
     channels: _builtins.int
-    """1 or 2."""
     def __init__(
         self,
         *,
@@ -359,19 +357,19 @@ class NodeCapabilities(_message.Message):
     STAGES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def asr_langs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Languages it recognises. 1 to 256."""
+        """Languages it recognises."""
 
     @_builtins.property
     def semantic_langs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Languages it repairs. 1 to 256. A source language must be in both lists."""
+        """Languages it repairs. A source language must be in both lists."""
 
     @_builtins.property
     def tts_langs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Languages it speaks. At most 256; without any, the node serves text jobs only."""
+        """Languages it speaks. Without any, the node serves text jobs only."""
 
     @_builtins.property
     def nmt_pairs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LanguagePair]:
-        """Directions it translates. Empty: any to any. At most 16384."""
+        """Directions it translates. Empty: any to any."""
 
     @_builtins.property
     def stages(self) -> _containers.RepeatedScalarFieldContainer[Global___StageKind.ValueType]:

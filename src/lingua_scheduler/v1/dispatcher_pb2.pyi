@@ -77,9 +77,9 @@ class JobSpec(_message.Message):
     session_id: _builtins.str
     utterance_index: _builtins.int
     job_type: _builtins.str
-    """"translate" where empty. 1 to 32 characters of [a-z0-9_]."""
+    """"translate" if empty."""
     audio: _builtins.bytes
-    """At most 2 MiB. PCM: the samples. Opus: each packet after its length, two bytes, big-endian.
+    """PCM: the samples. Opus: each packet after its length, two bytes, big-endian.
     Empty only if is_flush is set. Begins with the audio of included_utterances, if there are any.
     """
     padding_ms: _builtins.int
@@ -111,9 +111,7 @@ class JobSpec(_message.Message):
     def pair(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
     def features(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Options for the node, such as a dialect or a voice. At most 32; keys and values at most 256
-        characters. They are part of the job key.
-        """
+        """Options for the node, such as a dialect or a voice. They are part of the job key."""
 
     @_builtins.property
     def audio_format(self) -> _common_pb2.AudioFormat: ...
@@ -293,9 +291,7 @@ class Hello(_message.Message):
         """
 
     @_builtins.property
-    def unconfirmed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
-        """At most 1000."""
-
+    def unconfirmed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]: ...
     def __init__(
         self,
         *,
@@ -464,7 +460,7 @@ class Texts(_message.Message):
     REPAIRED_FIELD_NUMBER: _builtins.int
     TRANSLATED_FIELD_NUMBER: _builtins.int
     source: _builtins.str
-    """As recognised, as repaired, as translated. At most 64 KiB each."""
+    """As recognised, as repaired, as translated."""
     repaired: _builtins.str
     translated: _builtins.str
     def __init__(
@@ -521,7 +517,7 @@ class JobResult(_message.Message):
     HELD_AUDIO_BYTES_FIELD_NUMBER: _builtins.int
     kind: Global___JobResult.Kind.ValueType
     speech: _builtins.bytes
-    """Empty where no speech was asked for. At most 3 MiB."""
+    """Empty where no speech was asked for."""
     held_audio_bytes: _builtins.int
     """With TRANSLATED or NO_SPEECH: so many bytes at the end of the audio that was joined for this
     result are kept for the session's next result in this direction, which lists this utterance in
@@ -597,7 +593,7 @@ class JobFailed(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     WORTH_RETRY_FIELD_NUMBER: _builtins.int
     cause: _builtins.str
-    """A name such as MODEL_LOAD_FAILED, 1 to 64 characters of [A-Z0-9_]. HELD_AUDIO_MISSING: the node
+    """A name such as MODEL_LOAD_FAILED. HELD_AUDIO_MISSING: the node
     does not have JobSpec.held_utterances any more; that is not counted as a failure of the node.
     """
     detail: _builtins.str
@@ -1433,7 +1429,7 @@ class ListJobsRequest(_message.Message):
     node_id: _builtins.str
     state: _common_pb2.JobState.ValueType
     page_size: _builtins.int
-    """About how many a page, up to 1000; 0: 100."""
+    """About how many a page; 0: 100."""
     page_token: _builtins.str
     def __init__(
         self,

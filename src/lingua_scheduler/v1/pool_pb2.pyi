@@ -194,7 +194,6 @@ class RegisterNodeRequest(_message.Message):
     been taken out of its pools meanwhile.
     """
     max_concurrent_jobs: _builtins.int
-    """1 to 1000."""
     health: _common_pb2.NodeHealth.ValueType
     """READY where unspecified."""
     owner_instance: _builtins.str
@@ -276,9 +275,7 @@ class HeartbeatRequest(_message.Message):
 
     BEATS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def beats(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeBeat]:
-        """At most 5000."""
-
+    def beats(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeBeat]: ...
     def __init__(
         self,
         *,
@@ -526,7 +523,7 @@ class NodeCriteria(_message.Message):
 
     @_builtins.property
     def exclude_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Nodes that must not be chosen, for example because an earlier attempt failed there. At most 100."""
+        """Nodes that must not be chosen, for example because an earlier attempt failed there."""
 
     def __init__(
         self,
@@ -979,9 +976,7 @@ class CompleteRequest(_message.Message):
     unspecified where another attempt follows.
     """
     steps: _builtins.bytes
-    """A serialized JobSteps, for the record of a job that ends with this: only passed on. At most
-    16 KiB.
-    """
+    """A serialized JobSteps, for the record of a job that ends with this: only passed on."""
     job_at_fault: _builtins.bool
     """The node says that no other node would do better (JobFailed.worth_retry is false). The outcome
     does not count against the node.
@@ -1077,7 +1072,7 @@ class EndJobRequest(_message.Message):
     as if it had not ended.
     """
     steps: _builtins.bytes
-    """A serialized JobSteps, for the record. At most 16 KiB."""
+    """A serialized JobSteps, for the record."""
     job_key: _builtins.str
     """For the record of a job that no node has had; as in AllocateRequest."""
     tenant: _builtins.str
@@ -1086,7 +1081,7 @@ class EndJobRequest(_message.Message):
     reason: _common_pb2.FinalizeReason.ValueType
     @_builtins.property
     def error(self) -> _common_pb2.Error:
-        """Why, for the record. At most 4 KiB."""
+        """Why, for the record."""
 
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
@@ -1227,7 +1222,7 @@ class ClearSessionRequest(_message.Message):
     """Whose session it is. Turns are kept per tenant."""
     @_builtins.property
     def pairs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LanguagePair]:
-        """The directions to clear, 1 to 16."""
+        """The directions to clear."""
 
     def __init__(
         self,
@@ -1419,7 +1414,7 @@ class ListNodesRequest(_message.Message):
     health: _common_pb2.NodeHealth.ValueType
     """Only nodes of this health; unspecified: all."""
     page_size: _builtins.int
-    """About how many a page, up to 1000; 0: 100. A page may be longer, shorter or even empty with
+    """About how many a page; 0: 100. A page may be longer, shorter or even empty with
     more to come, and a node that comes or goes meanwhile may be listed twice or not at all.
     """
     page_token: _builtins.str
@@ -1571,7 +1566,7 @@ class OperateRequest(_message.Message):
     OPERATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
-        """At most 1000. None: the response says whether the service can work now. It has no results, or,
+        """None: the response says whether the service can work now. It has no results, or,
         while Redis is away, one with an error and without an id.
         """
 

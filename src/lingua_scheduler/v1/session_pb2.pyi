@@ -319,7 +319,7 @@ class AudioChunk(_message.Message):
     (metadata of the Error: "seq" that was refused, "expected_seq").
     """
     data: _builtins.bytes
-    """Whole samples (PCM) or one packet (Opus). At most 64 KiB. May be empty."""
+    """Whole samples (PCM) or one packet (Opus). May be empty."""
     is_final: _builtins.bool
     """The speaker has finished: the utterance is cut after this chunk. May come with no data. Where a
     node holds all that was said before, it makes an utterance of its own: its result has the text.
@@ -1042,7 +1042,7 @@ class ListSessionsRequest(_message.Message):
     tenant: _builtins.str
     """Only sessions of this tenant; empty: all."""
     page_size: _builtins.int
-    """About how many a page, up to 1000; 0: 100."""
+    """About how many a page; 0: 100."""
     page_token: _builtins.str
     def __init__(
         self,
