@@ -163,6 +163,8 @@ def _judge(field: FieldDescriptor) -> tuple[_Fits, _Explain] | None:
     """How a field is judged; None: any value is right."""
     limit = limit_of(field)
     if is_map(field):
+        if not limit.max_items:
+            return None
         return _map_fits(limit), lambda value, path: _explain_map(limit, value, path)
     return _judge_list(field, limit) if field.is_repeated else _judge_one(field, limit)
 

@@ -147,6 +147,23 @@ def test_what_is_wrong_is_named_with_what_came_and_what_is_allowed(
     assert dict(limits.problems(message)) == told
 
 
+def test_a_message_that_is_limited_as_a_whole_may_hold_anything_within() -> None:
+    error = common_pb2.Error(
+        reason=99,  # type: ignore[arg-type]
+        message="x" * 1000,
+        retry_after_ms=2**32 - 1,
+        metadata={"drawn": "4"},
+        field_violations=[common_pb2.FieldViolation(field="a", description="b")] * 50,
+    )
+    request = pool_pb2.EndJobRequest(
+        job_id="j", home_instance="h", state=common_pb2.JOB_STATE_FAILED, error=error
+    )
+    assert limits.problems(request) == []
+    error.message = "x" * 4096
+    request.error.CopyFrom(error)
+    assert [field for field, _ in limits.problems(request)] == ["error"]
+
+
 def test_of_very_many_bad_entries_the_first_are_named() -> None:
     bad = dispatcher_pb2.Hello(running=[common_pb2.AttemptRef()] * 400_000)
     named = limits.problems(bad, "hello.")
