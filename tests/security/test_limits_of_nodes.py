@@ -128,7 +128,6 @@ async def test_a_report_over_a_limit_fails_its_own_attempt_and_no_stream(
     await hostile.say(report(assign.attempt))
 
     retrying = await gateway.retrying(job)
-    assert field in retrying.why.message
     assert "INVALID_MESSAGE" in retrying.why.message
     assert len(retrying.why.message) < 500
     assert field in await hostile.expect_cancel(assign)
@@ -140,6 +139,8 @@ async def test_a_report_over_a_limit_fails_its_own_attempt_and_no_stream(
     for which, text in ((beside, "beside"), (job, "again")):
         assert (await gateway.delivered(which)).result.texts.translated == text
     assert await hostile.settled() == ["result_received"]
+    # Operators see why.
+    assert field in (await home.ended(job)).attempts[0].detail
 
 
 async def test_a_report_of_no_attempt_ends_the_stream_and_names_the_field(at: list[Scene]) -> None:
