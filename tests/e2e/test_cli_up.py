@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 
 from lingua_scheduler.cli.up import SERVICES, LocalScheduler, PartFailedError
+from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
 from .up_process import WITHIN_S, Start, becomes, environment, lingua
@@ -92,6 +93,30 @@ def test_ctrl_c_while_it_waits_for_redis_ends_it_too(up: Start) -> None:
     assert "hush" not in running.log
 
 
+def test_a_redis_that_is_not_there_ends_it_in_time_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        port = once.getsockname()[1]
+    logged: list[str] = []
+    environ = environment(LINGUA_REDIS_URL=f"redis://:hush@127.0.0.1:{port}/0")
+    scheduler = LocalScheduler(environ=environ, on_log=lambda _name, line: logged.append(line))
+    with pytest.raises(PartFailedError, match=r"Tried for 0\.5 s\. Start it, or correct") as caught:
+        scheduler.start_redis(within_s=0.5)
+    assert caught.value.exit_code == 3
+    assert "waiting: Redis" in logged[0]
+    assert "hush" not in f"{caught.value} {logged}"
+
+
+def test_a_redis_that_refuses_the_password_ends_it_at_once_with_what_to_do() -> None:
+    with EmbeddedRedis() as redis:
+        with Redis.from_url(redis.url) as client:
+            client.config_set("requirepass", "secret")
+        url = redis.url.replace("redis://", "redis://:wrong@")
+        ended = lingua("up", LINGUA_REDIS_URL=url)
+    assert ended.returncode == 2, ended.stderr
+    assert "password is wrong: write it into LINGUA_REDIS_URL" in ended.stderr
+    assert "wrong@" not in ended.stderr
+
+
 def test_every_instance_answers_at_an_address_of_its_own(up: Start) -> None:
     told = up("--instances", "2").ready()
     names = [each["name"] for each in told["services"]]
@@ -153,16 +178,59 @@ def test_a_setting_that_only_the_service_can_judge_is_exit_code_2_too() -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_service_that_is_killed_ends_all_with_exit_code_1_and_clear_words(up: Start) -> None:
+def test_a_service_that_is_killed_comes_back_at_the_same_addresses(up: Start) -> None:
+    running = up("--instances", "2")
+    services = {each["name"]: each for each in running.ready()["services"]}
+    for name in ("pool-2", "dispatcher-1", "gateway-2"):
+        killed = services[name]
+        os.kill(killed["pid"], signal.SIGKILL)
+        assert becomes(lambda name=name: f"{name} | is back at" in running.log), running.log
+        words = f"{name} | pid {killed['pid']} ended unexpectedly: killed by SIGKILL; it is started"
+        assert words in running.log
+        assert f"{name} | is back at {killed['address']} (pid" in running.log
+    asked = lingua(
+        "health",
+        LINGUA_POOL_ADDRESS=services["pool-2"]["address"],
+        LINGUA_DISPATCHER_ADDRESS=services["dispatcher-1"]["address"],
+        LINGUA_GATEWAY_ADDRESS=services["gateway-2"]["address"],
+    )
+    assert asked.returncode == 0, asked.stdout
+    with socket.create_connection(_host_and_port(services["pool-2"]["metrics"]), timeout=WITHIN_S):
+        pass
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 0
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def test_a_service_that_cannot_stay_up_ends_all_with_exit_code_1_and_clear_words(
+    up: Start,
+) -> None:
     running = up()
     told = running.ready()
-    server, pid = redis_pid(told["redis"]), told["services"][0]["pid"]
-    os.kill(pid, signal.SIGKILL)
-    assert running.end() == 1
+    server = redis_pid(told["redis"])
+    # Somebody else sits on its port, so that no later process of it can start.
+    host, port = _host_and_port(told["services"][0]["address"])
+    os.kill(told["services"][0]["pid"], signal.SIGKILL)
+    with contextlib.ExitStack() as stack:
+        assert becomes(lambda: _sits_on(stack, host, port))
+        assert running.end() == 1
     assert gone(server)
     error = json.loads(running.log.splitlines()[-1])["error"]
-    assert f"pool (pid {pid}) ended unexpectedly: killed by SIGKILL" in error["message"]
-    assert "Redis answers" in error["message"]
+    assert "pool (pid " in error["message"]
+    assert "cannot stay up" in error["message"]
+    assert "LINGUA_POOL_LISTEN" in error["message"], "the last lines of its log"
+
+
+def _sits_on(stack: contextlib.ExitStack, host: str, port: int) -> bool:
+    try:
+        stack.enter_context(socket.create_server((host, port)))
+    except OSError:
+        return False
+    return True
 
 
 def test_a_redis_that_is_killed_ends_all_with_exit_code_1(up: Start) -> None:
@@ -194,6 +262,33 @@ def test_a_second_ctrl_c_kills_at_once(up: Start) -> None:
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 1
     assert gone(pid)
+
+
+def test_health_asks_each_of_several_addresses(up: Start) -> None:
+    services = up("--instances", "2").ready()["services"]
+    lists = {
+        f"LINGUA_{service.upper()}_ADDRESS": ",".join(
+            each["address"] for each in services if each["service"] == service
+        )
+        for service in SERVICES
+    }
+    asked = lingua("health", **lists)
+    assert asked.returncode == 0, asked.stdout
+    expected = [[each["service"], each["address"], "SERVING"] for each in services]
+    assert [line.split() for line in asked.stdout.splitlines()] == expected
+
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        nobody = f"127.0.0.1:{once.getsockname()[1]}"
+    pools = f"{lists['LINGUA_POOL_ADDRESS']}, {nobody}"
+    for where in ([pools], ["--service", "pool", "--pool", pools.replace(" ", "")]):
+        asked = lingua("health", "--json", *where)
+        assert asked.returncode == 3
+        told = json.loads(asked.stdout)["health"]
+        assert [(each["address"], each["exit_code"]) for each in told] == [
+            (services[0]["address"], 0),
+            (services[1]["address"], 0),
+            (nobody, 3),
+        ]
 
 
 def test_the_client_commands_work_on_what_runs(up: Start) -> None:

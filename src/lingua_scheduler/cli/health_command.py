@@ -52,19 +52,25 @@ def health(
 ) -> None:
     """Ask services whether they serve.
 
-    By default all three; with ADDRESS, whoever listens there. The listener for probes is asked
-    where one is set (LINGUA_POOL_HEALTH_LISTEN and so on). Exit code 0: all serve; 1: one does not;
-    3: one cannot be reached; 4: one has no such part.
+    By default all three; with ADDRESS, whoever listens there. Of several addresses ("a:1,b:2", here
+    or in LINGUA_POOL_ADDRESS and so on) each is asked. The listener for probes is asked where one
+    is set (LINGUA_POOL_HEALTH_LISTEN and so on). Exit code 0: all serve; 1: one does not; 3: one
+    cannot be reached; 4: one has no such part. With --json each address has its own.
     """
     if sum(each is not None for each in (address, service, pid)) > 1:
         raise click.UsageError("give one of ADDRESS, --service and --pid")
-    asked = [_Asked("", address)] if address else _by_settings(options, service, pid)
+    asked = _each(_Asked("", address)) if address else _by_settings(options, service, pid)
     answers = [(each, _ask(each, name, options.timeout_s)) for each in asked]
     if options.json:
         from lingua_scheduler.cli.output import print_json
 
         told = [
-            {"service": each.service, "address": each.address, "status": answer.status}
+            {
+                "service": each.service,
+                "address": each.address,
+                "status": answer.status,
+                "exit_code": answer.exit_code,
+            }
             for each, answer in answers
         ]
         print_json({"health": told})
@@ -81,12 +87,19 @@ def _by_settings(options: Options, service: str | None, pid: int | None) -> list
     if pid is not None:
         service = service_of(pid)
         return [_local(settings, service)] if service else []
-    return [
+    found = (
         _Asked(each, options.addresses[each])
         if each in options.addresses
         else _found(settings, each)
         for each in ([service] if service else SERVICES)
-    ]
+    )
+    return [one for each in found for one in _each(each)]
+
+
+def _each(asked: _Asked) -> list[_Asked]:
+    """One for each of several addresses."""
+    listed = [part.strip() for part in asked.address.split(",")]
+    return [asked._replace(address=part) for part in listed if part]
 
 
 def service_of(pid: int) -> str:

@@ -10,6 +10,7 @@ For `lingua up`, examples and tests:
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import time
@@ -19,10 +20,13 @@ from types import TracebackType
 from typing import Self
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError
 
-from lingua_scheduler.cli.child import ServiceProcess
+from lingua_scheduler.cli.failures import UNREACHABLE, USAGE
 from lingua_scheduler.cli.listening import any_port, is_ipv4, is_taken, reachable
+from lingua_scheduler.cli.supervised import MAX_ENDS, STEADY_S, SupervisedService
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings import (
     Settings,
@@ -33,6 +37,10 @@ from lingua_scheduler.services.runtime.settings import (
 
 # A service is ready about a second after its start; a busy machine may need much longer.
 START_DEADLINE_S = 60.0
+# A given Redis that starts beside us is there by then.
+REDIS_DEADLINE_S = 30.0
+# Between two tries to reach it.
+REDIS_AGAIN_S = 0.5
 # Beyond the drain itself: a service flushes its traces and ends its metrics server.
 STOP_SLACK_S = 5.0
 # How soon the death of the embedded Redis, which is no child of ours, is noticed.
@@ -45,7 +53,7 @@ SERVICES = ("pool", "dispatcher", "gateway")
 
 
 class PartFailedError(Exception):
-    """A part of the scheduler did not start, or died. `exit_code` is what this means for `up`."""
+    """A part of the scheduler did not start, or cannot stay up. `exit_code` is that of `up`."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -65,12 +73,14 @@ class LocalScheduler:
 
     The Redis is that of LINGUA_REDIS_URL, or an embedded one. The first instance of a service takes
     the address of the settings, or a free port where that is taken; further ones take free ports.
+    A service whose process dies is started again at the same address, as long as `wait` is called.
     Whatever becomes of this process, nothing that it started is left behind.
 
     Args:
         instances: of each service.
         environ: the settings, and the environment of the services; by default that of this process.
-        on_log: called, from threads, with a service's name and each line that it logs.
+        on_log: called, from threads, with a service's name and each line that it logs, and with
+            what becomes of it.
 
     Raises:
         SettingsError: a setting is not valid.
@@ -88,7 +98,7 @@ class LocalScheduler:
         self.redis_url = ""
         self.redis_words = ""
         """Which Redis it is, for a person; passwords are hidden."""
-        self._started: dict[str, list[ServiceProcess]] = {service: [] for service in SERVICES}
+        self._started: dict[str, list[SupervisedService]] = {service: [] for service in SERVICES}
         self.notes: list[str] = []
         """What is not as the settings ask, such as a port that was taken."""
         self._instances = instances
@@ -111,8 +121,8 @@ class LocalScheduler:
         self.stop()
 
     @property
-    def services(self) -> list[ServiceProcess]:
-        """Every service process, in the order of their start."""
+    def services(self) -> list[SupervisedService]:
+        """Every instance of every service, in the order of their start."""
         return [each for started in self._started.values() for each in started]
 
     @property
@@ -134,12 +144,13 @@ class LocalScheduler:
         listed = [self.address(service, first + at) for at in range(count)]
         return ",".join(listed) if all(map(is_ipv4, listed)) else listed[0]
 
-    def start(self, within_s: float | None = START_DEADLINE_S) -> None:
+    def start(self, within_s: float = START_DEADLINE_S) -> None:
         """Starts everything and returns when it answers. What has started is ended on failure.
 
         Raises:
             EmbeddedRedisError: there is no Redis server to start, or it failed.
-            PartFailedError: a service ended, or was not ready in time.
+            SettingsError: the Redis that is given will not do.
+            PartFailedError: it cannot be used, or a service ended or was not ready in time.
             InterruptedStartError: see `interrupt`.
         """
         try:
@@ -149,11 +160,12 @@ class LocalScheduler:
             self.stop()
             raise
 
-    def start_redis(self) -> None:
-        """The first half of `start`; the caller sees to `stop`."""
+    def start_redis(self, within_s: float = REDIS_DEADLINE_S) -> None:
+        """The first half of `start`; the caller sees to `stop`. A given Redis has to answer."""
         self.redis_url = self.settings.redis_url
         if self.redis_url:
             self.redis_words = f"{masked_url(self.redis_url)} (given by LINGUA_REDIS_URL)"
+            asyncio.run(self._await_given_redis(within_s))
             return
         folder = self.settings.redis_dir
         self._redis = EmbeddedRedis(
@@ -166,15 +178,43 @@ class LocalScheduler:
         where = f"data in {folder}" if folder else "data in a temporary folder, gone at the end"
         self.redis_words = f"embedded {_server_name(self.redis_url)} at {self.redis_url}, {where}"
 
-    def start_services(self, within_s: float | None = START_DEADLINE_S) -> None:
-        """The second half of `start`; None waits as long as it takes, for Redis above all."""
-        deadline = None if within_s is None else time.monotonic() + within_s
+    async def _await_given_redis(self, within_s: float) -> None:
+        """Returns when the Redis of the settings can be used.
+
+        Raises:
+            SettingsError: it answers, and will not do.
+            PartFailedError: it refuses the password, or is not there in time.
+            InterruptedStartError: see `interrupt`.
+        """
+        prefix = self.settings.redis_prefix
+        link = RedisLink(url=self.redis_url, prefix=prefix, scripts={})
+        deadline, told = time.monotonic() + within_s, False
+        while True:
+            try:
+                await link.open()
+            except DependencyDownError as error:
+                refused = isinstance(error.__cause__, AuthenticationError)
+                if refused or time.monotonic() >= deadline:
+                    raise _without_redis(error, refused=refused, within_s=within_s) from error
+                if not told:
+                    told = True
+                    self._on_log("up", f"waiting: {error}")
+            else:
+                await link.close()
+                return
+            if self._interrupted:
+                raise InterruptedStartError
+            await asyncio.sleep(REDIS_AGAIN_S)
+
+    def start_services(self, within_s: float = START_DEADLINE_S) -> None:
+        """The second half of `start`."""
+        deadline = time.monotonic() + within_s
         for service, started in self._started.items():
             for number in range(1, self._instances + 1):
                 started.append(self._start_service(service, number))
             self._await_ready(deadline, within_s)
 
-    def _await_ready(self, deadline: float | None, within_s: float | None) -> None:
+    def _await_ready(self, deadline: float, within_s: float) -> None:
         while not all(each.address for each in self.services):
             if not self._await_change(deadline):
                 late = ", ".join(each.name for each in self.services if not each.address)
@@ -185,8 +225,10 @@ class LocalScheduler:
     def wait(self, timeout_s: float | None = None) -> None:
         """Returns after that time, or when `interrupt` is called.
 
+        Meanwhile, services whose processes die are started again.
+
         Raises:
-            PartFailedError: a service or the embedded Redis has died.
+            PartFailedError: a service cannot stay up, or the embedded Redis has died.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._interrupted and self._await_change(deadline):
@@ -201,7 +243,7 @@ class LocalScheduler:
         """Drains the services, then ends the embedded Redis. Does nothing the second time."""
         deadline = time.monotonic() + self.settings.drain_grace_ms / 1000 + STOP_SLACK_S
         for each in self.services:
-            if each.exit_code is None:
+            if each.runs:
                 each.terminate()
         for each in self.services:
             if not each.join(max(0.0, deadline - time.monotonic())):
@@ -219,7 +261,7 @@ class LocalScheduler:
         for each in self.services:
             each.kill()
 
-    def _start_service(self, service: str, number: int) -> ServiceProcess:
+    def _start_service(self, service: str, number: int) -> SupervisedService:
         name = service if self._instances == 1 else f"{service}-{number}"
         listen, metrics = f"{service}_listen", f"{service}_metrics_listen"
         probes = f"{service}_health_listen"
@@ -245,7 +287,7 @@ class LocalScheduler:
             end = f"-{service}-{number}"
             kept = self.settings.instance_id[: MAX_ID_CHARS - len(end)]
             environ["LINGUA_INSTANCE_ID"] = kept + end
-        return ServiceProcess(
+        return SupervisedService(
             service=service,
             name=name,
             environ=environ,
@@ -265,13 +307,15 @@ class LocalScheduler:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return False
-        left = REDIS_CHECK_S if deadline is None else min(REDIS_CHECK_S, deadline - now)
+        due = [each.restart_at for each in self.services if each.restart_at is not None]
+        until = min([now + REDIS_CHECK_S, *due, *([] if deadline is None else [deadline])])
         try:
-            self._changes.get(timeout=left)
+            self._changes.get(timeout=max(0.0, until - now))
         except queue.Empty:
             self._check_redis()
         for each in self.services:
-            if each.exit_code is not None:
+            each.check(time.monotonic())
+            if each.gave_up:
                 raise self._died(each)
         return True
 
@@ -285,17 +329,38 @@ class LocalScheduler:
                 f"the embedded Redis (pid {self._redis.pid}) ended unexpectedly"
             ) from None
 
-    def _died(self, dead: ServiceProcess) -> PartFailedError:
-        when = "ended unexpectedly" if dead.address else "could not start"
+    def _died(self, dead: SupervisedService) -> PartFailedError:
+        when = "could not start"
+        if dead.address:
+            when = (
+                f"cannot stay up, {MAX_ENDS} ends in a row within {STEADY_S:g} s of a start; last"
+            )
         return PartFailedError(
             f"{dead.name} (pid {dead.pid}) {when}: {dead.how_it_ended()}{self._logged(dead)}",
             # A service says by 2 that its settings do not fit; they are those of `up`.
-            exit_code=2 if dead.exit_code == 2 and not dead.address else 1,
+            exit_code=USAGE if dead.exit_code == USAGE and not dead.address else 1,
         )
 
-    def _logged(self, only: ServiceProcess | None = None) -> str:
+    def _logged(self, only: SupervisedService | None = None) -> str:
         lines = [line for each in ([only] if only else self.services) for line in each.last_log]
         return "".join(["; its last lines:", *(f"\n  {line}" for line in lines)]) if lines else ""
+
+
+def _without_redis(
+    error: DependencyDownError, *, refused: bool, within_s: float
+) -> PartFailedError:
+    """What to do about a Redis that is given and cannot be used."""
+    if refused:
+        todo = (
+            "The user or password is wrong: write it into LINGUA_REDIS_URL as "
+            "redis://USER:PASSWORD@HOST:PORT/0"
+        )
+    else:
+        todo = (
+            f"Tried for {within_s:g} s. Start it, or correct LINGUA_REDIS_URL; if that is not set, "
+            "'lingua up' starts a Redis of its own"
+        )
+    return PartFailedError(f"{error.message}. {todo}", exit_code=USAGE if refused else UNREACHABLE)
 
 
 def _server_name(url: str) -> str:

@@ -48,8 +48,9 @@ def up(options: Options, instances: int, seconds: float | None) -> None:
     """Run everything on this machine: a Redis and all services.
 
     The Redis is that of LINGUA_REDIS_URL; without one, a server is started that ends with this
-    command and keeps its data in LINGUA_REDIS_DIR, if that is set. Services log to stderr. With
-    --json the addresses are one JSON document on stdout.
+    command and keeps its data in LINGUA_REDIS_DIR, if that is set. A service whose process dies is
+    started again at the same address. Services log to stderr. With --json the addresses are one
+    JSON document on stdout.
     """
     scheduler = LocalScheduler(instances=instances, on_log=_log_printer())
     with _signals(scheduler):
@@ -57,7 +58,7 @@ def up(options: Options, instances: int, seconds: float | None) -> None:
             scheduler.start_redis()
             if not options.json:
                 click.echo(f"Redis  {scheduler.redis_words}")
-            scheduler.start_services(within_s=None)
+            scheduler.start_services()
             if options.json:
                 print_json(_document(scheduler))
             else:
