@@ -90,6 +90,13 @@ def test_a_good_history_has_nothing_wrong() -> None:
     assert validate(good()) == []
 
 
+def test_a_job_may_bring_along_what_another_node_held() -> None:
+    history = good()
+    whole = job("assigned", 1, 2, 4, 6, 8, included=[0])
+    history.nodes.append(NodeHistory("node-1", 2, [whole]))
+    assert validate(history) == []
+
+
 def events_of(history: History) -> list[Record]:
     return history.clients[0].events
 
@@ -113,6 +120,10 @@ def _cut_anew(history: History) -> None:
 
 def _index_used_again(history: History) -> None:
     history.nodes.append(NodeHistory("node-1", 2, [job("assigned", 0, 4, 6)]))
+
+
+def _wrong_audio_brought_along(history: History) -> None:
+    history.nodes.append(NodeHistory("node-1", 2, [job("assigned", 1, 2, 6, 8, included=[0])]))
 
 
 def _lost_session(history: History) -> None:
@@ -196,6 +207,7 @@ def _bug_logged(history: History) -> None:
         (_out_of_order, "each index once, in order"),
         (_cut_anew, "one cut an index"),
         (_index_used_again, "one cut an index"),
+        (_wrong_audio_brought_along, "one cut an index"),
         (_lost_session, "no session is lost"),
         (_never_heard, "no session is lost"),
         (_missing, "missing only where allowed"),

@@ -12,7 +12,8 @@ on its refusal is found out. What it does can be changed while it runs, by a fil
     fail_every     each such job fails, and is worth another try (0: none)
     flood          partial texts of all jobs are sent without a pause, wanted or not
 
-Records, one JSON object a line: began, connected, assigned (with the job's own words), started
+Records, one JSON object a line: began, connected, assigned (with the words of its audio, and the
+earlier utterances that it begins with), started
 (`at_once`: jobs that run now), finished (`held`: the node keeps the audio), failed, stopped.
 """
 
@@ -93,6 +94,7 @@ class _Protocol(NodeProtocol):
                 index=job.utterance_index,
                 attempt=assign.attempt.attempt,
                 words=words_in(job.audio),
+                included=list(job.included_utterances),
             )
         if not self._diary.order("lose"):
             super().on_assign(now, assign)

@@ -29,13 +29,22 @@ def one_cut_an_index(history: History) -> Iterator[Violation]:
                 if cuts.setdefault(each["index"], cut) != cut:
                     what = f"index {each['index']} was cut as {cuts[each['index']]} and as {cut}"
                     yield Violation("one cut an index", client.name, what)
+    assigned = [(node.node, each) for node in history.nodes for each in node.of("assigned")]
     speech: dict[tuple[str, int], list[str]] = {}
-    for node in history.nodes:
-        for each in node.of("assigned"):
-            which = (each["session"], each["index"])
-            if speech.setdefault(which, each["words"]) != each["words"]:
-                what = f"index {which[1]} was {speech[which]} and {each['words']} at {node.node}"
-                yield Violation("one cut an index", which[0], what)
+    for name, each in assigned:
+        which = (each["session"], each["index"])
+        if not each.get("included") and speech.setdefault(which, each["words"]) != each["words"]:
+            what = f"index {which[1]} was {speech[which]} and {each['words']} at {name}"
+            yield Violation("one cut an index", which[0], what)
+    for name, each in assigned:
+        # It brings along what another node held: the words of those indexes, and then its own.
+        session, index = each["session"], each["index"]
+        indexes = [*each.get("included", ()), index]
+        parts = [speech.get((session, at)) for at in indexes]
+        whole = [word for part in parts for word in part or ()]
+        if None not in parts and each["words"] != whole:
+            what = f"index {index} with {indexes[:-1]} was {each['words']} at {name}, not {whole}"
+            yield Violation("one cut an index", session, what)
 
 
 def sessions_reach_their_end(history: History) -> Iterator[Violation]:
