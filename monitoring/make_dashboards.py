@@ -232,6 +232,7 @@ DISPATCHER: Rows = {
                 (rate("lingua_dispatcher_kept_results_total"), "kept"),
                 (rate("lingua_dispatcher_orphans_total"), "reports that nobody answers for"),
                 (rate("lingua_dispatcher_late_results_total"), "late results, not kept"),
+                (rate("lingua_dispatcher_partials_dropped_total"), "partial results dropped"),
             ],
             "ops",
         ),

@@ -58,6 +58,10 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, NodeMessage
 
 _Cause = dispatcher_pb2.JobReject
+_IN_NO_POOL = (
+    "this node is in no pool, so it gets no jobs: its languages do not fit together. A node serves"
+    " src -> tgt if src is in asr and semantic, nmt has src -> tgt or is empty, and tgt is in tts"
+)
 
 
 @dataclass(slots=True)
@@ -226,6 +230,8 @@ class NodeProtocol:
         stream.welcome(now, welcome, self._rng, silence_s)
         for attempt in welcome.cancelled:
             self._cancel(ref_of(attempt), "no longer wanted when the node came back")
+        if welcome.HasField("pools") and not welcome.pools:
+            self._do(Warn(_IN_NO_POOL))
         # Hello tells neither the health nor what is held.
         stream.beat_due = self._health() != common_pb2.NODE_HEALTH_READY
         for ref, running in self._running.items():

@@ -91,6 +91,11 @@ class DispatcherMetrics:
             "Assignments sent through another dispatcher.",
             registry=registry,
         )
+        self.partials_dropped = Counter(
+            "lingua_dispatcher_partials_dropped",
+            "Partial results of nodes that were not asked for, or came too often.",
+            registry=registry,
+        )
         self.orphans = Counter(
             "lingua_dispatcher_orphans",
             "Reports of nodes on attempts that nobody here answers for.",

@@ -179,19 +179,6 @@ class JobOutcomes:
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)
 
-    def _keep_orphan(self, result: dispatcher_pb2.JobResult, node_id: str) -> None:
-        """A node has a result for which nobody here answers: somebody may ask for it."""
-
-        async def keep() -> None:
-            job_id = result.attempt.job_id
-            try:
-                if not await self._kept.keep_orphan(job_id, result, node_id):
-                    self._metrics.late_results.inc()
-            except errors.LinguaError as error:
-                _log.info("a result could not be kept: %s", error, extra={"job_id": job_id})
-
-        self._spawn(keep())
-
     async def _keep_result(self, job: Job, result: dispatcher_pb2.JobResult) -> None:
         try:
             await self._kept.keep(job.job_id, result)

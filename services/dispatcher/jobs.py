@@ -21,6 +21,7 @@ from lingua_scheduler.services.dispatcher.job_machine import JobMachine, JobRule
 from lingua_scheduler.services.dispatcher.job_rules import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.job_spans import new_timeline
 from lingua_scheduler.services.dispatcher.kept_results import KeptResults
+from lingua_scheduler.services.dispatcher.orphans import Orphans
 from lingua_scheduler.services.dispatcher.pool_client import PoolClient
 from lingua_scheduler.services.dispatcher.responsible import Report
 from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
@@ -61,6 +62,9 @@ class Jobs(JobActions):
         super().__init__(settings=settings, pool=pool, kept=kept, metrics=metrics, waiting=waiting)
         self.is_draining = False
         """Set: no new job is begun; those that are known go on, and can be taken up."""
+        self.orphans = Orphans(
+            kept=kept, settings=settings, metrics=metrics, confirm=self._confirm_to
+        )
         self._tickets = count(1)
         self._spans = span_writer_if_on()
         self._rules = JobRules(
@@ -232,14 +236,16 @@ class Jobs(JobActions):
         job = self._jobs.get(report.attempt.job_id)
         if job is None:
             self._metrics.orphans.inc()
-            if isinstance(report, dispatcher_pb2.JobResult):
-                # Its home may have died. Its node is not told, for the home may also be back soon.
-                self._keep_orphan(report, node_id)
+            if isinstance(report, dispatcher_pb2.JobResult | dispatcher_pb2.JobFailed):
+                self.orphans.take(node_id, report)
             return
         now, machine, number = now_ms(), job.machine, report.attempt.attempt
         if number in machine.attempts and machine.attempts[number].node_id != node_id:
+            # Another node's attempt is not its to speak of.
             self._metrics.orphans.inc()
-            return  # another node's attempt is not its to speak of
+            if isinstance(report, dispatcher_pb2.JobResult | dispatcher_pb2.JobFailed):
+                self._confirm_to(node_id, report.attempt)
+            return
         match report:
             case dispatcher_pb2.JobAck():
                 if number in job.sent_ms:
@@ -259,6 +265,10 @@ class Jobs(JobActions):
                     self._feed(job, now, machine.on_result(now, report, node_id))
             case dispatcher_pb2.JobFailed():
                 self._feed(job, now, machine.on_failed(now, report, node_id))
+
+    def _confirm_to(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
+        """Tells a node that is connected here that it may forget a report."""
+        self.routes.confirm(pool_pb2.Placement(node_id=node_id), attempt)
 
     def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
         """An assignment did not get to its node."""

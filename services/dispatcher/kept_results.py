@@ -3,7 +3,7 @@
 from lingua_scheduler.services.runtime.errors import BackpressureError
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.v1 import dispatcher_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 # Answers of keep_result.
 _KEPT, _FULL = b"kept", b"full"
@@ -62,6 +62,15 @@ class KeptResults:
             return await self._keep(job_id, written, size, node_id, attempt) == _KEPT
         finally:
             self._waiting_bytes -= size
+
+    async def orphan_state(self, attempt: common_pb2.AttemptRef, node_id: str) -> str:
+        """Whether what a node reports of an attempt is wanted, as lua/orphan_state.lua says.
+
+        Raises:
+            DependencyDownError: Redis does not answer.
+        """
+        state = await self._link.call("orphan_state", attempt.job_id, attempt.attempt, node_id)
+        return str(state.decode())
 
     async def _keep(
         self, job_id: str, written: bytes, size: int, node_id: str, attempt: int

@@ -118,6 +118,7 @@ class DispatcherService:
         return (
             self._nodes.run(),
             self._jobs.run(),
+            self._jobs.orphans.run(),
             self._followed.run(),
             self._instances.run(self._address),
         )

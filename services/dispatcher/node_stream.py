@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from lingua_scheduler.services.dispatcher.partial_limiter import PartialLimiter
 from lingua_scheduler.services.dispatcher.responsible import Responsible
+from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.outbox import Outbox
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -32,10 +34,18 @@ class Assignment:
     responsible: Responsible | None
     # When it was written to the stream; 0: it has not been yet.
     sent_us: int = 0
+    # How many of its partial results are passed on; made with the first of them.
+    partials: PartialLimiter | None = None
     # Whether it has a slot of the node: from its sending until two heartbeats did not list it.
     has_slot: bool = True
     # Heartbeats in a row that did not list it.
     beats_without: int = 0
+
+    def takes_partial(self, now_ms: float) -> bool:
+        """Whether a partial result that comes now is passed on: see PartialLimiter."""
+        if self.partials is None:
+            self.partials = PartialLimiter(self.job.partial_interval_ms)
+        return self.partials.passes(now_ms)
 
 
 # A message for the node, serialized, and the assignment in it, if there is one. Messages one after
@@ -59,6 +69,8 @@ class NodeStream:
     running: dict[AttemptKey, common_pb2.AttemptRef] = field(default_factory=dict)
     beat_due: bool = False
     said_bye: bool = False
+    ended_for: errors.LinguaError | None = None
+    """Why this side has ended the stream, if that was an error."""
     binding: dict[AttemptKey, asyncio.Future[Any]] = field(default_factory=dict)
     """Attempts whose audio the node holds, while the pool service is told so."""
     cut: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,8 +126,9 @@ class NodeStream:
                 assignment.has_slot = assignment.has_slot and assignment.beats_without < 2
         self.beat_due = True
 
-    def end(self) -> None:
-        """Ends the stream after what is queued, and soon in any case."""
+    def end(self, why: errors.LinguaError | None = None) -> None:
+        """Ends the stream after what is queued, and soon in any case. An error is its status."""
+        self.ended_for = self.ended_for or why
         self.outbox.close()
         asyncio.get_running_loop().call_later(_FLUSH_S, self.cut.set)
 

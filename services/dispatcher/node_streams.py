@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.node_checks import first_message
 from lingua_scheduler.services.dispatcher.node_reports import failure_of
 from lingua_scheduler.services.dispatcher.node_stream import (
     MAX_BYTES,
@@ -33,15 +34,12 @@ from lingua_scheduler.services.runtime.duplex import run_duplex
 from lingua_scheduler.services.runtime.give_way import is_turn_of_others
 from lingua_scheduler.services.runtime.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.outbox import Outbox
-from lingua_scheduler.services.runtime.principals import caller
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)
 
-# A connection that says nothing at first is nobody's.
-_HELLO_WITHIN_S = 5.0
 # What one heartbeat call renews: nodes, and bytes of what they say they run.
 _BEATS_A_CALL = 1000
 _BEATS_BYTES = 512 * 1024
@@ -184,7 +182,7 @@ class NodeStreams:
         if not stream.outbox.closed:
             self._metrics.backpressure.labels("node").inc()
             _log.warning("node does not read what it is sent", extra={"node_id": stream.node_id})
-            stream.end()
+            stream.end(errors.BackpressureError("the node does not read what it is sent"))
             # Later: whoever asks is in the middle of something.
             asyncio.get_running_loop().call_soon(self._gone, stream)
         return False
@@ -197,7 +195,7 @@ class NodeStreams:
         """Serves one stream from Hello to its end."""
         stream: NodeStream | None = None
         try:
-            first = await asyncio.wait_for(anext(messages), _HELLO_WITHIN_S)
+            first = await first_message(messages)
             stream = await self._admit(first)
             # The writer ends when the outbox was closed: replaced, or silent for too long.
             await run_duplex(
@@ -205,34 +203,27 @@ class NodeStreams:
                 write=self._write(stream, context),
                 cut=stream.cut,
             )
-        except (StopAsyncIteration, TimeoutError):
-            problem = errors.InvalidMessageError("events[0].hello: must come first, and at once")
-            await self._refuse(context, problem)
         except errors.LinguaError as error:
-            await self._refuse(context, error)
-            if isinstance(error, errors.PermissionDeniedError):
-                raise
+            # The same is said twice: nodes may look for it here or in the status.
+            await context.write(_message(error=errors.to_proto(error)))
+            raise
         finally:
             if stream is not None:
                 self._holds = {held for held in self._holds if held[0] != stream.stream_id}
                 self._gone(stream)
                 stream.outbox.close()
-
-    @staticmethod
-    async def _refuse(context: Context, error: errors.LinguaError) -> None:
-        await context.write(_message(error=errors.to_proto(error)))
+        if stream.ended_for is not None:
+            why, stream.ended_for = stream.ended_for, None
+            try:
+                raise why
+            finally:
+                del why  # its traceback holds this frame
 
     async def _admit(self, first: dispatcher_pb2.NodeMessage) -> NodeStream:
-        if not first.events or first.events[0].WhichOneof("event") != "hello":
-            raise errors.InvalidMessageError(
-                "events[0].hello: must come first",
-                fields=[("events[0].hello", "must come first")],
-            )
         if self._draining:
             raise errors.DrainingError("this dispatcher is draining; connect elsewhere")
         hello = first.events[0].hello
         limits.check(hello)
-        _check_identity(hello.node_id)
         stream = NodeStream(
             hello=hello,
             stream_id=secrets.token_hex(8),
@@ -248,7 +239,7 @@ class NodeStreams:
         self._admitting[stream.node_id] += 1
         try:
             registered = await self._pool.register_node(self._registration(stream))
-            stream.epoch = registered.epoch
+            stream.epoch, pools = registered.epoch, registered.pools
             stream.runs(hello.running)
             stream.load = hello.load
             refused = await self._not_renewed(stream) if hello.running else []
@@ -268,6 +259,7 @@ class NodeStreams:
             heartbeat_interval_ms=self._settings.node_heartbeat_ms,
             max_message_bytes=self._settings.max_message_bytes,
             silence_ms=self._settings.peer_silence_ms,
+            pools=pools,
             cancelled=[*self._unwanted([*hello.running, *hello.unconfirmed]), *refused],
         )
         for attempt in welcome.cancelled:
@@ -276,7 +268,12 @@ class NodeStreams:
         if self._draining:  # since it was let in
             self._send(stream, _message(reconnect=_GO_ELSEWHERE))
         self._metrics.nodes.set(len(self._streams))
-        _log.info("node connected", extra={"node_id": stream.node_id})
+        _log.info("node connected", extra={"node_id": stream.node_id, "pools": pools})
+        if not pools:
+            _log.warning(
+                "node is in no pool, so it gets no jobs: its languages do not fit together",
+                extra={"node_id": stream.node_id},
+            )
         self._on_connected(placement, [*hello.running, *hello.unconfirmed])
         self._on_room(stream.serves)
         return stream
@@ -311,9 +308,12 @@ class NodeStreams:
             else:
                 self._tell_lost(stream.node_id, key, assignment)
         old.assigned.clear()
-        error = errors.NodeEpochOldError("a newer connection of this node has taken over")
-        self._send(old, _message(error=errors.to_proto(error)))
-        old.end()
+        self._end(old, errors.NodeEpochOldError("a newer connection of this node has taken over"))
+
+    def _end(self, stream: NodeStream, error: errors.LinguaError) -> None:
+        """Ends a stream with an error, as its last message and as its status."""
+        self._send(stream, _message(error=errors.to_proto(error)))
+        stream.end(error)
 
     async def _write(self, stream: NodeStream, context: Context) -> None:
         while written := await stream.outbox.take():
@@ -382,6 +382,9 @@ class NodeStreams:
             self._spawn(self._take_when_bound(stream, report, stream.binding[key]))
             return
         assignment = stream.assigned.get(key)
+        if kind == "job_partial" and not (assignment and assignment.takes_partial(now_ms())):
+            self._metrics.partials_dropped.inc()
+            return
         if type(report) is dispatcher_pb2.JobAck:
             report.sent_us = assignment.sent_us if assignment else 0
             if assignment:
@@ -498,9 +501,8 @@ class NodeStreams:
             case pool_pb2.BeatProblem.KIND_REGISTER_AGAIN:
                 self._spawn(self._register_again(stream))
             case pool_pb2.BeatProblem.KIND_EPOCH_OLD:
-                error = errors.NodeEpochOldError("a newer connection of this node has taken over")
-                self._send(stream, _message(error=errors.to_proto(error)))
-                stream.end()
+                why = "a newer connection of this node has taken over"
+                self._end(stream, errors.NodeEpochOldError(why))
             case pool_pb2.BeatProblem.KIND_NOT_RENEWED:
                 ended = {attempt_key(each) for each in stream.hello.unconfirmed}
                 for attempt in problem.attempts:
@@ -520,8 +522,7 @@ class NodeStreams:
                 "node could not be registered again: %s", error, extra={"node_id": stream.node_id}
             )
             if isinstance(error, errors.NodeIdConflictError):
-                self._send(stream, _message(error=errors.to_proto(error)))
-                stream.end()
+                self._end(stream, error)
             return
         stream.epoch = answer.epoch
         self._on_room(stream.serves)
@@ -532,7 +533,7 @@ class NodeStreams:
             _log.warning("node fell silent", extra={"node_id": stream.node_id})
             self._metrics.silent.inc()
             self._gone(stream)
-            stream.end()
+            stream.end(errors.DeadlineExceededError("nothing was heard of the node for too long"))
 
     def _registration(self, stream: NodeStream) -> pool_pb2.RegisterNodeRequest:
         return stream.registration(instance_id=self._settings.instance_id, address=self._address())
@@ -545,17 +546,6 @@ class NodeStreams:
 
 def _message(**event: Any) -> dispatcher_pb2.DispatcherMessage:
     return dispatcher_pb2.DispatcherMessage(events=[dispatcher_pb2.DispatcherEvent(**event)])
-
-
-def _check_identity(node_id: str) -> None:
-    """Nobody takes the id of another's node. Raises PermissionDeniedError."""
-    who = caller()
-    if who is None or who.may_be_node(node_id):
-        return
-    allowed = repr(who.node_id) if who.node_id else f"one that begins with {who.owner + '.'!r}"
-    problem = f"this caller may not be node {node_id[:128]!r}; its id must be {allowed}"
-    field = "events[0].hello.node_id"
-    raise errors.PermissionDeniedError(f"{field}: {problem}", fields=[(field, problem)])
 
 
 def _batches(streams: Iterable[NodeStream]) -> Iterator[pool_pb2.HeartbeatRequest]:

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.services.runtime.job_ids import job_id, job_key
 from lingua_scheduler.v1 import (
     common_pb2,
@@ -136,7 +137,7 @@ class RawNode:
             self._tasks.append(asyncio.create_task(self._read()))
         await self.say(*events or (NodeEvent(hello=self.hello),))
         event = await self.expect("error")
-        await self.ended()
+        assert await self.ended_for() == event.error, "the status says something else"
         return event.error
 
     async def say(self, *events: NodeEvent) -> None:
@@ -280,6 +281,13 @@ class RawNode:
                 await self.ack(await self.expect_assign(within=60))
 
         self._tasks.append(asyncio.create_task(answer()))
+
+    async def ended_for(self) -> common_pb2.Error | None:
+        """What the status says of why the stream ended; None: nothing."""
+        code = await self.status()
+        call, nothing = self._call, grpc.aio.Metadata()
+        trailing = await call.trailing_metadata()
+        return from_rpc_error(grpc.aio.AioRpcError(code, nothing, trailing))
 
     def read_on(self) -> None:
         """Reads what it is sent, from now on."""

@@ -1,9 +1,11 @@
 """Nodes at one real dispatcher: who comes, who goes, who lies, and what outlives whom."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
 
+import grpc
 import pytest
 
 from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
@@ -14,6 +16,7 @@ from tests.integration.dispatcher_process import (
     Scene,
     running_dispatcher,
     scene,
+    together,
     whoever_gets_it,
 )
 from tests.integration.pool_process import PoolProcess, failure, reason, ref, running_pool
@@ -96,9 +99,10 @@ async def test_a_new_connection_of_the_same_process_takes_over_with_what_runs(
 
     new = await patient.node(slots=2, running=[runs.attempt])
     error = (await old.expect("error")).error
-    await old.ended()
 
     assert reason(error) == "NODE_EPOCH_OLD"
+    assert await old.ended_for() == error
+    assert await old.status() is grpc.StatusCode.ABORTED
     assert new.epoch > old.epoch
     # What it does not run any more is sent to it once more.
     await new.result(runs)
@@ -147,6 +151,34 @@ async def test_whoever_does_not_say_hello_first_is_refused(
     error = await patient.peer(patient.hello()).refused(event)
     assert reason(error) == "INVALID_MESSAGE"
     assert [each.field for each in error.field_violations] == ["events[0].hello"]
+
+
+async def test_whoever_says_nothing_at_all_is_refused(patient: Scene) -> None:
+    said_to_it = []
+
+    async def listen() -> None:
+        async for message in patient.stub.Connect(iter(())):
+            said_to_it.extend(message.events)
+
+    code, why, said = await failure(listen())
+    assert [each.error for each in said_to_it] == [said]
+    assert (code, why) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_MESSAGE")
+    assert [each.field for each in said.field_violations] == ["events[0].hello"]
+
+
+async def test_a_node_whose_languages_do_not_fit_together_is_told_that_it_is_in_no_pool(
+    patient: Scene,
+) -> None:
+    fits = await patient.peer(patient.hello("fits")).open()
+    assert (fits.HasField("pools"), fits.pools) == (True, 2)  # speech, and text into any language
+    useless = common_pb2.NodeCapabilities(
+        asr_langs=[patient.src], semantic_langs=[patient.tgt], tts_langs=[patient.tgt]
+    )
+    welcome = await patient.peer(patient.hello("useless", capabilities=useless)).open()
+    assert (welcome.HasField("pools"), welcome.pools) == (True, 0)
+    log = patient.dispatcher.log()
+    assert log.count("node is in no pool") == 1
+    assert f'"node_id": "{patient.src}-useless"' in log
 
 
 async def test_a_second_hello_ends_the_stream_with_a_reason(patient: Scene) -> None:
@@ -490,3 +522,103 @@ async def _beat(node: RawNode, *running: common_pb2.AttemptRef) -> None:
     while True:
         await node.heartbeat(running=running)
         await asyncio.sleep(0.2)
+
+
+# ---- reports that nobody waits for ----
+
+
+@pytest.fixture
+async def forgetful(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scene]:
+    """A dispatcher that soon takes an attempt for nobody's."""
+    async with (
+        running_dispatcher(
+            pool_process,
+            redis_url,
+            node_reconnect_grace_ms=1000,
+            limits={"orphans._LOOK_EVERY_S": 0.2},
+        ) as process,
+        scene(process, pool_process) as made,
+    ):
+        yield made
+
+
+@pytest.mark.parametrize("end", ["result", "failure"])
+async def test_what_nobody_knows_is_confirmed_so_that_its_node_may_forget_it(
+    forgetful: Scene, end: str
+) -> None:
+    unknown = ref(f"unknown-{forgetful.src}")
+    node = await forgetful.node(unconfirmed=[unknown])
+    assign = dispatcher_pb2.JobAssign(attempt=unknown)
+    if end == "result":
+        await node.result(assign)
+    else:
+        await node.fail(assign, worth_retry=True)
+    await node.expect_received(assign)
+
+
+async def test_a_result_of_another_node_s_attempt_is_confirmed_and_changes_nothing(
+    patient: Scene,
+) -> None:
+    node, gateway = await patient.node(), patient.gateway()
+    job = await gateway.submit(patient.spec())
+    assign = await node.take_job()
+    stranger = await patient.node("stranger")
+    await stranger.result(assign, "forged")
+    await stranger.expect_received(assign)
+    await node.result(assign, "true")
+    assert (await gateway.delivered(job)).result.texts.translated == "true"
+
+
+async def test_a_result_that_is_wanted_stays_with_its_node_until_its_home_has_it(
+    pool_process: PoolProcess, redis_url: str
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        processes = [
+            await stack.enter_async_context(
+                running_dispatcher(pool_process, redis_url, limits={"orphans._LOOK_EVERY_S": 0.1})
+            )
+            for _ in range(2)
+        ]
+        home, other = await stack.enter_async_context(together(processes, pool_process))
+        node, gateway = await home.node(), home.gateway()
+        job = await gateway.submit(home.spec())
+        assign = await node.take_job()
+        await gateway.accepted(job)
+        await node.cut()
+        # It comes back elsewhere, with the result; that one cannot know whose it is.
+        back = await other.node(unconfirmed=[assign.attempt])
+        await back.result(assign, "first")
+        again = await back.expect_assign()
+        assert again.attempt == assign.attempt
+        assert [each for each in await back.settled() if each == "result_received"] == []
+        await back.result(again, "again")
+        await gateway.delivered(job)
+        await back.expect_received(assign)
+
+
+# ---- partial results ----
+
+
+async def test_more_partial_results_than_were_asked_for_are_dropped(patient: Scene) -> None:
+    node, gateway = await patient.node(), patient.gateway()
+    job = await gateway.submit(patient.spec(partial_interval_ms=60_000))
+    assign = await node.take_job()
+    before = await patient.dispatcher.metric("lingua_dispatcher_partials_dropped_total")
+    for seq in range(1, 51):
+        await node.partial(assign, f"word {seq}", seq)
+    await node.result(assign)
+    await gateway.delivered(job)
+    partials = [each for each in gateway.inbox.waiting if each.HasField("partial")]
+    assert [each.partial.texts.source for each in partials] == ["word 1"]
+    dropped = await patient.dispatcher.metric("lingua_dispatcher_partials_dropped_total")
+    assert dropped - before == 49
+
+
+async def test_where_no_partial_results_are_wanted_none_is_passed_on(patient: Scene) -> None:
+    node, gateway = await patient.node(), patient.gateway()
+    job = await gateway.submit(patient.spec())
+    assign = await node.take_job()
+    await node.partial(assign, "word")
+    await node.result(assign)
+    await gateway.delivered(job)
+    assert not [each for each in gateway.inbox.waiting if each.HasField("partial")]

@@ -816,3 +816,14 @@ def test_in_any_order_of_events_slots_hold_and_cancelled_attempts_stay_silent(
     for who, *what in steps:
         getattr(world, who)(*what)
         world.check()
+
+
+def test_a_node_that_is_in_no_pool_warns_and_says_why() -> None:
+    useless, useful, old = Driver(), Driver(), Driver()
+    useless.connect(pools=0)
+    useful.connect(pools=2)
+    old.connect()
+    (warning,) = [each for each in useless.effects if isinstance(each, Warn)]
+    assert "in no pool" in warning.text
+    assert "semantic" in warning.text
+    assert not [each for each in useful.effects + old.effects if isinstance(each, Warn)]

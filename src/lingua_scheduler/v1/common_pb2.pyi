@@ -10,7 +10,17 @@ Conventions of this package:
 - Language codes are BCP 47 tags such as "en" or "zh-hant", compared without regard to case.
 - On a unary call an error is a gRPC status with google.rpc.ErrorInfo (domain
   "lingua-scheduler", reason as in ErrorReason without its prefix), RetryInfo where a retry can
-  help, and BadRequest for bad fields. On a stream the same content is an Error message.
+  help, and BadRequest for bad fields. On a stream the same content is an Error message, and, if
+  the stream ends with it, also the stream's status.
+- If the deployment asks who calls, every call and stream carries the metadata
+  "authorization: Bearer <token>" once, where the token is a JWT. A stream is cut with
+  UNAUTHENTICATED when its token expires: connect again with a new one. Other metadata is ignored,
+  but for "traceparent" (W3C) on unary calls.
+- Servers ping a connection that has been silent for 20 s (LINGUA_KEEPALIVE_TIME_MS), and close it
+  if that is not answered within 5 s (LINGUA_KEEPALIVE_TIMEOUT_MS). A client may ping too, also
+  without calls, every 10 s (half of the former) at most: one that pings more often is cut off
+  with GOAWAY "too_many_pings" after a few times.
+- A message has at most 4 MiB (LINGUA_MAX_MESSAGE_BYTES).
 """
 
 from collections import abc as _abc

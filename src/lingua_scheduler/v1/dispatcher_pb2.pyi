@@ -93,7 +93,9 @@ class JobSpec(_message.Message):
     dispatcher's job_timeout_ms for each attempt. No inner call outlives it.
     """
     partial_interval_ms: _builtins.int
-    """Over 0: partial results are wanted, at most one in this time."""
+    """Over 0: partial results are wanted, at most one in this time. The dispatcher drops what a node
+    sends beyond that; 0: all of them.
+    """
     session_epoch: _builtins.int
     """The gateway's hold on the session; a later one refuses the job with SESSION_TAKEN_OVER."""
     first_chunk_client_ms: _builtins.int
@@ -287,7 +289,8 @@ class Hello(_message.Message):
     @_builtins.property
     def running(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
         """Jobs that it is still running, and results that were not confirmed; the latter follow as
-        JobResult or JobFailed after Welcome.
+        JobResult or JobFailed after Welcome. (Each is confirmed in time, or listed in Welcome.cancelled:
+        a result that no dispatcher knows of, after node_reconnect_grace_ms.)
         """
 
     @_builtins.property
@@ -623,6 +626,10 @@ class AudioHeld(_message.Message):
     """Said at once when a node decides to keep audio for what comes next, before the result: HELD, or
     TRANSLATED if only the end is kept (held_audio_bytes). Said again it changes nothing, and it is
     ignored when a later utterance of the session has been placed.
+
+    The node keeps the audio, by tenant, session and direction, until a job joins it, one comes with
+    JobAssign.begins_turn, or 5 minutes are over (LINGUA_BINDING_TTL_MS): for so long the session's next
+    job of this direction is sent to this node. It is kept over a reconnect as well.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -719,7 +726,7 @@ class DispatcherEvent(_message.Message):
 
     @_builtins.property
     def error(self) -> _common_pb2.Error:
-        """Where the stream cannot go on, it ends after this."""
+        """Where the stream cannot go on, it ends after this, with the same as its status."""
 
     def __init__(
         self,
@@ -752,6 +759,7 @@ class Welcome(_message.Message):
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     CANCELLED_FIELD_NUMBER: _builtins.int
     SILENCE_MS_FIELD_NUMBER: _builtins.int
+    POOLS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     instance_id: _builtins.str
     heartbeat_interval_ms: _builtins.int
@@ -762,6 +770,11 @@ class Welcome(_message.Message):
     frozen: connect elsewhere. A node with jobs that has heard nothing for half of this time
     should send a Heartbeat out of turn. Messages may take long to arrive over a slow line: a node
     that was wrong should be more patient the next time.
+    """
+    pools: _builtins.int
+    """How many pools the node is in. 0: its languages do not fit together, and it gets no jobs. A node
+    serves src -> tgt if src is in asr_langs and in semantic_langs, nmt_pairs has src -> tgt (or is
+    empty), and, for jobs with speech, tgt is in tts_langs. Unset: an older dispatcher.
     """
     @_builtins.property
     def cancelled(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
@@ -776,12 +789,15 @@ class Welcome(_message.Message):
         max_message_bytes: _builtins.int = ...,
         cancelled: _abc.Iterable[_common_pb2.AttemptRef] | None = ...,
         silence_ms: _builtins.int = ...,
+        pools: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pools", b"_pools", "pools", b"pools"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "epoch", b"epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "instance_id", b"instance_id", "max_message_bytes", b"max_message_bytes", "silence_ms", b"silence_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pools", b"_pools", "cancelled", b"cancelled", "epoch", b"epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "instance_id", b"instance_id", "max_message_bytes", b"max_message_bytes", "pools", b"pools", "silence_ms", b"silence_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__pools: _TypeAlias = _typing.Literal["pools"]  # noqa: Y015
+    _WhichOneofArgType__pools: _TypeAlias = _typing.Literal["_pools", b"_pools"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pools) -> _WhichOneofReturnType__pools | None: ...
 
 Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
 
@@ -850,6 +866,13 @@ Global___JobAssign: _TypeAlias = JobAssign  # noqa: Y015
 
 @_typing.final
 class JobCancel(_message.Message):
+    """Nobody wants the attempt any more. The node stops it, and says nothing more of it: no JobFailed, no
+    result, and heartbeats do not list it from then on. A result or failure that was on its way, or that
+    waits to be confirmed, is dropped on both sides. Its slot may be given to another job at once; a
+    node whose work cannot be interrupted rejects that with FULL until it has room. A cancel of an
+    attempt that the node does not know is ignored.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ATTEMPT_FIELD_NUMBER: _builtins.int
@@ -873,7 +896,11 @@ Global___JobCancel: _TypeAlias = JobCancel  # noqa: Y015
 
 @_typing.final
 class ResultReceived(_message.Message):
-    """The result (or failure) is safe: the node may forget it."""
+    """The result (or failure) is safe: the node may forget it. Until then it keeps it, over reconnects as
+    well, however long that takes; as a rule that is well under a second. A node that is cut off for so
+    long that it has no room should drop the oldest: after 5 minutes (LINGUA_KEPT_RESULT_MS) hardly
+    anybody will ask for one.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

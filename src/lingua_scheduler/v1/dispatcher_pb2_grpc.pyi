@@ -43,6 +43,14 @@ class DispatcherStub:
     """A node's one stream: registration, heartbeats, jobs and results. A node whose stream is dead
     must never look alive, so heartbeats are answered here and nowhere else, and a node that hears
     nothing for three beats connects again.
+    The node says Hello; only Welcome, or an error, comes before anything else. After Welcome the
+    node sends again what Hello listed as unconfirmed, and AudioHeld for running attempts whose
+    audio it holds.
+    Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
+    NODE_ID_CONFLICT, NODE_EPOCH_OLD (a newer connection of the node has taken over), POOL_FULL,
+    BACKPRESSURE (the node does not read), DEADLINE_EXCEEDED (nothing was heard of it for three
+    beats; only the status), DRAINING, SCHEDULER_DEPENDENCY_DOWN, PERMISSION_DENIED (its id is not the
+    caller's). UNAUTHENTICATED is the status alone.
     The two sides are peers on a long stream, not request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -86,6 +94,14 @@ class DispatcherAsyncStub(DispatcherStub):
     """A node's one stream: registration, heartbeats, jobs and results. A node whose stream is dead
     must never look alive, so heartbeats are answered here and nowhere else, and a node that hears
     nothing for three beats connects again.
+    The node says Hello; only Welcome, or an error, comes before anything else. After Welcome the
+    node sends again what Hello listed as unconfirmed, and AudioHeld for running attempts whose
+    audio it holds.
+    Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
+    NODE_ID_CONFLICT, NODE_EPOCH_OLD (a newer connection of the node has taken over), POOL_FULL,
+    BACKPRESSURE (the node does not read), DEADLINE_EXCEEDED (nothing was heard of it for three
+    beats; only the status), DRAINING, SCHEDULER_DEPENDENCY_DOWN, PERMISSION_DENIED (its id is not the
+    caller's). UNAUTHENTICATED is the status alone.
     The two sides are peers on a long stream, not request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -132,6 +148,14 @@ class DispatcherServicer(metaclass=_abc_1.ABCMeta):
         """A node's one stream: registration, heartbeats, jobs and results. A node whose stream is dead
         must never look alive, so heartbeats are answered here and nowhere else, and a node that hears
         nothing for three beats connects again.
+        The node says Hello; only Welcome, or an error, comes before anything else. After Welcome the
+        node sends again what Hello listed as unconfirmed, and AudioHeld for running attempts whose
+        audio it holds.
+        Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
+        NODE_ID_CONFLICT, NODE_EPOCH_OLD (a newer connection of the node has taken over), POOL_FULL,
+        BACKPRESSURE (the node does not read), DEADLINE_EXCEEDED (nothing was heard of it for three
+        beats; only the status), DRAINING, SCHEDULER_DEPENDENCY_DOWN, PERMISSION_DENIED (its id is not the
+        caller's). UNAUTHENTICATED is the status alone.
         The two sides are peers on a long stream, not request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME

@@ -258,6 +258,16 @@ Global___SessionOptions: _TypeAlias = SessionOptions  # noqa: Y015
 
 @_typing.final
 class ResumeSession(_message.Message):
+    """Goes on with a session, at any gateway.
+
+    After it, the server repeats every Result and Missing from results_seen on, in order, whether they
+    were sent before or not; so the client sees each index once if it drops those below what it has
+    seen. Opened.next_seq stands for all AudioAcks so far. UtteranceEvents and Partials are not
+    repeated, and Errors neither. The client repeats its chunks from next_seq on, as they were: what was
+    cut already is recognised by its seq, and not cut again. Playback counts as ended until the client
+    says PlaybackStarted again.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
@@ -440,7 +450,9 @@ class ServerEvent(_message.Message):
     CLOSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def opened(self) -> Global___Opened:
-        """First on every stream, unless that is an Error."""
+        """First on every stream, unless that is an Error. The client need not wait for it: audio (from
+        seq 0, or ResumeSession.next_seq) and everything else may follow Open at once.
+        """
 
     @_builtins.property
     def audio_ack(self) -> Global___AudioAck: ...
