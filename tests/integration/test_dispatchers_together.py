@@ -60,7 +60,7 @@ async def test_a_job_is_relayed_to_its_node_and_all_that_the_node_says_comes_bac
 ) -> None:
     node, gateway = await at[0].node(), at[1].gateway()
     relayed = await at[1].dispatcher.metric("lingua_dispatcher_relayed_total")
-    job = await gateway.submit(at[1].spec())
+    job = await gateway.submit(at[1].spec(partial_interval_ms=100))
     assign = await node.take_job()
     assert assign.job.audio == at[1].spec().audio
     assert (await gateway.accepted(job)).node_id == node.node_id

@@ -258,7 +258,8 @@ async def test_results_that_come_in_reverse_order_are_delivered_in_order(
     client: RawClient, patient: Scene
 ) -> None:
     node = await patient.node(slots=3)
-    await client.open(new_session(patient.src, patient.tgt))
+    options = session_pb2.SessionOptions(require_tts=True, partial_interval_ms=100)
+    await client.open(new_session(patient.src, patient.tgt, options=options))
     for mark in range(3):
         await client.send(speech(mark), final=True)
         await client.utterance(mark, "finalized")
