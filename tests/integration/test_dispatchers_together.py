@@ -109,13 +109,15 @@ async def test_a_job_that_is_rejected_behind_one_dispatcher_goes_to_a_node_behin
     job = await gateway.submit(at[1].spec())
     first, assign = await whoever_gets_it(nodes)
     await first.reject(assign, detail="not today")
-    assert "not today" in (await gateway.retrying(job)).why.message
+    assert (await gateway.retrying(job)).why.message.endswith("rejected: FULL")
     other = next(node for node in nodes if node is not first)
     again = await other.take_job()
     assert again.attempt.attempt == assign.attempt.attempt + 1
     await other.result(again, "from the other")
     assert (await gateway.delivered(job)).result.texts.translated == "from the other"
     await other.expect_received(again)
+    # What the node said is for operators only.
+    assert (await at[1].ended(job)).attempts[0].detail == "rejected: not today"
 
 
 @pytest.mark.parametrize("worth_retry", [True, False])
@@ -136,7 +138,8 @@ async def test_a_failure_behind_another_dispatcher_is_retried_where_that_is_wort
     else:
         failed = await gateway.failed(job)
         assert reason(failed) == "JOB_FAILED"
-        assert "no model" in failed.message
+        assert failed.message.endswith("BROKEN")
+        assert (await at[1].ended(job)).attempts[0].detail == "BROKEN: no model"
 
 
 @pytest.mark.parametrize("acknowledged", [True, False])

@@ -197,10 +197,12 @@ async def test_errors_of_a_handler_are_failures_of_the_job(
         for index, why in enumerate(("MODEL_LOAD_FAILED: no memory", "ValueError: a bug")):
             spec = patient.spec(index, preferred_node_id=first.node_id)
             job = await gateway.submit(spec)
-            assert why in (await gateway.retrying(job)).why.message
+            await gateway.retrying(job)
             assert await _text(gateway, job) == "second"
+            assert why in (await patient.ended(job)).attempts[0].detail
         job = await gateway.submit(patient.spec(2, preferred_node_id=first.node_id))
-        assert "BAD_AUDIO: no header" in (await gateway.failed(job)).message
+        assert (await gateway.failed(job)).message.endswith("BAD_AUDIO")
+        assert (await patient.ended(job)).attempts[0].detail == "BAD_AUDIO: no header"
 
 
 async def test_a_node_with_all_slots_taken_rejects(patient: Scene, eventually: Eventually) -> None:
