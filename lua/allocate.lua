@@ -87,10 +87,10 @@ if begins or begins_anew then
   end
 end
 
-local bound, bound_path, turn, last_turn, written
+local bound, bound_path, turn, last_turn, written, holds
 if want.session then
   turn = turn_key(P, tenant, want.session, want.src, want.tgt)
-  bound, bound_path, last_turn, written = turn_read(turn, now)
+  bound, bound_path, last_turn, written, holds = turn_read(turn, now)
 end
 
 local found = choose(P, want, now, bound, bound_path, may_wait)
@@ -127,7 +127,9 @@ if turn and reason > 0 and utterance >= last_turn then
   elseif (reason == TIMEOUT or reason == INTERRUPTED) and timeout_binds then
     kind = 'timeout'
   end
-  turn_write(turn, written, kind, found.id, utterance, binding_ttl, now)
+  -- The row of holds ends where an utterance was not held.
+  local goes_on = bound or utterance == last_turn
+  turn_write(turn, written, kind, found.id, utterance, goes_on and holds or 0, binding_ttl, now)
 end
 return placed(0, attempt, 'reserved', ends, found.id, found.path, found.binding,
   found.binding_kind, found.node)

@@ -4,27 +4,29 @@
 --   timeout_node_id, timeout_until_ms              the node that kept audio after a pause
 --   max_duration_node_id, max_duration_until_ms    the node that has the first part of long speech
 --   turn    the latest utterance that was placed; what belongs to an earlier one changes nothing
+--   holds   pauses in a row over which a node has kept audio; absent: 0
 -- @include lib/codes
 -- @include lib/follow
 
--- The bound node and the path that leads to it (timeout first), or nil; the latest utterance; and
--- whether there is anything to clear.
+-- The bound node and the path that leads to it (timeout first), or nil; the latest utterance; whether
+-- there is anything to clear; and the holds in a row.
 local function turn_read(key, now)
   local turn = redis.call('HMGET', key, 'timeout_node_id', 'timeout_until_ms',
-    'max_duration_node_id', 'max_duration_until_ms', 'turn')
-  local latest, written = tonumber(turn[5]) or -1, turn[1] or turn[3]
+    'max_duration_node_id', 'max_duration_until_ms', 'turn', 'holds')
+  local latest, written = tonumber(turn[5]) or -1, turn[1] or turn[3] or turn[6]
+  local holds = tonumber(turn[6]) or 0
   if turn[1] and tonumber(turn[2]) > now then
-    return turn[1], BY_TIMEOUT_BINDING, latest, written
+    return turn[1], BY_TIMEOUT_BINDING, latest, written, holds
   end
   if turn[3] and tonumber(turn[4]) > now then
-    return turn[3], BY_MAX_DURATION_BINDING, latest, written
+    return turn[3], BY_MAX_DURATION_BINDING, latest, written, holds
   end
-  return nil, nil, latest, written
+  return nil, nil, latest, written, holds
 end
 
 -- Replaces the bindings by one of the given kind ('timeout' or 'max_duration'; nil: by none), and
--- remembers the utterance. written: as turn_read said.
-local function turn_write(key, written, kind, id, utterance, ttl_ms, now)
+-- remembers the utterance and the holds in a row. written: as turn_read said.
+local function turn_write(key, written, kind, id, utterance, holds, ttl_ms, now)
   if written then
     redis.call('DEL', key)
   end
@@ -33,6 +35,9 @@ local function turn_write(key, written, kind, id, utterance, ttl_ms, now)
       kind .. '_until_ms', now + ttl_ms)
   else
     redis.call('HSET', key, 'turn', utterance)
+  end
+  if holds > 0 then
+    redis.call('HSET', key, 'holds', holds)
   end
   redis.call('PEXPIRE', key, ttl_ms)
 end

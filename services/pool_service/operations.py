@@ -149,8 +149,11 @@ class Operations:
             request.node_id,
             request.utterance_index,
             self._settings.binding_ttl_ms,
+            self._settings.held_in_row_max,
         )
-        return pool_pb2.BindSessionResponse(bound=bool(bound))
+        return pool_pb2.BindSessionResponse(
+            bound=bound == b"bound", limit_reached=bound == b"limit"
+        )
 
     async def clear_session(
         self, request: pool_pb2.ClearSessionRequest

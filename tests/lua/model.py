@@ -125,6 +125,8 @@ class Turn:
     kind: str = ""
     node: str = ""
     until: int = 0
+    # Pauses in a row over which a node has kept audio.
+    holds: int = 0
 
 
 @dataclass(frozen=True)
@@ -645,13 +647,17 @@ class Model:
             kind = "max_duration"
         elif reason in (lua.TIMEOUT, lua.INTERRUPTED) and self.limits.timeout_binds:
             kind = "timeout"
-        self._bind(want.turn, utterance, kind, node)
+        goes_on = turn and (self._is_bound(turn) or utterance == turn.utterance)
+        self._bind(want.turn, utterance, kind, node, turn.holds if turn and goes_on else 0)
 
-    def _bind(self, key: TurnKey, utterance: int, kind: str, node: str) -> None:
+    def _is_bound(self, turn: Turn) -> bool:
+        return bool(turn.kind) and turn.until > self.now
+
+    def _bind(self, key: TurnKey, utterance: int, kind: str, node: str, holds: int) -> None:
         until = self.now + self.limits.binding_ttl_ms
-        self.turns[key] = Turn(utterance, until)
+        self.turns[key] = Turn(utterance, until, holds=holds)
         if kind:
-            self.turns[key] = Turn(utterance, until, kind, node, until)
+            self.turns[key] = Turn(utterance, until, kind, node, until, holds)
 
     def reserve(self, name: str, job_name: str, number: int, *, reply: Held | Refused) -> None:
         """A slot on the named node, unless the attempt has one or its time is over."""
@@ -861,14 +867,24 @@ class Model:
 
     # Turns.
 
-    def bind(self, key: TurnKey, kind: str, name: str, utterance: int, *, reply: bool) -> None:
-        """The node keeps audio; ignored once a later utterance was placed."""
+    def bind(self, key: TurnKey, kind: str, name: str, utterance: int, *, reply: str) -> None:
+        """The node keeps audio; ignored if a later utterance was placed, or too often in a row."""
         turn, node = self.turns.get(key), self.nodes.get(name)
         late = turn is not None and utterance < turn.utterance
-        bound = node is not None and not node.is_out and not late
-        expect(reply, bound)
-        if bound:
-            self._bind(key, utterance, kind, name)
+        if node is None or node.is_out or late:
+            expect(reply, "late")
+            return
+        holds, is_repeat = 0, False
+        if turn:
+            holds = turn.holds
+            held_already = self._is_bound(turn) and turn.kind == "timeout" and turn.node == name
+            is_repeat = held_already and turn.utterance == utterance
+        holds += kind == "timeout" and not is_repeat
+        if kind == "timeout" and not is_repeat and holds > self.limits.held_in_row_max:
+            expect(reply, "limit")
+            return
+        expect(reply, "bound")
+        self._bind(key, utterance, kind, name, holds)
 
     def clear(self, keys: Iterable[TurnKey], *, reply: int) -> None:
         """Bindings go, the place of the turn stays."""
@@ -876,7 +892,7 @@ class Model:
         for key in keys:
             if turn := self.turns.get(key):
                 cleared += bool(turn.kind and turn.until > self.now)
-                turn.kind, turn.node, turn.until = "", "", 0
+                turn.kind, turn.node, turn.until, turn.holds = "", "", 0, 0
         expect(reply, cleared)
 
 

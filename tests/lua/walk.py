@@ -23,6 +23,7 @@ LIMITS = Limits(
     reservation_ttl_ms=5_000,
     running_lease_ms=20_000,
     binding_ttl_ms=30_000,
+    held_in_row_max=2,
     record_ttl_ms=30_000,
     unplaced_ttl_ms=10_000,
     eject_failures=2,
@@ -426,6 +427,8 @@ class Walk:
         if turn is None:
             return {}
         wanted = {"turn": str(turn.utterance)}
+        if turn.holds:
+            wanted["holds"] = str(turn.holds)
         if turn.kind:
             wanted |= {f"{turn.kind}_node_id": turn.node, f"{turn.kind}_until_ms": str(turn.until)}
         return wanted

@@ -1195,16 +1195,22 @@ class BindSessionResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BOUND_FIELD_NUMBER: _builtins.int
+    LIMIT_REACHED_FIELD_NUMBER: _builtins.int
     bound: _builtins.bool
-    """False: a later utterance has been placed, or the node is not known."""
+    """False: a later utterance has been placed, the node is not known, or limit_reached."""
+    limit_reached: _builtins.bool
+    """Nodes have kept the audio of this turn over as many pauses in a row as they may
+    (LINGUA_HELD_IN_ROW_MAX). The next job is free to go to any node.
+    """
     def __init__(
         self,
         *,
         bound: _builtins.bool = ...,
+        limit_reached: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound", b"bound"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound", b"bound", "limit_reached", b"limit_reached"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
