@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.robustness.history import History, Lost
 from tests.robustness.validate import Violation
 from tests.robustness.validate.recovery import longest_stall, recovery
-from tests.robustness.validate.turns import broken_turns, turns
+from tests.robustness.validate.turns import left_turns, turns
 
 
 @dataclass
@@ -21,7 +21,8 @@ class Row:
     Attributes:
         missing: how many utterances, by reason.
         turns: how many times a sentence had to go on at the node that held what came before.
-        broken_turns: how many times it did not; not all are violations, see validate/turns.py.
+        moved_turns: how many times it went on elsewhere, with what was held.
+        broken_turns: how many times without it; not all are violations, see validate/turns.py.
         lost: of packets, and of pieces where the proxy stood in for the kernel.
         recoveries: of each session, seconds from the fault's end to its next result.
     """
@@ -33,6 +34,7 @@ class Row:
     missing: dict[str, int] = field(default_factory=dict)
     lost: dict[str, Lost] = field(default_factory=dict)
     turns: int = 0
+    moved_turns: int = 0
     broken_turns: int = 0
     lost_sessions: int = 0
     longest_stall_s: float = 0.0
@@ -44,7 +46,9 @@ class Row:
         self.runs += 1
         self.violations += len(violations)
         self.turns += turns(history)
-        self.broken_turns += len(list(broken_turns(history)))
+        left = list(left_turns(history))
+        self.moved_turns += sum(each.is_whole for each in left)
+        self.broken_turns += sum(not each.is_whole for each in left)
         self.executed += sum(len(node.of("started")) for node in history.nodes)
         for each in (struck.lost for struck in history.struck if struck.lost):
             total = self.lost.setdefault(each.what, Lost(each.what, 0, 0))
@@ -70,7 +74,7 @@ class Row:
             str(self.utterances),
             str(self.executed),
             missing or "0",
-            f"{self.broken_turns} of {self.turns}",
+            f"{self.moved_turns}, {self.broken_turns} of {self.turns}",
             ", ".join(map(str, self.lost.values())),
             f"{self.longest_stall_s:.1f}",
             f"{median:.1f} / {max(self.recoveries, default=0.0):.1f}",
@@ -84,7 +88,7 @@ HEAD = (
     "utterances",
     "executed",
     "missing",
-    "broken turns",
+    "turns moved, broken",
     "packets",
     "longest stall s",
     "recovery s p50 / max",
@@ -132,8 +136,9 @@ class Report:
             f"{sum(row.runs for row in rows)} rounds,"
             f" {sum(row.utterances for row in rows)} utterances,"
             f" {sum(sum(row.missing.values()) for row in rows)} missing,"
-            f" {sum(row.broken_turns for row in rows)} of {sum(row.turns for row in rows)} turns"
-            f" broken, {len(self.violations)} violations"
+            f" {sum(row.moved_turns for row in rows)} turns moved and"
+            f" {sum(row.broken_turns for row in rows)} broken of {sum(row.turns for row in rows)},"
+            f" {len(self.violations)} violations"
         )
 
     def markdown(self) -> str:

@@ -298,15 +298,18 @@ def test_a_turn_that_breaks_is_a_violation_unless_its_own_node_was_struck(
 
 
 @pytest.mark.parametrize("excuses", [Excuses(), Excuses(turns=ANY_NODE)])
-def test_the_report_counts_broken_turns_whether_they_are_excused_or_not(excuses: Excuses) -> None:
-    whole, broken = good(), good()
-    _turn_elsewhere(broken)
-    broken.excuses = excuses
+def test_the_report_counts_turns_that_moved_or_broke_whether_they_are_excused_or_not(
+    excuses: Excuses,
+) -> None:
+    whole, moved, broken = good(), good(), good()
+    _turn_elsewhere(moved)
+    _held_and_forgotten(broken)
+    moved.excuses = broken.excuses = excuses
     report = Report()
-    for history in (whole, broken):
+    for history in (whole, moved, broken):
         report.add(history, [], {})
-    assert "1 of 2 turns broken" in report.totals()
-    assert "| 1 of 2 |" in report.markdown()
+    assert "1 turns moved and 1 broken of 3" in report.totals()
+    assert "| 1, 1 of 3 |" in report.markdown()
 
 
 def struck(name: str, at: str) -> Excuses:

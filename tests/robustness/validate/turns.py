@@ -8,26 +8,30 @@ from tests.robustness.validate.violation import Violation
 
 
 @dataclass(frozen=True)
-class BrokenTurn:
-    """A sentence whose beginning a node held, and which went on without it.
+class LeftTurn:
+    """A sentence whose beginning a node held, and which did not go on there.
 
     Attributes:
         who: the client.
         node: that held the beginning.
+        is_whole: whether it was given to the next node, so that a result has it: the turn moved.
+            If not, it is broken.
     """
 
     who: str
     node: str
     what: str
+    is_whole: bool
 
 
-def broken_turns(history: History) -> Iterator[BrokenTurn]:
+def left_turns(history: History) -> Iterator[LeftTurn]:
     """After a result that is held, the next one is of the same node and joins it; these are not."""
     for client in history.clients:
         held = None
+        joined = {index for each in client.results() for index in each["joined"]}
         for each in client.outcomes():
             if held is not None and (what := _breaks(held, each)):
-                yield BrokenTurn(client.name, held["node"], what)
+                yield LeftTurn(client.name, held["node"], what, held["index"] in joined)
             held = each if each.get("kind") == "HELD" else None
 
 
@@ -37,8 +41,8 @@ def turns(history: History) -> int:
 
 
 def turns_stay_on_their_node(history: History) -> Iterator[Violation]:
-    """No turn breaks while its node lives and can be reached. Others are counted in the report."""
-    for each in broken_turns(history):
+    """No turn leaves a node that lives and can be reached. Others are counted in the report."""
+    for each in left_turns(history):
         if not history.excuses.excuses_turns_of(each.node):
             yield Violation("a turn stays on its node", each.who, each.what)
 
