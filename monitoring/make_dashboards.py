@@ -364,6 +364,12 @@ POOL: Rows = {
             "hit: the job went to the node that holds its turn.",
         ),
         Panel(
+            "Audio that nodes hold",
+            [(rate("lingua_dispatcher_audio_held_total", "outcome"), "{{outcome}}")],
+            "ops",
+            "limit, not_cut: a node holds more than it may.",
+        ),
+        Panel(
             "Share of turns that stay on their node",
             [
                 ("lingua:affinity_hits:ratio_rate5m", "hits"),

@@ -41,7 +41,7 @@ from lingua_scheduler.sdk.workers import Workers
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
 # A connection that lived so long was a good one: the next backoff starts small.
-STABLE_S = 5.0
+STABLE_S = 1.0
 # Someone else has the node's id. That may be this node's past self, which is soon forgotten.
 CONFLICT_WAIT_S = 5.0
 # A dispatcher may ask for patience, but not for ever.

@@ -13,7 +13,7 @@ OPEN_S = 10.0
 # Of a server that does not say how long it waits.
 RESUME_S = 30.0
 # A connection that lived so long was a good one: the next backoff starts small.
-STABLE_S = 5.0
+STABLE_S = 1.0
 # A server may ask for patience, but not for ever.
 LONGEST_WAIT_S = 30.0
 

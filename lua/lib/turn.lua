@@ -4,29 +4,29 @@
 --   timeout_node_id, timeout_until_ms              the node that kept audio after a pause
 --   max_duration_node_id, max_duration_until_ms    the node that has the first part of long speech
 --   turn    the latest utterance that was placed; what belongs to an earlier one changes nothing
---   id      the turn's name, where a node is bound: the id of the job that began it. Nodes know the
---           turn by it, and never hear of the session.
+--   holds   pauses in a row over which a node has kept audio; absent: 0
 -- @include lib/codes
 -- @include lib/follow
 
--- The bound node and the path that leads to it (timeout first), or nil; the latest utterance; and
--- whether there is anything to clear.
+-- The bound node and the path that leads to it (timeout first), or nil; the latest utterance; whether
+-- there is anything to clear; and the holds in a row.
 local function turn_read(key, now)
   local turn = redis.call('HMGET', key, 'timeout_node_id', 'timeout_until_ms',
-    'max_duration_node_id', 'max_duration_until_ms', 'turn')
-  local latest, written = tonumber(turn[5]) or -1, turn[1] or turn[3]
+    'max_duration_node_id', 'max_duration_until_ms', 'turn', 'holds')
+  local latest, written = tonumber(turn[5]) or -1, turn[1] or turn[3] or turn[6]
+  local holds = tonumber(turn[6]) or 0
   if turn[1] and tonumber(turn[2]) > now then
-    return turn[1], BY_TIMEOUT_BINDING, latest, written
+    return turn[1], BY_TIMEOUT_BINDING, latest, written, holds
   end
   if turn[3] and tonumber(turn[4]) > now then
-    return turn[3], BY_MAX_DURATION_BINDING, latest, written
+    return turn[3], BY_MAX_DURATION_BINDING, latest, written, holds
   end
-  return nil, nil, latest, written
+  return nil, nil, latest, written, holds
 end
 
 -- Replaces the bindings by one of the given kind ('timeout' or 'max_duration'; nil: by none), and
--- remembers the utterance. written: as turn_read said.
-local function turn_write(key, written, kind, id, utterance, ttl_ms, now)
+-- remembers the utterance and the holds in a row. written: as turn_read said.
+local function turn_write(key, written, kind, id, utterance, holds, ttl_ms, now)
   if written then
     redis.call('DEL', key)
   end
@@ -36,15 +36,8 @@ local function turn_write(key, written, kind, id, utterance, ttl_ms, now)
   else
     redis.call('HSET', key, 'turn', utterance)
   end
+  if holds > 0 then
+    redis.call('HSET', key, 'holds', holds)
+  end
   redis.call('PEXPIRE', key, ttl_ms)
-end
-
--- The name of a turn that goes on, or nil.
-local function turn_named(key)
-  return redis.call('HGET', key, 'id') or nil
-end
-
--- Names a turn whose binding was just written.
-local function turn_name(key, id)
-  redis.call('HSET', key, 'id', id)
 end

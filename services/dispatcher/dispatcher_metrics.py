@@ -117,6 +117,15 @@ class DispatcherMetrics:
             "Results of a node that did not have the beginning of the sentence.",
             registry=registry,
         )
+        self._held = Tally(
+            "lingua_dispatcher_audio_held",
+            "Times that a node said that it holds audio for the next job, by what followed: bound "
+            "(the turn stays on the node), late (a later utterance was placed), limit (too often "
+            "in a row), not_cut (the speaker had ended the sentence).",
+            "outcome",
+            values=("bound", "late", "limit", "not_cut"),
+            registry=registry,
+        )
         self.silent = Counter(
             "lingua_dispatcher_silent_nodes",
             "Nodes let go because they sent no heartbeat.",
@@ -151,6 +160,10 @@ class DispatcherMetrics:
         """Counts a job that has its result, and the time since it was submitted."""
         self._finished.counts["done"] += 1
         self.job_seconds.observe(seconds)
+
+    def held(self, outcome: str) -> None:
+        """Counts what followed from a node's word that it holds audio."""
+        self._held.counts[outcome] += 1
 
     def failed(self, reason: str) -> None:
         """Counts a job that is over without a result."""

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
@@ -48,6 +49,15 @@ _SILENT_BEATS = 3
 _BOUND_WITHIN_S = 1.0
 # That a result is safe is told with the next job, if that comes soon: no node waits for it.
 _CONFIRM_WITHIN_S = 0.1
+
+# Jobs whose audio a node may hold for the next one, by how their speech ended, and what that binds.
+# A sentence that its speaker has ended is over, whatever the node says.
+_BINDING_KINDS = {
+    common_pb2.FINALIZE_REASON_TIMEOUT: pool_pb2.BINDING_KIND_TIMEOUT,
+    common_pb2.FINALIZE_REASON_INTERRUPTED: pool_pb2.BINDING_KIND_TIMEOUT,
+    common_pb2.FINALIZE_REASON_MAX_DURATION: pool_pb2.BINDING_KIND_MAX_DURATION,
+    common_pb2.FINALIZE_REASON_MAX_LENGTH: pool_pb2.BINDING_KIND_MAX_DURATION,
+}
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -123,7 +133,7 @@ class NodeStreams:
         stream.assigned[key] = assignment
         if (stream.stream_id, key) in self._holds:
             self._holds.remove((stream.stream_id, key))
-            self._bind(stream, key)
+            self._bind(stream, key, assign.job)
         return ""
 
     def cancel(self, node_id: str, cancel: dispatcher_pb2.JobCancel) -> None:
@@ -422,25 +432,38 @@ class NodeStreams:
         key = attempt_key(held.attempt)
         assignment = stream.assigned.get(key)
         if assignment is not None:
-            self._bind(stream, key)
+            self._bind(stream, key, assignment.job)
         elif key in stream.brought:
             # It counts when the job's home asks for the attempt.
             self._holds.add((stream.stream_id, key))
         # Else it is not this node's to say.
 
-    def _bind(self, stream: NodeStream, key: AttemptKey) -> None:
+    def _bind(self, stream: NodeStream, key: AttemptKey, job: dispatcher_pb2.JobSpec) -> None:
+        kind = _BINDING_KINDS.get(job.reason)
+        if kind is None:
+            self._metrics.held("not_cut")
+            return
         bound = self._pool.persist(
             "bind_session",
             pool_pb2.BindSessionRequest(
-                # Whose turn that is, the job's record tells: the assignment does not.
-                attempt=common_pb2.AttemptRef(job_id=key[0], attempt=key[1]),
-                kind=pool_pb2.BINDING_KIND_TIMEOUT,
+                tenant=job.tenant,
+                session_id=job.session_id,
+                pair=job.pair,
+                kind=kind,
                 node_id=stream.node_id,
+                utterance_index=job.utterance_index,
             ),
             self._settings.binding_ttl_ms,
         )
         stream.binding[key] = bound
-        bound.add_done_callback(lambda _: stream.binding.pop(key, None))
+        bound.add_done_callback(partial(self._bound, stream, key))
+
+    def _bound(self, stream: NodeStream, key: AttemptKey, bound: asyncio.Future[Any]) -> None:
+        stream.binding.pop(key, None)
+        answer = None if bound.cancelled() else bound.result()
+        if answer is not None:
+            limited = "limit" if answer.limit_reached else "late"
+            self._metrics.held("bound" if answer.bound else limited)
 
     def _gone(self, stream: NodeStream) -> None:
         """The stream has ended: out of selection at once, and everybody concerned is told."""

@@ -139,7 +139,6 @@ class Operations:
         self, request: pool_pb2.BindSessionRequest
     ) -> pool_pb2.BindSessionResponse:
         """Binds a session's direction to the node that keeps its audio."""
-        validate.bind(request)
         bound = await self._call(
             "bind_session",
             request.tenant,
@@ -150,10 +149,11 @@ class Operations:
             request.node_id,
             request.utterance_index,
             self._settings.binding_ttl_ms,
-            request.attempt.job_id,
-            request.attempt.attempt,
+            self._settings.held_in_row_max,
         )
-        return pool_pb2.BindSessionResponse(bound=bool(bound))
+        return pool_pb2.BindSessionResponse(
+            bound=bound == b"bound", limit_reached=bound == b"limit"
+        )
 
     async def clear_session(
         self, request: pool_pb2.ClearSessionRequest

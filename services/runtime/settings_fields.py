@@ -348,6 +348,9 @@ class PoolFields(BaseModel):
         30_000, 100, _HOUR_MS, "ms that a running job holds its slot without news of it"
     )
     binding_ttl_ms: int = _whole(300_000, 1000, 24 * _HOUR_MS, "ms that a turn stays on its node")
+    held_in_row_max: int = _whole(
+        4, 0, 1000, "pauses in a row over which a node may hold audio of a turn (0: no limit)"
+    )
     timeout_binding: Annotated[TimeoutBinding, BeforeValidator(_lower)] = _field(
         "held",
         "which Timeout jobs bind the turn to their node: those whose audio it holds, or always",

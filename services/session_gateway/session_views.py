@@ -7,7 +7,7 @@ from lingua_scheduler.services.runtime.errors import SessionNotFoundError
 from lingua_scheduler.services.runtime.record_pages import Record, read_page, read_record
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.v1 import session_pb2
+from lingua_scheduler.v1 import common_pb2, session_pb2
 
 _CUT = "cut:"
 
@@ -18,6 +18,7 @@ class SessionViews:
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
         self._link = link
         self._prefix = f"{settings.redis_prefix}:session:"
+        self._turns = f"{settings.redis_prefix}:turn:"
         self._instances = f"{settings.redis_prefix}:instance:"
 
     async def get(self, session_id: str, tenant: str = "") -> session_pb2.Session:
@@ -28,7 +29,26 @@ class SessionViews:
         if session is None or ":" in session_id or tenant not in ("", session.tenant):
             raise SessionNotFoundError(f"there is no session {session_id!r}, or it was forgotten")
         await self._say_who_is_there([session])
+        for pair in _directions(session_pb2.NewSession.FromString(record.get("opened", b""))):
+            if turn := await self._turn(session, pair):
+                session.turns.append(turn)
         return session
+
+    async def _turn(
+        self, session: session_pb2.Session, pair: common_pb2.LanguagePair
+    ) -> session_pb2.SessionTurn | None:
+        """What binds a direction of a session, as lua/lib/turn.lua describes it."""
+        key = f"{self._turns}{session.tenant}:{session.session_id}:{pair.src}:{pair.tgt}"
+        timeout, max_duration, holds = await self._link.command(
+            "HMGET", key, "timeout_node_id", "max_duration_node_id", "holds"
+        )
+        if not (timeout or max_duration or holds):
+            return None
+        return session_pb2.SessionTurn(
+            direction=pair,
+            node_id=(timeout or max_duration or b"").decode(),
+            holds_in_row=int(holds or 0),
+        )
 
     async def list(
         self, tenant: str, page_size: int, page_token: str
@@ -68,6 +88,13 @@ class SessionViews:
             session.connected = session.gateway_instance in running
             if not session.connected:
                 session.gateway_instance = ""
+
+
+def _directions(opened: session_pb2.NewSession) -> list[common_pb2.LanguagePair]:
+    if opened.WhichOneof("languages") == "direction":
+        return [opened.direction]
+    a, b = opened.conversation.a, opened.conversation.b
+    return [common_pb2.LanguagePair(src=src, tgt=tgt) for src, tgt in ((a, b), (b, a))]
 
 
 def session_of(session_id: str, record: Record) -> session_pb2.Session | None:

@@ -128,6 +128,24 @@ async def test_a_session_shows_how_far_it_is(
     assert (code, why) == (grpc.StatusCode.NOT_FOUND, "SESSION_NOT_FOUND")
 
 
+async def test_a_session_shows_the_node_that_holds_its_turn(
+    client: RawClient, patient: Scene, stub: Any
+) -> None:
+    node = await patient.node()
+    opened = await client.open(new_session(patient.src, patient.tgt))
+    session = await seen_as(stub, opened.session_id, lambda each: each.connected)
+    assert not session.turns
+    await client.send(speech(1, ms=600), client_ms=1000)
+    await client.send(speech(2), client_ms=1_000_000)  # after a pause, by the client's own clock
+    assign = await node.take_job()
+    await node.held(assign)
+    await client.result(0)
+    session = await seen_as(stub, opened.session_id, lambda each: bool(each.turns))
+    (turn,) = session.turns
+    assert (turn.direction.src, turn.direction.tgt) == (patient.src, patient.tgt)
+    assert (turn.node_id, turn.holds_in_row) == (node.node_id, 1)
+
+
 async def test_a_session_whose_stream_was_ended_for_a_fault_has_no_client(
     gateway: GatewayProcess, patient: Scene, stub: Any
 ) -> None:

@@ -229,6 +229,12 @@ class Chance:
         }
 
     def _bind(self, walk: Walk) -> dict[str, Any]:
+        held = [key for key, turn in walk.model.turns.items() if turn.kind == "timeout"]
+        if held and self._often(0.3):
+            key = self._one(held)
+            turn = walk.model.turns[key]
+            again = {"node": turn.node, "kind": turn.kind, "utterance": turn.utterance}
+            return {"turn": key, **again}
         return {
             "turn": (self._tenant(), self._one(SESSIONS), *self._one(PAIRS)),
             "node": self._one(NODES),

@@ -36,6 +36,7 @@ class Limits:
     running_lease_ms: int = 60_000
     binding_ttl_ms: int = 300_000
     timeout_binds: bool = False
+    held_in_row_max: int = 4
     record_ttl_ms: int = 600_000
     unplaced_ttl_ms: int = 60_000
     eject_failures: int = 3
@@ -143,8 +144,6 @@ class Scripts:
         }
         client.set(f"{prefix}:test:now_ms", START_MS)
         self.now = START_MS
-        self.turn_id = ""
-        """Of the last allocation."""
         self._seed = 0
 
     def with_limits(self, **changes: Any) -> Self:
@@ -404,7 +403,7 @@ class Scripts:
         )
         if refused := _refused(reply):
             return refused
-        existing, *rest, self.turn_id = map(_decoded, reply[1:])
+        existing, *rest = map(_decoded, reply[1:])
         return Placed(bool(existing), *rest)
 
     def place(self, job: str, attempt: int = 1, **options: Any) -> Placed:
@@ -487,17 +486,11 @@ class Scripts:
         src: str = "zh",
         tgt: str = "en",
         tenant: str = "t1",
-    ) -> bool:
-        """The node keeps audio of the session."""
-        ttl = self.limits.binding_ttl_ms
-        turn = (tenant, session, src, tgt)
-        return bool(self.call("bind_session", *turn, kind, node, utterance, ttl, "", 0))
-
-    def bind_job(self, job: str, node: str, attempt: int = 1) -> bool:
-        """The node keeps audio of this attempt."""
-        ttl = self.limits.binding_ttl_ms
-        args = ("", "", "", "", "timeout", node, 0, ttl, job, attempt)
-        return bool(self.call("bind_session", *args))
+    ) -> str:
+        """The node keeps audio of the session: bound, late or limit."""
+        limits, turn = self.limits, (tenant, session, src, tgt)
+        settings = (limits.binding_ttl_ms, limits.held_in_row_max)
+        return str(self.call("bind_session", *turn, kind, node, utterance, *settings).decode())
 
     def clear(self, session: str, *pairs: tuple[str, str], tenant: str = "t1") -> int:
         """Forgets bindings; without pairs, those of zh:en."""

@@ -58,6 +58,13 @@ def placed(fleet: Scripts, utterance: int, reason: int, *, job: str = "", **opti
     return answer
 
 
+def said(fleet: Scripts, utterance: int, reason: int) -> str:
+    """The node that heard an utterance; it is done with it."""
+    node = placed(fleet, utterance, reason).node
+    fleet.complete(node, f"j{utterance}")
+    return node
+
+
 def others(node: str) -> list[str]:
     return [other for other in NODES if other != node]
 
@@ -103,7 +110,7 @@ def test_a_session_of_the_same_id_of_another_tenant_is_not_bound(fleet: Scripts)
     before = fleet.turn("s")
     theirs = placed(fleet, 9, MAX_DURATION, job="theirs", tenant="t2")
     assert (theirs.node in others(first.node), theirs.binding) == (True, NONE)
-    assert fleet.bind("s", theirs.node, utterance=99, tenant="t2")
+    assert fleet.bind("s", theirs.node, utterance=99, tenant="t2") == "bound"
     assert fleet.clear("s", tenant="t3") == 0
     assert fleet.turn("s") == before
     assert placed(fleet, 2, MAX_DURATION).node == first.node
@@ -139,7 +146,7 @@ def test_a_node_that_holds_audio_after_a_pause_gets_the_next_job(
     fleet: Scripts, reason: int
 ) -> None:
     first = bound_elsewhere_than_chance(fleet, reason)
-    assert fleet.bind("s", first.node, utterance=1)
+    assert fleet.bind("s", first.node, utterance=1) == "bound"
     second = placed(fleet, 2, IS_FINAL)
     assert (second.node, second.path) == (first.node, BY_TIMEOUT)
     assert (second.binding, second.binding_kind) == (HIT, 1)
@@ -148,17 +155,63 @@ def test_a_node_that_holds_audio_after_a_pause_gets_the_next_job(
 def test_audio_held_is_ignored_once_a_later_utterance_was_placed(fleet: Scripts) -> None:
     first = bound_elsewhere_than_chance(fleet, TIMEOUT)
     placed(fleet, 2, IS_FINAL)
-    assert not fleet.bind("s", first.node, utterance=1)
+    assert fleet.bind("s", first.node, utterance=1) == "late"
     assert fleet.turn("s") == {"turn": "2"}
     assert placed(fleet, 3, IS_FINAL).binding == NONE
+
+
+def test_a_node_holds_a_turn_over_so_many_pauses_and_no_more(fleet: Scripts) -> None:
+    first = bound_elsewhere_than_chance(fleet, TIMEOUT)
+    for utterance in range(1, 5):
+        assert fleet.bind("s", first.node, utterance=utterance) == "bound"
+        assert fleet.bind("s", first.node, utterance=utterance) == "bound"  # a repeat
+        assert fleet.turn("s")["holds"] == str(utterance)
+        assert said(fleet, utterance + 1, TIMEOUT) == first.node
+    assert fleet.bind("s", first.node, utterance=5) == "limit"
+    assert placed(fleet, 6, TIMEOUT).binding == NONE
+    # The row has ended.
+    assert fleet.bind("s", first.node, utterance=6) == "bound"
+    assert fleet.turn("s")["holds"] == "1"
+
+
+def test_long_speech_is_no_hold_and_does_not_end_a_row_of_them(fleet: Scripts) -> None:
+    first = bound_elsewhere_than_chance(fleet, TIMEOUT)
+    assert fleet.bind("s", first.node, utterance=1) == "bound"
+    for utterance in range(2, 12):
+        assert said(fleet, utterance, MAX_DURATION) == first.node
+        assert fleet.bind("s", first.node, utterance=utterance, kind="max_duration") == "bound"
+        assert fleet.turn("s")["holds"] == "1"
+
+
+def test_without_a_limit_a_node_may_hold_for_ever(fleet: Scripts) -> None:
+    fleet.with_limits(held_in_row_max=0)
+    node = said(fleet, 1, TIMEOUT)
+    for utterance in range(1, 20):
+        assert fleet.bind("s", node, utterance=utterance) == "bound"
+        assert said(fleet, utterance + 1, TIMEOUT) == node
+
+
+def test_a_node_that_holds_whatever_it_hears_does_not_keep_the_conversation(
+    scripts: Scripts,
+) -> None:
+    for number in range(10):
+        scripts.join(f"n{number}", most=1000)
+    heard = 0
+    for utterance in range(2_000):
+        node = said(scripts, utterance, TIMEOUT)
+        heard += node == "n0"
+        if node == "n0":
+            scripts.bind("s", "n0", utterance=utterance)
+    # It hears five for each one that the other nine hear: 5 / 14.
+    assert 0.25 < heard / 2_000 < 0.45
 
 
 def test_audio_cannot_be_held_by_a_node_that_is_not_known_or_on_its_way_out(
     fleet: Scripts,
 ) -> None:
-    assert not fleet.bind("s", "stranger", utterance=1)
+    assert fleet.bind("s", "stranger", utterance=1) == "late"
     fleet.remove_step("n1", forget=False, step=1)
-    assert not fleet.bind("s", "n1", utterance=1)
+    assert fleet.bind("s", "n1", utterance=1) == "late"
 
 
 def test_the_pause_binding_goes_before_the_long_speech_binding(fleet: Scripts) -> None:
@@ -401,8 +454,8 @@ def test_clearing_a_session_frees_the_named_directions_and_counts_them(fleet: Sc
 def test_audio_of_an_earlier_utterance_cannot_be_held_after_a_clear(fleet: Scripts) -> None:
     placed(fleet, 5, MAX_DURATION)
     fleet.clear("s")
-    assert not fleet.bind("s", "n1", utterance=4)
-    assert fleet.bind("s", "n1", utterance=5)
+    assert fleet.bind("s", "n1", utterance=4) == "late"
+    assert fleet.bind("s", "n1", utterance=5) == "bound"
 
 
 def test_a_choice_without_an_utterance_uses_the_binding_and_leaves_it(fleet: Scripts) -> None:

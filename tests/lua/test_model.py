@@ -49,6 +49,11 @@ FAULTS: dict[str, dict[str, str]] = {
     "tenants share the turns of a session": {
         "P .. ':turn:' .. tenant .. ':'": "P .. ':turn:' .. 't1' .. ':'"
     },
+    "a node may hold a turn for ever": {"if most > 0 and holds > most then": "if false then"},
+    "a repeat counts as another hold": {
+        "if ARGV[5] == 'timeout' and not is_repeat then": "if ARGV[5] == 'timeout' then"
+    },
+    "a row of holds has no end": {"goes_on and holds or 0": "holds"},
     "an earlier utterance moves the binding": {"utterance >= last_turn": "true"},
     "bindings have no end": {"redis.call('PEXPIRE', key, ttl_ms)\nend": "end"},
     "shards are not filled up": {"if shard ~= last then": "if false then"},

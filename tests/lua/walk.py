@@ -23,6 +23,7 @@ LIMITS = Limits(
     reservation_ttl_ms=5_000,
     running_lease_ms=20_000,
     binding_ttl_ms=30_000,
+    held_in_row_max=2,
     record_ttl_ms=30_000,
     unplaced_ttl_ms=10_000,
     eject_failures=2,
@@ -419,8 +420,6 @@ class Walk:
             record |= {f"{number}:node": attempt.node, f"{number}:state": attempt.state}
             if attempt.path:
                 record[f"{number}:path"] = str(attempt.path)
-            if attempt.turn:
-                record[f"{number}:turn"] = attempt.turn
         return record
 
     def _turn(self, key: TurnKey) -> dict[str, str]:
@@ -428,9 +427,10 @@ class Walk:
         if turn is None:
             return {}
         wanted = {"turn": str(turn.utterance)}
+        if turn.holds:
+            wanted["holds"] = str(turn.holds)
         if turn.kind:
             wanted |= {f"{turn.kind}_node_id": turn.node, f"{turn.kind}_until_ms": str(turn.until)}
-            wanted |= {"id": turn.name} if turn.name else {}
         return wanted
 
 
@@ -453,7 +453,7 @@ def _pairs(flat: Sequence[bytes]) -> list[tuple[str, str]]:
 def _shown(record: dict[str, str]) -> dict[str, str]:
     """The fields of a job's record that the model has."""
     kept = ("state", "attempt", "winner", "home", "error")
-    ends = (":node", ":state", ":path", ":turn")
+    ends = (":node", ":state", ":path")
     return {name: value for name, value in record.items() if name in kept or name.endswith(ends)}
 
 

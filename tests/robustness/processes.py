@@ -111,13 +111,16 @@ def settings(**more: Any) -> dict[str, Any]:
     return {
         **scheduler_processes.SETTINGS,
         "node_heartbeat_ms": 500,
-        "heartbeat_stale_ms": 2500,
+        # As by default, more than it takes to find out that a pool service does not answer
+        # (redis_timeout_ms + 600 ms): nodes are not out before their dispatcher has another one.
+        "heartbeat_stale_ms": 3500,
         "heartbeat_batch_ms": 200,
         "ack_timeout_ms": 2000,
         "reservation_ttl_ms": 4000,
         "job_timeout_ms": 6000,
         "running_lease_ms": 8000,
-        "node_reconnect_grace_ms": 3000,
+        # More than it takes to start both dispatchers anew, as by default.
+        "node_reconnect_grace_ms": 6000,
         "affinity_wait_ms": 7000,
         "affinity_away_ms": 7000,
         "queue_wait_ms": 8000,

@@ -48,7 +48,6 @@ async def is_back(up: Up, address: str) -> None:
             return
 
 
-@pytest.mark.xfail(reason="lingua up ends as soon as one of its services dies", run=False)
 @pytest.mark.timeout(150)
 async def test_a_service_of_lingua_up_that_dies_is_back_and_nobody_loses_a_word(up: Up) -> None:
     services = {each["name"]: each for each in up.ready()["services"]}

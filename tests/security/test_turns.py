@@ -1,5 +1,6 @@
 """Nobody directs another's conversation to a node of its own choice."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,8 +15,6 @@ from tests.security.conftest import Services
 from tests.security.issuer import Issuer
 
 OURS, THEIRS = {"tenant": "ours"}, {"tenant": "theirs"}
-# What tells jobs of the two apart at a node, which is not told the tenant.
-OUR_SPEECH = speech(4)
 
 
 @contextlib.asynccontextmanager
@@ -78,6 +77,39 @@ async def test_a_single_job_may_not_be_of_a_gateways_session(
             assert [each.field for each in said.field_violations] == ["job.session_id"]
 
 
+async def test_a_node_cannot_keep_a_conversation_whose_sentences_are_over(
+    services: Services, issuer: Issuer
+) -> None:
+    kept = 0
+
+    async def keep_all(node: RawNode) -> None:
+        nonlocal kept
+        while True:
+            assign = await node.expect_assign(within=60)
+            await node.ack(assign)
+            await node.held(assign)
+            kept += 1
+
+    async with (
+        connected(services, issuer, "turn-c", "xtc") as honest,
+        connected(services, issuer, "turn-keeper", "xtc") as keeper,
+        dispatcher(services) as stub,
+        working(honest) as heard,
+    ):
+        keeping = asyncio.create_task(keep_all(keeper))
+        for index in range(24):
+            final = common_pb2.FINALIZE_REASON_IS_FINAL
+            request = job("kept", "xtc", utterance_index=index, reason=final)
+            await stub.Dispatch(request, metadata=issuer.metadata("client", **OURS))
+            # The next job is submitted when the word of the keeper has counted, if it does.
+            await keeper.settled()
+        keeping.cancel()
+    assert 0 < kept < 24
+    assert len(heard) == 24 - kept
+    name = "lingua_dispatcher_audio_held_total"
+    assert await services.dispatcher.metric(name, outcome="not_cut") == kept
+
+
 async def test_a_tenant_cannot_bind_the_session_of_another_to_its_own_node(
     services: Services, issuer: Issuer
 ) -> None:
@@ -99,12 +131,11 @@ async def test_a_tenant_cannot_bind_the_session_of_another_to_its_own_node(
         for index in range(51, 75):
             # Whatever came before, each of these is free to go to any node.
             await stub.Dispatch(
-                job("shared", "xtb", utterance_index=index, reason=final, audio=OUR_SPEECH),
-                metadata=ours,
+                job("shared", "xtb", utterance_index=index, reason=final), metadata=ours
             )
             await stub.Dispatch(
                 job("shared", "xtb", utterance_index=index, preferred_node_id="turn-spy"),
                 metadata=theirs,
             )
-        assert any(each.audio == OUR_SPEECH for each in heard.values())
-        assert any(each.audio != OUR_SPEECH for each in spied.values())
+        assert any(each.tenant == "ours" for each in heard.values())
+        assert {each.tenant for each in spied.values()} >= {"theirs"}

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.v1 import session_pb2
+from lingua_scheduler.v1 import common_pb2, session_pb2
 
 from .test_cli_client import Answer, run
 
@@ -114,6 +114,14 @@ def test_show_has_every_fact_and_says_where_the_jobs_are() -> None:
         assert fact in lines
     assert "2023-11-14 22:13:20.000 UTC" in result.stdout
     assert "lingua jobs list --session s1" in result.stdout
+
+
+def test_show_says_which_node_holds_a_turn_and_how_often() -> None:
+    turn = session_pb2.SessionTurn(
+        direction=common_pb2.LanguagePair(src="en", tgt="es"), node_id="n7", holds_in_row=3
+    )
+    result, _ = run("sessions show s1", shown(session(turns=[turn])))
+    assert "en->es next utterance goes to n7, held over 3 pauses in a row" in result.stdout
 
 
 @pytest.mark.parametrize(

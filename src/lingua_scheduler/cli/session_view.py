@@ -52,9 +52,18 @@ def session_page(session: session_pb2.Session) -> str:
         ("waiting", _waiting(session)),
         ("results", str(session.results)),
         ("missing", str(session.missing)),
+        *(("turn", _turn(turn)) for turn in session.turns),
     ]
     jobs = f"\n\n'lingua jobs list --session {session.session_id}' lists its jobs."
     return columns(("session", session.session_id), facts) + jobs
+
+
+def _turn(turn: session_pb2.SessionTurn) -> str:
+    where = f"next utterance goes to {turn.node_id}" if turn.node_id else "free"
+    return (
+        f"{turn.direction.src}->{turn.direction.tgt} {where}, "
+        f"held over {turn.holds_in_row} pauses in a row"
+    )
 
 
 def _client(session: session_pb2.Session) -> str:

@@ -625,7 +625,9 @@ Global___JobFailed: _TypeAlias = JobFailed  # noqa: Y015
 class AudioHeld(_message.Message):
     """Said at once when a node decides to keep audio for what comes next, before the result: HELD, or
     TRANSLATED if only the end is kept (held_audio_bytes). Said again it changes nothing, and it is
-    ignored when a later utterance of the session has been placed.
+    ignored when a later utterance of the session has been placed. It counts only for jobs that a
+    pause, an interruption or a limit ended (TIMEOUT, INTERRUPTED, MAX_DURATION, MAX_LENGTH), and only
+    for LINGUA_HELD_IN_ROW_MAX pauses in a row; otherwise the next job may go to any node.
 
     The node keeps the audio, by tenant, session and direction, until a job joins it, one comes with
     JobAssign.begins_turn, or 5 minutes are over (LINGUA_BINDING_TTL_MS): for so long the session's next
@@ -845,13 +847,7 @@ class JobAssign(_message.Message):
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
-    def job(self) -> Global___JobSpec:
-        """Without what a node need not know: tenant, session_epoch, limits, steps and
-        first_chunk_client_ms are empty, and session_id is a name of the turn, not of the session. Jobs of
-        one turn, which the node has to join, have the same name; the next turn has another one, so that
-        who owns a node cannot tell which turns are of one conversation.
-        """
-
+    def job(self) -> Global___JobSpec: ...
     def __init__(
         self,
         *,

@@ -963,6 +963,7 @@ class Session(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     MISSING_FIELD_NUMBER: _builtins.int
     CONNECTED_FIELD_NUMBER: _builtins.int
+    TURNS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     tenant: _builtins.str
     gateway_instance: _builtins.str
@@ -982,6 +983,10 @@ class Session(_message.Message):
     """Whether a client is connected now."""
     @_builtins.property
     def waiting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def turns(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionTurn]:
+        """The directions whose next utterance goes to a certain node. Only in GetSession."""
+
     def __init__(
         self,
         *,
@@ -996,14 +1001,45 @@ class Session(_message.Message):
         results: _builtins.int = ...,
         missing: _builtins.int = ...,
         connected: _builtins.bool = ...,
+        turns: _abc.Iterable[Global___SessionTurn] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "epoch", b"epoch", "gateway_instance", b"gateway_instance", "last_chunk_ms", b"last_chunk_ms", "missing", b"missing", "next_utterance_index", b"next_utterance_index", "opened_ms", b"opened_ms", "results", b"results", "session_id", b"session_id", "tenant", b"tenant", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "epoch", b"epoch", "gateway_instance", b"gateway_instance", "last_chunk_ms", b"last_chunk_ms", "missing", b"missing", "next_utterance_index", b"next_utterance_index", "opened_ms", b"opened_ms", "results", b"results", "session_id", b"session_id", "tenant", b"tenant", "turns", b"turns", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Session: _TypeAlias = Session  # noqa: Y015
+
+@_typing.final
+class SessionTurn(_message.Message):
+    """A direction of a session whose speech one node must see whole."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTION_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    HOLDS_IN_ROW_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """Where its next utterance goes; empty: to any node."""
+    holds_in_row: _builtins.int
+    """Over how many pauses in a row nodes have kept audio."""
+    @_builtins.property
+    def direction(self) -> _common_pb2.LanguagePair: ...
+    def __init__(
+        self,
+        *,
+        direction: _common_pb2.LanguagePair | None = ...,
+        node_id: _builtins.str = ...,
+        holds_in_row: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "holds_in_row", b"holds_in_row", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionTurn: _TypeAlias = SessionTurn  # noqa: Y015
 
 @_typing.final
 class GetSessionRequest(_message.Message):

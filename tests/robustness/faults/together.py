@@ -41,8 +41,8 @@ class PoolWithoutRedis(Fault):
     name = "pool service restarted while Redis is away"
     stores = frozenset({AOF, EMPTY})
     # Longer than heartbeat_stale_ms, so that all heartbeats look old.
-    least_s = 3.0
-    most_s = 5.0
+    least_s = 4.0
+    most_s = 6.0
     is_alone = True
 
     def __init__(self, rng: random.Random) -> None:
