@@ -194,6 +194,20 @@ GATEWAY: Rows = {
             ],
         ),
         Panel("A dispatcher is there", [("lingua_gateway_dispatcher_up", "{{instance}}")]),
+        Panel(
+            "Audio that nodes hold",
+            [("lingua_gateway_held_bytes", "{{instance}}")],
+            "bytes",
+            "Kept at the gateway until a result has it, in case the node is lost.",
+        ),
+        Panel(
+            "Held audio that was brought along or lost",
+            [
+                (rate("lingua_gateway_turns_moved_total"), "brought to another node"),
+                (rate("lingua_gateway_held_lost_total"), "lost"),
+            ],
+            "ops",
+        ),
     ],
     "Results": [
         Panel(

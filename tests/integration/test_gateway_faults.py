@@ -204,7 +204,7 @@ async def test_a_job_that_fails_for_good_is_missing_at_once(
     await node.fail(assign, "BROKEN", "no voice in it", worth_retry=False)
     why = await client.missing(0)
     assert reason(why) == "JOB_FAILED"
-    assert "no voice in it" in why.message
+    assert why.message.endswith("BROKEN")  # what else the node said is for operators
     await client.result(1)
     assert client.outcomes() == [(0, ""), (1, "2")]
 
@@ -219,7 +219,7 @@ async def test_an_attempt_that_fails_is_told_and_the_next_one_counts(
     other = await at[1].node("b")
     await node.fail(assign, "BROKEN", "out of memory", worth_retry=True)
     retrying = (await client.utterance(0, "retrying")).retrying
-    assert "out of memory" in retrying.why.message
+    assert retrying.why.message.endswith("BROKEN")
     again = await other.take_job()
     assert again.job.audio == assign.job.audio
     await other.result(again, "1")
