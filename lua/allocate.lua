@@ -12,8 +12,8 @@
 --   job_record_ttl_ms, and, only where the tenant has limits, jobs, audio_ms_per_minute (0: no
 --   limit), audio_ms of the job, hold_ms (how long it counts as in flight without news of it)
 -- Returns {'ok', existing, attempt (0: none), job state, lease end, node id, epoch, owner instance,
---   owner address, path, binding, binding kind}, and where the job is over, why it ended (error of
---   lib/job.lua); or {reason, why, times, ...}; where that is
+--   owner address, path, binding, binding kind, why a job that is over ended (error of lib/job.lua)
+--   or '', turn id (lib/turn.lua)}; or {reason, why, times, ...}; where that is
 --   BOUND_NODE_FULL, {reason, node id, 'full' | 'silent' | 'disconnected'};
 --   QUOTA_EXCEEDED, {reason, 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
 -- @include lib/now
@@ -35,10 +35,10 @@ local timeout_binds = ARGV[at + 10] == '1'
 local tenant, most_jobs = want.tenant, tonumber(ARGV[at + 12]) or 0
 local most_audio = tonumber(ARGV[at + 13]) or 0
 
-local function placed(existing, number, state, ends, id, path, binding, kind, node)
+local function placed(existing, number, state, ends, id, path, binding, kind, why, turn_id, node)
   node = node or live_get(P, id)
   return { 'ok', existing, number, state, ends, id, node and node.epoch or 0,
-    node and node.owner or '', node and node.address or '', path, binding, kind }
+    node and node.owner or '', node and node.address or '', path, binding, kind, why, turn_id }
 end
 
 -- First of all: an old gateway must not even take up a job that runs.
@@ -54,10 +54,9 @@ local known = redis.call('HMGET', key, 'state', 'attempt', 'winner', 'created_ms
 local state, latest = known[1], tonumber(known[2])
 if state and JOB_OVER[state] then
   local number = tonumber(known[3]) or latest or 0
-  local told = redis.call('HMGET', key, number .. ':node', number .. ':path')
-  local over = placed(1, number, state, 0, told[1] or '', tonumber(told[2]) or 0, BINDING_NONE, 0)
-  over[#over + 1] = known[5] or ''
-  return over
+  local told = redis.call('HMGET', key, number .. ':node', number .. ':path', number .. ':turn')
+  return placed(1, number, state, 0, told[1] or '', tonumber(told[2]) or 0, BINDING_NONE, 0,
+    known[5] or '', told[3] or job)
 end
 if state and latest then
   -- The winner's lease may have ended and a later attempt taken its place; the latest may have been
@@ -67,9 +66,9 @@ if state and latest then
     -- A caller that asks for a later attempt than one that is only reserved hedges.
     if id and (held == 'running' or attempt <= number) then
       redis.call('HSET', key, 'home', ARGV[at + 3])
-      local told = redis.call('HMGET', key, number .. ':node', number .. ':path')
+      local told = redis.call('HMGET', key, number .. ':node', number .. ':path', number .. ':turn')
       return placed(1, number, held == 'running' and 'acked' or 'reserved', ends, told[1],
-        tonumber(told[2]) or 0, BINDING_NONE, 0)
+        tonumber(told[2]) or 0, BINDING_NONE, 0, '', told[3] or job)
     end
   end
   attempt = math.max(attempt, latest + 1)
@@ -116,6 +115,12 @@ if most_jobs > 0 then
   fields[#fields + 1] = tenant
   quota_hold(P, tenant, 'jobs', { job }, tonumber(ARGV[at + 15]), now)
 end
+-- What goes to the node of its turn is part of that turn; all else begins one.
+local turn_id = found.binding == BINDING_HIT and turn_named(turn) or job
+if turn_id ~= job then
+  fields[#fields + 1] = string.format('%d:turn', attempt)
+  fields[#fields + 1] = turn_id
+end
 local ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl,
   tonumber(ARGV[at + 11]), now, fields)
 
@@ -130,6 +135,9 @@ if turn and reason > 0 and utterance >= last_turn then
   -- The row of holds ends where an utterance was not held.
   local goes_on = bound or utterance == last_turn
   turn_write(turn, written, kind, found.id, utterance, goes_on and holds or 0, binding_ttl, now)
+  if kind then
+    turn_name(turn, turn_id)
+  end
 end
 return placed(0, attempt, 'reserved', ends, found.id, found.path, found.binding,
-  found.binding_kind, found.node)
+  found.binding_kind, '', turn_id, found.node)

@@ -15,6 +15,6 @@ for i = 3, #ARGV, 2 do
     cleared = cleared + 1
   end
   redis.call('HDEL', key, 'timeout_node_id', 'timeout_until_ms', 'max_duration_node_id',
-    'max_duration_until_ms', 'holds')
+    'max_duration_until_ms', 'holds', 'id')
 end
 return cleared

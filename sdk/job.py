@@ -74,8 +74,9 @@ class Job:
     Attributes:
         job_id: the same for all attempts.
         attempt: counts from 1.
-        tenant: whose session it is.
-        session_id: the conversation.
+        tenant: empty; nodes are not told.
+        session_id: a name of the turn: the same for jobs whose audio belongs together, another one
+            for the next turn of the conversation.
         utterance_index: of the session.
         job_type: "translate" unless the deployment has others.
         pair: source and target language.

@@ -18,7 +18,8 @@ local function turn_follow(P, job, attempt, latest, to)
   if turn[1] ~= of[4] then return end
   for i, kind in ipairs({ 'timeout', 'max_duration' }) do
     if turn[i + 1] == from then
-      redis.call('HSET', key, kind .. '_node_id', to)
+      local id = redis.call('HGET', job, attempt .. ':turn') or string.sub(job, #P + #':job:' + 1)
+      redis.call('HSET', key, kind .. '_node_id', to, 'id', id)
     end
   end
 end

@@ -11,6 +11,7 @@
 --   steps       where the time went (JobSteps of the contract); absent while it is under way
 --   <n>:node, <n>:state (reserved, running, released, done, failed, timed_out, cancelled),
 --   <n>:path, <n>:reserved_ms, <n>:acked_ms, <n>:ended_ms, <n>:why    one set an attempt
+--   <n>:turn    the turn that the attempt is part of (turn.lua); absent: the job itself began it
 
 local JOB_OVER = { done = true, failed = true, cancelled = true }
 local ATTEMPT_OVER = { released = true, done = true, failed = true, timed_out = true, cancelled = true }

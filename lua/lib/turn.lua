@@ -5,6 +5,8 @@
 --   max_duration_node_id, max_duration_until_ms    the node that has the first part of long speech
 --   turn    the latest utterance that was placed; what belongs to an earlier one changes nothing
 --   holds   pauses in a row over which a node has kept audio; absent: 0
+--   id      the turn's name, where a node is bound: the id of the job that began it. Nodes know the
+--           turn by it, and never hear of the session.
 -- @include lib/codes
 -- @include lib/follow
 
@@ -40,4 +42,14 @@ local function turn_write(key, written, kind, id, utterance, holds, ttl_ms, now)
     redis.call('HSET', key, 'holds', holds)
   end
   redis.call('PEXPIRE', key, ttl_ms)
+end
+
+-- The name of a turn that goes on, or nil.
+local function turn_named(key)
+  return redis.call('HGET', key, 'id') or nil
+end
+
+-- Names a turn whose binding was just written.
+local function turn_name(key, id)
+  redis.call('HSET', key, 'id', id)
 end

@@ -208,8 +208,7 @@ class JobActions(JobOutcomes):
         assign.begins_turn = is_whole or attempt.placement.path not in BY_BINDING
         assign.attempt.job_id = job.job_id
         assign.attempt.attempt = attempt.number
-        # Whose node it is has no business with what the tenant may use.
-        assign.job.ClearField("limits")
+        _hide_the_session(assign.job, attempt.placement.turn_id or job.job_id)
         if attempt.stage is Stage.KEPT or attempt.is_result_only:
             assign.only_if_known = True
             assign.job.ClearField("audio")
@@ -376,3 +375,13 @@ class JobActions(JobOutcomes):
         else:
             now = now_ms()
             self._feed(job, now, job.machine.on_wake(now))
+
+
+def _hide_the_session(spec: dispatcher_pb2.JobSpec, turn_id: str) -> None:
+    """Leaves out what tells a node's owner whose job it is, and which turns belong together."""
+    spec.session_id = turn_id
+    spec.ClearField("tenant")
+    spec.ClearField("limits")
+    spec.ClearField("session_epoch")
+    spec.ClearField("steps")
+    spec.ClearField("first_chunk_client_ms")

@@ -190,6 +190,7 @@ class JobMachine(JobSteps):
         attempt = self._live(number)
         if attempt is not None and self.phase is Phase.LOST:
             placement.path = attempt.placement.path
+            placement.turn_id = attempt.placement.turn_id
             attempt.placement = placement
             if attempt.stage is Stage.ACKED:
                 self._returning = number

@@ -446,12 +446,10 @@ class NodeStreams:
         bound = self._pool.persist(
             "bind_session",
             pool_pb2.BindSessionRequest(
-                tenant=job.tenant,
-                session_id=job.session_id,
-                pair=job.pair,
+                # Whose turn that is, the job's record tells: the assignment does not.
+                attempt=common_pb2.AttemptRef(job_id=key[0], attempt=key[1]),
                 kind=kind,
                 node_id=stream.node_id,
-                utterance_index=job.utterance_index,
             ),
             self._settings.binding_ttl_ms,
         )

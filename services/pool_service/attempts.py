@@ -137,14 +137,16 @@ class Attempts:
             criteria = request.criteria
             raise refusal(reply, direction(criteria), criteria.preferred_node_id)
         _, existing, number, state, ends, *placed = reply[:12]
+        why, turn_id = reply[12:]
         attempt = response.attempt
         attempt.job_id, attempt.attempt = request.job_id, number
         fill_placement(response.placement, placed)
         response.state = codes.JOB_STATES[state]
         response.existing = bool(existing)
         response.lease_ends_ms = ends
-        if len(reply) > 12 and reply[12]:
-            response.error.ParseFromString(reply[12])
+        response.placement.turn_id = turn_id.decode()
+        if why:
+            response.error.ParseFromString(why)
         self._metrics.allocated(existing, *placed[4:])
 
     def _commit(self, request: pool_pb2.CommitRequest) -> Words:

@@ -139,6 +139,7 @@ class Operations:
         self, request: pool_pb2.BindSessionRequest
     ) -> pool_pb2.BindSessionResponse:
         """Binds a session's direction to the node that keeps its audio."""
+        validate.bind(request)
         bound = await self._call(
             "bind_session",
             request.tenant,
@@ -150,6 +151,8 @@ class Operations:
             request.utterance_index,
             self._settings.binding_ttl_ms,
             self._settings.held_in_row_max,
+            request.attempt.job_id,
+            request.attempt.attempt,
         )
         return pool_pb2.BindSessionResponse(
             bound=bound == b"bound", limit_reached=bound == b"limit"

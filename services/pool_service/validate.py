@@ -48,3 +48,15 @@ def end_job(request: pool_pb2.EndJobRequest) -> None:
     if request.may_begin_anew and request.state == common_pb2.JOB_STATE_CANCELLED:
         check.no("may_begin_anew", "must not be set for a job that was cancelled")
     check.done()
+
+
+def bind(request: pool_pb2.BindSessionRequest) -> None:
+    """Checks that a binding says whose turn it is: by an attempt, or by session and direction."""
+    if request.HasField("attempt"):
+        return
+    check = Check()
+    if not request.session_id:
+        check.no("session_id", "must not be empty, unless attempt is set")
+    if not request.HasField("pair"):
+        check.no("pair", "is required, unless attempt is set")
+    check.done()

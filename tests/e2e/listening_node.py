@@ -76,7 +76,7 @@ class _TellingProtocol(NodeProtocol):
 
     def on_assign(self, now: float, assign: dispatcher_pb2.JobAssign) -> None:
         job = assign.job
-        tell("assigned", self._node_id, session=job.session_id, index=job.utterance_index)
+        tell("assigned", self._node_id, job=assign.attempt.job_id, index=job.utterance_index)
         super().on_assign(now, assign)
 
 
@@ -106,7 +106,7 @@ class ListeningNode(Node):
         with self._held.turn(job) as turn:
             words = words_in(turn.audio)
             which = {
-                "session": job.session_id,
+                "job": job.job_id,
                 "index": job.utterance_index,
                 "src": job.pair.src,
                 "reason": job.reason.name,

@@ -175,10 +175,9 @@ class Scheduler:
             node.wait_connected()
         return new
 
-    def told(self, *what: str, session_id: str = "") -> list[dict[str, Any]]:
-        """What all nodes have said of themselves; of one session, or of all."""
-        records = [each for node in self.nodes for each in node.told(*what)]
-        return [each for each in records if session_id in ("", each.get("session"))]
+    def told(self, *what: str) -> list[dict[str, Any]]:
+        """What all nodes have said of themselves."""
+        return [each for node in self.nodes for each in node.told(*what)]
 
     async def total(self, services: Sequence[ServiceProcess], name: str, **labels: str) -> float:
         """A metric over several services."""

@@ -31,6 +31,10 @@ SLACK_S = 5.0
 _codes = itertools.count()
 
 
+NAME = "name"
+"""The feature by which a job is known at its node: its session."""
+
+
 @dataclass
 class Cluster:
     """The dispatchers of one test, and languages that no other test uses."""
@@ -53,6 +57,8 @@ class Cluster:
             "require_tts": True,
             **fields,
         }
+        # Nodes are not told the session.
+        values["features"] = {NAME: values["session_id"]}
         return dispatcher_pb2.JobSpec(
             tenant="t",
             utterance_index=index,

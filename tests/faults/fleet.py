@@ -14,7 +14,7 @@ from lingua_scheduler.sdk import node as node_module
 from lingua_scheduler.sdk.protocol import NodeProtocol
 from lingua_scheduler.sdk.wire import ref_of
 from lingua_scheduler.v1 import dispatcher_pb2
-from tests.faults.cluster import SLACK_S, Cluster
+from tests.faults.cluster import NAME, SLACK_S, Cluster
 
 # What a node does with an assignment: take it on, lose it, or reject it.
 TAKE, LOSE, REJECT = "take", "lose", "reject"
@@ -73,12 +73,12 @@ class RecordingNode(Node):
     async def _translate(self, job: Job) -> AsyncIterator[Translated]:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        self._records.started[job.session_id] += 1
+        self._records.started[job.features[NAME]] += 1
         try:
             await self._records.work(job)  # type: ignore[misc]
         finally:
             self.at_once -= 1
-        self._records.finished[job.session_id] += 1
+        self._records.finished[job.features[NAME]] += 1
         text = text_of(job.audio)
         yield Translated(source=text, translated=text)
 
@@ -90,7 +90,7 @@ class _DecidingProtocol(NodeProtocol):
 
     def on_assign(self, now: float, assign: dispatcher_pb2.JobAssign) -> None:
         decision = self._records.decide(assign)
-        self._records.assigned[assign.job.session_id] += 1
+        self._records.assigned[assign.job.features[NAME]] += 1
         if decision == TAKE:
             super().on_assign(now, assign)
         elif decision == REJECT:

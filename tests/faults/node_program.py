@@ -1,6 +1,6 @@
 """A node as a process of its own, to be killed: node_program.py ADDRESSES ID SRC TGT take|ignore.
 
-It prints what happens to it, one word and the job's session a line. It never finishes a job by
+It prints what happens to it, one word and the job's id a line. It never finishes a job by
 itself: a line on stdin lets it.
 """
 
@@ -17,7 +17,7 @@ class _Ignoring(NodeProtocol):
     """Reads assignments, and does nothing about them."""
 
     def on_assign(self, now: float, assign: dispatcher_pb2.JobAssign) -> None:
-        print("assigned", assign.job.session_id, flush=True)
+        print("assigned", assign.attempt.job_id, flush=True)
 
 
 class _Node(Node):
@@ -37,7 +37,7 @@ async def main(addresses: str, node_id: str, src: str, tgt: str, mode: str) -> N
 
     @node.handler
     async def translate(job: Job) -> AsyncIterator[Translated]:
-        print("started", job.session_id, flush=True)
+        print("started", job.job_id, flush=True)
         await go.wait()
         yield Translated(source="from the victim", translated="from the victim")
 

@@ -18,7 +18,7 @@ import pytest
 from lingua_scheduler.sdk import Job
 from lingua_scheduler.v1 import dispatcher_pb2
 from tests.conftest import Eventually
-from tests.faults.cluster import LONGEST_LEASE_S, SLACK_S, Cluster, running_cluster
+from tests.faults.cluster import LONGEST_LEASE_S, NAME, SLACK_S, Cluster, running_cluster
 from tests.faults.fleet import LOSE, TAKE, Fleet, fleet_of
 from tests.faults.steady_gateway import SteadyGateway, steady_gateway
 from tests.integration.pool_process import PoolProcess
@@ -49,14 +49,14 @@ class Play:
         gateway.takes = lambda job: job not in self.jobs.get("confirmed-not", ())
 
     def _decide(self, assign: dispatcher_pb2.JobAssign) -> str:
-        session = assign.job.session_id
+        session = assign.job.features[NAME]
         if session.startswith("sent-") and session not in self._lost:
             self._lost.add(session)
             return LOSE
         return TAKE
 
     async def _work(self, job: Job) -> None:
-        if job.session_id.startswith(("running-", "sent-", "waiting-")):
+        if job.features[NAME].startswith(("running-", "sent-", "waiting-")):
             await self._go.wait()
         await asyncio.sleep(0.02)
 

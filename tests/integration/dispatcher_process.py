@@ -629,3 +629,12 @@ async def whoever_gets_it(nodes: Sequence[RawNode]) -> tuple[RawNode, JobAssign]
 def id_of(spec: dispatcher_pb2.JobSpec) -> str:
     """The id that the job of this spec has."""
     return job_id(job_key(spec))
+
+
+def as_told(spec: dispatcher_pb2.JobSpec) -> dispatcher_pb2.JobSpec:
+    """The job as a node is told of it, if it begins a turn: without its session."""
+    told = dispatcher_pb2.JobSpec()
+    told.CopyFrom(spec)
+    told.session_id = id_of(spec)
+    told.ClearField("tenant")
+    return told

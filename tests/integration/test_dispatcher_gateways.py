@@ -13,6 +13,7 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.integration.dispatcher_process import (
     RawGateway,
     Scene,
+    as_told,
     id_of,
     running_dispatcher,
     scene,
@@ -331,7 +332,7 @@ async def test_a_job_without_a_capable_node_begins_anew_when_it_is_submitted_aga
     spec = patient.spec(audio=b"\2\3" * 100, deadline_ms=50_000)
     assert await gateway.submit(spec) == job
     assign = await node.take_job()
-    assert (assign.attempt.attempt, assign.job) == (1, spec)
+    assert (assign.attempt.attempt, assign.job) == (1, as_told(spec))
     await gateway.accepted(job)
     await node.result(assign)
     await gateway.delivered(job)

@@ -10,6 +10,7 @@ import pytest
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.integration.dispatcher_process import (
     Scene,
+    as_told,
     id_of,
     running_dispatcher,
     scene,
@@ -88,7 +89,7 @@ async def test_a_job_is_accepted_and_delivered_and_confirmed_only_when_it_is_tak
 
     assign = await node.expect_assign()
     assert assign.attempt == common_pb2.AttemptRef(job_id=job, attempt=1)
-    assert assign.job == patient.spec()
+    assert assign.job == as_told(patient.spec())
     assert await gateway.settled() == []
     await node.ack(assign)
     accepted = await gateway.accepted(job)

@@ -243,14 +243,14 @@ async def test_jobs_beyond_the_limit_wait_for_the_first_to_end_and_all_come_in_o
     await client.error("QUOTA_EXCEEDED")
     await other.send(speech(100), final=True)
     foreign = await node.take_job()
-    assert foreign.job.tenant == f"{tenant}-other"
+    assert heard(foreign.job) == "100"
     await node.result(foreign, "theirs")
     await other.result(0)
     assert not any(each.HasField("job_assign") for each in node.inbox.waiting)
 
     await node.result(second, heard(second.job))
     third = await node.take_job()
-    assert third.job.tenant == tenant
+    assert heard(third.job) in map(str, range(12))
     async with working(node):
         await node.result(first, heard(first.job))
         await node.result(third, heard(third.job))

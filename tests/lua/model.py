@@ -9,7 +9,7 @@ though a long one, because a specification is read whole.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -93,6 +93,8 @@ class Attempt:
     node: str
     state: str
     path: int | None = None
+    # The job that began its turn; "": its own.
+    turn: str = ""
 
 
 @dataclass
@@ -127,6 +129,8 @@ class Turn:
     until: int = 0
     # Pauses in a row over which a node has kept audio.
     holds: int = 0
+    # The job that began it; "": that is not known.
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -583,11 +587,14 @@ class Model:
         expect((reply.epoch, reply.owner, reply.address), self._contact(node))
         if job and job.state == "unplaced":
             job.error = None
+        turn = self.turns[want.turn] if want.turn and reply.binding == lua.HIT else None
+        began = turn.name if turn and turn.name else name
         job = self._reserve(name, attempt, reply.node, reply.path)
+        job.attempts[attempt].turn = began if began != name else ""
         job.home = home
         job.turn = want.turn
         job.utterance = utterance
-        self._turn_moves(want, utterance, reason, reply.node)
+        self._turn_moves(want, utterance, reason, reply.node, began)
 
     def _under_way(self, job: Job, asked: int) -> int:
         """The attempt that answers for the job, or 0 where another one is due."""
@@ -636,7 +643,7 @@ class Model:
         self.nodes[node].reserved[f"{name}:{attempt}"] = ends
         return job
 
-    def _turn_moves(self, want: Want, utterance: int, reason: int, node: str) -> None:
+    def _turn_moves(self, want: Want, utterance: int, reason: int, node: str, began: str) -> None:
         if want.turn is None or reason == lua.UNSPECIFIED:
             return
         turn = self.turns.get(want.turn)
@@ -648,16 +655,18 @@ class Model:
         elif reason in (lua.TIMEOUT, lua.INTERRUPTED) and self.limits.timeout_binds:
             kind = "timeout"
         goes_on = turn and (self._is_bound(turn) or utterance == turn.utterance)
-        self._bind(want.turn, utterance, kind, node, turn.holds if turn and goes_on else 0)
+        self._bind(want.turn, utterance, kind, node, turn.holds if turn and goes_on else 0, began)
 
     def _is_bound(self, turn: Turn) -> bool:
         return bool(turn.kind) and turn.until > self.now
 
-    def _bind(self, key: TurnKey, utterance: int, kind: str, node: str, holds: int) -> None:
+    def _bind(
+        self, key: TurnKey, utterance: int, kind: str, node: str, holds: int, began: str = ""
+    ) -> None:
         until = self.now + self.limits.binding_ttl_ms
         self.turns[key] = Turn(utterance, until, holds=holds)
         if kind:
-            self.turns[key] = Turn(utterance, until, kind, node, until, holds)
+            self.turns[key] = Turn(utterance, until, kind, node, until, holds, began)
 
     def reserve(self, name: str, job_name: str, number: int, *, reply: Held | Refused) -> None:
         """A slot on the named node, unless the attempt has one or its time is over."""
@@ -716,16 +725,24 @@ class Model:
         attempt = job.attempts.get(number)
         job.state, job.winner = "acked", number
         if job.latest > number and self.nodes.get(name):
-            self._turn_follows(job, job.attempts[job.latest].node, name)
+            self._turn_follows(job_name, number, name)
         job.latest = max(job.latest, number)
-        job.attempts[number] = Attempt(name, "running", attempt.path if attempt else None)
+        job.attempts[number] = self._ends(attempt, name, "running")
         job.expires = self.now + self.limits.record_ttl_ms
 
-    def _turn_follows(self, job: Job, loser: str, winner: str) -> None:
+    def _turn_follows(self, name: str, number: int, winner: str) -> None:
         """The binding that went along with a hedge belongs to the node that was faster."""
+        job = self.jobs[name]
+        loser, attempt = job.attempts[job.latest].node, job.attempts.get(number)
         turn = self.turns.get(job.turn) if job.turn else None
         if turn and turn.kind and turn.utterance == job.utterance and turn.node == loser:
             turn.node = winner
+            turn.name = attempt.turn if attempt and attempt.turn else name
+
+    @staticmethod
+    def _ends(attempt: Attempt | None, node: str, state: str) -> Attempt:
+        """The attempt in another state; it may not have been known."""
+        return replace(attempt, node=node, state=state) if attempt else Attempt(node, state)
 
     def _superseded(self, job: Job, number: int, name: str) -> bool:
         attempt = job.attempts.get(number)
@@ -807,14 +824,14 @@ class Model:
             return
         if job is None:
             job = self.jobs[job_name] = Job(0)
-        job.attempts[number] = Attempt(name, outcome, attempt.path if attempt else None)
+        job.attempts[number] = self._ends(attempt, name, outcome)
         job.expires = self.now + self.limits.record_ttl_ms
         if job.over:
             expect(reply, ("superseded", job.state))
             return
         if outcome == "done":
             if node and job.winner != number and job.latest > number:
-                self._turn_follows(job, job.attempts[job.latest].node, name)
+                self._turn_follows(job_name, number, name)
             job.state, job.winner = "done", number
         elif final:
             job.state = final
@@ -892,7 +909,7 @@ class Model:
         for key in keys:
             if turn := self.turns.get(key):
                 cleared += bool(turn.kind and turn.until > self.now)
-                turn.kind, turn.node, turn.until, turn.holds = "", "", 0, 0
+                turn.kind, turn.node, turn.until, turn.name, turn.holds = "", "", 0, "", 0
         expect(reply, cleared)
 
 

@@ -144,6 +144,8 @@ class Scripts:
         }
         client.set(f"{prefix}:test:now_ms", START_MS)
         self.now = START_MS
+        self.turn_id = ""
+        """Of the last allocation."""
         self._seed = 0
 
     def with_limits(self, **changes: Any) -> Self:
@@ -403,7 +405,7 @@ class Scripts:
         )
         if refused := _refused(reply):
             return refused
-        existing, *rest = map(_decoded, reply[1:])
+        existing, *rest, self.turn_id = map(_decoded, reply[1:])
         return Placed(bool(existing), *rest)
 
     def place(self, job: str, attempt: int = 1, **options: Any) -> Placed:
@@ -488,9 +490,18 @@ class Scripts:
         tenant: str = "t1",
     ) -> str:
         """The node keeps audio of the session: bound, late or limit."""
-        limits, turn = self.limits, (tenant, session, src, tgt)
-        settings = (limits.binding_ttl_ms, limits.held_in_row_max)
-        return str(self.call("bind_session", *turn, kind, node, utterance, *settings).decode())
+        turn = (tenant, session, src, tgt)
+        args = (*turn, kind, node, utterance, *self._binding, "", 0)
+        return str(self.call("bind_session", *args).decode())
+
+    def bind_job(self, job: str, node: str, attempt: int = 1) -> str:
+        """The node keeps audio of this attempt: bound, late or limit."""
+        args = ("", "", "", "", "timeout", node, 0, *self._binding, job, attempt)
+        return str(self.call("bind_session", *args).decode())
+
+    @property
+    def _binding(self) -> tuple[int, int]:
+        return self.limits.binding_ttl_ms, self.limits.held_in_row_max
 
     def clear(self, session: str, *pairs: tuple[str, str], tenant: str = "t1") -> int:
         """Forgets bindings; without pairs, those of zh:en."""

@@ -420,6 +420,8 @@ class Walk:
             record |= {f"{number}:node": attempt.node, f"{number}:state": attempt.state}
             if attempt.path:
                 record[f"{number}:path"] = str(attempt.path)
+            if attempt.turn:
+                record[f"{number}:turn"] = attempt.turn
         return record
 
     def _turn(self, key: TurnKey) -> dict[str, str]:
@@ -431,6 +433,7 @@ class Walk:
             wanted["holds"] = str(turn.holds)
         if turn.kind:
             wanted |= {f"{turn.kind}_node_id": turn.node, f"{turn.kind}_until_ms": str(turn.until)}
+            wanted |= {"id": turn.name} if turn.name else {}
         return wanted
 
 
@@ -453,7 +456,7 @@ def _pairs(flat: Sequence[bytes]) -> list[tuple[str, str]]:
 def _shown(record: dict[str, str]) -> dict[str, str]:
     """The fields of a job's record that the model has."""
     kept = ("state", "attempt", "winner", "home", "error")
-    ends = (":node", ":state", ":path")
+    ends = (":node", ":state", ":path", ":turn")
     return {name: value for name, value in record.items() if name in kept or name.endswith(ends)}
 
 

@@ -67,11 +67,14 @@ async def test_a_client_speaks_and_is_understood_through_all_services(
     async with connected(services, issuer, "n1", "xa") as node:
         await node.open()
         metadata = issuer.metadata("client", **OURS)
-        async with working(node) as jobs, raw_client(services.gateway.address, metadata) as client:
+        async with working(node), raw_client(services.gateway.address, metadata) as client:
             await client.open(new_session("xa", tenant=""))
             await client.send(speech(7), final=True)
-            assert (await client.result(0)).texts.translated == "7"
-            assert {job.tenant for job in jobs.values()} == {"ours"}
+            result = await client.result(0)
+            assert result.texts.translated == "7"
+        async with dispatcher(services) as stub:
+            request = dispatcher_pb2.GetJobRequest(job_id=result.job_id)
+            assert (await stub.GetJob(request, metadata=metadata)).job.tenant == "ours"
 
 
 async def test_a_client_opens_no_session_for_another_tenant(

@@ -847,7 +847,13 @@ class JobAssign(_message.Message):
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
-    def job(self) -> Global___JobSpec: ...
+    def job(self) -> Global___JobSpec:
+        """Without what a node need not know: tenant, session_epoch, limits, steps and
+        first_chunk_client_ms are empty, and session_id is a name of the turn, not of the session. Jobs of
+        one turn, which the node has to join, have the same name; the next turn has another one, so that
+        who owns a node cannot tell which turns are of one conversation.
+        """
+
     def __init__(
         self,
         *,

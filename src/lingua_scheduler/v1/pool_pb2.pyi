@@ -603,6 +603,7 @@ class Placement(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     BINDING_FIELD_NUMBER: _builtins.int
     BINDING_KIND_FIELD_NUMBER: _builtins.int
+    TURN_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     node_epoch: _builtins.int
     """The node's connection when it was chosen."""
@@ -612,6 +613,10 @@ class Placement(_message.Message):
     binding: Global___BindingOutcome.ValueType
     binding_kind: Global___BindingKind.ValueType
     """Which binding that was; unspecified where there was none."""
+    turn_id: _builtins.str
+    """The turn that the attempt is part of: the id of the job that began it, which is the job itself
+    unless a binding led to the node. Nodes know the turn by it, and not the session.
+    """
     def __init__(
         self,
         *,
@@ -622,10 +627,11 @@ class Placement(_message.Message):
         path: Global___PlacementPath.ValueType = ...,
         binding: Global___BindingOutcome.ValueType = ...,
         binding_kind: Global___BindingKind.ValueType = ...,
+        turn_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "binding_kind", b"binding_kind", "node_epoch", b"node_epoch", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "binding_kind", b"binding_kind", "node_epoch", b"node_epoch", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "path", b"path", "turn_id", b"turn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1163,7 +1169,9 @@ class BindSessionRequest(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     UTTERANCE_INDEX_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
+    """Required unless attempt is set."""
     kind: Global___BindingKind.ValueType
     node_id: _builtins.str
     utterance_index: _builtins.int
@@ -1171,7 +1179,15 @@ class BindSessionRequest(_message.Message):
     tenant: _builtins.str
     """Whose session it is. Turns are kept per tenant."""
     @_builtins.property
-    def pair(self) -> _common_pb2.LanguagePair: ...
+    def pair(self) -> _common_pb2.LanguagePair:
+        """Required unless attempt is set."""
+
+    @_builtins.property
+    def attempt(self) -> _common_pb2.AttemptRef:
+        """The attempt that the node keeps audio of. Session, direction, utterance and tenant are then those
+        of the job's record, and the fields above are ignored; the node must have been given it.
+        """
+
     def __init__(
         self,
         *,
@@ -1181,10 +1197,11 @@ class BindSessionRequest(_message.Message):
         node_id: _builtins.str = ...,
         utterance_index: _builtins.int = ...,
         tenant: _builtins.str = ...,
+        attempt: _common_pb2.AttemptRef | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["pair", b"pair"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "node_id", b"node_id", "pair", b"pair", "session_id", b"session_id", "tenant", b"tenant", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "kind", b"kind", "node_id", b"node_id", "pair", b"pair", "session_id", b"session_id", "tenant", b"tenant", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1197,7 +1214,9 @@ class BindSessionResponse(_message.Message):
     BOUND_FIELD_NUMBER: _builtins.int
     LIMIT_REACHED_FIELD_NUMBER: _builtins.int
     bound: _builtins.bool
-    """False: a later utterance has been placed, the node is not known, or limit_reached."""
+    """False: a later utterance has been placed, the node is not known or was not given the attempt, or
+    limit_reached.
+    """
     limit_reached: _builtins.bool
     """Nodes have kept the audio of this turn over as many pauses in a row as they may
     (LINGUA_HELD_IN_ROW_MAX). The next job is free to go to any node.

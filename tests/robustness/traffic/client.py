@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import random
 import time
+import uuid
 from typing import Any
 
 from lingua_scheduler.sdk import (
@@ -27,6 +28,7 @@ from lingua_scheduler.sdk import (
 )
 from tests.e2e.listening_node import WORD_MS, audio_of
 from tests.robustness.history import ClientHistory, Record
+from tests.robustness.traffic import WHO
 
 # Words of a sentence; an utterance has 15 at most, so some are cut in the middle.
 LENGTHS = (5, 18, 8, 12, 31, 6, 9)
@@ -57,6 +59,7 @@ class Talker:
                 src="en",
                 tgt="es",
                 partial_interval_ms=self.history.partial_interval_ms,
+                features={WHO: uuid.uuid4().hex},
             ) as session:
                 self.history.session = session.session_id
                 hearing = asyncio.create_task(self._hear(session))

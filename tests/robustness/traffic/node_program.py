@@ -32,6 +32,7 @@ from lingua_scheduler.sdk.wire import Ref, attempt_of
 from lingua_scheduler.v1 import dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, NodeMessage
 from tests.e2e.listening_node import is_unfinished, words_in
+from tests.robustness.traffic import WHO
 
 # More than anybody assigns: the node does not defend itself.
 BOUNDLESS = 1_000_000
@@ -90,7 +91,7 @@ class _Protocol(NodeProtocol):
         if not assign.only_if_known:
             self._diary.note(
                 "assigned",
-                session=job.session_id,
+                session=job.features.get(WHO) or assign.attempt.job_id,
                 index=job.utterance_index,
                 attempt=assign.attempt.attempt,
                 words=words_in(job.audio),
@@ -178,7 +179,11 @@ class RecordingNode(Node):
     async def _translate(self, job: Job) -> Held | Translated:
         self._jobs += 1
         self._at_once += 1
-        which = {"session": job.session_id, "index": job.utterance_index, "attempt": job.attempt}
+        which = {
+            "session": job.features.get(WHO) or job.job_id,
+            "index": job.utterance_index,
+            "attempt": job.attempt,
+        }
         self._diary.note("started", at_once=self._at_once, **which)
         end, held = "stopped", False
         try:
