@@ -121,7 +121,7 @@ def settings(**more: Any) -> dict[str, Any]:
         "running_lease_ms": 8000,
         # More than it takes to start both dispatchers anew, as by default.
         "node_reconnect_grace_ms": 6000,
-        "affinity_wait_ms": 7000,
+        "affinity_wait_ms": 20_000,
         "affinity_away_ms": 7000,
         "queue_wait_ms": 8000,
         "max_retry": 4,
