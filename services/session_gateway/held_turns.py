@@ -356,6 +356,8 @@ def replay_from(
     """
     if len(cuts) >= most_cuts:
         return next_seq
+    # Of chunks below that, the record may not know any more which utterance they were of.
+    kept_seq = max([kept_seq, *(cut.kept_seq for cut in cuts)])
     held: dict[tuple[str, str], list[int]] = {}
     for cut in cuts:
         first, direction = cut.chunks[0].first, (cut.direction.src, cut.direction.tgt)

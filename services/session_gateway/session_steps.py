@@ -261,7 +261,7 @@ class SessionSteps:
         self._recording, self._unrecorded = needed, []
         self._todo.append(
             effects.Record(
-                cuts=tuple([each.record() for each in needed]),
+                cuts=tuple([each.record(self._kept_seq) for each in needed]),
                 first_index=min(self._first_needed(), needed[0].index),
                 acked_seq=self._acked_seq,
                 seen=self._seen,

@@ -155,7 +155,7 @@ class Utterance:
         """Whether a chunk is one of its own."""
         return any(first <= seq < end for first, end in self.ranges)
 
-    def record(self) -> session_record_pb2.Cut:
+    def record(self, kept_seq: int = 0) -> session_record_pb2.Cut:
         """How it is written down."""
         cut = session_record_pb2.Cut(
             utterance_index=self.index,
@@ -165,6 +165,7 @@ class Utterance:
             is_held=self.is_held,
             held_audio_bytes=self.held_audio_bytes,
             is_missing=self.is_missing,
+            kept_seq=kept_seq,
         )
         cut.direction.src, cut.direction.tgt = self.direction
         for first, end in self.ranges:

@@ -654,6 +654,9 @@ class World(ABC):
         else:
             self.seen[f"found {job.state}"] += 1
             job.subscriber = life
+            if utterance.is_attached:
+                # Nobody can bring what it needs, so it is done without if it has to be.
+                job.needs = ()
             self._answer(job)
 
     def _answer(self, job: Job) -> None:
@@ -842,7 +845,7 @@ def plain(cut: session_record_pb2.Cut) -> session_record_pb2.Cut:
     """A cut as it was written first."""
     first = session_record_pb2.Cut()
     first.CopyFrom(cut)
-    for field_name in ("is_held", "held_audio_bytes", "is_missing"):
+    for field_name in ("is_held", "held_audio_bytes", "is_missing", "kept_seq"):
         first.ClearField(field_name)
     return first
 

@@ -418,3 +418,16 @@ def test_opus_is_brought_along_in_whole_packets() -> None:
     desk.say(data=packets[2], final=True).silence(200).recorded()
     desk.failed(1, HELD_AUDIO_NEEDED)
     assert desk.spec.audio == b"".join(b"\0\x02" + packet for packet in packets[1:])
+
+
+def test_chunks_whose_cuts_may_be_forgotten_are_not_asked_for_again() -> None:
+    desk = Talk().holds(0)
+    # The client was told that it may forget all before the third chunk, and has not heard it.
+    for cut in (cuts := desk.cuts()):
+        cut.kept_seq = 2
+    assert replay_from(cuts, most_cuts=200, seen=1, kept_seq=0, next_seq=2) == 2
+
+
+def test_a_cut_says_what_the_client_may_have_forgotten_when_it_was_written() -> None:
+    desk = Talk().says(0).accepted(0).cut()
+    assert [cut.kept_seq for cut in desk.records[-1].cuts] == [1]

@@ -66,7 +66,7 @@ class Promises(World):
                 assert is_over, f"{utterance.index} goes before {index} is over"
                 assert job is None or job.state != "running", f"{index} still runs"
             elif continues:
-                given_up = index in self.lost or index in self.declared
+                given_up = index in self.lost or index in self.declared or index in self.given_back
                 is_safe = is_over or given_up or (job is not None and job.accepted)
                 assert is_safe, f"{utterance.index} overtakes {index}, which ends a turn"
             continues = cut.reason in MAY_CONTINUE
@@ -167,9 +167,13 @@ class Promises(World):
         held = {index for index, what in enumerate(client.outcomes) if what == "held"}
         told = client.joined + client.told_lost
         self.seen["held audio lost"] += client.told_lost.total()
-        # What is told to be lost may come after all, with a result that was given up.
-        assert max(client.joined.values(), default=1) == 1, f"joined twice: {client.joined}"
-        assert held.issuperset(client.told_lost), f"{client.told_lost} were not held"
+        # What is told to be lost may come after all, with a result that was given up. And what one
+        # gateway gave up at its deadline, the next one does again, out of its order.
+        if not any(life.given_up for life in self.lives):
+            assert max(client.joined.values(), default=1) == 1, f"joined twice: {client.joined}"
+        # One gateway may hear that it is held, and another one give it up.
+        had_text = [index for index in client.told_lost if client.outcomes[index] == "result"]
+        assert not had_text, f"{had_text} were not held"
         if len(self.lives) == 1:
             assert held <= set(told), f"of {held} only {told} were told of"
             assert not client.told_lost or "missing" in client.outcomes, "audio was lost"

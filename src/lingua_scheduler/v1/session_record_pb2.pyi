@@ -23,8 +23,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Cut(_message.Message):
-    """How one utterance was cut. Written before its job is submitted; the last three fields are added
-    later. A gateway that gets the same chunks again makes the same job of them.
+    """How one utterance was cut. Written before its job is submitted; is_held, held_audio_bytes and
+    is_missing are added later. A gateway that gets the same chunks again makes the same job of them.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -38,6 +38,7 @@ class Cut(_message.Message):
     IS_HELD_FIELD_NUMBER: _builtins.int
     HELD_AUDIO_BYTES_FIELD_NUMBER: _builtins.int
     IS_MISSING_FIELD_NUMBER: _builtins.int
+    KEPT_SEQ_FIELD_NUMBER: _builtins.int
     utterance_index: _builtins.int
     reason: _common_pb2.FinalizeReason.ValueType
     job_id: _builtins.str
@@ -49,6 +50,10 @@ class Cut(_message.Message):
     held_audio_bytes: _builtins.int
     is_missing: _builtins.bool
     """It is missing, so what was held before it still waits for the next result in its direction."""
+    kept_seq: _builtins.int
+    """When this was written, the client had been told to forget all chunks below: cuts that have no
+    others may be gone from the record, so these chunks must not be asked for again.
+    """
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
@@ -67,10 +72,11 @@ class Cut(_message.Message):
         is_held: _builtins.bool = ...,
         held_audio_bytes: _builtins.int = ...,
         is_missing: _builtins.bool = ...,
+        kept_seq: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ms", b"audio_ms", "chunks", b"chunks", "direction", b"direction", "held_audio_bytes", b"held_audio_bytes", "is_held", b"is_held", "is_missing", b"is_missing", "job_id", b"job_id", "reason", b"reason", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ms", b"audio_ms", "chunks", b"chunks", "direction", b"direction", "held_audio_bytes", b"held_audio_bytes", "is_held", b"is_held", "is_missing", b"is_missing", "job_id", b"job_id", "kept_seq", b"kept_seq", "reason", b"reason", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
