@@ -22,6 +22,7 @@ from tests.security.issuer import Issuer
 
 NODES = 4
 BAD = dispatcher_pb2.JobReject.CAUSE_BAD_JOB
+BAD_AUDIO = speech(9)
 
 Fails = Callable[[RawNode, dispatcher_pb2.JobAssign], Coroutine[Any, Any, None]]
 
@@ -47,7 +48,7 @@ def job(src: str, tenant: str, session_id: str, index: int) -> dispatcher_pb2.Di
             session_id=session_id,
             utterance_index=index,
             pair=common_pb2.LanguagePair(src=src, tgt="es"),
-            audio=speech(3),
+            audio=BAD_AUDIO if tenant == "bad" else speech(3),
             audio_format=FORMAT,
             require_tts=True,
             reason=common_pb2.FINALIZE_REASON_IS_FINAL,
@@ -59,12 +60,12 @@ def job(src: str, tenant: str, session_id: str, index: int) -> dispatcher_pb2.Di
 async def fleet(
     services: Services, issuer: Issuer, src: str, fails: Fails
 ) -> AsyncIterator[list[str]]:
-    """Nodes that fail with the jobs of the tenant "bad" and do all others."""
+    """Nodes that fail with bad audio and do all other jobs."""
 
     async def work(node: RawNode) -> None:
         while True:
             assign = await node.expect_assign(within=60)
-            if assign.job.tenant == "bad":
+            if assign.job.audio == BAD_AUDIO:
                 await fails(node, assign)
             else:
                 await node.ack(assign)
@@ -113,7 +114,7 @@ async def bad_jobs(dispatcher: Any, issuer: Issuer, src: str, jobs: int, session
     metadata = issuer.metadata("client", tenant="bad")
     for index in range(jobs):
         with contextlib.suppress(grpc.aio.AioRpcError):
-            request = job(src, "", f"s{index % sessions}-{src}", index)
+            request = job(src, "bad", f"s{index % sessions}-{src}", index)
             await dispatcher.Dispatch(request, metadata=metadata, timeout=30)
         # Dispatch answers as soon as a node has acknowledged the job.
         await settled(dispatcher, issuer, src)

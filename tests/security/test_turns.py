@@ -88,9 +88,9 @@ async def test_a_node_cannot_keep_a_conversation_whose_sentences_are_over(
         nonlocal kept
         while True:
             assign = await node.expect_assign(within=60)
+            kept += 1
             await node.ack(assign)
             await node.held(assign)
-            kept += 1
 
     async with (
         connected(services, issuer, "turn-c", "xtc") as honest,
@@ -105,10 +105,11 @@ async def test_a_node_cannot_keep_a_conversation_whose_sentences_are_over(
             await stub.Dispatch(request, metadata=issuer.metadata("client", **OURS))
             # The next job is submitted when the word of the keeper has counted, if it does.
             await keeper.settled()
+        name = "lingua_dispatcher_audio_held_total"
+        await services.dispatcher.reaches(kept, name, outcome="not_cut")
         keeping.cancel()
     assert 0 < kept < 24
     assert len(heard) == 24 - kept
-    name = "lingua_dispatcher_audio_held_total"
     assert await services.dispatcher.metric(name, outcome="not_cut") == kept
 
 
