@@ -113,7 +113,7 @@ def webrtc(mode: int) -> Judge:
 
 
 def as_the_gateway(chunks: list[bytes]) -> list[bool]:
-    """What the gateway makes of it: a chunk ends with so much silence."""
+    """What the gateway tells the gatherer: how much silence a chunk ends with."""
     activity, found = VoiceActivity(RATE), []
     for chunk in chunks:
         quiet = round(activity.quiet_ms(chunk) / GRID_MS)
@@ -170,7 +170,7 @@ def measure(judge: Judge, audio: Samples, labels: list[bool]) -> dict[str, float
     spans = silences(labels)
     cuts = list(pauses(found))
     hit = {index for index, span in enumerate(spans) for cut in cuts if span[0] <= cut <= span[1]}
-    # What is found before the first word breaks nothing.
+    # Pauses before the first word cut nothing.
     allowed = [(0, labels.index(True)), *spans]
     inside = sum(not any(first <= cut <= last for first, last in allowed) for cut in cuts)
     return {
