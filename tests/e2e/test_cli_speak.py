@@ -310,6 +310,65 @@ def test_an_utterance_without_a_result_is_missing_and_exit_code_1(
     assert "Error: 1 utterance has no result" in ended.stderr
 
 
+def test_a_direction_without_a_node_is_named_before_anything_is_spoken(
+    running: Running, tmp_path: Path
+) -> None:
+    path = wav(tmp_path / "long.wav", tone(30.0))
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running.speaking(path, to="fr", **pipes) as speaking:
+        assert speaking.stderr is not None
+        note = speaking.stderr.readline()
+        speaking.kill()
+    assert note.startswith("No node can translate en->fr now; the speech waits for one.")
+    assert "'lingua sim-nodes --langs en,fr'" in note
+
+
+def test_a_direction_is_asked_about_only_at_the_scheduler_that_is_spoken_to(
+    running: Running, tmp_path: Path
+) -> None:
+    path = wav(tmp_path / "long.wav", tone(30.0))
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # The pool service of the settings may be that of another scheduler.
+    gateway = running.addresses["LINGUA_GATEWAY_ADDRESS"]
+    with running.speaking(path, "--gateway", gateway, to="fr", **pipes) as speaking:
+        assert first_line(speaking).startswith("Session ")
+        speaking.kill()
+        _, err = speaking.communicate(timeout=WITHIN_S)
+    assert err == ""
+
+
+def test_simulated_nodes_speak_the_languages_of_the_examples_and_their_speech_is_saved(
+    running: Running, tmp_path: Path
+) -> None:
+    simulated = subprocess.Popen(
+        [*LINGUA, "sim-nodes", "--count", "2"],
+        env=environment(**running.addresses),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        # The sample nodes have no zh.
+        ended = running.speak(
+            wav(tmp_path / "hello.wav", tone(0.5)), "--save", tmp_path / "out", to="zh"
+        )
+        pools = json.loads(lingua("pools", "--json", **running.addresses).stdout)["pools"]
+    finally:
+        simulated.terminate()
+        simulated.wait(WITHIN_S)
+    assert ended.returncode == 0, ended.stderr
+    assert "translated  en->zh  by sim-" in ended.stdout
+    assert len(read_wav(tmp_path / "out" / "utterance-0000.wav")) == 2 * RATE
+    served = {f"{each['pair']['src']}->{each['pair']['tgt']}": each["nodes"] for each in pools}
+    assert served["en->es"] == len(NODES) + 2
+
+
+def test_if_there_is_nothing_to_save_it_says_so_and_why(running: Running, tmp_path: Path) -> None:
+    ended = running.speak(wav(tmp_path / "hush.wav", silence(0.5)), "--save", tmp_path / "out")
+    assert ended.returncode == 0
+    assert "--save: nothing was saved, because nothing was translated\n" in ended.stderr
+
+
 def test_on_a_terminal_what_is_known_so_far_is_shown_live(running: Running, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     path = wav(tmp_path / "hello.wav", tone(2.0))

@@ -236,6 +236,24 @@ def test_the_summary_counts_by_what_became_of_them(view: SpeechView) -> None:
     assert view.document()["results"][-1]["lost"] == [0]
 
 
+def test_a_folder_that_stays_empty_is_explained(tmp_path: Path) -> None:
+    view = SpeechView(folder=SpeechFolder(tmp_path), words=True, live=False)
+    view.hear(result_of(0, ResultKind.HELD))
+    assert view.unsaved() == "--save: nothing was saved, because nothing was translated"
+    view.hear(result_of(1))
+    assert view.unsaved() == "--save: nothing was saved, because the nodes sent text without speech"
+    opus = sdk.AudioFormat(encoding=sdk.Encoding.OPUS)
+    view.hear(result_of(2, speech=b"x", speech_format=opus))
+    told = "--save: nothing was saved, because the nodes sent speech that is not PCM"
+    assert view.unsaved() == told
+    view.hear(result_of(3, speech=bytes(320), speech_format=sdk.AudioFormat()))
+    assert view.unsaved() == ""
+
+
+def test_without_a_folder_nothing_is_said_of_one(view: SpeechView) -> None:
+    assert view.unsaved() == ""
+
+
 def test_what_happens_on_the_way_is_said_on_stderr_and_not_again_and_again(
     view: SpeechView, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,9 @@
 
 from functools import cached_property
 
+from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.service_client import ServiceClient, not_found
+from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
 # A page of this size takes the service some milliseconds.
@@ -49,6 +51,19 @@ class PoolClient(ServiceClient):
             reason = common_pb2.ERROR_REASON_NODE_NOT_FOUND
             raise not_found(reason, f"there is no node {node_id!r}")
         return response
+
+    def has_node_for(self, src: str, tgt: str, *, speech: bool) -> bool:
+        """Whether a node that is known can do this direction, even if it has no room now."""
+        pair = common_pb2.LanguagePair(src=src, tgt=tgt)
+        criteria = pool_pb2.NodeCriteria(pair=pair, require_tts=speech)
+        try:
+            self._call(self._stub.SelectNode, pool_pb2.SelectNodeRequest(criteria=criteria))
+        except Failure as failure:
+            if failure.reason == reason_name(common_pb2.ERROR_REASON_NO_CAPABLE_NODE):
+                return False
+            if failure.reason != reason_name(common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED):
+                raise
+        return True
 
     def list_pools(self, src: str, tgt: str, text: bool) -> pool_pb2.ListPoolsResponse:
         """The pools of the directions asked for."""

@@ -36,7 +36,7 @@ def _rate(name: str, what: str) -> Callable[[Any], Any]:
 @click.option(
     "--langs",
     metavar="LANG,..",
-    default="en,zh",
+    default="en,es,zh",
     show_default=True,
     help="What each node hears, repairs and speaks.",
 )
@@ -51,9 +51,9 @@ def _rate(name: str, what: str) -> Callable[[Any], Any]:
 @click.option(
     "--speech-bytes",
     type=click.IntRange(0, 3 * 1024 * 1024),
-    default=0,
+    default=32_000,
     show_default=True,
-    help="Of each result's speech, where speech is asked for.",
+    help="Of each result's speech, if speech is asked for. Of 16 kHz audio, 32000 are a second.",
 )
 @seconds_option
 @click.option("--seed", type=int, help="Makes what the nodes draw repeatable.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from lingua_scheduler.cli import event_loop, microphone
+from lingua_scheduler.cli.direction_check import no_node_note
 from lingua_scheduler.cli.failures import FAILED, UNREACHABLE, USAGE, Failure
 from lingua_scheduler.cli.gateway_client import GatewayClient
 from lingua_scheduler.cli.options import Command, Options, client_options, pass_options
@@ -100,7 +101,7 @@ def speak(
     """Speak WAV files, or by --mic into a microphone, and show the translations.
 
     Files are sent at the pace of speech, one after the other, each an utterance or, where it is
-    long, several. Ctrl-C ends the speech: what was said is still translated. Fails where an
+    long, several. Ctrl-C ends the speech: what was said is still translated. Fails if an
     utterance is missing or lost at the end. --timeout is how long it looks for a gateway.
     """
     if save and text_only:
@@ -134,6 +135,7 @@ def speak(
         # It fails at once, and in the words of all commands; a session would try for a while.
         client.reach()
     view = SpeechView(folder=folder, words=not options.json, live=live, silence=not mic)
+    view.say(no_node_note(options, settings, src=src, tgt=tgt, speech=not text_only))
     how = " (Ctrl-C ends it)" if mic else ""
     say: Say = functools.partial(say_files, files=files, pause_s=pause, fast=fast)
     if mic:
@@ -159,6 +161,7 @@ def speak(
         if options.json and session.session_id:
             told = {"session_id": session.session_id, "whole": whole}
             print_json({**told, **view.document()})
+    view.say(view.unsaved())
     if not options.json:
         click.echo(f"{view.summary()}{'' if whole else '; not all was spoken'}.")
     if view.missing or view.lost:

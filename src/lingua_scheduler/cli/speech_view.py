@@ -68,7 +68,7 @@ class SpeechView:
             said = texts.translated or texts.repaired or texts.source
             self._line.show(f"#{event.index} ... {said}")
         elif not self._is_repeated(event) and (note := _note(event)):
-            self._say(note)
+            self.say(note)
 
     def _is_repeated(self, event: Event) -> bool:
         """Whether it was just said: what no node can do is tried for as long as there is time."""
@@ -83,16 +83,17 @@ class SpeechView:
         if self._silence or result.kind is not ResultKind.NO_SPEECH:
             self._print(result_lines(result, path))
         if self._folder and result.speech and path is None:
-            self._say(f"#{result.index}: its speech is no PCM, which is all that is saved")
+            self.say(f"#{result.index}: its speech is no PCM, which is all that is saved")
 
     def _print(self, text: str) -> None:
         self._line.clear()
         if self._words:
             click.echo(text)
 
-    def _say(self, note: str) -> None:
+    def say(self, note: str) -> None:
+        """A note on stderr; "" says nothing."""
         self._line.clear()
-        if self._words:
+        if self._words and note:
             click.echo(note, err=True)
 
     def end(self) -> None:
@@ -115,6 +116,18 @@ class SpeechView:
             kinds["held and lost"] = len(self.lost)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         return f"{total} utterance{'' if total == 1 else 's'}{': ' if counts else ''}{counts}"
+
+    def unsaved(self) -> str:
+        """Why a folder that was asked for has nothing in it; "" if it has, or was not."""
+        if self._folder is None or any(path for _, path in self._results):
+            return ""
+        if any(result.speech for result, _ in self._results):
+            why = "the nodes sent speech that is not PCM"
+        elif any(result.kind is ResultKind.TRANSLATED for result, _ in self._results):
+            why = "the nodes sent text without speech"
+        else:
+            why = "nothing was translated"
+        return f"--save: nothing was saved, because {why}"
 
     def document(self) -> dict[str, Any]:
         """All results and missing ones, without audio."""

@@ -144,7 +144,7 @@ def how_to_talk(scheduler: LocalScheduler) -> list[str]:
         *exports(scheduler),
         "  lingua sim-nodes --count 3",
         "  lingua nodes list",
-        "  lingua speak FILE.wav --from en --to zh",
+        "  lingua speak FILE.wav --from en --to es",
     ]
 
 
