@@ -1,6 +1,5 @@
 """How much room there is in each direction: what people look at, and what may be scaled on."""
 
-import random
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,12 +7,10 @@ from typing import NamedTuple
 from lingua_scheduler.services.pool_service.directions import Direction, Directions
 from lingua_scheduler.services.pool_service.views import Fleet, Room, Views
 
-# A pool of so many shards is read as a whole. A larger one is estimated from some nodes of some
-# shards, all drawn at random: 300 nodes tell how full 10,000 are, mostly to within a tenth. They
-# are of many shards, because nodes that came together lie together, and may fail together.
-_WHOLE_SHARDS = 3
-_SHARDS_DRAWN = 30
-_NODES_DRAWN = 300
+# Pools looked at for directions that have no labels yet. One node can be in 65,792.
+_POOLS_SEEN = 100_000
+# Pools drawn at random that stand for all those without labels.
+_OTHERS_DRAWN = 1000
 
 _NONE = Room(0, 0)
 
@@ -34,7 +31,8 @@ class Capacity:
     """Takes samples.
 
     One sample is one walk over all nodes, and at most thirty commands a pool, pool after pool, so
-    that other calls go in between. It is exact for pools of up to three shards.
+    that other calls go in between. It is exact for pools of up to three shards. However many pools
+    there are, those with labels and up to a thousand others are read.
 
     A direction whose last node has gone is shown with no slots for `keep_ms`, so that somebody
     notices; then it is dropped.
@@ -52,28 +50,48 @@ class Capacity:
         Args:
             now: seconds, by a clock that does not go back.
         """
-        sizes = await self._views.pool_sizes()
-        # Where there are too many, the largest get labels.
-        self._directions.learn(sorted(sizes, key=lambda name: (-sizes[name], name)))
+        await self._learn()
         fleet = await self._views.fleet()
         sums: dict[Direction, list[Room]] = defaultdict(list)
-        for name, size in sizes.items():
+        for name, size in (await self._views.pool_sizes(self._directions.pools())).items():
             sums[self._directions.of_pool(name)].append(await self._room(name, size, fleet))
+        for direction, room in (await self._others(sum(map(len, sums.values())), fleet)).items():
+            sums[direction].append(room)
         self._seen.update(dict.fromkeys(sums, now))
         self._seen = {each: at for each, at in self._seen.items() if now - at < self._keep_s}
         rooms = {direction: _sum(sums.get(direction, ())) for direction in self._seen}
         return Sample(fleet, _sum(fleet.rooms.values()), rooms)
 
+    async def _learn(self) -> None:
+        """Gives labels to new directions, while there are labels left."""
+        if not self._directions.is_full:
+            sizes = await self._views.pools(_POOLS_SEEN)
+            # Where there are too many, the largest get labels.
+            self._directions.learn(sorted(sizes, key=lambda name: (-sizes[name], name)))
+
+    async def _others(self, labelled: int, fleet: Fleet) -> dict[Direction, Room]:
+        """The room of the pools without labels, beside so many that have some.
+
+        It is estimated if there are more than a thousand pools.
+        """
+        if not self._directions.is_full:
+            return {}
+        drawn, count = await self._views.some_pools(_OTHERS_DRAWN)
+        others = {name: size for name, size in drawn.items() if not self._directions.knows(name)}
+        sums: dict[Direction, list[Room]] = defaultdict(list)
+        for name, size in others.items():
+            sums[self._directions.of_pool(name)].append(await self._room(name, size, fleet))
+        scale = max(1.0, (count - labelled) / max(1, len(others)))
+        return {direction: _scaled(_sum(rooms), scale) for direction, rooms in sums.items()}
+
     async def _room(self, name: str, size: int, fleet: Fleet) -> Room:
-        shards = self._views.shards(size)
-        if shards <= _WHOLE_SHARDS:
-            members = await self._views.members(name, range(shards))
-            return _sum(fleet.rooms.get(node_id, _NONE) for node_id in members)
-        drawn = random.sample(range(shards), min(shards, _SHARDS_DRAWN))
-        members = await self._views.some_members(name, drawn, -(-_NODES_DRAWN // len(drawn)))
-        found = _sum(fleet.rooms.get(node_id, _NONE) for node_id in members)
-        scale = size / max(1, len(members))
-        return Room(round(found.slots * scale), round(found.free * scale))
+        drawn = await self._views.drawn(name, size)
+        found = _sum(fleet.rooms.get(node_id, _NONE) for node_id in drawn.node_ids)
+        return _scaled(found, drawn.scale)
+
+
+def _scaled(room: Room, scale: float) -> Room:
+    return Room(round(room.slots * scale), round(room.free * scale))
 
 
 def _sum(rooms: Iterable[Room]) -> Room:

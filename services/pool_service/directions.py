@@ -1,6 +1,6 @@
 """The directions that have a label of their own in metrics. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from lingua_scheduler.services.runtime.capabilities import ANY, normal, speech_pool, text_pool
@@ -33,11 +33,24 @@ class Directions:
     def learn(self, pools: Iterable[str]) -> None:
         """There are pools of these names; those that come first get the labels that are left."""
         for name in pools:
-            if len(self._known) >= self._limit:
+            if self.is_full:
                 return
             if name not in self._known:
                 *_, src, tgt = name.split(":")
                 self._known[name] = Direction(_kind(name), src, "any" if tgt == ANY else tgt)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no label is left: further directions are "other"."""
+        return len(self._known) >= self._limit
+
+    def pools(self) -> Sequence[str]:
+        """The names of the pools that have labels of their own."""
+        return list(self._known)
+
+    def knows(self, name: str) -> bool:
+        """Whether a pool has labels of its own."""
+        return name in self._known
 
     def of_pool(self, name: str) -> Direction:
         """The labels of a pool."""

@@ -282,6 +282,8 @@ CASES = [
     *each("ListNodes", "page_token", ("x", "-1", "1.5", "٣", "9" * 20, "9" * 5000)),
     Case("ListNodes", "pair.tgt", lambda message: put("pair.src", "zh")(message), "half a pair"),
     # Unset, these two mean "any".
+    *each("ListPools", "page_size", (1001, 2**32 - 1)),
+    *each("ListPools", "page_token", ("x", "-1", "1.5", "٣", "9" * 20, "9" * 5000)),
     *(case for case in languages("ListPools", "src") if case.what != "''"),
     *(case for case in languages("ListPools", "tgt") if case.what not in ("''", "'*'")),
 ]

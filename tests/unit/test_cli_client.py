@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from lingua_scheduler.cli import nodes_command
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.cli.options import Options
+from lingua_scheduler.cli.pool_client import MAX_POOLS
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, session_pb2
 
@@ -87,7 +88,7 @@ def listed(*nodes: pool_pb2.Node, token: str = "") -> Answer:
     return Answer("ListNodes", pool_pb2.ListNodesResponse(nodes=nodes, next_page_token=token))
 
 
-def pools_of(*pools: tuple[str, str, int, int, int, int]) -> Answer:
+def pools_of(*pools: tuple[str, str, int, int, int, int], token: str = "") -> Answer:
     found = [
         pool_pb2.Pool(
             pair=common_pb2.LanguagePair(src=src, tgt=tgt),
@@ -99,7 +100,7 @@ def pools_of(*pools: tuple[str, str, int, int, int, int]) -> Answer:
         )
         for src, tgt, nodes, ready, slots, free in pools
     ]
-    return Answer("ListPools", pool_pb2.ListPoolsResponse(pools=found))
+    return Answer("ListPools", pool_pb2.ListPoolsResponse(pools=found, next_page_token=token))
 
 
 def test_list_shows_each_node_on_an_aligned_line_without_colours_on_a_pipe() -> None:
@@ -325,14 +326,14 @@ def test_another_server_at_the_address_is_named_as_such() -> None:
 def test_pools_are_a_matrix_of_nodes_and_free_slots() -> None:
     answer = pools_of(("en", "zh", 2, 2, 8, 7), ("zh", "en", 3, 2, 8, 0))
     result, requests = run("pools", answer)
-    assert requests[0] == pool_pb2.ListPoolsRequest()
+    assert requests[0] == pool_pb2.ListPoolsRequest(page_size=500)
     lines = [line.split() for line in result.stdout.splitlines()[:3]]
     assert lines == [["SRC\\TGT", "en", "zh"], ["en", "-", "2", "7/8"], ["zh", "3", "0/8", "-"]]
 
 
 def test_pools_asks_for_the_languages_and_text() -> None:
     result, requests = run("pools --src zh --tgt en --text", pools_of())
-    assert requests[0] == pool_pb2.ListPoolsRequest(src="zh", tgt="en", text=True)
+    assert requests[0] == pool_pb2.ListPoolsRequest(src="zh", tgt="en", text=True, page_size=500)
     assert result.stdout == "no text pools match\n"
 
 
@@ -352,6 +353,24 @@ def test_pools_are_a_list_where_the_matrix_is_wider_than_the_terminal() -> None:
     answer = pools_of(("en", "zh", 2, 1, 4, 3))
     result, _ = run("pools", answer, env={"COLUMNS": "12"})
     assert lines_of(result) == LIST
+
+
+def test_pools_of_all_pages_are_shown_once_and_in_order() -> None:
+    zh, en = ("zh", "en", 1, 1, 2, 2), ("en", "zh", 1, 1, 2, 2)
+    result, requests = run("pools --json", pools_of(zh, token="17"), pools_of(en, zh))
+    assert [request.page_token for request in requests] == ["", "17"]
+    shown = json.loads(result.stdout)
+    assert [each["pair"]["src"] for each in shown["pools"]] == ["en", "zh"]
+    assert not shown["more"]
+
+
+def test_no_more_pools_are_read_than_can_be_shown() -> None:
+    codes = [f"q{a}{b}" for a in "abcd" for b in "abcdefghijklmnopqrstuvwxyz"]
+    page = pools_of(*((src, tgt, 1, 1, 2, 2) for src in codes for tgt in codes), token="17")
+    result, requests = run("pools --list", page)
+    assert len(requests) == 1
+    assert len(lines_of(result)) == 1 + MAX_POOLS
+    assert result.stderr == "There may be more: --src and --tgt narrow the choice.\n"
 
 
 def test_pools_as_json_are_the_response() -> None:

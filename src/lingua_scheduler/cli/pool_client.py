@@ -9,6 +9,8 @@ from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
 # A page of this size takes the service some milliseconds.
 _PAGE = 500
+# All directions among a hundred languages.
+MAX_POOLS = 10_000
 
 
 class PoolClient(ServiceClient):
@@ -65,7 +67,17 @@ class PoolClient(ServiceClient):
                 raise
         return True
 
-    def list_pools(self, src: str, tgt: str, text: bool) -> pool_pb2.ListPoolsResponse:
-        """The pools of the directions asked for."""
-        request = pool_pb2.ListPoolsRequest(src=src, tgt=tgt, text=text)
-        return self._call(self._stub.ListPools, request)
+    def list_pools(self, src: str, tgt: str, text: bool) -> tuple[list[pool_pb2.Pool], bool]:
+        """Up to `MAX_POOLS` pools of the directions asked for, each once, by source and target.
+
+        Also whether there may be more.
+        """
+        request = pool_pb2.ListPoolsRequest(src=src, tgt=tgt, text=text, page_size=_PAGE)
+        found: dict[tuple[str, str], pool_pb2.Pool] = {}
+        more = False
+        for page in self._pages(self._stub.ListPools, request):
+            found.update(((pool.pair.src, pool.pair.tgt), pool) for pool in page.pools)
+            if len(found) >= MAX_POOLS:
+                more = len(found) > MAX_POOLS or bool(page.next_page_token)
+                break
+        return [found[pair] for pair in sorted(found)[:MAX_POOLS]], more

@@ -26,13 +26,16 @@ def pools(options: Options, src: str, tgt: str, text: bool, as_list: bool) -> No
     pools, * stands for any language.
     """
     with PoolClient.opened(options) as client:
-        response = client.list_pools(src, tgt, text)
+        found, more = client.list_pools(src, tgt, text)
     if options.json:
-        print_json(plain(response))
-    elif not response.pools:
+        print_json({"pools": [plain(pool) for pool in found], "more": more})
+        return
+    if not found:
         click.echo(f"no {'text' if text else 'speech'} pools{' match' if src or tgt else ''}")
     else:
-        click.echo(render_pools(response.pools, width=0 if as_list else terminal_width()))
+        click.echo(render_pools(found, width=0 if as_list else terminal_width()))
+    if more:
+        click.echo("There may be more: --src and --tgt narrow the choice.", err=True)
 
 
 def render_pools(pools: Sequence[pool_pb2.Pool], *, width: int) -> str:

@@ -1497,22 +1497,32 @@ class ListPoolsRequest(_message.Message):
     SRC_FIELD_NUMBER: _builtins.int
     TGT_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     src: _builtins.str
     """Only directions from this language; empty: all."""
     tgt: _builtins.str
     """Only directions into this language, those into any ("*") included; empty: all."""
     text: _builtins.bool
     """Text pools instead of speech pools."""
+    page_size: _builtins.int
+    """About how many a page; 0: 1000. A page may be longer, shorter or even empty with
+    more to come, and a pool that comes or goes meanwhile may be listed twice or not at all.
+    """
+    page_token: _builtins.str
+    """From the answer before; empty: the first page."""
     def __init__(
         self,
         *,
         src: _builtins.str = ...,
         tgt: _builtins.str = ...,
         text: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["src", b"src", "text", b"text", "tgt", b"tgt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "src", b"src", "text", b"text", "tgt", b"tgt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1523,18 +1533,22 @@ class ListPoolsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     POOLS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty: this was the last page."""
     @_builtins.property
     def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pool]:
-        """Ordered by src, then tgt."""
+        """Within a page ordered by src, then tgt."""
 
     def __init__(
         self,
         *,
         pools: _abc.Iterable[Global___Pool] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pools", b"pools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "pools", b"pools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1557,7 +1571,9 @@ class Pool(_message.Message):
     shards: _builtins.int
     nodes: _builtins.int
     ready_nodes: _builtins.int
-    """Nodes that would be chosen if they had room."""
+    """Nodes that would be chosen if they had room. For a pool of more than three shards or a thousand
+    nodes, this and the slots below are estimated from about 300 of its nodes.
+    """
     slots: _builtins.int
     """Slots of the ready nodes, and how many of them are free."""
     free_slots: _builtins.int
