@@ -4,6 +4,7 @@
 -- before can write it again: what is left is a later epoch, without a token.
 --
 -- P:session:<id>, hash: lib/session.lua
+-- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- KEYS 1 prefix
 -- ARGV 1 session, 2 epoch, 3 ttl_ms
@@ -12,7 +13,7 @@
 
 local key = session_key(KEYS[1], ARGV[1])
 local epoch = tonumber(ARGV[2])
-local known = redis.call('HMGET', key, 'epoch', 'token', 'counted')
+local known = redis.call('HMGET', key, 'epoch', 'token', 'tenant')
 if known[1] and tonumber(known[1]) > epoch then
   return { known[2] and 'SESSION_TAKEN_OVER' or 'ok' }
 end

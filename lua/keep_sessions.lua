@@ -4,6 +4,7 @@
 -- is and said to be so.
 --
 -- P:session:<id>, hash: lib/session.lua
+-- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- KEYS 1 prefix
 -- ARGV 1 ttl_ms, then for each session, of which there are at most 500: session, epoch,
@@ -11,7 +12,7 @@
 -- Returns for each session, in order, 'ok', 'SESSION_NOT_FOUND' or 'SESSION_TAKEN_OVER'.
 -- @include lib/session
 
-local answers, counted = {}, {}
+local answers, kept = {}, {}
 for i = 2, #ARGV, 3 do
   local key = session_key(KEYS[1], ARGV[i])
   local known = session_read(key)
@@ -21,14 +22,12 @@ for i = 2, #ARGV, 3 do
       redis.call('HSET', key, 'last_chunk_ms', ARGV[i + 2])
     end
     redis.call('PEXPIRE', key, ARGV[1])
-    if tenant then
-      counted[tenant] = counted[tenant] or {}
-      table.insert(counted[tenant], ARGV[i])
-    end
+    kept[tenant] = kept[tenant] or {}
+    table.insert(kept[tenant], ARGV[i])
   end
   answers[#answers + 1] = refusal or 'ok'
 end
-for tenant, sessions in pairs(counted) do
+for tenant, sessions in pairs(kept) do
   quota_hold(KEYS[1], tenant, 'sessions', sessions, tonumber(ARGV[1]), now_ms())
 end
 return answers

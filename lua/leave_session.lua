@@ -3,6 +3,7 @@
 -- Guarantees that a gateway which comes late leaves the session with whoever has taken it over.
 --
 -- P:session:<id>, hash: lib/session.lua
+-- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- KEYS 1 prefix
 -- ARGV 1 session, 2 epoch, 3 ttl_ms, 4 seen, 5 results, 6 missing, 7 last_chunk_ms (0: as it was)

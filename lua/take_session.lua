@@ -6,19 +6,19 @@
 -- its own first call. One that comes late takes nothing from a later try of the same client.
 --
 -- P:session:<id>, hash: lib/session.lua
+-- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- KEYS 1 prefix
--- ARGV 1 session, 2 token hash, 3 gateway, 4 ttl_ms, 5 counts (1: among those of its tenant from now
---   on; it is not refused for that), 6 tenant that it must be of (absent or empty: any), 7 how often
---   the client has tried to resume (absent or 0: not told)
+-- ARGV 1 session, 2 token hash, 3 gateway, 4 ttl_ms, 5 tenant that it must be of (absent or empty:
+--   any), 6 how often the client has tried to resume (absent or 0: not told)
 -- Returns {'ok', epoch, opened, opened_ms, next, seen, results, missing, acked, then index, cut of
 --   each cut that is kept, in rising order}, {'SESSION_NOT_FOUND'} or {'SESSION_TAKEN_OVER'}.
 -- @include lib/session
 
 local key = session_key(KEYS[1], ARGV[1])
 local known = redis.call('HMGET', key, 'token', 'tenant', 'tries')
-local tries = tonumber(ARGV[7]) or 0
-if known[1] ~= ARGV[2] or ((ARGV[6] or '') ~= '' and known[2] ~= ARGV[6]) then
+local tries = tonumber(ARGV[6]) or 0
+if known[1] ~= ARGV[2] or ((ARGV[5] or '') ~= '' and known[2] ~= ARGV[5]) then
   return { 'SESSION_NOT_FOUND' }
 end
 if tries > 0 and tries < (tonumber(known[3]) or 0) then
@@ -37,11 +37,7 @@ for i = 1, #flat, 2 do
   end
 end
 table.sort(indexes)
-if ARGV[5] == '1' and not record.counted then
-  record.counted = record.tenant
-  redis.call('HSET', key, 'counted', record.counted)
-end
-session_renew(KEYS[1], ARGV[1], record.counted, ARGV[4])
+session_renew(KEYS[1], ARGV[1], record.tenant, ARGV[4])
 
 local reply = { 'ok', epoch, record.opened }
 for _, name in ipairs({ 'opened_ms', 'next', 'seen', 'results', 'missing', 'acked' }) do

@@ -1,6 +1,6 @@
--- What a tenant uses of what it may. A hold is a lease: what has ended is dropped before anything is
--- counted, so no crash uses up a quota for longer than that. Of a tenant without limits nothing is
--- kept or read.
+-- What a tenant uses of what it may. A hold is a lease: one that has ended is not counted, so no crash
+-- uses up a quota for longer than that. Jobs and speech of a tenant without limits are not recorded;
+-- sessions always are, because the same set is the index by which a tenant's sessions are listed.
 --
 -- P:tenant:<tenant>:sessions, sorted set: session id -> when its record would be forgotten
 -- P:tenant:<tenant>:jobs, sorted set: job id -> when its latest attempt is over in any case
@@ -12,6 +12,9 @@ local MINUTE_MS = 60000
 -- When another try is worth it: jobs end all the time, sessions at any time.
 local JOB_RETRY_MS = 200
 local SESSION_RETRY_MS = 5000
+-- Ended holds that one call removes: each call adds few, so they cannot pile up, and a million of them
+-- that end together do not stop Redis.
+local ENDED_AT_ONCE = 100
 
 local function quota_key(P, tenant, what)
   return P .. ':tenant:' .. tenant .. ':' .. what
@@ -24,15 +27,18 @@ end
 
 -- The refusal of one more where as many are held as may be, or nil.
 local function quota_full(P, tenant, what, limit, retry_ms, now)
-  local key = quota_key(P, tenant, what)
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
-  local used = redis.call('ZCARD', key)
+  local used = redis.call('ZCOUNT', quota_key(P, tenant, what), '(' .. now, '+inf')
   return used >= limit and quota_refusal(what, used, limit, retry_ms) or nil
 end
 
--- Holds places from now on, or goes on to hold them. At most 500 members: they are arguments.
+-- Holds places from now on, or goes on to hold them, and removes some holds that have ended. At most
+-- 500 members: they are arguments.
 local function quota_hold(P, tenant, what, members, hold_ms, now)
   local key, words = quota_key(P, tenant, what), {}
+  local ended = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, ENDED_AT_ONCE)
+  if #ended > 0 then
+    redis.call('ZREM', key, unpack(ended))
+  end
   for i, member in ipairs(members) do
     words[2 * i - 1], words[2 * i] = now + hold_ms, member
   end

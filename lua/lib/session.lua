@@ -5,8 +5,8 @@
 --   gateway        the instance that has the session; '' while none does
 --   tries          how often its client had tried to resume when it last did so; 0: not told
 --   token          SHA-256 of the resume token, in hex; without it the session has ended
---   opened         a NewSession of the contract; tenant is that of it
---   counted        the tenant among whose sessions it counts (quota.lua); absent: it does not
+--   opened         a NewSession of the contract
+--   tenant         that of the NewSession; the session is one of that tenant's set (quota.lua)
 --   opened_ms, last_chunk_ms (0: none yet)
 --   next           index that the next utterance will have
 --   seen           how many results the client has seen
@@ -29,31 +29,29 @@ local function session_key(P, session)
   return P .. ':session:' .. session
 end
 
--- What a change of the record has to know of it: epoch, counted, next, seen, low, acked.
+-- What a change of the record has to know of it: epoch, tenant, next, seen, low, acked.
 local function session_read(key)
-  return redis.call('HMGET', key, 'epoch', 'counted', 'next', 'seen', 'low', 'acked')
+  return redis.call('HMGET', key, 'epoch', 'tenant', 'next', 'seen', 'low', 'acked')
 end
 
 -- Why a gateway with this epoch must not change the record, or nil where it may. A record that is
 -- older than the gateway's hold is what a failover has left: the gateway has to write its own anew.
--- known: as session_read said.
+-- A record without a tenant is what end_session leaves. known: as session_read said.
 local function session_refusal(known, epoch)
   local current = known[1]
   if not current or tonumber(current) < tonumber(epoch) then
     return 'SESSION_NOT_FOUND'
   end
-  if tonumber(current) > tonumber(epoch) then
+  if tonumber(current) > tonumber(epoch) or not known[2] then
     return 'SESSION_TAKEN_OVER'
   end
   return nil
 end
 
--- Renews a record's lifetime, and with it the session's place among those of its tenant, if any.
-local function session_renew(P, session, counted, ttl_ms)
+-- Renews a record's lifetime, and with it the session's place among those of its tenant.
+local function session_renew(P, session, tenant, ttl_ms)
   redis.call('PEXPIRE', session_key(P, session), ttl_ms)
-  if counted then
-    quota_hold(P, counted, 'sessions', { session }, tonumber(ttl_ms), now_ms())
-  end
+  quota_hold(P, tenant, 'sessions', { session }, tonumber(ttl_ms), now_ms())
 end
 
 local function session_many(command, key, words)

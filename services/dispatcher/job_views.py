@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from lingua_scheduler.services.runtime.errors import JobNotFoundError
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.record_pages import Record, read_page, read_record
+from lingua_scheduler.services.runtime.record_pages import (
+    Record,
+    ids_of_keys,
+    read_page,
+    read_record,
+)
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
@@ -72,17 +77,19 @@ class JobViews:
     ) -> dispatcher_pb2.ListJobsResponse:
         """A page of jobs."""
 
-        def read(job_id: str, record: Record) -> dispatcher_pb2.Job | None:
+        async def read(job_id: str) -> dispatcher_pb2.Job | None:
+            record = await read_record(self._link, self._prefix + job_id)
+            if not record:
+                return None
             job = job_of(job_id, record)
             fits = request.state in (common_pb2.JOB_STATE_UNSPECIFIED, job.state)
             return job if _matches(job, request) and (fits or self._is_quiet(job)) else None
 
         jobs, following = await read_page(
-            self._link,
-            prefix=self._prefix,
+            step=ids_of_keys(self._link, self._prefix),
+            read=read,
             page_token=request.page_token,
             page_size=request.page_size,
-            read=read,
         )
         await self._mark_abandoned(jobs)
         if request.state:

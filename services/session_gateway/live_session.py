@@ -118,7 +118,6 @@ class LiveSession:
             epoch=epoch,
             past=past,
             most_cuts=rules.result_queue_max,
-            is_counted=limits.sessions > 0,
         )
         # The client takes a gateway that says nothing for frozen.
         self._say_every_ms = silence_ms / 2

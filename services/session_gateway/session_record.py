@@ -21,7 +21,6 @@ class SessionRecord:
         epoch: this gateway's hold on it.
         past: what was before.
         most_cuts: as many as the store keeps.
-        is_counted: whether its tenant may have only so many sessions.
     """
 
     def __init__(
@@ -35,7 +34,6 @@ class SessionRecord:
         epoch: int,
         past: Past,
         most_cuts: int,
-        is_counted: bool,
     ) -> None:
         self._store = store
         self._session_id = session_id
@@ -47,7 +45,6 @@ class SessionRecord:
         self._next_index = past.next_index
         self._acked_seq = past.next_seq
         self._most_cuts = most_cuts
-        self._is_counted = is_counted
 
     def write(self, record: Record, last_chunk_ms: int) -> asyncio.Future[list[bytes]]:
         """Writes cuts down; the reply is for `wrote`. Raises DependencyDownError."""
@@ -85,7 +82,6 @@ class SessionRecord:
             next_index=self._next_index,
             acked_seq=self._acked_seq,
             cuts=list(self._cuts.values()),
-            most_sessions=-1 if self._is_counted else 0,
         )
 
     async def leave(self, *, results: int, missing: int, last_chunk_ms: int) -> None:

@@ -1,15 +1,21 @@
 """Sessions as operators see them, from the record that every gateway shares."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lingua_scheduler.services.runtime.errors import SessionNotFoundError
-from lingua_scheduler.services.runtime.record_pages import Record, read_page, read_record
+from lingua_scheduler.services.runtime.record_pages import ids_of_keys, ids_of_members, read_page
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 from lingua_scheduler.services.runtime.settings import Settings
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
-_CUT = "cut:"
+_CUT = b"cut:"
+# The fields of a record that a view shows. All else (what the client asked for, the cuts) may be
+# long, and stays in Redis; of the cuts their names say enough.
+_FIELDS = (
+    *("token", "tenant", "gateway", "epoch", "opened_ms", "last_chunk_ms"),
+    *("next", "seen", "results", "missing"),
+)
 
 
 class SessionViews:
@@ -18,18 +24,18 @@ class SessionViews:
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
         self._link = link
         self._prefix = f"{settings.redis_prefix}:session:"
+        self._tenants = f"{settings.redis_prefix}:tenant:"
         self._turns = f"{settings.redis_prefix}:turn:"
         self._instances = f"{settings.redis_prefix}:instance:"
 
     async def get(self, session_id: str, tenant: str = "") -> session_pb2.Session:
         """One session, of this tenant where one is named. Raises SessionNotFoundError."""
-        record = await read_record(self._link, self._prefix + session_id)
-        session = session_of(session_id, record or {})
-        # Under an id with colons there may be a turn of some session.
-        if session is None or ":" in session_id or tenant not in ("", session.tenant):
+        session = await self._read(session_id)
+        if session is None or tenant not in ("", session.tenant):
             raise SessionNotFoundError(f"there is no session {session_id!r}, or it was forgotten")
         await self._say_who_is_there([session])
-        for pair in _directions(session_pb2.NewSession.FromString(record.get("opened", b""))):
+        opened = await self._link.command("HGET", self._prefix + session_id, "opened")
+        for pair in _directions(session_pb2.NewSession.FromString(opened or b"")):
             if turn := await self._turn(session, pair):
                 session.turns.append(turn)
         return session
@@ -55,27 +61,38 @@ class SessionViews:
     ) -> tuple[Sequence[session_pb2.Session], str]:
         """A page of a tenant's sessions, the last opened first, and the token of the next page.
 
+        What is read for a tenant is in proportion to the page, however many sessions others have.
+
         Args:
             tenant: "" for all.
             page_size: about how many; 0 for the usual number.
             page_token: from the page before; "" for the first.
         """
 
-        def read(session_id: str, record: Record) -> session_pb2.Session | None:
-            session = session_of(session_id, record)
+        async def read(session_id: str) -> session_pb2.Session | None:
+            session = await self._read(session_id)
             wanted = session is not None and tenant in ("", session.tenant)
             return session if wanted else None
 
+        if tenant:
+            # The index of lua/lib/quota.lua.
+            step = ids_of_members(self._link, f"{self._tenants}{tenant}:sessions", page_size)
+        else:
+            step = ids_of_keys(self._link, self._prefix)
         sessions, following = await read_page(
-            self._link,
-            prefix=self._prefix,
-            page_token=page_token,
-            page_size=page_size,
-            read=read,
+            step=step, read=read, page_token=page_token, page_size=page_size
         )
         await self._say_who_is_there(sessions)
         sessions.sort(key=lambda session: session.opened_ms, reverse=True)
         return sessions, following
+
+    async def _read(self, session_id: str) -> session_pb2.Session | None:
+        """A session from its record, as lua/lib/session.lua describes it; None if it has ended."""
+        key = self._prefix + session_id
+        values, names = await asyncio.gather(
+            self._link.command("HMGET", key, *_FIELDS), self._link.command("HKEYS", key)
+        )
+        return _session(session_id, dict(zip(_FIELDS, values, strict=True)), names)
 
     async def _say_who_is_there(self, sessions: Sequence[session_pb2.Session]) -> None:
         """A gateway that died never said that it left: only one that runs has sessions."""
@@ -97,19 +114,23 @@ def _directions(opened: session_pb2.NewSession) -> list[common_pb2.LanguagePair]
     return [common_pb2.LanguagePair(src=src, tgt=tgt) for src, tgt in ((a, b), (b, a))]
 
 
-def session_of(session_id: str, record: Record) -> session_pb2.Session | None:
-    """A session from its record, as lua/lib/session.lua describes it; None where it has ended."""
-    if "token" not in record:
+def _session(
+    session_id: str, record: Mapping[str, bytes | None], names: Iterable[bytes]
+) -> session_pb2.Session | None:
+    if record["token"] is None:
         return None
 
     def number(name: str) -> int:
-        return int(record.get(name, 0))
+        return int(record[name] or 0)
 
-    cuts = (int(name.removeprefix(_CUT)) for name in record if name.startswith(_CUT))
+    def text(name: str) -> str:
+        return (record[name] or b"").decode()
+
+    cuts = (int(name.removeprefix(_CUT)) for name in names if name.startswith(_CUT))
     return session_pb2.Session(
         session_id=session_id,
-        tenant=record.get("tenant", b"").decode(),
-        gateway_instance=record.get("gateway", b"").decode(),
+        tenant=text("tenant"),
+        gateway_instance=text("gateway"),
         epoch=number("epoch"),
         opened_ms=number("opened_ms"),
         last_chunk_ms=number("last_chunk_ms"),

@@ -207,7 +207,6 @@ class Sessions:
         taken = await self._store.take(
             session_id=session_id,
             token=token,
-            counts=limits.sessions > 0,
             tenant=own_tenant(),
             tries=resume.tries,
         )

@@ -72,12 +72,11 @@ class SessionScripts(Scripts):
         *,
         token: str = TOKEN,
         gateway: str = "g2",
-        counts: bool = False,
         tenant: str = "",
         tries: int = 0,
     ) -> Taken | str:
         """Takes a session over; the word where it is refused."""
-        fixed = (session, token, gateway, TTL_MS, int(counts), tenant, tries)
+        fixed = (session, token, gateway, TTL_MS, tenant, tries)
         reply = self.call("take_session", *fixed)
         if reply[0] != b"ok":
             assert len(reply) == 1

@@ -166,7 +166,7 @@ def test_a_session_of_another_tenant_is_not_taken_and_not_touched(
     sessions.open_session(tenant="t1")
     before = sessions.fields()
     for tenant in ("t2", "t", "T1"):
-        assert sessions.take(tenant=tenant, counts=True) == NOT_FOUND
+        assert sessions.take(tenant=tenant) == NOT_FOUND
     assert sessions.fields() == before
     assert isinstance(sessions.take(tenant="t1"), Taken)
 

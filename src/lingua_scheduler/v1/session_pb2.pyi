@@ -1090,7 +1090,9 @@ class ListSessionsRequest(_message.Message):
     tenant: _builtins.str
     """Only sessions of this tenant; empty: all."""
     page_size: _builtins.int
-    """About how many a page; 0: 100."""
+    """About how many a page; 0: 100. A page may have fewer, even none, though next_page_token says that
+    there is more.
+    """
     page_token: _builtins.str
     def __init__(
         self,
