@@ -342,6 +342,18 @@ def test_from_a_program_a_service_that_cannot_start_is_an_exception_and_leaves_n
     assert scheduler.services == []
 
 
+def test_services_load_side_by_side_and_each_is_named_when_it_is_ready() -> None:
+    loading: dict[str, int] = {}
+
+    def on_ready(name: str) -> None:
+        loading[name] = sum(each.runs and not each.address for each in scheduler.services)
+
+    scheduler = LocalScheduler(environ=environment(), on_ready=on_ready)
+    with scheduler:
+        pass
+    assert loading == {"redis": 0, "pool": 2, "dispatcher": 1, "gateway": 0}
+
+
 def test_instances_with_one_given_name_do_not_share_it() -> None:
     logged: list[str] = []
     environ = environment(LINGUA_INSTANCE_ID="box", LINGUA_LOG_FORMAT="json")

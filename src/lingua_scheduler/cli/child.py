@@ -1,5 +1,6 @@
 """One service as a child process that never outlives this one."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -12,11 +13,13 @@ LOG_LINES_KEPT = 10
 
 
 class ServiceProcess:
-    """`lingua serve <service>` in a process of its own, started at once.
+    """`lingua serve <service>` in a process of its own.
 
-    Its stdin is a pipe that nothing is written to: it ends when this process does, even by kill -9,
-    and then the child drains and ends too. It has a session of its own, so that Ctrl-C in a
-    terminal reaches its parent alone.
+    It is started at once, loads its code, and serves when `begin` is called: so several services
+    load side by side, though each has to know where others are before it can serve.
+
+    Its stdin is a pipe that ends when this process does, even by kill -9, and then the child drains
+    and ends too. It has a session of its own, so that Ctrl-C in a terminal reaches only its parent.
 
     Args:
         service: what to serve.
@@ -49,7 +52,7 @@ class ServiceProcess:
         # -P: a file of the current folder must not stand in for a module of the service.
         command = [sys.executable, "-P", "-m", "lingua_scheduler.cli", "serve", service]
         self._process = subprocess.Popen(
-            [*command, "--announce", "--until-eof"],
+            [*command, "--announce", "--await-settings", "--until-eof"],
             env=dict(environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -67,6 +70,14 @@ class ServiceProcess:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    def begin(self, settings: Mapping[str, str]) -> None:
+        """Lets it serve, with these variables added to its environment."""
+        assert self._process.stdin is not None
+        # If it has ended already, on_change says so.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(dict(settings)) + "\n")
+            self._process.stdin.flush()
 
     def terminate(self) -> None:
         """Lets it drain and end. More than once would cut the drain short."""

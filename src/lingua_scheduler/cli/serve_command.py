@@ -18,13 +18,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Serve = Callable[[Settings, Callable[[str, str], None]], Awaitable[None]]
 
 _ANNOUNCE_HELP = "Print one JSON line with the addresses when calls are answered."
+_AWAIT_HELP = "Load, then wait for a line on stdin: a JSON object of more environment variables."
 _UNTIL_EOF_HELP = "Drain and end when stdin ends, as it does when the parent process is gone."
 
 
 def _child_options(command: Command) -> Command:
     announce = click.option("--announce", is_flag=True, hidden=True, help=_ANNOUNCE_HELP)
+    awaits = click.option("--await-settings", is_flag=True, hidden=True, help=_AWAIT_HELP)
     until_eof = click.option("--until-eof", is_flag=True, hidden=True, help=_UNTIL_EOF_HELP)
-    return announce(until_eof(command))
+    return announce(awaits(until_eof(command)))
 
 
 @click.group()
@@ -39,37 +41,44 @@ def serve() -> None:
 @serve.command()
 @_child_options
 @json_option
-def pool(announce: bool, until_eof: bool) -> None:
+def pool(**child: bool) -> None:
     """Run the pool service: nodes, pools, selection, reservation."""
     from lingua_scheduler.services.pool_service.main import serve as serve_pool
 
-    _run("pool", serve_pool, announce=announce, until_eof=until_eof)
+    _run("pool", serve_pool, **child)
 
 
 @serve.command()
 @_child_options
 @json_option
-def dispatcher(announce: bool, until_eof: bool) -> None:
+def dispatcher(**child: bool) -> None:
     """Run the dispatcher: node streams, jobs, relay. It finds the pool by LINGUA_POOL_ADDRESS."""
     from lingua_scheduler.services.dispatcher.main import serve as serve_dispatcher
 
-    _run("dispatcher", serve_dispatcher, announce=announce, until_eof=until_eof)
+    _run("dispatcher", serve_dispatcher, **child)
 
 
 @serve.command()
 @_child_options
 @json_option
-def gateway(announce: bool, until_eof: bool) -> None:
+def gateway(**child: bool) -> None:
     """Run the session gateway: speech in, results out, in order.
 
     It finds dispatchers by LINGUA_DISPATCHER_ADDRESS.
     """
     from lingua_scheduler.services.session_gateway.main import serve as serve_gateway
 
-    _run("gateway", serve_gateway, announce=announce, until_eof=until_eof)
+    _run("gateway", serve_gateway, **child)
 
 
-def _run(service: str, serve: Serve, *, announce: bool, until_eof: bool) -> None:
+def _run(
+    service: str, serve: Serve, *, announce: bool, await_settings: bool, until_eof: bool
+) -> None:
+    if await_settings:
+        line = sys.stdin.readline()
+        if not line:
+            return
+        os.environ.update(json.loads(line))
     settings = load_settings()
 
     def ready(address: str, metrics: str) -> None:

@@ -37,7 +37,9 @@ class Restarts:
 
 
 class SupervisedService:
-    """One instance of a service, over all its processes. The first is started at once.
+    """One instance of a service, over all its processes.
+
+    The first is started at once, and serves when `begin` is called.
 
     Args:
         service: what to serve.
@@ -72,6 +74,11 @@ class SupervisedService:
         self._restarts = Restarts()
         self._is_back = True
         self._process = self._start()
+
+    def begin(self, settings: Mapping[str, str]) -> None:
+        """Lets it serve, with these variables added to its environment."""
+        self._environ.update(settings)
+        self._process.begin(settings)
 
     @property
     def pid(self) -> int:
@@ -124,6 +131,7 @@ class SupervisedService:
             self.restart_at = None
             self._is_back = False
             self._process = self._start()
+            self._process.begin({})
 
     def _on_end(self, now: float) -> None:
         wait = self._restarts.after_end(now - self._started_at) if self.address else None

@@ -14,7 +14,7 @@ import asyncio
 import os
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,7 +48,7 @@ REDIS_CHECK_S = 0.5
 
 MAX_ID_CHARS = 128
 
-# In the order of their start: each finds those before it.
+# In the order in which they become ready: each finds those before it.
 SERVICES = ("pool", "dispatcher", "gateway")
 
 
@@ -64,7 +64,7 @@ class InterruptedStartError(Exception):
     """`interrupt` was called before all services were ready."""
 
 
-def _discard(_name: str, _line: str) -> None:
+def _discard(*_args: str) -> None:
     pass
 
 
@@ -81,6 +81,7 @@ class LocalScheduler:
         environ: the settings, and the environment of the services; by default that of this process.
         on_log: called, from threads, with a service's name and each line that it logs, and with
             what becomes of it.
+        on_ready: called with the name of each part when it is ready: `redis`, then the services.
 
     Raises:
         SettingsError: a setting is not valid.
@@ -92,6 +93,7 @@ class LocalScheduler:
         instances: int = 1,
         environ: Mapping[str, str] | None = None,
         on_log: Callable[[str, str], None] = _discard,
+        on_ready: Callable[[str], None] = _discard,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self.settings: Settings = load_settings(self._environ)
@@ -103,6 +105,7 @@ class LocalScheduler:
         """What is not as the settings ask, such as a port that was taken."""
         self._instances = instances
         self._on_log = on_log
+        self._on_ready = on_ready
         self._redis: EmbeddedRedis | None = None
         self._interrupted = False
         # Wakes whoever waits. A SimpleQueue, because a signal handler may put into it.
@@ -166,6 +169,7 @@ class LocalScheduler:
         if self.redis_url:
             self.redis_words = f"{masked_url(self.redis_url)} (given by LINGUA_REDIS_URL)"
             asyncio.run(self._await_given_redis(within_s))
+            self._on_ready("redis")
             return
         folder = self.settings.redis_dir
         self._redis = EmbeddedRedis(
@@ -176,6 +180,7 @@ class LocalScheduler:
         self._redis.start()
         self.redis_url = self._redis.url
         where = f"data in {folder}" if folder else "data in a temporary folder, gone at the end"
+        self._on_ready("redis")
         self.redis_words = f"embedded {_server_name(self.redis_url)} at {self.redis_url}, {where}"
 
     async def _await_given_redis(self, within_s: float) -> None:
@@ -209,18 +214,33 @@ class LocalScheduler:
     def start_services(self, within_s: float = START_DEADLINE_S) -> None:
         """The second half of `start`."""
         deadline = time.monotonic() + within_s
+        # All processes load their code side by side, which takes most of the time.
         for service, started in self._started.items():
             for number in range(1, self._instances + 1):
                 started.append(self._start_service(service, number))
-            self._await_ready(deadline, within_s)
+        found: list[str] = []
+        for service, started in self._started.items():
+            for number, each in enumerate(started, start=1):
+                each.begin(
+                    {
+                        variable_name(f"{other}_address"): self.addresses(other, number)
+                        for other in found
+                    }
+                )
+            self._await_ready(started, deadline, within_s)
+            found.append(service)
 
-    def _await_ready(self, deadline: float, within_s: float) -> None:
-        while not all(each.address for each in self.services):
+    def _await_ready(
+        self, started: Sequence[SupervisedService], deadline: float, within_s: float
+    ) -> None:
+        while late := [each for each in started if not each.address]:
             if not self._await_change(deadline):
-                late = ", ".join(each.name for each in self.services if not each.address)
-                raise PartFailedError(f"{late}: not ready within {within_s:g} s{self._logged()}")
+                names = ", ".join(each.name for each in late)
+                raise PartFailedError(f"{names}: not ready within {within_s:g} s{self._logged()}")
             if self._interrupted:
                 raise InterruptedStartError
+        for each in started:
+            self._on_ready(each.name)
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Returns after that time, or when `interrupt` is called.
@@ -276,9 +296,6 @@ class LocalScheduler:
                 getattr(self.settings, probes), f"{name}'s health service", number
             ),
         }
-        for other, started in self._started.items():
-            if started and other != service:
-                environ[variable_name(f"{other}_address")] = self.addresses(other, number)
         if self.settings.log_format == "auto":
             # Their stderr is a pipe, but in the end a person reads it.
             environ["LINGUA_LOG_FORMAT"] = "human"
