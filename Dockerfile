@@ -5,21 +5,19 @@ ARG PYTHON=3.11-slim-bookworm
 
 FROM python:${PYTHON} AS build
 WORKDIR /build
-COPY requirements.lock pyproject.toml ./
-RUN python3 -m venv /uv \
-    && sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.lock \
-    && /uv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r uv.lock
-# The lock holds the tools of developers too. As a constraint it pins, by hash, only what is needed.
-RUN python3 -m venv --without-pip /opt/lingua \
-    && /uv/bin/uv pip install --no-cache --compile-bytecode --python /opt/lingua/bin/python \
-       --constraint requirements.lock --requirement pyproject.toml
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+COPY requirements.lock requirements-build.lock pyproject.toml ./
+# What builds the project stays in this stage; what runs it goes to /opt/lingua.
+RUN python3 -m pip install --require-hashes -r requirements-build.lock \
+    && python3 -m venv --without-pip /opt/lingua \
+    && python3 -m pip --python /opt/lingua/bin/python install --require-hashes -r requirements.lock
 COPY README.md ./
 COPY lua lua
 COPY sdk sdk
 COPY services services
 COPY src src
-RUN /uv/bin/uv pip install --no-cache --compile-bytecode --python /opt/lingua/bin/python \
-    --no-deps --build-constraints requirements.lock .
+RUN python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir wheel . \
+    && python3 -m pip --python /opt/lingua/bin/python install --no-deps wheel/*.whl
 
 FROM python:${PYTHON}
 ARG VERSION=0.1.0

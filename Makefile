@@ -1,10 +1,11 @@
-# Every target sets up what it needs: a venv in .venv with the versions of requirements.lock.
-PYTHON ?= python3
+# Every target sets up what it needs. `make run` installs what running needs into .venv; targets for
+# development add their tools to it.
+export PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUN := $(VENV)/.ready-to-run
 READY := $(VENV)/.ready
-# What the interpreter node needs, with the versions of requirements-interpreter.lock. In a venv of
-# its own: nothing else of the project needs any of it.
+# What the interpreter node needs, in an environment of its own: nothing else needs any of it.
 TALKING := .venv-interpreter
 TALKING_READY := $(TALKING)/.ready
 
@@ -23,27 +24,24 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lingua-scheduler needs Python 3.11 or newer; this is %s. Set PYTHON=/path/to/python3.11" % sys.version.split()[0])'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -o "^uv==[^ ]*" requirements.lock)
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
-	@touch $@
+# tools/set-up finds out by itself whether there is anything to do.
+$(RUN): requirements.lock requirements-build.lock FORCE
+	@tools/set-up $@ $(filter %.lock,$^)
 
-run: $(READY)  ## the scheduler, a Redis and sample nodes; RUN_SECONDS=30 ends by itself
+$(READY): requirements-dev.lock $(RUN) FORCE
+	@tools/set-up $@ $(filter %.lock,$^)
+
+FORCE:
+
+run: $(RUN)  ## the scheduler, a Redis and sample nodes; RUN_SECONDS=30 ends by itself
 	@$(BIN)/python examples/conversation.py
 
-$(TALKING_READY): requirements-interpreter.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lingua-scheduler needs Python 3.11 or newer; this is %s. Set PYTHON=/path/to/python3.11" % sys.version.split()[0])'
-	@command -v cc >/dev/null || { echo "ttspico is compiled, and there is no C compiler. To get one: apt-get install --no-install-recommends gcc libc6-dev python3-dev" >&2; exit 1; }
-	@echo "Fetching Python packages from PyPI into $(TALKING): about 60 MB, above all onnxruntime (MIT), numpy (BSD),"
-	@echo "  grpcio (Apache-2.0), sacrebleu (Apache-2.0) and ttspico (Apache-2.0), which is compiled: half a minute."
-	@test -x $(TALKING)/bin/python || $(PYTHON) -m venv $(TALKING)
-	@$(TALKING)/bin/python -m pip install --quiet --disable-pip-version-check $$(grep -o "^uv==[^ ]*" requirements.lock)
-	@$(TALKING)/bin/uv pip install --quiet --python $(TALKING)/bin/python --require-hashes -r requirements-interpreter.lock
-	@$(TALKING)/bin/uv pip install --quiet --python $(TALKING)/bin/python --no-deps -e .
-	@touch $@
+$(TALKING_READY): requirements-interpreter.lock requirements-build.lock FORCE
+	@tools/set-up --check $@ $(filter %.lock,$^) >/dev/null || { \
+	  command -v cc >/dev/null || { echo "ttspico is compiled, and there is no C compiler. To get one: apt-get install --no-install-recommends gcc libc6-dev python3-dev" >&2; exit 1; }; \
+	  echo "Fetching Python packages into $(TALKING): about 60 MB, above all onnxruntime (MIT), numpy (BSD),"; \
+	  echo "  grpcio (Apache-2.0), sacrebleu (Apache-2.0) and ttspico (Apache-2.0), which is compiled: half a minute."; \
+	  tools/set-up $@ $(filter %.lock,$^); }
 
 # Speech models that no part of the project may bring along; docs/interpreter.md has their licences.
 get-models: $(TALKING_READY)  ## the models of the interpreter node, into ~/.cache/lingua-scheduler
@@ -126,12 +124,16 @@ bench-voice: $(READY)  ## voice activity detectors: cost and errors; ARGS="--sil
 bench-translate: $(TALKING_READY)  ## how well the interpreter node translates; ARGS=--json
 	@PYTHONPATH=examples $(TALKING)/bin/python bench/translate.py $(ARGS)
 
-lock: $(READY)  ## pin the newest versions that pyproject.toml allows
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
-	  --upgrade --extra dev pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
-	  --upgrade --constraint requirements.lock --extra interpreter --extra mic --extra quality pyproject.toml \
-	  -o requirements-interpreter.lock
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate
+# The other locks take their versions from the one for development. uv does not read pip's settings:
+# behind an index or certificates of your own, set UV_DEFAULT_INDEX or SSL_CERT_FILE.
+lock: $(READY)  ## pin the newest versions that pyproject.toml allows, in all requirements*.lock
+	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --upgrade --constraint requirements-dev.lock pyproject.toml -o requirements.lock
+	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | \
+	  $(COMPILE) --upgrade --constraint requirements-dev.lock - -o requirements-build.lock
+	$(COMPILE) --upgrade --constraint requirements-dev.lock --extra interpreter --extra mic --extra quality \
+	  pyproject.toml -o requirements-interpreter.lock
 
 wheel: $(READY)  ## dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

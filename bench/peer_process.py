@@ -57,17 +57,16 @@ def install(name: str) -> None:
     ready = folder / ".ready"
     if ready.exists() and ready.read_text(encoding="utf-8") == wanted:
         return
-    uv = str(Path(sys.executable).with_name("uv"))
-    for words in (
-        ("venv", "--clear", "--python", sys.executable, str(folder)),
-        ("pip", "install", "--python", python_of(name), *REQUIRES[name]),
+    for command in (
+        (sys.executable, "-m", "venv", "--clear", str(folder)),
+        (python_of(name), "-m", "pip", "install", "--quiet", "--no-input", *REQUIRES[name]),
     ):
-        done = subprocess.run([uv, "--quiet", *words], stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             raise PeerError(
                 f"{name} cannot be installed into {folder} ({', '.join(REQUIRES[name])}):\n"
                 f"{done.stderr.strip()}\n"
-                "It is fetched from the package index that uv is set to. To measure without it, "
+                "It is fetched from the package index that pip is set to. To measure without it, "
                 "name the others: --only PEER ..."
             )
     ready.write_text(wanted, encoding="utf-8")
