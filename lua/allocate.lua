@@ -78,9 +78,11 @@ end
 -- up its place among its tenant's jobs.
 local begins = not known[4] or not latest
 local begins_anew = state == 'unplaced'
+local is_charged = begins and most_audio > 0
+local ahead = is_charged and quota_ahead(P, tenant, now)
 if begins or begins_anew then
   local refused = most_jobs > 0 and quota_full(P, tenant, 'jobs', most_jobs, JOB_RETRY_MS, now)
-    or begins and most_audio > 0 and quota_mute(P, tenant, most_audio, now)
+    or is_charged and quota_mute(ahead, most_audio)
   if refused then
     return refused
   end
@@ -106,9 +108,9 @@ local fields = { 'key', ARGV[at + 2], 'tenant', tenant, 'home', ARGV[at + 3],
 if begins then
   fields[#fields + 1] = 'created_ms'
   fields[#fields + 1] = now
-  if most_audio > 0 then
-    quota_charge(P, tenant, tonumber(ARGV[at + 14]), most_audio, now)
-  end
+end
+if is_charged then
+  quota_charge(P, tenant, ahead, tonumber(ARGV[at + 14]), most_audio, now)
 end
 if most_jobs > 0 then
   fields[#fields + 1] = 'counted'

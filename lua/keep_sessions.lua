@@ -28,6 +28,6 @@ for i = 2, #ARGV, 3 do
   answers[#answers + 1] = refusal or 'ok'
 end
 for tenant, sessions in pairs(kept) do
-  quota_hold(KEYS[1], tenant, 'sessions', sessions, tonumber(ARGV[1]), now_ms())
+  session_index(KEYS[1], tenant, sessions, ARGV[1])
 end
 return answers

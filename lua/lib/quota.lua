@@ -12,8 +12,7 @@ local MINUTE_MS = 60000
 -- When another try is worth it: jobs end all the time, sessions at any time.
 local JOB_RETRY_MS = 200
 local SESSION_RETRY_MS = 5000
--- Ended holds that one call removes: each call adds few, so they cannot pile up, and a million of them
--- that end together do not stop Redis.
+-- Ended holds that are removed at a time: a million that end together must not stop Redis.
 local ENDED_AT_ONCE = 100
 
 local function quota_key(P, tenant, what)
@@ -25,20 +24,30 @@ local function quota_refusal(what, used, limit, retry_ms)
   return { 'QUOTA_EXCEEDED', what, used, 'limit', limit, 'retry_ms', retry_ms }
 end
 
--- The refusal of one more where as many are held as may be, or nil.
-local function quota_full(P, tenant, what, limit, retry_ms, now)
-  local used = redis.call('ZCOUNT', quota_key(P, tenant, what), '(' .. now, '+inf')
-  return used >= limit and quota_refusal(what, used, limit, retry_ms) or nil
-end
-
--- Holds places from now on, or goes on to hold them, and removes some holds that have ended. At most
--- 500 members: they are arguments.
-local function quota_hold(P, tenant, what, members, hold_ms, now)
-  local key, words = quota_key(P, tenant, what), {}
+-- Removes some of the holds that have ended. Each call adds fewer than this removes, except for those
+-- of many sessions at once, which are known already: ended holds do not pile up.
+local function quota_drop_ended(P, tenant, what, now)
+  local key = quota_key(P, tenant, what)
   local ended = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, ENDED_AT_ONCE)
   if #ended > 0 then
     redis.call('ZREM', key, unpack(ended))
   end
+end
+
+-- The refusal of one more where as many are held as may be, or nil.
+local function quota_full(P, tenant, what, limit, retry_ms, now)
+  local key = quota_key(P, tenant, what)
+  if redis.call('ZCARD', key) < limit then
+    return nil
+  end
+  quota_drop_ended(P, tenant, what, now)
+  local used = redis.call('ZCOUNT', key, '(' .. now, '+inf')
+  return used >= limit and quota_refusal(what, used, limit, retry_ms) or nil
+end
+
+-- Holds places from now on, or goes on to hold them. At most 500 members: they are arguments.
+local function quota_hold(P, tenant, what, members, hold_ms, now)
+  local key, words = quota_key(P, tenant, what), {}
   for i, member in ipairs(members) do
     words[2 * i - 1], words[2 * i] = now + hold_ms, member
   end
@@ -55,10 +64,9 @@ local function quota_ahead(P, tenant, now)
   return math.max(0, (tonumber(redis.call('GET', quota_key(P, tenant, 'audio'))) or 0) - now)
 end
 
--- The refusal where nothing is left of a minute's speech (limit: ms), or nil. Who has anything left
--- may use more than that once, and then waits for longer.
-local function quota_mute(P, tenant, limit, now)
-  local ahead = quota_ahead(P, tenant, now)
+-- The refusal if nothing is left of a minute's speech (limit: ms), or nil. A tenant that has anything
+-- left may use more than that once, and then waits for longer. ahead: as quota_ahead said.
+local function quota_mute(ahead, limit)
   if ahead < MINUTE_MS then
     return nil
   end
@@ -66,9 +74,9 @@ local function quota_mute(P, tenant, limit, now)
   return quota_refusal('audio', used, limit, ahead - MINUTE_MS + 1)
 end
 
-local function quota_charge(P, tenant, audio_ms, limit, now)
-  local key = quota_key(P, tenant, 'audio')
-  local ahead = quota_ahead(P, tenant, now) + math.ceil(audio_ms * MINUTE_MS / limit)
-  redis.call('SET', key, string.format('%.0f', now + ahead))
-  redis.call('PEXPIRE', key, math.max(1, ahead))
+-- Charges speech to a tenant. ahead: as quota_ahead said.
+local function quota_charge(P, tenant, ahead, audio_ms, limit, now)
+  ahead = ahead + math.ceil(audio_ms * MINUTE_MS / limit)
+  redis.call('SET', quota_key(P, tenant, 'audio'), string.format('%.0f', now + ahead), 'PX',
+    math.max(1, ahead))
 end

@@ -48,10 +48,17 @@ local function session_refusal(known, epoch)
   return nil
 end
 
+-- Renews the places of sessions, at most 500, among those of their tenant.
+local function session_index(P, tenant, sessions, ttl_ms)
+  local now = now_ms()
+  quota_drop_ended(P, tenant, 'sessions', now)
+  quota_hold(P, tenant, 'sessions', sessions, tonumber(ttl_ms), now)
+end
+
 -- Renews a record's lifetime, and with it the session's place among those of its tenant.
 local function session_renew(P, session, tenant, ttl_ms)
   redis.call('PEXPIRE', session_key(P, session), ttl_ms)
-  quota_hold(P, tenant, 'sessions', { session }, tonumber(ttl_ms), now_ms())
+  session_index(P, tenant, { session }, ttl_ms)
 end
 
 local function session_many(command, key, words)

@@ -1,7 +1,7 @@
 """Settings from the environment: found, checked, and told where each comes from.
 
 A value comes from the environment (`LINGUA_` and the field's name in capitals), else from the
-profile (`LINGUA_PROFILE`), else from the field's default.
+profile (`LINGUA_PROFILE`), else, with auth off, from WITHOUT_AUTH, else from the field's default.
 """
 
 import difflib
@@ -18,6 +18,7 @@ from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.settings_fields import (
     GROUPS,
     PROFILES,
+    WITHOUT_AUTH,
     AddressFields,
     DispatcherFields,
     GatewayFields,
@@ -112,6 +113,17 @@ class _ProfileDefaults(PydanticBaseSettingsSource):
         return dict(PROFILES.get(profile, {}))
 
 
+class _DefaultsWithoutAuth(PydanticBaseSettingsSource):
+    """The defaults that hold only while auth is off."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        raise NotImplementedError("all values are given at once")
+
+    def __call__(self) -> dict[str, Any]:
+        is_on = str(self.current_state.get("auth", "off")).strip().lower() == "on"
+        return {} if is_on else dict(WITHOUT_AUTH)
+
+
 class Settings(
     GeneralFields,
     RedisFields,
@@ -162,13 +174,15 @@ class Settings(
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """What is given, then the profile; `load_settings` gives the environment."""
-        return init_settings, _ProfileDefaults(settings_cls)
+        return init_settings, _ProfileDefaults(settings_cls), _DefaultsWithoutAuth(settings_cls)
 
     def origin(self, name: str) -> str:
-        """Where a field's value comes from: "environment", "profile efficient" or "default"."""
+        """Where a value comes from: "environment", "profile efficient", "auth off" or "default"."""
         if name in self._given:
             return "environment"
-        return f"profile {self.profile}" if name in PROFILES[self.profile] else "default"
+        if name in PROFILES[self.profile]:
+            return f"profile {self.profile}"
+        return "auth off" if self.auth == "off" and name in WITHOUT_AUTH else "default"
 
     def origins(self) -> dict[str, str]:
         """The origin of every field, in the order of `rows`."""

@@ -300,17 +300,46 @@ class SecurityFields(BaseModel):
     )
 
 
-class QuotaFields(BaseModel):
-    """What one tenant may use at most, unless its token says otherwise; 0: as much as it likes.
+# One gateway process carries about 1000 people who speak all the time (docs/performance.md). A
+# tenant gets a fifth of that: enough for most, and no tenant fills a gateway by itself.
+_SESSIONS_OF_A_TENANT = 200
+# One job for each of these sessions: people take turns, and a node translates an utterance in less
+# time than the next one takes to say.
+_JOBS_OF_A_TENANT = _SESSIONS_OF_A_TENANT
+# As much as that many sessions can say if nobody ever pauses: only speech that is sent faster than
+# people speak is over the limit.
+_AUDIO_S_PER_MINUTE_OF_A_TENANT = 60 * _SESSIONS_OF_A_TENANT
 
-    Those who have no tenant, as where auth is off and the app names none, share what one may use.
+
+class QuotaFields(BaseModel):
+    """What one tenant may use at most, unless its token says otherwise; 0: no limit.
+
+    Callers without a tenant share what one tenant may use. See also WITHOUT_AUTH.
     """
 
-    quota_sessions: int = _whole(0, 0, 10_000_000, "sessions of one tenant at a time")
-    quota_jobs: int = _whole(0, 0, 10_000_000, "jobs of one tenant in flight at a time")
-    quota_audio_s_per_minute: int = _whole(
-        0, 0, 4_000_000, "seconds of speech of one tenant in a minute"
+    quota_sessions: int = _whole(
+        _SESSIONS_OF_A_TENANT,
+        0,
+        10_000_000,
+        "sessions of one tenant at a time (0: no limit, the default with auth off)",
     )
+    quota_jobs: int = _whole(
+        _JOBS_OF_A_TENANT,
+        0,
+        10_000_000,
+        "jobs of one tenant in flight at a time (0: no limit, the default with auth off)",
+    )
+    quota_audio_s_per_minute: int = _whole(
+        _AUDIO_S_PER_MINUTE_OF_A_TENANT,
+        0,
+        4_000_000,
+        "seconds of speech of one tenant in a minute (0: no limit, the default with auth off)",
+    )
+
+
+# Defaults with auth off. A caller then names its tenant itself, so a limit per tenant protects
+# nobody; it would only stop the one user of a laptop.
+WITHOUT_AUTH: dict[str, int] = dict.fromkeys(QuotaFields.model_fields, 0)
 
 
 class PoolFields(BaseModel):

@@ -319,6 +319,14 @@ def test_production_asks_who_calls_and_has_tls_on_every_line(production: Manifes
             assert name in SECRET_FOLDERS[folders[folder]]
 
 
+def test_production_limits_what_a_tenant_may_use_as_the_defaults_do(production: Manifests) -> None:
+    defaults = load_settings({"LINGUA_AUTH": "on"})
+    for _, deployment in production.services():
+        settings = load_settings(production.environment(deployment))
+        for name in ("quota_sessions", "quota_jobs", "quota_audio_s_per_minute"):
+            assert getattr(settings, name) == getattr(defaults, name) > 0
+
+
 # ---- the overlay dev ----
 
 

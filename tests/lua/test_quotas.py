@@ -294,12 +294,12 @@ def test_sessions_that_ended_together_are_removed_from_the_index_in_small_steps(
     sessions: SessionScripts,
 ) -> None:
     index = sessions.key("tenant", "t1", "sessions")
-    for number in range(250):
+    for number in range(450):
         opens(sessions, f"dead-{number}", 0)
     sessions.advance(TTL_MS // 2)
     opens(sessions, "alive", 0)
     sessions.advance(TTL_MS // 2)
-    assert sessions.client.zcard(index) == 251
+    assert sessions.client.zcard(index) == 451
 
     # They do not count from the moment they end, whether they are removed or not.
     assert opens(sessions, "new", 2) == OK

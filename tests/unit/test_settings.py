@@ -16,6 +16,8 @@ from lingua_scheduler.services.runtime.settings import (
     unknown_variables,
 )
 
+QUOTAS = ("quota_sessions", "quota_jobs", "quota_audio_s_per_minute")
+
 
 def problems(**variables: str) -> list[str]:
     with pytest.raises(SettingsError) as caught:
@@ -27,7 +29,9 @@ def test_an_empty_environment_gives_the_stable_defaults() -> None:
     settings = load_settings({})
 
     assert (settings.profile, settings.sample_k, settings.hedge_after_ms) == ("stable", 20, 0)
-    assert set(settings.origins().values()) == {"default"}
+    origins = settings.origins()
+    assert {origins.pop(name) for name in QUOTAS} == {"auth off"}
+    assert set(origins.values()) == {"default"}
 
 
 def test_the_efficient_profile_changes_what_the_design_says_and_nothing_else() -> None:
@@ -57,6 +61,20 @@ def test_the_environment_wins_over_the_profile_and_origins_tell_which_is_which()
     assert origins["sample_k"] == "environment"
     assert origins["max_retry"] == "profile efficient"
     assert origins["pool_size"] == "default"
+
+
+def test_tenants_have_limits_by_default_once_auth_is_on() -> None:
+    def limits(**variables: str) -> list[tuple[int, str]]:
+        settings = load_settings({f"LINGUA_{name.upper()}": v for name, v in variables.items()})
+        return [(getattr(settings, name), settings.origin(name)) for name in QUOTAS]
+
+    assert limits() == limits(auth="off") == [(0, "auth off")] * 3
+    assert limits(auth=" ON ") == [(200, "default"), (200, "default"), (12_000, "default")]
+    # An operator may still have none with auth on, and some with auth off.
+    assert limits(auth="on", quota_sessions="0")[0] == (0, "environment")
+    assert limits(quota_sessions="7", quota_jobs="8")[:2] == [
+        *((7, "environment"), (8, "environment")),
+    ]
 
 
 def test_without_an_argument_the_environment_of_the_process_is_read(

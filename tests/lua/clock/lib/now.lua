@@ -10,6 +10,10 @@ end
 
 local redis = { sha1hex = redis.sha1hex }
 function redis.call(command, key, ...)
+  if command == 'SET' and select(2, ...) == 'PX' then
+    server_call('ZADD', KEYS[1] .. ':test:expires', now_ms() + select(3, ...), key)
+    return server_call('SET', key, (...))
+  end
   if command == 'PEXPIRE' then
     return server_call('ZADD', KEYS[1] .. ':test:expires', now_ms() + ..., key)
   end
