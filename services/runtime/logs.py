@@ -107,6 +107,24 @@ class LineLimit(logging.Filter):
         return True
 
 
+class PeerGone(logging.Filter):
+    """Drops gRPC's report that a call could not be answered because its peer had gone.
+
+    gRPC drops it by itself if it has noticed that before. If a peer resets its call while the
+    answer is being sent, gRPC logs an error with a traceback, which looks like a bug of the
+    service, and which any stranger can cause. Other reports of the kind, such as of an answer that
+    is sent twice, are bugs and stay.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be written."""
+        if record.name != "grpc._cython.cygrpc" or not record.exc_info:
+            return True
+        error = record.exc_info[1]
+        is_failed = type(error).__name__ == "ExecuteBatchError"
+        return not (is_failed and str(error).startswith('Failed "execute_batch"'))
+
+
 @dataclass(slots=True)
 class _Second:
     """The lines of one kind in a second."""
@@ -128,6 +146,7 @@ def configure_logs(settings: Settings, service: str) -> None:
         formatter = JsonFormatter(service=service, instance=settings.instance_id)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
+    handler.addFilter(PeerGone())
     if settings.log_lines_per_s:
         handler.addFilter(LineLimit(settings.log_lines_per_s))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)

@@ -230,3 +230,31 @@ def test_lines_can_be_unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
         log.info("line %d", number)
 
     assert len(json_lines(stderr)) == 1000
+
+
+class ExecuteBatchError(Exception):
+    """Named as gRPC's own."""
+
+
+@pytest.mark.parametrize(
+    ("what", "is_written"),
+    [
+        ('Failed "execute_batch": (<SendStatusFromServerOperation>)', False),
+        ("Failed grpc_call_start_batch: GRPC_CALL_ERROR_TOO_MANY_OPERATIONS", True),
+    ],
+    ids=["the peer has gone", "a bug"],
+)
+def test_a_peer_that_resets_its_call_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, what: str, is_written: bool
+) -> None:
+    stderr = io.StringIO()
+    configure(monkeypatch, stderr)
+
+    for name in ("grpc._cython.cygrpc", "another"):
+        try:
+            raise ExecuteBatchError(what)
+        except ExecuteBatchError:
+            logging.getLogger(name).exception("raised in core")
+
+    written = [each["logger"] for each in json_lines(stderr)]
+    assert written == (["grpc._cython.cygrpc"] if is_written else []) + ["another"]
