@@ -19,6 +19,7 @@ from tests.robustness.report import HEAD, Report, plain
 from tests.robustness.rounds import PEOPLE, run_round
 from tests.robustness.store import AOF, EMPTY, SENTINEL
 from tests.robustness.validate import validate
+from tests.robustness.validate.hostile import summary
 from tests.robustness.world import World
 
 # Of one world; then the next kind of Redis has its turn.
@@ -34,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--store", choices=(AOF, EMPTY, SENTINEL), help="only this kind of Redis")
     parser.add_argument("--faults", help="only this round, again and again: names with + between")
     parser.add_argument("--only", default="", help='draw from faults with these words: "loss: "')
+    parser.add_argument("--hostile", action="store_true", help="hostile peers in every round")
     parser.add_argument("--people", type=int, default=PEOPLE)
     parser.add_argument("--out", type=Path, help="folder for the report, and for what went wrong")
     chosen = parser.parse_args()
@@ -72,25 +74,28 @@ async def run(chosen: argparse.Namespace, report: Report) -> None:
                     ):
                         return
                     names = names_of(chosen.faults) if chosen.faults else next(draws[store])
-                    await one(world, names, seed, report, store, chosen.people)
+                    await one(world, names, seed, report, chosen)
                     seed += 1
 
 
 async def one(
-    world: World, names: list[str], seed: int, report: Report, store: str, people: int
+    world: World, names: list[str], seed: int, report: Report, chosen: argparse.Namespace
 ) -> None:
     """One round, and what came out of it, in a line."""
-    started = time.monotonic()
-    history = await run_round(world, names, seed, people=people)
+    started, store = time.monotonic(), world.store.kind
+    history = await run_round(world, names, seed, people=chosen.people, hostile=chosen.hostile)
     violations = validate(history)
     kept = report.add(history, violations, world.logs())
     where = ", ".join(map(str, history.struck))
     took = time.monotonic() - started
     print(f"{seed}  {store:8} {history.name} at {where}: {took:.1f} s", flush=True)
+    if history.hostile is not None:
+        print(f"    {summary(history)}", flush=True)
     for each in violations[:10]:
         print(f"    VIOLATION {each}", flush=True)
     if violations:
         again = f'--seed {seed} --rounds 1 --store {store} --faults "{history.name}"'
+        again += " --hostile" if chosen.hostile else ""
         print(f"    again: python -m tests.robustness {again}\n    kept: {kept}", flush=True)
 
 

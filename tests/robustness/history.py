@@ -119,11 +119,56 @@ class Struck:
     healed: float
     lost: Lost | None = None
 
+    def hit(self, process: str) -> bool:
+        """Whether it hit this process itself, not only a link of it."""
+        return process in self.at.split(", ")
+
     def __str__(self) -> str:
         if self.lost is None:
             return self.at
         nothing = "" if self.lost.lost else ", so it struck nothing"
         return f"{self.at} ({self.lost}{nothing})"
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A time in which a process did not answer a health check.
+
+    Attributes:
+        since, until: from the first check without an answer to the next answer.
+        cpu_s: CPU time that the process used meanwhile.
+        control_s: the longest time that an idle process did not answer meanwhile: what the machine,
+            and whoever asks, are to blame for.
+    """
+
+    process: str
+    since: float
+    until: float
+    cpu_s: float
+    control_s: float
+
+
+@dataclass
+class HostileHistory:
+    """What hostile peers did, and what else was seen while they did it.
+
+    Attributes:
+        acts: how often each act was done, by name.
+        cycles: how often the client and the node have done all of their acts.
+        broke: tracebacks of acts that failed by a mistake of their own.
+        silences: those of services, but for very short ones.
+        memory_mb: of each process, before the hostile peers began, and the most since then.
+        out: a time, an honest node, and why it got no jobs: it was ejected, or offline.
+        ended: a time, and a process that had ended.
+    """
+
+    acts: dict[str, int] = field(default_factory=dict)
+    cycles: dict[str, int] = field(default_factory=dict)
+    broke: list[str] = field(default_factory=list)
+    silences: list[Silence] = field(default_factory=list)
+    memory_mb: dict[str, tuple[float, float]] = field(default_factory=dict)
+    out: list[tuple[float, str, str]] = field(default_factory=list)
+    ended: list[tuple[float, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -135,6 +180,7 @@ class History:
         stall_s: how long a text may take after its last word; 0: any time.
         leases_left: what the pool service still counted as taken at the end.
         logged: lines of the services' logs that only a bug writes.
+        hostile: None: there were no hostile peers.
     """
 
     name: str
@@ -146,6 +192,7 @@ class History:
     stall_s: float = 0.0
     leases_left: list[str] = field(default_factory=list)
     logged: list[str] = field(default_factory=list)
+    hostile: HostileHistory | None = None
 
     @property
     def healed(self) -> float:

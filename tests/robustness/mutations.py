@@ -142,6 +142,13 @@ MUTATIONS = (
         "tests/integration/test_gateway_resume.py",
     ),
     Mutation(
+        "a client has seen no more than there was (hostile peers stop nobody)",
+        "services/session_gateway/validate.py",
+        "if not seen <= resume.results_seen <= created:",
+        "if False:",
+        "round: hostile peers",
+    ),
+    Mutation(
         "a result is given to the app once",
         "services/session_gateway/result_queue.py",
         "        if not self.deadlines.remove(index):\n            return False\n",

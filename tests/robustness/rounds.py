@@ -6,8 +6,10 @@ import random
 import time
 
 from tests.robustness.faults.choice import ALL, excuses_of
+from tests.robustness.faults.clients import HOSTILE
 from tests.robustness.faults.fault import Fault
 from tests.robustness.history import History, Struck
+from tests.robustness.hostile import HOSTILE_EXCUSES, HostilePeers
 from tests.robustness.traffic.client import Talker
 from tests.robustness.world import World
 
@@ -21,8 +23,13 @@ ENDED_S = 60.0
 LEASES_S = 16.0
 
 
-async def run_round(world: World, names: list[str], seed: int, *, people: int = PEOPLE) -> History:
-    """Runs one round in a world where all is well; all is well again at its end."""
+async def run_round(
+    world: World, names: list[str], seed: int, *, people: int = PEOPLE, hostile: bool = False
+) -> History:
+    """Runs one round in a world where all is well; all is well again at its end.
+
+    `hostile`: hostile peers are at work from before the first fault until after the last.
+    """
     rng = random.Random(seed)
     since = time.monotonic()
     faults = [ALL[name](random.Random(rng.random())) for name in names]
@@ -41,20 +48,34 @@ async def run_round(world: World, names: list[str], seed: int, *, people: int = 
     try:
         await all_heard(talkers, tasks, 0.0)
         await asyncio.sleep(rng.random())
-        await _strike(world, faults, rng, history)
-        await all_heard(talkers, tasks, history.healed)
+        async with contextlib.AsyncExitStack() as stack:
+            peers = HostilePeers(world, seed) if hostile or HOSTILE in names else None
+            if peers is not None:
+                await stack.enter_async_context(peers)
+                history.hostile = peers.history
+            await _strike(world, faults, rng, history)
+            await all_heard(talkers, tasks, history.healed)
+            if peers is not None:
+                await peers.done()
     finally:
         for each in talkers:
             each.stop()
         await ended(talkers, tasks)
     history.excuses = excuses_of(faults)
+    if history.hostile is not None:
+        history.excuses |= HOSTILE_EXCUSES
     history.stall_s = faults[0].stall_s if len(faults) == 1 else 0.0
-    history.leases_left = await world.leases_left(LEASES_S)
     history.clients = [each.history for each in talkers]
-    history.nodes = [each.history(since) for each in world.nodes.values()]
-    history.logged = world.new_faults()
+    await _collect(world, since, history)
     await world.all_up()
     return history
+
+
+async def _collect(world: World, since: float, history: History) -> None:
+    """What the world has to say of a round that began then."""
+    history.leases_left = await world.leases_left(LEASES_S)
+    history.nodes = [each.history(since) for each in world.nodes.values()]
+    history.logged = world.new_faults()
 
 
 async def _strike(world: World, faults: list[Fault], rng: random.Random, history: History) -> None:

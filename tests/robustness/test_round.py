@@ -46,12 +46,26 @@ def world() -> Iterator[World]:
 async def test_a_round_of_faults_breaks_no_promise(
     world: World, faults: list[str], tmp_path: Path
 ) -> None:
-    history = await run_round(world, faults, SEED, people=PEOPLE)
-    report = Report(tmp_path)
+    await check_round(world, faults, tmp_path)
+
+
+async def check_round(
+    world: World, faults: list[str], folder: Path, *, hostile: bool = False
+) -> None:
+    """Runs a round and validates it."""
+    history = await run_round(world, faults, SEED, people=PEOPLE, hostile=hostile)
+    report = Report(folder)
     violations = validate(history)
     report.add(history, violations, world.logs())
     print(report.markdown())
     assert not violations, "\n".join(map(str, violations))
+
+
+@pytest.mark.parametrize("faults", [["hostile peers"], ["kill -9 of a dispatcher"]], ids=" + ".join)
+async def test_honest_people_and_nodes_see_nothing_of_hostile_ones(
+    world: World, faults: list[str], tmp_path: Path
+) -> None:
+    await check_round(world, faults, tmp_path, hostile=True)
 
 
 async def test_a_relay_that_breaks_costs_a_running_job_neither_its_attempt_nor_a_wait(

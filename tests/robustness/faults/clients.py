@@ -1,4 +1,4 @@
-"""Clients that come in numbers, and clients that vanish. Neither may cost anybody else anything."""
+"""Clients that come in numbers, that vanish, or that are hostile. None may harm anybody else."""
 
 import asyncio
 import random
@@ -8,6 +8,7 @@ from tests.robustness.traffic.client import vanish
 from tests.robustness.world import World
 
 VANISHING = 40
+HOSTILE = "hostile peers"
 
 
 class Crowd(Fault):
@@ -50,4 +51,20 @@ class Vanish(Fault):
         await asyncio.gather(*self._gone)
 
 
-CLIENT_FAULTS: dict[str, type[Fault]] = {each.name: each for each in (Crowd, Vanish)}
+class Hostile(Fault):
+    """Nothing breaks, but hostile peers are at work. The round starts and ends them."""
+
+    name = HOSTILE
+    least_s = 8.0
+    most_s = 12.0
+    is_alone = True
+
+    async def inject(self, world: World) -> None:
+        """They are there."""
+        self.at = "hostile peers"
+
+    async def heal(self, world: World) -> None:
+        """Nothing to heal."""
+
+
+CLIENT_FAULTS: dict[str, type[Fault]] = {each.name: each for each in (Crowd, Vanish, Hostile)}

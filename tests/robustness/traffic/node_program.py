@@ -32,7 +32,7 @@ from lingua_scheduler.sdk.wire import Ref, attempt_of
 from lingua_scheduler.v1 import dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, NodeMessage
 from tests.e2e.listening_node import is_unfinished, words_in
-from tests.robustness.traffic import WHO
+from tests.robustness.traffic import BAD, WHO
 
 # More than anybody assigns: the node does not defend itself.
 BOUNDLESS = 1_000_000
@@ -198,6 +198,8 @@ class RecordingNode(Node):
         return result
 
     async def _work(self, job: Job) -> Held | Translated:
+        if BAD in job.features:
+            raise JobError("BROKEN_AUDIO", worth_retry=False)
         with self._held.turn(job) as turn:
             words = words_in(turn.audio)
             unfinished = is_unfinished(job.reason, words)

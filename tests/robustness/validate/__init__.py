@@ -1,6 +1,13 @@
 """The promises of the design's section 1, as pure functions over the records of one round."""
 
 from tests.robustness.history import History
+from tests.robustness.validate.hostile import (
+    honest_nodes_stay_in,
+    hostile_peers_were_at_work,
+    memory_is_bounded,
+    no_process_is_silent,
+    nobody_dies_of_it,
+)
 from tests.robustness.validate.order import (
     indexes_in_order,
     one_cut_an_index,
@@ -27,6 +34,11 @@ CHECKS = (
     everybody_is_heard_again,
     nobody_waits_too_long,
     partials_keep_their_interval,
+    hostile_peers_were_at_work,
+    no_process_is_silent,
+    memory_is_bounded,
+    honest_nodes_stay_in,
+    nobody_dies_of_it,
 )
 
 
