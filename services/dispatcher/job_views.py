@@ -86,7 +86,7 @@ class JobViews:
             return job if _matches(job, request) and (fits or self._is_quiet(job)) else None
 
         jobs, following = await read_page(
-            step=ids_of_keys(self._link, self._prefix),
+            step=ids_of_keys(self._link, self._prefix, request.page_size),
             read=read,
             page_token=request.page_token,
             page_size=request.page_size,

@@ -7,7 +7,7 @@ from typing import TypeVar
 from lingua_scheduler.services.runtime.redis_link import RedisLink
 
 PAGE = 100
-# Keys that one step of a scan looks at: about a millisecond of Redis.
+# Keys that one step of a scan looks at, at most: about a millisecond of Redis.
 _KEYS_A_STEP = 2000
 # Steps before a page is given back, full or not.
 _STEPS_A_PAGE = 20
@@ -58,16 +58,23 @@ async def read_page(
     return list(found.values()), "" if cursor == "0" else cursor
 
 
-def ids_of_keys(link: RedisLink, prefix: str) -> Step:
+def ids_of_keys(link: RedisLink, prefix: str, page_size: int) -> Step:
     """Steps through the ids of all hashes `<prefix><id>`: through every key that Redis has.
 
-    Ids have no colon: a key with one belongs to something else, and is left out.
+    Ids have no colon: a key with one belongs to something else, and is left out. A step looks at as
+    many keys as a page has records, and at more after steps that found few, so that a page is never
+    much larger than asked for, and rare records are found soon.
     """
+    page = max(page_size, PAGE)
+    count = page
 
     async def step(cursor: str) -> tuple[str, list[str]]:
+        nonlocal count
         following, keys = await link.command(
-            "SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", _KEYS_A_STEP, "TYPE", "hash"
+            "SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", count, "TYPE", "hash"
         )
+        if len(keys) < page / 4:
+            count = min(2 * count, _KEYS_A_STEP)
         ids = (key.decode().removeprefix(prefix) for key in keys)
         return following.decode(), [each for each in ids if ":" not in each]
 

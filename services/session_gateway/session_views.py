@@ -78,7 +78,7 @@ class SessionViews:
             # The index of lua/lib/quota.lua.
             step = ids_of_members(self._link, f"{self._tenants}{tenant}:sessions", page_size)
         else:
-            step = ids_of_keys(self._link, self._prefix)
+            step = ids_of_keys(self._link, self._prefix, page_size)
         sessions, following = await read_page(
             step=step, read=read, page_token=page_token, page_size=page_size
         )
