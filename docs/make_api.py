@@ -254,7 +254,7 @@ def limit_text(field: pb.FieldDescriptorProto) -> str:
     if limit.max_bytes:
         says.append(f"at most {size(limit.max_bytes)}")
     if limit.format:
-        says.append(entry + TEXT_FORMATS[limit.format].expected)
+        says.append(entry + TEXT_FORMATS[limit.format].expected())
     if limit.HasField("min") and limit.HasField("max"):
         says.append(f"{entry}{limit.min:.0f} to {limit.max:.0f}")
     elif limit.HasField("max"):

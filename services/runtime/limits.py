@@ -227,7 +227,7 @@ def _format_rule(limit: limits_pb2.FieldLimits, *, firm: bool) -> _Rule:
     form = TEXT_FORMATS[limit.format]
 
     def problem(value: str) -> str:
-        return f"{shown(value)} must be {form.expected}" if value else "must not be empty"
+        return f"{shown(value)} must be {form.expected()}" if value else "must not be empty"
 
     return form.fits if firm else form.fits_or_empty, problem
 

@@ -14,6 +14,7 @@ from lingua_scheduler.services.runtime.auth import guard_of
 from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SettingsError
 from lingua_scheduler.services.runtime.grpc_server import GrpcServer
+from lingua_scheduler.services.runtime.languages import LANGUAGES, parse_languages
 from lingua_scheduler.services.runtime.logs import configure_logs
 from lingua_scheduler.services.runtime.loop_errors import report_loop_errors
 from lingua_scheduler.services.runtime.lua_scripts import load_scripts
@@ -95,6 +96,7 @@ async def run_service(
             "(or use 'lingua up', which brings its own)"
         )
     configure_logs(settings, name)
+    LANGUAGES.allow(parse_languages(settings.languages))
     guard = guard_of(settings, name)
     stop_tracing = configure_tracing(name, settings.instance_id)
     registry = new_registry()

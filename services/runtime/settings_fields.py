@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from lingua_scheduler.services.runtime.addresses import split_address
+from lingua_scheduler.services.runtime.languages import parse_languages
 
 _HOUR_MS = 3_600_000
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -90,6 +91,12 @@ def _target_or_bound(value: str) -> str:
     return _target(value) if value else value
 
 
+def _languages(value: str) -> str:
+    parse_languages(value)
+    return value
+
+
+Languages = Annotated[str, AfterValidator(_languages)]
 InstanceId = Annotated[str, AfterValidator(_instance_id)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 RedisPrefix = Annotated[str, AfterValidator(_redis_prefix)]
@@ -153,6 +160,12 @@ class GeneralFields(BaseModel):
         1_000_000,
         "log lines of one kind in a second, debug lines excepted; further ones are counted in the "
         "next line of that kind, as `left_out` (0: no limit)",
+    )
+    languages: Languages = _field(
+        "",
+        "codes of the languages that nodes and clients may name, with commas between; `iso639` "
+        "stands for all codes of ISO 639, also with a script or region (empty: iso639)",
+        "must be language codes such as en or zh-hant, or iso639, with commas between",
     )
 
 

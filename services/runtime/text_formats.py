@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lingua_scheduler.services.runtime.languages import LANGUAGES
 from lingua_scheduler.v1 import limits_pb2
 
 ID = r"[A-Za-z0-9._-]{1,128}"
-LANGUAGE = r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}"
 _PAGE_TOKEN = re.compile(r"[0-9]{1,20}")
 
 
@@ -28,7 +28,7 @@ class Format:
 
     fits: Callable[[str], object]
     fits_or_empty: Callable[[str], object]
-    expected: str
+    expected: Callable[[], str]
 
 
 def _matching(pattern: str, expected: str) -> Format:
@@ -36,22 +36,30 @@ def _matching(pattern: str, expected: str) -> Format:
     return Format(
         fits=re.compile(pattern).fullmatch,
         fits_or_empty=re.compile(f"(?:{pattern})?").fullmatch,
-        expected=expected,
+        expected=lambda: expected,
     )
+
+
+def _language_or_any(text: str) -> bool:
+    return text == "*" or LANGUAGES.allows(text)
 
 
 TEXT_FORMATS: dict[limits_pb2.TextFormat.ValueType, Format] = {
     limits_pb2.TEXT_FORMAT_ID: _matching(ID, "1 to 128 characters of A-Z a-z 0-9 . _ -"),
-    limits_pb2.TEXT_FORMAT_LANGUAGE: _matching(
-        LANGUAGE, "a language code such as 'en' or 'zh-hant'"
+    limits_pb2.TEXT_FORMAT_LANGUAGE: Format(
+        fits=LANGUAGES.allows,
+        fits_or_empty=lambda text: not text or LANGUAGES.allows(text),
+        expected=LANGUAGES.expected,
     ),
-    limits_pb2.TEXT_FORMAT_LANGUAGE_OR_ANY: _matching(
-        rf"{LANGUAGE}|\*", "a language code such as 'en' or 'zh-hant', or '*'"
+    limits_pb2.TEXT_FORMAT_LANGUAGE_OR_ANY: Format(
+        fits=_language_or_any,
+        fits_or_empty=lambda text: not text or _language_or_any(text),
+        expected=lambda: f"{LANGUAGES.expected()}, or '*'",
     ),
     limits_pb2.TEXT_FORMAT_PAGE_TOKEN: Format(
         fits=_is_page_token,
         fits_or_empty=lambda text: not text or _is_page_token(text),
-        expected="the next_page_token of an earlier answer",
+        expected=lambda: "the next_page_token of an earlier answer",
     ),
     limits_pb2.TEXT_FORMAT_CAUSE: _matching("[A-Z0-9_]{1,64}", "1 to 64 characters of A-Z 0-9 _"),
     limits_pb2.TEXT_FORMAT_JOB_TYPE: _matching(

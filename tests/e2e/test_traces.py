@@ -24,6 +24,7 @@ from tests.e2e.span_collector import SpanCollector, Trace
 from tests.integration.dispatcher_process import RawNode, whoever_gets_it
 from tests.integration.gateway_process import RawClient, new_session, raw_client
 from tests.integration.service_process import START_S, ServiceProcess
+from tests.local_codes import local_code
 
 # Nothing that is said may be in a span: neither the audio, nor a text, nor a token.
 AUDIO = b"AudioMark" * 400
@@ -116,8 +117,7 @@ def traced(redis_url: str) -> Iterator[Traced]:
 @pytest.fixture
 def language() -> str:
     """One that no other test here uses."""
-    number = next(_codes)
-    return f"q{chr(ord('a') + number // 26)}{chr(ord('a') + number % 26)}"
+    return local_code(next(_codes))
 
 
 @contextlib.contextmanager

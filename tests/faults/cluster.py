@@ -11,6 +11,7 @@ from typing import Any
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 from tests.integration.dispatcher_process import FORMAT, DispatcherProcess
 from tests.integration.pool_process import Pool, PoolProcess, connected
+from tests.local_codes import local_code
 
 # All that is lost heals within the longest of these.
 SHORT: dict[str, int] = {
@@ -107,8 +108,7 @@ async def running_cluster(
     **settings: int,
 ) -> AsyncIterator[Cluster]:
     """Dispatchers named d0, d1 and so on; at the end, their logs must tell of no bug."""
-    number = next(_codes)
-    src = "".join(chr(ord("a") + number // 26**at % 26) for at in (2, 1, 0))
+    src = local_code(next(_codes))
     dispatchers = [
         DispatcherProcess(
             pool=pool_process,

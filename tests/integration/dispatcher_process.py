@@ -28,6 +28,7 @@ from lingua_scheduler.v1 import (
 from lingua_scheduler.v1.dispatcher_pb2 import DispatcherEvent, JobAssign, JobEvent, NodeEvent
 from tests.integration.pool_process import PoolProcess
 from tests.integration.service_process import SOON_S, ServiceProcess
+from tests.local_codes import local_code
 
 FORMAT = common_pb2.AudioFormat(
     encoding=common_pb2.AUDIO_ENCODING_PCM_S16LE, sample_rate_hz=16000, channels=1
@@ -562,13 +563,11 @@ class Scene:
 @contextlib.asynccontextmanager
 async def scene(dispatcher: DispatcherProcess, pool: PoolProcess) -> AsyncIterator[Scene]:
     """A corner of this dispatcher; at the end, its log must tell of no bug."""
-    number = next(_codes)
-    letters = [chr(ord("a") + number // 26**at % 26) for at in (2, 1, 0)]
     async with grpc.aio.insecure_channel(dispatcher.address) as channel:
         made = Scene(
             dispatcher=dispatcher,
             pool_address=pool.address,
-            src="".join(letters),
+            src=local_code(next(_codes)),
             tgt="es",
             stub=dispatcher_pb2_grpc.DispatcherStub(channel),
         )

@@ -33,6 +33,7 @@ from tests.integration.pool_process import (
     ref,
     running_pool,
 )
+from tests.local_codes import local_code
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -622,8 +623,8 @@ async def test_a_heartbeat_whose_answer_was_lost_is_repeated_without_harm(
 
 
 WIDE: dict[str, Any] = {
-    "asr": tuple(f"a{chr(97 + i)}" for i in range(20)),
-    "tts": tuple(f"b{chr(97 + i)}" for i in range(25)),
+    "asr": tuple(map(local_code, range(20))),
+    "tts": tuple(map(local_code, range(20, 45))),
 }
 
 

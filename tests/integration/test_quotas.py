@@ -160,7 +160,7 @@ async def test_a_tenant_with_all_its_sessions_is_refused_until_one_ends(
     connect: Callable[[], RawClient], gateway: GatewayProcess, tenant: str
 ) -> None:
     first, second, third, other = connect(), connect(), connect(), connect()
-    new = new_session("qa", tenant=tenant)
+    new = new_session("qaa", tenant=tenant)
     await first.open(new)
     await second.open(new)
     refused = await gateway.metric("lingua_quota_refused_total", limit="sessions")
@@ -171,7 +171,7 @@ async def test_a_tenant_with_all_its_sessions_is_refused_until_one_ends(
     assert (said.metadata["used"], said.metadata["allowed"]) == ("2", "2")
     assert said.retry_after_ms > 0
     assert await gateway.metric("lingua_quota_refused_total", limit="sessions") == refused + 1
-    await other.open(new_session("qa", tenant=f"{tenant}-other"))
+    await other.open(new_session("qaa", tenant=f"{tenant}-other"))
     await close(first)
     await connect().open(new)
 
@@ -180,7 +180,7 @@ async def test_of_many_that_open_at_once_as_many_are_let_in_as_may(
     connect: Callable[[], RawClient], tenant: str
 ) -> None:
     clients = [connect() for _ in range(20)]
-    new = new_session("qa", tenant=tenant)
+    new = new_session("qaa", tenant=tenant)
     await asyncio.gather(*(each.say(open=session_pb2.Open(new=new)) for each in clients))
 
     assert sorted([await is_let_in(each) for each in clients]) == [False] * 18 + [True] * 2
@@ -193,7 +193,7 @@ async def test_the_sessions_of_a_killed_gateway_can_be_resumed_and_do_not_count_
     redis_url: str,
     tenant: str,
 ) -> None:
-    new = new_session("qa", tenant=tenant)
+    new = new_session("qaa", tenant=tenant)
     with _gateway(dispatcher, pool_process, redis_url) as dying:
         async with raw_client(dying.address) as one, raw_client(dying.address) as two:
             opened = await one.open(new)

@@ -96,7 +96,7 @@ async def test_a_tenant_cannot_open_any_number_of_sessions(
     services: Services, issuer: Issuer, tenant: Tenant
 ) -> None:
     tenant.uses("sessions", SESSIONS)
-    start = session_pb2.Open(new=new_session("xt", tenant=""))
+    start = session_pb2.Open(new=new_session("qtx", tenant=""))
     ours = issuer.metadata("client", tenant=tenant.name)
     async with raw_client(services.gateway.address, ours) as client:
         await client.say(open=start)
@@ -106,26 +106,26 @@ async def test_a_tenant_cannot_open_any_number_of_sessions(
     unlimited = issuer.metadata("client", tenant=tenant.name, limits={"sessions": 0})
     for metadata in (others, unlimited):
         async with raw_client(services.gateway.address, metadata) as client:
-            await client.open(new_session("xt", tenant=""))
+            await client.open(new_session("qtx", tenant=""))
 
 
 async def test_a_tenant_cannot_have_any_number_of_jobs_in_flight(
     services: Services, issuer: Issuer, tenant: Tenant
 ) -> None:
     tenant.uses("jobs", JOBS)
-    async with dispatching(services, issuer, "xu") as stub:
+    async with dispatching(services, issuer, "qsx") as stub:
         ours = issuer.metadata("client", tenant=tenant.name)
-        said = await _refusal(stub, "xu", ours)
+        said = await _refusal(stub, "qsx", ours)
         assert (said["limit"], said["allowed"]) == ("jobs", str(JOBS))
-        await stub.Dispatch(_job("xu"), metadata=issuer.metadata("client", tenant="other"))
+        await stub.Dispatch(_job("qsx"), metadata=issuer.metadata("client", tenant="other"))
 
 
 async def test_a_tenant_cannot_send_any_amount_of_speech(
     services: Services, issuer: Issuer, tenant: Tenant
 ) -> None:
     tenant.has_spoken(minutes=5)
-    async with dispatching(services, issuer, "xv") as stub:
+    async with dispatching(services, issuer, "qrx") as stub:
         ours = issuer.metadata("client", tenant=tenant.name)
-        said = await _refusal(stub, "xv", ours)
+        said = await _refusal(stub, "qrx", ours)
         assert (said["limit"], said["allowed"]) == ("audio", str(AUDIO_MS))
-        await stub.Dispatch(_job("xv"), metadata=issuer.metadata("client", tenant="other"))
+        await stub.Dispatch(_job("qrx"), metadata=issuer.metadata("client", tenant="other"))

@@ -135,7 +135,7 @@ async def settled(dispatcher: Any, issuer: Issuer, src: str) -> None:
 
 @pytest.mark.parametrize(
     ("src", "fails"),
-    [("xja", calls_it_bad), ("xjb", rejects_it_as_bad)],
+    [("qja", calls_it_bad), ("qjb", rejects_it_as_bad)],
     ids=["failed", "rejected"],
 )
 async def test_nodes_that_refuse_bad_jobs_are_not_blamed(
@@ -151,10 +151,10 @@ async def test_one_session_whose_jobs_break_nodes_ejects_none(
     services: Services, issuer: Issuer
 ) -> None:
     async with (
-        fleet(services, issuer, "xjc", breaks_down) as names,
+        fleet(services, issuer, "qjc", breaks_down) as names,
         stubs(services) as (dispatcher, pool),
     ):
-        await bad_jobs(dispatcher, issuer, "xjc", jobs=8, sessions=1)
+        await bad_jobs(dispatcher, issuer, "qjc", jobs=8, sessions=1)
         found = await shown(pool, issuer, names)
         assert {node.failures_in_row for node in found} == {1}
         assert not any(node.ejected_until_ms for node in found)
@@ -165,12 +165,12 @@ async def test_a_tenant_that_gets_all_nodes_ejected_stops_nobody(
 ) -> None:
     metadata = issuer.metadata("client", tenant="good")
     async with (
-        fleet(services, issuer, "xjd", breaks_down) as names,
+        fleet(services, issuer, "qjd", breaks_down) as names,
         stubs(services) as (dispatcher, pool),
     ):
-        await bad_jobs(dispatcher, issuer, "xjd", jobs=12, sessions=12)
+        await bad_jobs(dispatcher, issuer, "qjd", jobs=12, sessions=12)
         found = await shown(pool, issuer, names)
         assert sum(node.ejected_until_ms > 0 for node in found) > NODES / 2
         # They stay ejected for 30 s; nobody waits for that.
         for index in range(20):
-            await dispatcher.Dispatch(job("xjd", "", "good", index), metadata=metadata, timeout=10)
+            await dispatcher.Dispatch(job("qjd", "", "good", index), metadata=metadata, timeout=10)

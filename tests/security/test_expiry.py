@@ -26,7 +26,7 @@ async def test_a_session_goes_on_with_the_next_token(services: Services, issuer:
     address, ends = services.gateway.address, time.time() + 2.5
     metadata = issuer.metadata("client", exp=ends - LEEWAY_S)
     async with raw_client(address, metadata) as client:
-        opened = await client.open(new_session("ya", tenant=""))
+        opened = await client.open(new_session("qay", tenant=""))
         said = await client.failure()
         assert said.reason == common_pb2.ERROR_REASON_UNAUTHENTICATED
         assert "expired" in said.message
@@ -40,7 +40,7 @@ async def test_a_nodes_stream_ends_and_the_node_is_taken_out(
     services: Services, issuer: Issuer
 ) -> None:
     metadata = issuer.metadata("node", exp=time.time() + 2.5 - LEEWAY_S)
-    node = RawNode(services.dispatcher.address, hello("n1", "yb"), metadata=metadata)
+    node = RawNode(services.dispatcher.address, hello("n1", "qby"), metadata=metadata)
     try:
         await node.open()
         assert await node.status() is grpc.StatusCode.UNAUTHENTICATED

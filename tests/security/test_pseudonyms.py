@@ -17,7 +17,7 @@ TENANT = "secret-tenant"
 @pytest.fixture
 async def node(services: Services, issuer: Issuer) -> AsyncIterator[RawNode]:
     metadata = issuer.metadata("node", node_id="follower")
-    node = RawNode(services.dispatcher.address, hello("follower", "zf"), metadata=metadata)
+    node = RawNode(services.dispatcher.address, hello("follower", "qfz"), metadata=metadata)
     await node.open()
     yield node
     await node.cut()
@@ -42,7 +42,7 @@ async def finish(node: RawNode, client: RawClient, index: int) -> dispatcher_pb2
 async def test_a_node_is_told_neither_tenant_nor_session_and_each_turn_has_another_name(
     node: RawNode, client: RawClient
 ) -> None:
-    opened = await client.open(new_session("zf", tenant=""))
+    opened = await client.open(new_session("qfz", tenant=""))
     assigns = [await finish(node, client, index) for index in range(3)]
 
     assert len({each.job.session_id for each in assigns}) == 3
@@ -59,7 +59,7 @@ async def test_a_node_is_told_neither_tenant_nor_session_and_each_turn_has_anoth
 async def test_what_a_node_holds_and_what_joins_it_have_one_name(
     node: RawNode, client: RawClient
 ) -> None:
-    opened = await client.open(new_session("zf", tenant=""))
+    opened = await client.open(new_session("qfz", tenant=""))
     await client.send(speech(1, ms=500))
     held = await node.take_job()
     assert held.job.reason == common_pb2.FINALIZE_REASON_TIMEOUT

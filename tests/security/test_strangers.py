@@ -149,7 +149,7 @@ async def test_a_gateway_takes_no_larger_messages_than_clients_send(
 ) -> None:
     metadata = bearer(issuer.token("client", tenant="large"))
     features = {f"{n:03}" + "e" * 253: "e" * 256 for n in range(32)}  # 16 KiB, the limit
-    largest = new_session("zb", tenant="")
+    largest = new_session("qbz", tenant="")
     largest.options.features.update(features)
     async with raw_client(services.gateway.address, metadata) as client:
         await client.open(largest)

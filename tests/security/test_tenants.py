@@ -64,11 +64,11 @@ async def connected(
 async def test_a_client_speaks_and_is_understood_through_all_services(
     services: Services, issuer: Issuer
 ) -> None:
-    async with connected(services, issuer, "n1", "xa") as node:
+    async with connected(services, issuer, "n1", "qax") as node:
         await node.open()
         metadata = issuer.metadata("client", **OURS)
         async with working(node), raw_client(services.gateway.address, metadata) as client:
-            await client.open(new_session("xa", tenant=""))
+            await client.open(new_session("qax", tenant=""))
             await client.send(speech(7), final=True)
             result = await client.result(0)
             assert result.texts.translated == "7"
@@ -82,7 +82,7 @@ async def test_a_client_opens_no_session_for_another_tenant(
 ) -> None:
     metadata = issuer.metadata("client", **OURS)
     async with raw_client(services.gateway.address, metadata) as client:
-        await client.say(open=session_pb2.Open(new=new_session("xb", tenant="theirs")))
+        await client.say(open=session_pb2.Open(new=new_session("qbx", tenant="theirs")))
         said = await client.refused("PERMISSION_DENIED")
         assert [each.field for each in said.field_violations] == ["open.new.tenant"]
         assert await client.status() is grpc.StatusCode.PERMISSION_DENIED
@@ -91,7 +91,7 @@ async def test_a_client_opens_no_session_for_another_tenant(
 async def test_a_session_is_invisible_to_other_tenants(services: Services, issuer: Issuer) -> None:
     ours, theirs = issuer.metadata("client", **OURS), issuer.metadata("client", **THEIRS)
     async with raw_client(services.gateway.address, ours) as client, gateway(services) as stub:
-        opened = await client.open(new_session("xc", tenant="ours"))
+        opened = await client.open(new_session("qcx", tenant="ours"))
         get = session_pb2.GetSessionRequest(session_id=opened.session_id)
         everything = session_pb2.ListSessionsRequest(page_size=1000)
         of_ours = session_pb2.ListSessionsRequest(page_size=1000, tenant="ours")
@@ -120,7 +120,7 @@ async def test_a_session_is_not_resumed_by_another_tenant_even_with_its_token(
     ours, theirs = issuer.metadata("client", **OURS), issuer.metadata("client", **THEIRS)
     address = services.gateway.address
     async with raw_client(address, ours) as client:
-        opened = await client.open(new_session("xd", tenant=""))
+        opened = await client.open(new_session("qdx", tenant=""))
         resume = session_pb2.ResumeSession(
             session_id=opened.session_id, resume_token=opened.resume_token
         )
@@ -148,7 +148,7 @@ async def test_resume_tokens_are_long_and_all_of_one_length(
     seen = set()
     for _ in range(5):
         async with raw_client(services.gateway.address, issuer.metadata("client")) as client:
-            seen.add((await client.open(new_session("xe", tenant=""))).resume_token)
+            seen.add((await client.open(new_session("qex", tenant=""))).resume_token)
     # 192 bits, in base64.
     assert [len(token) for token in seen] == [32] * 5
 
@@ -159,7 +159,7 @@ async def test_a_job_is_invisible_to_other_tenants_and_has_no_limits_of_its_clie
     ours, theirs = issuer.metadata("client", **OURS), issuer.metadata("client", **THEIRS)
     spec = dispatcher_pb2.JobSpec(
         session_id="s-xf",
-        pair=common_pb2.LanguagePair(src="xf", tgt="es"),
+        pair=common_pb2.LanguagePair(src="qfx", tgt="es"),
         audio=speech(3),
         audio_format=FORMAT,
         reason=common_pb2.FINALIZE_REASON_IS_FINAL,
@@ -167,7 +167,7 @@ async def test_a_job_is_invisible_to_other_tenants_and_has_no_limits_of_its_clie
         audio_ms=1,
     )
     async with (
-        connected(services, issuer, "n1", "xf") as node,
+        connected(services, issuer, "n1", "qfx") as node,
         dispatcher(services) as stub,
     ):
         await node.open()
@@ -202,7 +202,7 @@ async def test_a_job_is_invisible_to_other_tenants_and_has_no_limits_of_its_clie
 async def test_a_node_that_claims_anothers_id_is_refused_before_anybody_knows_it(
     services: Services, issuer: Issuer, claims: dict[str, Any], node_id: str
 ) -> None:
-    async with connected(services, issuer, node_id, "xg", **claims) as node:
+    async with connected(services, issuer, node_id, "qgx", **claims) as node:
         said = await node.refused()
         assert said.reason == common_pb2.ERROR_REASON_PERMISSION_DENIED
         assert [each.field for each in said.field_violations] == ["events[0].hello.node_id"]
@@ -217,8 +217,8 @@ async def test_a_node_that_claims_anothers_id_is_refused_before_anybody_knows_it
 async def test_the_nodes_of_an_owner_share_its_token(services: Services, issuer: Issuer) -> None:
     owner: dict[str, Any] = {"node_id": None, "owner": "acme"}
     async with (
-        connected(services, issuer, "acme.gpu-1", "xh", **owner) as one,
-        connected(services, issuer, "acme.gpu-2", "xh", **owner) as two,
+        connected(services, issuer, "acme.gpu-1", "qhx", **owner) as one,
+        connected(services, issuer, "acme.gpu-2", "qhx", **owner) as two,
     ):
         await one.open()
         await two.open()

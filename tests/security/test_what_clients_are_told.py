@@ -29,7 +29,7 @@ WORDS = "the words that somebody said"
 async def test_what_a_node_says_of_a_failure_is_for_operators(
     services: Services, issuer: Issuer, how: str
 ) -> None:
-    src = {"fails": "zc", "rejects": "zd"}[how]
+    src = {"fails": "qcz", "rejects": "qdz"}[how]
     token = bearer(issuer.token("client", tenant="told"))
     node = RawNode(
         services.dispatcher.address,

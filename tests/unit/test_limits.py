@@ -30,6 +30,8 @@ APART = [
 # Between dispatchers, which have checked what they pass on: the node's stream, and Submit.
 PASSED_ON = {"lingua_scheduler.v1.RelayOrder"}
 
+ISO = "an ISO 639 language code such as 'en', 'pt-br' or 'zh-hant'"
+
 
 def reachable(kind: Descriptor, found: dict[str, Descriptor]) -> dict[str, Descriptor]:
     """All message types that a request may contain."""
@@ -91,8 +93,8 @@ def test_a_message_that_goes_beyond_any_one_limit_is_refused_by_that_field(
         (
             common_pb2.LanguagePair(src="e n", tgt="x" * 99),
             {
-                "src": "'e n' must be a language code such as 'en' or 'zh-hant'",
-                "tgt": f"'{'x' * 40}...' must be a language code such as 'en' or 'zh-hant'",
+                "src": f"'e n' must be {ISO}",
+                "tgt": f"'{'x' * 40}...' must be {ISO}",
             },
         ),
         (
@@ -124,7 +126,7 @@ def test_a_message_that_goes_beyond_any_one_limit_is_refused_by_that_field(
             pool_pb2.ClearSessionRequest(
                 session_id="s", pairs=[common_pb2.LanguagePair(src="en", tgt="?")]
             ),
-            {"pairs[0].tgt": "'?' must be a language code such as 'en' or 'zh-hant'"},
+            {"pairs[0].tgt": f"'?' must be {ISO}"},
         ),
         (
             # The required fields of a required message that is not there.

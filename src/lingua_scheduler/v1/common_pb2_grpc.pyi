@@ -7,7 +7,8 @@ Conventions of this package:
 - A field that ends in _ms is a duration in milliseconds, or a time in milliseconds since the
   Unix epoch where its comment says "time".
 - Ids (node, session, job, tenant, instance) are 1 to 128 characters of [A-Za-z0-9._-].
-- Language codes are BCP 47 tags such as "en" or "zh-hant", compared without regard to case.
+- Language codes are those of ISO 639, also with a script or region, such as "en", "pt-br" or
+  "zh-hant", unless LINGUA_LANGUAGES allows others. They are compared without regard to case.
 - On a unary call an error is a gRPC status with google.rpc.ErrorInfo (domain
   "lingua-scheduler", reason as in ErrorReason without its prefix), RetryInfo where a retry can
   help, and BadRequest for bad fields. On a stream the same content is an Error message, and, if

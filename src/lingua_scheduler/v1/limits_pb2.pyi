@@ -34,9 +34,11 @@ class _TextFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TextFormat
     TEXT_FORMAT_ID: _TextFormat.ValueType  # 1
     """1 to 128 characters of A-Z a-z 0-9 . _ -"""
     TEXT_FORMAT_LANGUAGE: _TextFormat.ValueType  # 2
-    """A BCP 47 tag such as "en" or "zh-hant"."""
+    """A language that is allowed (LINGUA_LANGUAGES): by default an ISO 639 code, also with a script or
+    region, such as "en", "pt-br" or "zh-hant".
+    """
     TEXT_FORMAT_LANGUAGE_OR_ANY: _TextFormat.ValueType  # 3
-    """A BCP 47 tag, or "*" for any language."""
+    """The same, or "*" for any language."""
     TEXT_FORMAT_PAGE_TOKEN: _TextFormat.ValueType  # 4
     """A page token of an earlier answer: a decimal number of 64 bits."""
     TEXT_FORMAT_CAUSE: _TextFormat.ValueType  # 5
@@ -51,9 +53,11 @@ TEXT_FORMAT_UNSPECIFIED: TextFormat.ValueType  # 0
 TEXT_FORMAT_ID: TextFormat.ValueType  # 1
 """1 to 128 characters of A-Z a-z 0-9 . _ -"""
 TEXT_FORMAT_LANGUAGE: TextFormat.ValueType  # 2
-"""A BCP 47 tag such as "en" or "zh-hant"."""
+"""A language that is allowed (LINGUA_LANGUAGES): by default an ISO 639 code, also with a script or
+region, such as "en", "pt-br" or "zh-hant".
+"""
 TEXT_FORMAT_LANGUAGE_OR_ANY: TextFormat.ValueType  # 3
-"""A BCP 47 tag, or "*" for any language."""
+"""The same, or "*" for any language."""
 TEXT_FORMAT_PAGE_TOKEN: TextFormat.ValueType  # 4
 """A page token of an earlier answer: a decimal number of 64 bits."""
 TEXT_FORMAT_CAUSE: TextFormat.ValueType  # 5

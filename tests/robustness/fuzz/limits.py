@@ -28,12 +28,13 @@ _LARGEST = {
 # Texts of each format, used by nobody else; and texts that do not have it.
 _RIGHT = {
     limits_pb2.TEXT_FORMAT_ID: "fuzzed",
-    limits_pb2.TEXT_FORMAT_LANGUAGE: "xx",
-    limits_pb2.TEXT_FORMAT_LANGUAGE_OR_ANY: "xx",
+    limits_pb2.TEXT_FORMAT_LANGUAGE: "qfx",
+    limits_pb2.TEXT_FORMAT_LANGUAGE_OR_ANY: "qfx",
     limits_pb2.TEXT_FORMAT_PAGE_TOKEN: "0",
     limits_pb2.TEXT_FORMAT_CAUSE: "FUZZED",
     limits_pb2.TEXT_FORMAT_JOB_TYPE: "fuzzed",
 }
+_LANGUAGES = (limits_pb2.TEXT_FORMAT_LANGUAGE, limits_pb2.TEXT_FORMAT_LANGUAGE_OR_ANY)
 _WRONG = ("x" * 129, "a b", "a\nb", "\0", "é", "x:y", "*?")
 
 
@@ -138,6 +139,8 @@ def _wrong_texts(field: FieldDescriptor, limit: limits_pb2.FieldLimits) -> Itera
         yield bytes(limit.max_bytes + 1)
     elif limit.format:
         yield from _WRONG
+        if limit.format in _LANGUAGES:
+            yield "xx"  # no language has it
     elif limit.max_bytes:
         yield "x" * (limit.max_bytes + 1)
         yield "字" * (limit.max_bytes // 3 + 1)

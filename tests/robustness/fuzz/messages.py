@@ -10,7 +10,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-LANGS = ("xx", "yy", "XX", "x" * 40, "", "\0", "*", "xx:yy")
+LANGS = ("qfx", "qfy", "QFX", "xx", "x" * 40, "", "\0", "*", "qfx:qfy")
 TEXTS = (
     "",
     "a",

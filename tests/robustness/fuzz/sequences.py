@@ -6,7 +6,7 @@ from tests.integration.dispatcher_process import FORMAT
 
 HUGE = 2**63
 REF = common_pb2.AttemptRef(job_id="no-such-job", attempt=3)
-PAIR = common_pb2.LanguagePair(src="xx", tgt="yy")
+PAIR = common_pb2.LanguagePair(src="qfx", tgt="qfy")
 RESULT = dispatcher_pb2.JobResult(attempt=REF, kind=dispatcher_pb2.JobResult.KIND_TRANSLATED)
 SPEC = dispatcher_pb2.JobSpec(
     tenant="t",
@@ -56,7 +56,7 @@ def _operate(number: int, **operation: object) -> bytes:
 
 
 def _hello(slots: int, running: int = 0) -> bytes:
-    langs = ["xx", "yy"]
+    langs = ["qfx", "qfy"]
     hello = dispatcher_pb2.Hello(
         node_id="fuzzed-node",
         incarnation="i",
