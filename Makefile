@@ -19,7 +19,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format proto proto-check api-docs rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run picture test lint format proto proto-check api-docs rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ get-models: $(TALKING_READY)  ## the models of the interpreter node, into ~/.cac
 
 run-real: $(TALKING_READY)  ## two people, two languages, real speech; fetches what it needs
 	@$(TALKING)/bin/python examples/real_conversation.py
+
+picture: $(RUN)  ## docs/pictures/run.svg: what `make run` shows, as a picture of a real run
+	@$(BIN)/python examples/conversation.py --picture docs/pictures/run.svg
 
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --dist worksteal

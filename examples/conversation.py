@@ -1,31 +1,33 @@
 """A conversation over the real path: what `make run` shows.
 
+    python examples/conversation.py [--picture FILE.svg]
+
 Redis, the services, the nodes (processes of their own) and every call are real. Ana and Ben are
-tones, streamed by the client SDK at the pace of speech. The nodes measure what they hear, and take
-a tenth of its time for that; they translate nothing.
+tones, streamed by the client SDK at the pace of speech. The nodes translate nothing: they look up
+the sentence that a tone stands for.
 """
 
+import argparse
 import asyncio
 import contextlib
 import math
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from voices import CHUNK_MS, SILENCE_S, chunks, speech, write_wav
+import phrases
+from conversation_view import SPEAKERS, ConversationView, delivered, save_picture, terminal
+from phrases import Phrase
+from sample_processes import Nodes, NodesError, await_nodes, connect_nodes, end_nodes, start_nodes
+from voices import CHUNK_MS, chunks, speech, write_wav
 
-from lingua_scheduler.cli.live_line import LiveLine
-from lingua_scheduler.cli.options import Options
-from lingua_scheduler.cli.output import duration
-from lingua_scheduler.cli.pool_client import PoolClient
-from lingua_scheduler.cli.sdk_access import client_token, node_token, tls_of
-from lingua_scheduler.cli.up import LocalScheduler
+from lingua_scheduler.cli.sdk_access import client_token, tls_of
+from lingua_scheduler.cli.up import LocalScheduler, PartFailedError
 from lingua_scheduler.cli.up_command import exports
 from lingua_scheduler.sdk import (
     Accepted,
@@ -36,61 +38,59 @@ from lingua_scheduler.sdk import (
     PartialText,
     Reason,
     Result,
-    ResultKind,
     Retrying,
     Session,
     SessionError,
 )
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.redis_server import EmbeddedRedisError
 from lingua_scheduler.services.runtime.settings import load_settings
 
-NODES = {"amber": "zh,en", "birch": "zh,en", "cedar": "en,es"}
-# How high they speak, in Hz, and the languages from and to which.
-VOICES = {"Ana": (220, ("zh", "en")), "Ben": (330, ("en", "zh"))}
-WHO = {direction[0]: who for who, (_, direction) in VOICES.items()}
-CUT_BY = {
-    Reason.IS_FINAL: "final",
-    Reason.TIMEOUT: "pause",
-    Reason.INTERRUPTED: "barge-in",
-    Reason.MAX_DURATION: "too long",
-}
-# For the nodes to connect, and for all of the conversation; a busy machine needs longer.
-NODES_WITHIN_S = 20.0
+TITLE = "Lingua Scheduler: live speech translation on nodes that anybody may own"
+HONESTY = (
+    "Real: Redis, three services, three node processes, every call between them.",
+    "Not real: the voices are tones, and the nodes are told which sentence each",
+    "tone stands for. `make run-real` recognises, translates and speaks.",
+)
+
+WHO = {language: who for language, (who, _) in SPEAKERS.items()}
+# For all of the conversation; a busy machine needs longer than an idle one.
 TALK_WITHIN_S = 120.0
 
-# Shorter than the defaults, so that nobody has to talk for long to be cut.
+# Shorter than the defaults, so that nobody has to talk for long to be cut. The environment does not
+# change them, because the sentences are made for them.
 SETTINGS = {
     "LINGUA_MAX_DURATION_MS": "3000",
     "LINGUA_PAUSE_MS": "800",
     # A killed node does not come back here, so there is no use in waiting long for it.
     "LINGUA_NODE_RECONNECT_GRACE_MS": "1000",
-    "LINGUA_LOG_LEVEL": "error",
 }
-
-Nodes = dict[str, "subprocess.Popen[bytes]"]
 
 
 class Talk:
-    """Ana and Ben in one session. Prints each utterance when it is delivered."""
+    """Ana and Ben in one session. Shows each utterance when it is delivered."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, view: ConversationView) -> None:
         self.session = session
+        self.view = view
         self.outcomes: list[Outcome] = []
-        self.wrong = 0
+        self.failed_checks = 0
         self.on_accepted: Callable[[Accepted], None] | None = None
         self._cuts: dict[int, Reason] = {}
         self._taken = 0
         self._over = False
         self._changed = asyncio.Event()
-        self._line = LiveLine(shown=sys.stdout.isatty())
 
-    async def say(self, who: str, seconds: float, *, ends: bool = True) -> None:
-        """Speaks; with `ends` there is silence after it, and the app says that it is all."""
-        hertz, direction = VOICES[who]
+    async def say(self, src: str, phrase: Phrase, *, from_s: float = 0, to_s: float = 0) -> None:
+        """Speaks a sentence, or a part of it. At its end comes silence, and "I have finished"."""
+        ends = not to_s
+        seconds = (to_s or phrase.seconds) - from_s
+        direction = (src, next(other for other in SPEAKERS if other != src))
         start = time.monotonic()
-        for number, chunk in enumerate(chunks(speech(seconds, hertz, ends=ends)), start=1):
+        for number, chunk in enumerate(chunks(speech(seconds, phrase.hertz, ends=ends)), start=1):
             await asyncio.sleep(start + number * CHUNK_MS / 1000 - time.monotonic())
             await self.session.send(chunk, direction=direction)
-            self._line.show(f"{who} speaks, {time.monotonic() - start:.1f} s")
+            self.view.now(f"{WHO[src]} speaks, {time.monotonic() - start:.1f} s")
         if ends:
             await self.session.finish()
 
@@ -101,7 +101,7 @@ class Talk:
         while len(self.outcomes) < self.session.counts.utterances and not self._over:
             self._changed.clear()
             await self._changed.wait()
-        # Raises where it ended with a loss.
+        # Raises if it ended with a loss.
         await self.session.drained()
         new, self._taken = self.outcomes[self._taken :], len(self.outcomes)
         return new
@@ -118,55 +118,29 @@ class Talk:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, PartialText):
-            self._line.show(f"{WHO[event.src]} ... {event.texts.source}")
+            self.view.partial(event)
         elif isinstance(event, Finalized):
             self._cuts[event.index] = event.reason
         elif isinstance(event, Accepted) and self.on_accepted is not None:
             self.on_accepted(event)
         elif isinstance(event, Retrying):
-            self.note(f"attempt {event.attempt} ended: {event.message}")
+            self.view.note(event.message, "red")
         elif isinstance(event, Result | Missing):
             self.outcomes.append(event)
-            self._show(event)
-
-    def _show(self, outcome: Outcome) -> None:
-        self._line.clear()
-        cut = self.cut_of(outcome)
-        head = f"{WHO[outcome.src]} {outcome.index:>2}  {CUT_BY.get(cut, cut.name.lower()):<8}"
-        if isinstance(outcome, Missing):
-            self.wrong += 1
-            print(f"{head}  MISSING, {outcome.reason}: {outcome.message}")
-            return
-        took = outcome.timings
-        tries = "1 try  " if outcome.attempts == 1 else f"{outcome.attempts} tries"
-        print(
-            f"{head}  {outcome.node_id:<5}  {tries}  audio {duration(took.audio_ms)}, hangover"
-            f" {duration(took.hangover_ms)}, dispatch {duration(took.dispatch_ms)}, node"
-            f" {duration(took.node_ms)}, deliver {duration(took.deliver_ms)}"
-        )
-        if outcome.kind is ResultKind.TRANSLATED:
-            joined = f" (with {', '.join(map(str, outcome.joined))})" if outcome.joined else ""
-            print(f"        {outcome.texts.source} -> {outcome.texts.translated}{joined}")
-        else:
-            print(f"        ({outcome.kind.name.lower()})")
+            self.view.utterance(event, self.cut_of(event))
 
     def cut_of(self, outcome: Outcome) -> Reason:
         """Why it was cut."""
         return self._cuts.get(outcome.index, Reason.UNSPECIFIED)
 
-    def note(self, text: str) -> None:
-        """A line between the utterances."""
-        self._line.clear()
-        print(f"      {text}")
-
     def check(self, true: bool, what: str) -> None:
-        """Says where something that must be true is not, and counts it."""
+        """Counts what must be true and is not, and says so."""
         if not true:
-            self.wrong += 1
-            self.note(f"IT IS NOT SO: {what}")
+            self.failed_checks += 1
+            self.view.note(f"CHECK FAILED: {what}", "bold red")
 
-    def check_whole(self, parts: list[Outcome], cut: Reason, seconds: float) -> None:
-        """That a sentence was cut in parts for this reason, and came out whole on one node."""
+    def check_whole(self, parts: list[Outcome], cut: Reason, phrase: Phrase) -> None:
+        """Checks that a sentence was cut for this reason, and came out whole on one node."""
         *held, last = parts
         self.check(
             bool(held) and all(self.cut_of(part) is cut and is_kind(part, "HELD") for part in held),
@@ -176,7 +150,11 @@ class Talk:
         indexes = tuple(part.index for part in held)
         self.check(isinstance(last, Result) and last.joined == indexes, "the parts are joined")
         heard = last.texts.source if isinstance(last, Result) else ""
-        self.check(heard.startswith(f"{seconds + SILENCE_S:.1f} s"), "nothing of it is lost")
+        self.check(heard == phrase.texts[last.src], "the sentence is whole")
+        # The sample nodes send back the audio that they heard.
+        spoken = len(speech(phrase.seconds, phrase.hertz, ends=True))
+        echoed = len(last.speech) if isinstance(last, Result) else 0
+        self.check(echoed == spoken, f"all {spoken} bytes of its audio were heard, not {echoed}")
 
 
 def is_kind(outcome: Outcome, name: str) -> bool:
@@ -189,53 +167,58 @@ def node_of(outcome: Outcome) -> str:
     return outcome.node_id if isinstance(outcome, Result) else ""
 
 
-async def converse(talk: Talk, nodes: Nodes) -> None:
-    """The conversation, and what is to be seen in it."""
-    limits = talk.session.limits
-    await talk.say("Ana", 1.2)
-    await talk.say("Ben", 1.0)
+async def converse(talk: Talk, nodes: Nodes) -> list[str]:
+    """The conversation, and what is to be seen in it. Returns the nodes that it killed."""
+    limits, note = talk.session.limits, talk.view.note
+    await talk.say("zh", phrases.GREETING)
+    await talk.say("en", phrases.ANSWER)
     await talk.delivered()
 
-    talk.note("Ana talks for long: what is cut stays with the node that has the beginning")
-    long = 2.2 * limits.max_duration_ms / 1000
-    await talk.say("Ana", long)
-    talk.check_whole(await talk.delivered(), Reason.MAX_DURATION, long)
+    note("Ana talks for long: the parts go to the node that has the beginning.")
+    await talk.say("zh", phrases.DIRECTIONS)
+    talk.check_whole(await talk.delivered(), Reason.MAX_DURATION, phrases.DIRECTIONS)
 
-    talk.note("Ana pauses in the middle of a sentence: the node holds the audio, and says so")
-    await talk.say("Ana", 1.0, ends=False)
+    note("Ana pauses in mid-sentence: the node waits for the rest of it.")
+    await talk.say("zh", phrases.ORDER, to_s=1.0)
     await asyncio.sleep(limits.pause_ms / 1000 + 0.4)
-    await talk.say("Ana", 0.8)
-    talk.check_whole(await talk.delivered(), Reason.TIMEOUT, 1.8)
+    await talk.say("zh", phrases.ORDER, from_s=1.0)
+    talk.check_whole(await talk.delivered(), Reason.TIMEOUT, phrases.ORDER)
 
-    talk.note("Ben interrupts Ana, who then goes on")
-    await talk.say("Ana", 1.0, ends=False)
-    await talk.say("Ben", 0.6)
-    await talk.say("Ana", 0.8)
+    note("Ben interrupts Ana, who then goes on.")
+    await talk.say("zh", phrases.NOODLES, to_s=1.0)
+    await talk.say("en", phrases.QUESTION)
+    await talk.say("zh", phrases.NOODLES, from_s=1.0)
     said = await talk.delivered()
     talk.check([WHO[each.src] for each in said] == ["Ana", "Ben", "Ana"], "Ben is in between")
-    talk.check_whole([each for each in said if WHO[each.src] == "Ana"], Reason.INTERRUPTED, 1.8)
+    ana = [each for each in said if WHO[each.src] == "Ana"]
+    talk.check_whole(ana, Reason.INTERRUPTED, phrases.NOODLES)
 
-    talk.note("the next node that takes a job is killed with it")
+    note("The next node that takes a job is killed; the job goes to another one.")
     killed: list[str] = []
 
     def kill(accepted: Accepted) -> None:
         if not killed:
             killed.append(accepted.node_id)
             nodes[accepted.node_id].send_signal(signal.SIGKILL)
-            talk.note(f"{accepted.node_id} is dead")
+            note(f"{accepted.node_id} has the job, and is killed.", "red")
 
     talk.on_accepted = kill
-    # As long as it may be: the node must not be done with it before the signal comes.
-    await talk.say("Ana", limits.max_duration_ms / 1000 - SILENCE_S)
-    await talk.say("Ben", 0.6)
+    # As long as an utterance may be: the node must not be done before the signal comes.
+    await talk.say("zh", phrases.APPOINTMENT)
+    await talk.say("en", phrases.GOODBYE)
     moved, *after = await talk.delivered()
     talk.check(isinstance(moved, Result) and moved.attempts == 2, "it has run twice")
     talk.check(node_of(moved) not in ("", *killed), "it has run elsewhere")
     talk.check([WHO[each.src] for each in after] == ["Ben"], "the conversation goes on")
+    return killed
 
 
-async def talk_at(address: str, nodes: Nodes) -> Talk:
-    """Opens the session, and closes it when all has been said and delivered."""
+async def talk_at(address: str, nodes: Nodes, view: ConversationView) -> bool:
+    """Opens the session, and closes it when all has been said and delivered.
+
+    Returns:
+        Whether everything was as it must be.
+    """
     settings = load_settings()
     session = Session(
         address,
@@ -246,95 +229,52 @@ async def talk_at(address: str, nodes: Nodes) -> Talk:
         tls=tls_of(settings),
         token=client_token(settings),
     )
-    talk = Talk(session)
+    started = time.monotonic()
+    talk = Talk(session, view)
     async with asyncio.timeout(TALK_WITHIN_S), session:
         hearing = asyncio.create_task(talk.hear())
-        await converse(talk, nodes)
+        killed = await converse(talk, nodes)
     await hearing
     talk.check(
         [each.index for each in talk.outcomes] == list(range(len(talk.outcomes))),
         "every index came once, in order",
     )
+    results = delivered(talk.outcomes)
+    missing = len(talk.outcomes) - len(results)
     talk.check(
-        all(node_of(each) != "cedar" for each in talk.outcomes),
-        "cedar has no zh, so none of it went there",
+        all(each.node_id != "cedar" for each in results),
+        "cedar has no Chinese, so none of it went there",
     )
-    return talk
+    view.line("")
+    view.line(
+        f"{len(results)} utterances delivered in order, {missing} missing; "
+        f"{sum(each.attempts for each in results)} attempts; {len(killed)} node killed; "
+        f"{time.monotonic() - started:.0f} s",
+        "bold" if not missing and not talk.failed_checks else "bold red",
+    )
+    return not missing and not talk.failed_checks
 
 
-def hold_conversation(address: str, nodes: Nodes) -> bool:
-    """Whether anything was not as it must be."""
-    started = time.monotonic()
+def hold_conversation(address: str, nodes: Nodes, view: ConversationView) -> bool:
+    """Whether everything was as it must be."""
     try:
-        talk = asyncio.run(talk_at(address, nodes))
+        return asyncio.run(talk_at(address, nodes, view))
     except TimeoutError:
-        print(f"\nThe conversation was not over within {TALK_WITHIN_S:g} s.")
-        return True
+        view.line(f"The conversation was not over within {TALK_WITHIN_S:g} s.", "bold red")
     except SessionError as error:
-        print(f"\nThe conversation failed: {error}.")
-        return True
-    took = time.monotonic() - started
-    print(f"\nDone in {took:.0f} s: {len(talk.outcomes)} utterances, {talk.wrong} not as expected.")
-    return talk.wrong > 0
-
-
-def token_option(name: str, folder: Path) -> list[str]:
-    """The token of a node, in a file, where this process can sign one."""
-    token = node_token(load_settings(), name)
-    if not callable(token):
-        return []
-    file = folder / f"{name}.token"
-    file.touch(mode=0o600)
-    file.write_text(str(token()))
-    return ["--token-file", str(file)]
-
-
-def start_nodes(address: str, folder: Path) -> Nodes:
-    """The sample nodes, each a process that ends with this one."""
-    script = Path(__file__).with_name("sample_node.py")
-    return {
-        name: subprocess.Popen(
-            [
-                *(sys.executable, str(script), "--id", name, "--langs", langs),
-                *("--dispatcher", address, "--until-eof"),
-                *token_option(name, folder),
-            ],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        for name, langs in NODES.items()
-    }
-
-
-def await_nodes(address: str) -> None:
-    """Returns when the pool service knows all sample nodes."""
-    with PoolClient.opened(Options(addresses={"pool": address})) as pool:
-        deadline = time.monotonic() + NODES_WITHIN_S
-        while len(pool.list_nodes().nodes) < len(NODES):
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the sample nodes did not connect within {NODES_WITHIN_S:g} s")
-            time.sleep(0.05)
-
-
-def end_nodes(nodes: Nodes) -> None:
-    """Lets them finish what they have."""
-    for node in nodes.values():
-        node.terminate()
-    for node in nodes.values():
-        node.wait()
-        assert node.stdin is not None
-        node.stdin.close()
+        view.line(f"The conversation failed: {error}.", "bold red")
+    return False
 
 
 def how_to_go_on(scheduler: LocalScheduler, recording: Path) -> str:
     """What to type in another terminal, as it is to be typed."""
-    # Whoever came by `make run` has no `lingua` on the PATH.
+    # After `make run`, `lingua` is usually not on the PATH.
     activate = Path(sys.executable).with_name("activate")
     lines = [] if shutil.which("lingua") else [f"  source {activate}"]
     lines += exports(scheduler)
     lines += [
-        f"  lingua speak {recording} --from en --to es --save {recording.parent}",
+        f"  lingua speak {recording} --from en --to es \\",
+        f"    --save {recording.parent}",
         "  lingua nodes list",
         "  lingua jobs list",
         "From a program of your own (docs/clients.md):",
@@ -343,50 +283,87 @@ def how_to_go_on(scheduler: LocalScheduler, recording: Path) -> str:
     return "\n".join(lines)
 
 
-def run(folder: Path) -> int:
-    """Runs it all; 0 only if everything was as it must be."""
-    seconds = float(os.environ.get("RUN_SECONDS") or "inf")
+def start(
+    view: ConversationView, folder: Path, ending: contextlib.ExitStack
+) -> tuple[LocalScheduler, Nodes]:
+    """Starts everything side by side, and shows how far it is; `ending` ends it."""
     started = time.monotonic()
+    parts: list[str] = []
 
     def log(name: str, line: str) -> None:
         print(f"{name} | {line}", file=sys.stderr)
 
-    with LocalScheduler(environ={**SETTINGS, **os.environ}, on_log=log) as scheduler:
-        print(f"Redis       {scheduler.redis_words}")
-        for each in scheduler.services:
-            print(f"{each.name:<11} {each.address}")
-        nodes = start_nodes(scheduler.address("dispatcher"), folder)
-        try:
-            await_nodes(scheduler.address("pool"))
-            print(f"nodes       {', '.join(f'{name} ({langs})' for name, langs in NODES.items())}")
-            print("\nWHO  #  CUT BY    NODE   TRIES    WHERE THE TIME WENT")
-            wrong = hold_conversation(scheduler.addresses("gateway"), nodes)
-            print("It stays up; in another terminal:")
-            write_wav(folder / "hello.wav", speech(1.5, VOICES["Ben"][0], ends=True))
-            print(how_to_go_on(scheduler, folder / "hello.wav"))
-            print("Ctrl-C ends it." if seconds == math.inf else "It ends by itself.")
-            left = None if seconds == math.inf else seconds - (time.monotonic() - started)
-            try:
-                scheduler.wait(None if left is None else max(0.0, left))
-            except KeyboardInterrupt:
-                print("Ending.")
-            return 1 if wrong else 0
-        finally:
-            end_nodes(nodes)
+    def ready(part: str) -> None:
+        parts.append(part)
+        view.now(f"Starting: {', '.join(parts)} ready; {time.monotonic() - started:.1f} s")
+
+    view.now("Starting Redis, the services and the nodes")
+    environ = {"LINGUA_LOG_LEVEL": "error", **os.environ, **SETTINGS}
+    scheduler = LocalScheduler(environ=environ, on_log=log, on_ready=ready)
+    nodes = start_nodes(folder)
+    ending.callback(end_nodes, nodes)
+    ending.enter_context(scheduler)
+    # From now on the nodes end first, so that they can finish what they have.
+    ending.callback(end_nodes, nodes)
+    connect_nodes(nodes, scheduler.address("dispatcher"))
+    await_nodes(nodes, scheduler.address("pool"))
+    took = time.monotonic() - started
+    view.line(f"Started in {took:.1f} s: {', '.join((*parts, *nodes))}.")
+    return scheduler, nodes
+
+
+def stay_up(scheduler: LocalScheduler, folder: Path, until: float) -> None:
+    """Says what to do with the scheduler, and keeps it up until then or Ctrl-C."""
+    recording, said = folder / "hello.wav", phrases.GOOD_MORNING
+    write_wav(recording, speech(said.seconds, said.hertz, ends=True))
+    print("\nIt stays up; in another terminal:")
+    print(how_to_go_on(scheduler, recording))
+    print("Ctrl-C ends it." if until == math.inf else "It ends by itself.")
+    try:
+        scheduler.wait(None if until == math.inf else max(0.0, until - time.monotonic()))
+    except KeyboardInterrupt:
+        print("Ending.")
+
+
+def run(folder: Path, picture: Path | None) -> int:
+    """Runs it all; 0 only if everything was as it must be."""
+    until = time.monotonic() + float(os.environ.get("RUN_SECONDS") or "inf")
+    console = terminal(record=picture is not None)
+    view = ConversationView(console)
+    view.line(TITLE, "bold")
+    for line in HONESTY:
+        view.line(line)
+    with contextlib.ExitStack() as ending:
+        with view.live():
+            scheduler, nodes = start(view, folder, ending)
+            view.header()
+            good = hold_conversation(scheduler.addresses("gateway"), nodes, view)
+        if picture is None:
+            stay_up(scheduler, folder, until)
+        else:
+            save_picture(console, picture)
+    return 0 if good else 1
 
 
 def main() -> int:
-    """The exit code of `run`, or 130 where Ctrl-C ended the conversation."""
-    # Live, also where it is piped.
+    """The exit code of `run`, or 130 if Ctrl-C ended the conversation."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--picture", metavar="FILE.svg", type=Path, help="write what was shown there, and end"
+    )
+    picture = parser.parse_args().picture
+    # Live, even if it is piped.
     sys.stdout.reconfigure(line_buffering=True)
     # However it is ended, nothing is left behind.
-    # Both, also where a shell that runs it in the background had SIGINT ignored.
+    # Both, also if a shell that runs it in the background had SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    print(__doc__)
     with tempfile.TemporaryDirectory(prefix="lingua-") as folder:
         try:
-            return run(Path(folder))
+            return run(Path(folder), picture)
+        except (PartFailedError, EmbeddedRedisError, SettingsError, NodesError) as error:
+            print(f"Error: {error}", file=sys.stderr)
+            return 1
         except KeyboardInterrupt:
             print("Ended before it was over.", file=sys.stderr)
             return 128 + signal.SIGINT

@@ -2,12 +2,13 @@
 
     python examples/sample_node.py --id amber --langs zh,en --dispatcher 127.0.0.1:7720
 
-It translates nothing, and takes a tenth of the speech's time for that, about as long as a real one
-would. But it treats audio as a real node does: what is unfinished (cut by its duration, or still
-loud where a pause was taken for the end) is held, and joined to the next job of the same turn. So a
-sentence that was cut comes out whole, if its parts come to the same node.
+It translates nothing; with --phrases it looks up the sentence that a tone of this pitch stands for.
+It takes a tenth of the speech's time for that, about as long as a real node would. But it treats
+audio as a real node does: if a sentence is unfinished (cut by its duration, or still loud where a
+pause was taken for the end), its audio is held and joined to the next job of the same turn. So a
+sentence that was cut comes out whole if its parts come to the same node.
 
-Where the dispatcher asks who it is and speaks TLS: --token-file, --ca, --cert and --key.
+If the dispatcher asks for a token or speaks TLS: --token-file, --ca, --cert and --key.
 """
 
 import argparse
@@ -15,11 +16,15 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 from array import array
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+from phrases import Phrase, read_phrases
 
 from lingua_scheduler.sdk import (
     AudioFormat,
@@ -38,6 +43,8 @@ from lingua_scheduler.sdk import (
 
 # Louder than this is speech, of 32767.
 LOUD = 500
+# Tones of phrases are further apart, and half a second of one is measured better.
+SAME_PITCH_HZ = 9
 # What a real node would need to translate a second of speech.
 PACE_S = 0.1
 # A sentence that is over ends with as much silence.
@@ -51,15 +58,41 @@ def samples_of(audio: bytes, audio_format: AudioFormat) -> "array[int]":
     return array("h", audio[: len(audio) // 2 * 2])[:: audio_format.channels]
 
 
-def describe(samples: "array[int]", rate: int) -> str:
-    """Such as `2.0 s at 220 Hz, peak 12000`."""
+@dataclass(frozen=True)
+class Heard:
+    """What was measured of some audio."""
+
+    seconds: float
+    loud_s: float
+    hertz: float
+    peak: int
+
+    def __str__(self) -> str:
+        """Such as `2.0 s at 220 Hz, peak 12000`."""
+        return f"{self.seconds:.1f} s at {self.hertz:.0f} Hz, peak {self.peak}"
+
+
+def measure(samples: "array[int]", rate: int) -> Heard:
+    """Measures audio that is not silent."""
     peaks = [
         max(map(abs, samples[at : at + rate // 100])) for at in range(0, len(samples), rate // 100)
     ]
     # Silence has no pitch, so its time does not count.
     loud_s = sum(peak > LOUD for peak in peaks) / 100
     crossings = sum(a < 0 <= b for a, b in pairwise(samples))
-    return f"{len(samples) / rate:.1f} s at {crossings / loud_s:.0f} Hz, peak {max(peaks)}"
+    return Heard(len(samples) / rate, loud_s, crossings / loud_s, max(peaks))
+
+
+def texts_of(heard: Heard, job: Job, phrases: list[Phrase]) -> tuple[str, str]:
+    """What was said, in both languages: a sentence that the node knows, or what it measured."""
+    for phrase in phrases:
+        if abs(phrase.hertz - heard.hertz) <= SAME_PITCH_HZ:
+            source, target = (
+                phrase.in_language(lang, heard.loud_s) for lang in (job.pair.src, job.pair.tgt)
+            )
+            if source and target:
+                return source, target
+    return str(heard), f"[{job.pair.tgt}] {heard}"
 
 
 def is_unfinished(job: Job, samples: "array[int]") -> bool:
@@ -72,7 +105,13 @@ def is_unfinished(job: Job, samples: "array[int]") -> bool:
 
 
 def sample_node(
-    node_id: str, langs: list[str], slots: int, *, token: Path | None, tls: Tls | None
+    node_id: str,
+    langs: list[str],
+    slots: int,
+    *,
+    phrases: list[Phrase],
+    token: Path | None,
+    tls: Tls | None,
 ) -> Node:
     """The node; `run` connects it."""
     node = Node(
@@ -94,17 +133,18 @@ def sample_node(
             if not samples or max(map(abs, samples)) <= LOUD:
                 yield NoSpeech(joined=turn.joined)
                 return
-            heard = describe(samples, job.audio_format.sample_rate_hz)
-            yield Partial(source=heard)
+            heard = measure(samples, job.audio_format.sample_rate_hz)
+            source, translated = texts_of(heard, job, phrases)
+            yield Partial(source=source)
             await asyncio.sleep(PACE_S * len(samples) / job.audio_format.sample_rate_hz)
             if is_unfinished(job, samples):
                 turn.keep()
                 yield Held()
                 return
             yield Translated(
-                source=heard,
-                repaired=heard,
-                translated=f"[{job.pair.tgt}] {heard}",
+                source=source,
+                repaired=source,
+                translated=translated,
                 speech=turn.audio if job.require_tts else b"",
                 speech_format=job.audio_format,
                 joined=turn.joined,
@@ -133,7 +173,12 @@ def main() -> None:
     parser.add_argument("--id", required=True)
     parser.add_argument("--langs", default="en,zh", help="what it hears and speaks")
     parser.add_argument("--slots", type=int, default=2)
-    parser.add_argument("--dispatcher", default="127.0.0.1:7720", help="ADDRESS[,ADDRESS...]")
+    parser.add_argument(
+        "--dispatcher",
+        default="127.0.0.1:7720",
+        help="ADDRESS[,ADDRESS...]; -: the first line of stdin, when the node has loaded",
+    )
+    parser.add_argument("--phrases", type=Path, help="JSON file: what tones stand for")
     parser.add_argument("--until-eof", action="store_true", help="end when stdin ends")
     file_option(parser, "--token-file", "LINGUA_TOKEN_FILE", "says who this node is")
     file_option(parser, "--ca", "LINGUA_TLS_CA_FILE", "the dispatchers' authority; none: no TLS")
@@ -146,14 +191,23 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    address = sys.stdin.readline().strip() if chosen.dispatcher == "-" else chosen.dispatcher
     if chosen.until_eof:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     tls = None
     if chosen.ca:
         tls = Tls(ca=chosen.ca, cert=chosen.cert, key=chosen.key, server_name=chosen.server_name)
     langs = chosen.langs.split(",")
-    node = sample_node(chosen.id, langs, chosen.slots, token=chosen.token_file, tls=tls)
-    node.run(chosen.dispatcher)
+    node = sample_node(
+        chosen.id,
+        langs,
+        chosen.slots,
+        phrases=read_phrases(chosen.phrases) if chosen.phrases else [],
+        token=chosen.token_file,
+        tls=tls,
+    )
+    if address:
+        node.run(address)
 
 
 if __name__ == "__main__":
