@@ -24,7 +24,7 @@ from typing import Any
 
 from machine import machine
 
-from lingua_scheduler.cli.up import LocalScheduler
+from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 
 HERE = Path(__file__).parent
 SESSIONS = 64

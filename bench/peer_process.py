@@ -15,7 +15,7 @@ from pathlib import Path
 from path import TICKS, Child
 from redis import Redis
 
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 
 HERE = Path(__file__).parent
 VENVS = HERE.parent / ".venv-peers"

@@ -29,7 +29,7 @@ from interpreter_processes import await_nodes, end_nodes, start_nodes
 from machine import machine
 from word_errors import WordErrors, errors_by_word, near, word_errors, words
 
-from lingua_scheduler.cli.up import LocalScheduler
+from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 from lingua_scheduler.sdk import Finalized, Missing, Reason, Result, ResultKind, Session
 
 DIRECTIONS = (("en", "es"), ("es", "en"))

@@ -15,9 +15,9 @@ import grpc_tools  # type: ignore[import-untyped]
 from google.protobuf import descriptor_pb2 as pb
 from grpc_tools import protoc  # type: ignore[import-untyped]
 
-from lingua_scheduler.services.runtime.access import ROLES
+from lingua_scheduler.services.runtime.auth.access import ROLES
+from lingua_scheduler.services.runtime.contract.text_formats import TEXT_FORMATS
 from lingua_scheduler.services.runtime.errors import LinguaError
-from lingua_scheduler.services.runtime.text_formats import TEXT_FORMATS
 from lingua_scheduler.v1 import limits_pb2
 from lingua_scheduler.v1.common_pb2 import ErrorReason
 
@@ -31,7 +31,7 @@ ORDER = ("session", "dispatcher", "pool", "common", "session_record", "limits")
 HEAD = """\
 # API
 
-<!-- Made by `make api-docs` from protos/ and services/runtime/access.py: edit those. -->
+<!-- Made by `make api-docs` from protos/ and services/runtime/auth/access.py: edit those. -->
 
 All names are in the proto package `lingua_scheduler.v1` (`protos/lingua_scheduler/v1`). The roles
 that may call a method count once auth is on: [security.md](security.md). Besides these, every

@@ -26,9 +26,9 @@ from phrases import Phrase
 from sample_processes import Nodes, NodesError, await_nodes, connect_nodes, end_nodes, start_nodes
 from voices import CHUNK_MS, chunks, speech, write_wav
 
-from lingua_scheduler.cli.sdk_access import client_token, tls_of
-from lingua_scheduler.cli.up import LocalScheduler, PartFailedError
-from lingua_scheduler.cli.up_command import exports
+from lingua_scheduler.cli.clients.sdk_access import client_token, tls_of
+from lingua_scheduler.cli.commands.up import exports
+from lingua_scheduler.cli.up.local_scheduler import LocalScheduler, PartFailedError
 from lingua_scheduler.sdk import (
     Accepted,
     Event,
@@ -43,8 +43,8 @@ from lingua_scheduler.sdk import (
     SessionError,
 )
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedisError
-from lingua_scheduler.services.runtime.settings import load_settings
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedisError
+from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 TITLE = "Lingua Scheduler: live speech translation on nodes that anybody may own"
 HONESTY = (

@@ -25,8 +25,8 @@ from interpreter_node.pico import Pico
 from interpreter_node.settings import models_folder
 from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
 
-from lingua_scheduler.cli.up import LocalScheduler
-from lingua_scheduler.cli.up_command import exports
+from lingua_scheduler.cli.commands.up import exports
+from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 
 # One job at a time each: the machine may have two cores.
 NODES = ("amber", "birch")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from phrases import write_phrases
 
+from lingua_scheduler.cli.clients.pool import PoolClient
+from lingua_scheduler.cli.clients.sdk_access import node_token
 from lingua_scheduler.cli.options import Options
-from lingua_scheduler.cli.pool_client import PoolClient
-from lingua_scheduler.cli.sdk_access import node_token
-from lingua_scheduler.services.runtime.settings import load_settings
+from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 # The languages of each.
 NODES = {"amber": "zh,en", "birch": "zh,en", "cedar": "en,es"}

@@ -24,8 +24,9 @@ are the same for a session. The SDK imports the contracts (`v1`), gRPC, the Open
 nothing else of this project, so a node or an app needs no service's code.
 """
 
+from lingua_scheduler.sdk._transport.channels import Channels
+from lingua_scheduler.sdk._transport.tls import Tls
 from lingua_scheduler.sdk.audio import AudioFormat, Encoding, opus_packets
-from lingua_scheduler.sdk.channels import Channels
 from lingua_scheduler.sdk.errors import (
     HeldAudioMissingError,
     HeldTooLargeError,
@@ -37,12 +38,11 @@ from lingua_scheduler.sdk.errors import (
     SessionRefusedError,
     SessionUnavailableError,
 )
-from lingua_scheduler.sdk.held_audio import HeldAudio, Turn
-from lingua_scheduler.sdk.job import Job, Pair, Reason, Stage
-from lingua_scheduler.sdk.node import Health, Node
+from lingua_scheduler.sdk.node.held_audio import HeldAudio, Turn
+from lingua_scheduler.sdk.node.job import Job, Pair, Reason, Stage
+from lingua_scheduler.sdk.node.node import Health, Node
 from lingua_scheduler.sdk.results import Held, NoSpeech, Partial, Timing, Translated
-from lingua_scheduler.sdk.session import Counts, Session, Unacknowledged
-from lingua_scheduler.sdk.session_events import (
+from lingua_scheduler.sdk.session.events import (
     Accepted,
     Event,
     Finalized,
@@ -59,9 +59,9 @@ from lingua_scheduler.sdk.session_events import (
     Retrying,
     Texts,
 )
-from lingua_scheduler.sdk.session_files import wav_format
-from lingua_scheduler.sdk.session_options import PauseDetection
-from lingua_scheduler.sdk.tls import Tls
+from lingua_scheduler.sdk.session.files import wav_format
+from lingua_scheduler.sdk.session.options import PauseDetection
+from lingua_scheduler.sdk.session.session import Counts, Session, Unacknowledged
 
 __all__ = [
     "Accepted",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import settings
 
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 
 Eventually = Callable[..., Awaitable[None]]
 

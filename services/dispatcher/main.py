@@ -5,23 +5,23 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.dispatcher.dispatcher_metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.followed_jobs import FollowedJobs
-from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
-from lingua_scheduler.services.dispatcher.job_records import JobRecords
-from lingua_scheduler.services.dispatcher.job_views import JobViews
-from lingua_scheduler.services.dispatcher.jobs import Jobs
-from lingua_scheduler.services.dispatcher.kept_results import KeptResults
-from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
-from lingua_scheduler.services.dispatcher.pool_client import PoolClient
-from lingua_scheduler.services.dispatcher.relay_client import RelayClients
-from lingua_scheduler.services.dispatcher.relay_server import RelayServer
-from lingua_scheduler.services.dispatcher.routes import Routes
+from lingua_scheduler.services.dispatcher.gateways.followed_jobs import FollowedJobs
+from lingua_scheduler.services.dispatcher.gateways.streams import GatewayStreams
+from lingua_scheduler.services.dispatcher.home.jobs import Jobs
+from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
+from lingua_scheduler.services.dispatcher.home.records import JobRecords
+from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.nodes.relay_client import RelayClients
+from lingua_scheduler.services.dispatcher.nodes.relay_server import RelayServer
+from lingua_scheduler.services.dispatcher.nodes.routes import Routes
+from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams
+from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.dispatcher.service import DispatcherServicer
-from lingua_scheduler.services.dispatcher.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.views import JobViews
 from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.service_process import Ground, run_service
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
 
 # Jobs of one direction that wait for room; beyond that a job fails at once.

@@ -6,20 +6,21 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.dispatcher.gateway_streams import GatewayStreams
-from lingua_scheduler.services.dispatcher.job_records import JobRecords
-from lingua_scheduler.services.dispatcher.job_views import OVER, JobViews, job_not_found
-from lingua_scheduler.services.dispatcher.jobs import Jobs
-from lingua_scheduler.services.dispatcher.kept_results import KeptResults
-from lingua_scheduler.services.dispatcher.node_streams import NodeStreams
-from lingua_scheduler.services.dispatcher.relay_server import RelayServer
+from lingua_scheduler.services.dispatcher.gateways.streams import GatewayStreams
+from lingua_scheduler.services.dispatcher.home.jobs import Jobs
+from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
+from lingua_scheduler.services.dispatcher.home.records import JobRecords
+from lingua_scheduler.services.dispatcher.nodes.relay_server import RelayServer
+from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams
 from lingua_scheduler.services.dispatcher.validate import check_job, set_limits
-from lingua_scheduler.services.runtime import errors, principals
-from lingua_scheduler.services.runtime.channels import Lines
+from lingua_scheduler.services.dispatcher.views import OVER, JobViews, job_not_found
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.auth import principals
+from lingua_scheduler.services.runtime.contract.job_ids import job_id, job_key
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.job_ids import job_id, job_key
-from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.runtime.telemetry import outside_spans, trace_metadata
+from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.telemetry.traces import outside_spans, trace_metadata
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
 # A call to another instance on an operator's behalf.

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from lingua_scheduler.services.runtime.audio import UnusableAudioError, job_audio_ms
-from lingua_scheduler.services.runtime.checks import Check
-from lingua_scheduler.services.runtime.principals import Role, caller
-from lingua_scheduler.services.runtime.quotas import tenant_limits
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.auth.principals import Role, caller
+from lingua_scheduler.services.runtime.auth.quotas import tenant_limits
+from lingua_scheduler.services.runtime.contract.audio import UnusableAudioError, job_audio_ms
+from lingua_scheduler.services.runtime.contract.checks import Check
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2
 
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.pool_service.capacity import Capacity
-from lingua_scheduler.services.pool_service.directions import Directions
+from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
+from lingua_scheduler.services.pool_service.fleet.directions import Directions
+from lingua_scheduler.services.pool_service.fleet.views import Views
+from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
-from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.service import PoolServicer
 from lingua_scheduler.services.pool_service.sweeper import Sweeper
-from lingua_scheduler.services.pool_service.views import Views
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.service_process import Ground, run_service
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
 

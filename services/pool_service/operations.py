@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.attempts import Attempts, direction, fill_placement
-from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.fleet.views import Views
+from lingua_scheduler.services.pool_service.leases import Attempts, direction, fill_placement
+from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
-from lingua_scheduler.services.pool_service.views import Views
-from lingua_scheduler.services.runtime.capabilities import normal
+from lingua_scheduler.services.runtime.contract.capabilities import normal
 from lingua_scheduler.services.runtime.errors import reason_name
-from lingua_scheduler.services.runtime.redis_link import RedisLink
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _OK = b"ok"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.quotas import REFUSED, quota_error
+from lingua_scheduler.services.runtime.auth.quotas import REFUSED, quota_error
 
 # When a retry after "all full" is worth it: about the time in which a slot frees somewhere.
 _RETRY_MS = 200

@@ -5,9 +5,9 @@ from itertools import islice
 
 from lingua_scheduler.services.pool_service import codes
 from lingua_scheduler.services.pool_service.refusals import refusal
-from lingua_scheduler.services.runtime.capabilities import Capabilities
-from lingua_scheduler.services.runtime.redis_link import RedisLink
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # Pools that one script joins or leaves: each takes 3 to 6 Redis commands, so that a step stays

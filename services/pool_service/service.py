@@ -6,12 +6,12 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.pool_service.operate_stream import OperateStream
+from lingua_scheduler.services.pool_service.fleet.views import Views
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
-from lingua_scheduler.services.pool_service.views import Views
-from lingua_scheduler.services.runtime.duplex import all_ended
-from lingua_scheduler.services.runtime.telemetry import span_writer_if_on
+from lingua_scheduler.services.pool_service.stream import OperateStream
+from lingua_scheduler.services.runtime.rpc.duplex import all_ended
+from lingua_scheduler.services.runtime.telemetry.traces import span_writer_if_on
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]

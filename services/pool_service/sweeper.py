@@ -11,12 +11,12 @@ import asyncio
 import logging
 import time
 
-from lingua_scheduler.services.pool_service.capacity import Capacity
-from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
+from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.errors import LinguaError
-from lingua_scheduler.services.runtime.redis_link import RedisLink
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.settings.settings import Settings
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Checks of the pool service's requests, beyond the limits of their fields."""
 
 from lingua_scheduler.services.pool_service import codes
-from lingua_scheduler.services.runtime.checks import Check
+from lingua_scheduler.services.runtime.contract.checks import Check
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _ENDS = (common_pb2.JOB_STATE_FAILED, common_pb2.JOB_STATE_CANCELLED)

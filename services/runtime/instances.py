@@ -4,8 +4,8 @@ import asyncio
 import logging
 
 from lingua_scheduler.services.runtime.errors import LinguaError
-from lingua_scheduler.services.runtime.redis_link import RedisLink
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.settings.settings import Settings
 
 # Said again three times before it is forgotten.
 _EVERY_S = 5.0

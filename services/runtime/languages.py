@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection
 
-from lingua_scheduler.services.runtime.language_codes import ISO_639
+from lingua_scheduler.services.runtime.contract.language_codes import ISO_639
 
 DEFAULT = "iso639"
 """Stands for the default list in LINGUA_LANGUAGES."""

@@ -10,20 +10,20 @@ from typing import Any, Protocol
 import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from lingua_scheduler.services.runtime.auth import guard_of
-from lingua_scheduler.services.runtime.channels import Lines
+from lingua_scheduler.services.runtime.auth.guard import guard_of
+from lingua_scheduler.services.runtime.contract.languages import LANGUAGES, parse_languages
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SettingsError
-from lingua_scheduler.services.runtime.grpc_server import GrpcServer
-from lingua_scheduler.services.runtime.languages import LANGUAGES, parse_languages
-from lingua_scheduler.services.runtime.logs import configure_logs
 from lingua_scheduler.services.runtime.loop_errors import report_loop_errors
-from lingua_scheduler.services.runtime.lua_scripts import load_scripts
-from lingua_scheduler.services.runtime.metrics import MetricsServer, new_registry
-from lingua_scheduler.services.runtime.redis_link import ERROR_KINDS, RedisLink
-from lingua_scheduler.services.runtime.settings import Settings, variable_name
+from lingua_scheduler.services.runtime.redis.link import ERROR_KINDS, RedisLink
+from lingua_scheduler.services.runtime.redis.scripts import load_scripts
+from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.server import GrpcServer
+from lingua_scheduler.services.runtime.rpc.tls import export_expiry, server_tls
+from lingua_scheduler.services.runtime.settings.settings import Settings, variable_name
 from lingua_scheduler.services.runtime.signals import stop_signals
-from lingua_scheduler.services.runtime.telemetry import configure_tracing
-from lingua_scheduler.services.runtime.tls import export_expiry, server_tls
+from lingua_scheduler.services.runtime.telemetry.logs import configure_logs
+from lingua_scheduler.services.runtime.telemetry.metrics import MetricsServer, new_registry
+from lingua_scheduler.services.runtime.telemetry.traces import configure_tracing
 
 # Between tries to reach a Redis that was not there at the start.
 _OPEN_AGAIN_S = 0.5

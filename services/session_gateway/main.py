@@ -7,13 +7,13 @@ import grpc
 
 from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.service_process import Ground, run_service
-from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
-from lingua_scheduler.services.session_gateway.gateway_metrics import GatewayMetrics
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
+from lingua_scheduler.services.session_gateway.live.sessions import Sessions
+from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.service import SessionGatewayServicer
-from lingua_scheduler.services.session_gateway.session_store import SessionStore
-from lingua_scheduler.services.session_gateway.session_views import SessionViews
-from lingua_scheduler.services.session_gateway.sessions import Sessions
+from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
+from lingua_scheduler.services.session_gateway.views import SessionViews
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.runtime.principals import own_tenant
-from lingua_scheduler.services.session_gateway.session_views import SessionViews
-from lingua_scheduler.services.session_gateway.sessions import Sessions
+from lingua_scheduler.services.runtime.auth.principals import own_tenant
+from lingua_scheduler.services.session_gateway.live.sessions import Sessions
+from lingua_scheduler.services.session_gateway.views import SessionViews
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]

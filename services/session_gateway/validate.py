@@ -1,7 +1,7 @@
 """Checks of what clients send, beyond the limits of its fields."""
 
-from lingua_scheduler.services.runtime.checks import Check
-from lingua_scheduler.services.session_gateway.voice_activity import RATES
+from lingua_scheduler.services.runtime.contract.checks import Check
+from lingua_scheduler.services.session_gateway.live.voice_activity import RATES
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 

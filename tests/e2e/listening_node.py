@@ -17,8 +17,8 @@ from itertools import groupby
 from typing import Any
 
 from lingua_scheduler.sdk import Held, HeldAudio, Job, JobError, Node, Reason, Translated
-from lingua_scheduler.sdk.effects import Effect
-from lingua_scheduler.sdk.protocol import NodeProtocol
+from lingua_scheduler.sdk._transport.effects import Effect
+from lingua_scheduler.sdk.node.protocol import NodeProtocol
 from lingua_scheduler.v1 import dispatcher_pb2
 
 WORD_MS = 100

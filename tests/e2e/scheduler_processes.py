@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.integration.service_process import START_S, ServiceProcess, WatchedProcess
+from tests.support.service_process import START_S, ServiceProcess, WatchedProcess
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
-from tests.spoken import spoken
+from tests.support.spoken import spoken
 
 from .up_process import LINGUA, WITHIN_S, Up, becomes, environment, lingua
 

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from redis import Redis
 
-from lingua_scheduler.cli.up import SERVICES, LocalScheduler, PartFailedError
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler, PartFailedError
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
 from .up_process import WITHIN_S, Start, becomes, environment, lingua

@@ -21,10 +21,10 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent
 from tests.e2e.scheduler_processes import Dispatcher, Gateway, PoolService, start_all
 from tests.e2e.span_collector import SpanCollector, Trace
-from tests.integration.dispatcher_process import RawNode, whoever_gets_it
-from tests.integration.gateway_process import RawClient, new_session, raw_client
-from tests.integration.service_process import START_S, ServiceProcess
-from tests.local_codes import local_code
+from tests.support.dispatcher_process import RawNode, whoever_gets_it
+from tests.support.gateway_process import RawClient, new_session, raw_client
+from tests.support.local_codes import local_code
+from tests.support.service_process import START_S, ServiceProcess
 
 # Nothing that is said may be in a span: neither the audio, nor a text, nor a token.
 AUDIO = b"AudioMark" * 400

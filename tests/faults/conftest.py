@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.cluster import SHORT
 from tests.faults.fleet import use_first_address
-from tests.integration.pool_process import PoolProcess
+from tests.support.pool_process import PoolProcess
 
 
 @pytest.fixture(scope="module")

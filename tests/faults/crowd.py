@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from tests.e2e.scheduler_processes import NodeProcess, Scheduler, addresses
 from tests.e2e.speech import Speaker, sentences, speaking
-from tests.integration.service_process import ServiceProcess
+from tests.support.service_process import ServiceProcess
 
 PEOPLE = 8
 # Lengths of sentences, in words of a tenth of a second: from half a second to one and a half.

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from lingua_scheduler.sdk import Channels, Job, JobError, Node, Translated
-from lingua_scheduler.sdk import node as node_module
-from lingua_scheduler.sdk.protocol import NodeProtocol
-from lingua_scheduler.sdk.wire import ref_of
+from lingua_scheduler.sdk.node import node as node_module
+from lingua_scheduler.sdk.node.protocol import NodeProtocol
+from lingua_scheduler.sdk.node.wire import ref_of
 from lingua_scheduler.v1 import dispatcher_pb2
 from tests.faults.cluster import NAME, SLACK_S, Cluster
 

@@ -27,18 +27,18 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry
 
+from lingua_scheduler.services.pool_service.fleet.views import Views
+from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
-from lingua_scheduler.services.pool_service.pool_metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.registry import Registry
-from lingua_scheduler.services.pool_service.views import Views
 from lingua_scheduler.services.runtime.errors import (
     AllCandidatesFullOrFailedError,
     DependencyDownError,
 )
-from lingua_scheduler.services.runtime.lua_scripts import load_scripts
-from lingua_scheduler.services.runtime.redis_link import RedisLink
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.scripts import load_scripts
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 PROCESSES = 8

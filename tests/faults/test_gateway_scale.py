@@ -12,9 +12,9 @@ import pytest
 
 from lingua_scheduler.sdk import Job, Node, Translated
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
-from tests.integration.dispatcher_process import DispatcherProcess
-from tests.integration.gateway_process import CHUNK_BYTES, GatewayProcess, new_session
-from tests.integration.pool_process import PoolProcess
+from tests.support.dispatcher_process import DispatcherProcess
+from tests.support.gateway_process import CHUNK_BYTES, GatewayProcess, new_session
+from tests.support.pool_process import PoolProcess
 
 SESSIONS = 2000
 # Of 100 ms each; then the sessions' utterances end.

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.sdk import Missing, Result, ResultKind
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from tests.e2e.scheduler_processes import NodeProcess, Scheduler, addresses
 from tests.e2e.speech import EN_ES, ES_EN, Speaker, speaking, words_of
-from tests.integration.service_process import ServiceProcess
+from tests.support.service_process import ServiceProcess
 
 WITHIN_S = 60.0
 

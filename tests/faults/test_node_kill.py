@@ -16,7 +16,7 @@ from tests.conftest import Eventually
 from tests.faults.cluster import SHORT, SLACK_S, Cluster, running_cluster
 from tests.faults.fleet import Fleet, fleet_of
 from tests.faults.steady_gateway import SteadyGateway, steady_gateway
-from tests.integration.pool_process import PoolProcess
+from tests.support.pool_process import PoolProcess
 
 PROGRAM = Path(__file__).with_name("node_program.py")
 JOBS = 2

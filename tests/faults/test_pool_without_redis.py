@@ -12,8 +12,8 @@ import pytest
 from tests.faults.cluster import SHORT, SLACK_S, Cluster, running_cluster
 from tests.faults.fleet import fleet_of
 from tests.faults.steady_gateway import steady_gateway
-from tests.integration.pool_process import PoolProcess
 from tests.robustness.network import CUT, SILENT, SWALLOW, Link, Network
+from tests.support.pool_process import PoolProcess
 
 # A link that is silent is known to be so after redis_timeout_ms; a busy machine needs some more.
 SETTINGS = {**SHORT, "redis_timeout_ms": 600, "heartbeat_stale_ms": 3000}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from tests.e2e.scheduler_processes import Scheduler, addresses
 from tests.faults.crowd import PEOPLE, SHORT, talking, victim
 

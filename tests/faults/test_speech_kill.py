@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from tests.e2e.scheduler_processes import Scheduler, addresses
 from tests.faults.crowd import (
     LONG,
@@ -24,7 +24,7 @@ from tests.faults.crowd import (
     talking,
     victim,
 )
-from tests.integration.service_process import ServiceProcess
+from tests.support.service_process import ServiceProcess
 
 # Long enough that there is always something under way.
 WORK_MS = 300

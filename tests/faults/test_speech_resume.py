@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lingua_scheduler.sdk import Resumed, Session, SessionLostError
-from lingua_scheduler.sdk import channels as sdk_channels
+from lingua_scheduler.sdk._transport import channels as sdk_channels
 from tests.e2e.scheduler_processes import Scheduler, addresses
 from tests.e2e.speech import Speaker, sentences, speaking
 

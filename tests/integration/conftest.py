@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.integration.dispatcher_process import DispatcherProcess, Scene, scene
-from tests.integration.pool_process import Pool, PoolProcess, connected
+from tests.support.dispatcher_process import DispatcherProcess, Scene, scene
+from tests.support.pool_process import Pool, PoolProcess, connected
 
 
 @pytest.fixture(scope="module")

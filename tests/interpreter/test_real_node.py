@@ -15,7 +15,7 @@ from interpreter_node.espeak import Espeak
 from interpreter_node.settings import models_folder
 from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
 
-from lingua_scheduler.cli.up import LocalScheduler
+from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 
 MODELS = models_folder(os.environ)
 NEEDED = (parts.MOONSHINE["en"], parts.SILERO, parts.TOKENIZER)

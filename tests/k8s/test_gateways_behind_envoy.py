@@ -10,9 +10,9 @@ import pytest
 from lingua_scheduler.sdk import Channels
 from tests.e2e.scheduler_processes import Scheduler
 from tests.e2e.speech import Speaker, speaking
-from tests.integration.service_process import ServiceProcess
 from tests.k8s.envoy_process import EnvoyProcess
 from tests.k8s.manifests import COMPONENTS
+from tests.support.service_process import ServiceProcess
 
 GATEWAYS = 3
 PEOPLE = 12

@@ -13,9 +13,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from lingua_scheduler.services.runtime.channels import channel_options
-from lingua_scheduler.services.runtime.settings import Settings
-from tests.integration.name_server import NameServer, name_server
+from lingua_scheduler.services.runtime.rpc.channels import channel_options
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from tests.support.name_server import NameServer, name_server
 
 WITHIN_S = 20.0
 

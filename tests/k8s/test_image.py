@@ -18,8 +18,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lingua_scheduler.services.runtime.addresses import split_address
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.k8s.manifests import COMPONENTS, ROOT, Manifests, pod_of
 from tests.k8s.pod_process import WITHIN_S, free_port
 

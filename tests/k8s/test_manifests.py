@@ -10,10 +10,10 @@ import yaml
 from click.testing import CliRunner
 
 from lingua_scheduler.cli.app import app
-from lingua_scheduler.cli.up import STOP_SLACK_S
+from lingua_scheduler.cli.up.local_scheduler import STOP_SLACK_S
 from lingua_scheduler.services.runtime.addresses import split_address
-from lingua_scheduler.services.runtime.grpc_health import LIVENESS
-from lingua_scheduler.services.runtime.settings import (
+from lingua_scheduler.services.runtime.rpc.health import LIVENESS
+from lingua_scheduler.services.runtime.settings.settings import (
     Settings,
     load_settings,
     unknown_variables,

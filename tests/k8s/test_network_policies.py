@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lingua_scheduler.services.runtime.addresses import split_address
-from lingua_scheduler.services.runtime.settings import Settings
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.k8s.manifests import Manifests, container_of, labels_of, name_of, port_named
 
 SETTINGS = Settings()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
-from lingua_scheduler.services.runtime.capabilities import Capabilities
+from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
 
 from . import scripts as lua
 from .scripts import Chosen, Held, Limits, Placed, Refused, Registered

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Self
 
 import redis
 
-from lingua_scheduler.services.pool_service.live import LiveNode
-from lingua_scheduler.services.runtime.capabilities import Capabilities
-from lingua_scheduler.services.runtime.lua_scripts import load_scripts, packaged_root
+from lingua_scheduler.services.pool_service.fleet.live import LiveNode
+from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
+from lingua_scheduler.services.runtime.redis.scripts import load_scripts, packaged_root
 
 CLOCK = Path(__file__).with_name("clock")
 START_MS = 1_800_000_000_000

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from lingua_scheduler.services.pool_service import codes
-from lingua_scheduler.services.runtime.lua_scripts import (
+from lingua_scheduler.services.runtime.redis.scripts import (
     LuaSourceError,
     load_scripts,
     packaged_root,

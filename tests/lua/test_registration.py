@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.capabilities import Capabilities
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 
 from .scripts import (
     DRAINING,

@@ -11,7 +11,7 @@ _RUNNER = """
 import asyncio, importlib, json, os, signal, sys
 from prometheus_client import generate_latest
 from lingua_scheduler.services.runtime import service_process
-from lingua_scheduler.services.runtime.settings import load_settings
+from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 registries = []
 make = service_process.new_registry

@@ -15,12 +15,12 @@ import grpc
 import redis
 
 from lingua_scheduler.v1 import common_pb2, pool_pb2
-from tests.integration.service_process import START_S, WatchedProcess
-from tests.nursery import nursery
 from tests.robustness.history import Excuses, HostileHistory, read_lines
 from tests.robustness.traffic.hostile_node import NODE_ID
 from tests.robustness.traffic.watcher import CONTROL, silences
 from tests.robustness.world import World
+from tests.support.nursery import nursery
+from tests.support.service_process import START_S, WatchedProcess
 
 # Only turns that the hostile node itself began, or said it began, may go on elsewhere.
 HOSTILE_EXCUSES = Excuses(turns=frozenset({NODE_ID}))

@@ -81,7 +81,7 @@ MUTATIONS = (
         "if epoch and epoch > session_epoch then",
         "if epoch and epoch > session_epoch and false then",
         "tests/lua/test_sessions.py tests/lua/test_affinity.py"
-        " tests/integration/test_pool_service.py",
+        " tests/integration/pool/test_service.py",
     ),
     Mutation(
         "an old gateway records no cut (fencing)",
@@ -99,14 +99,14 @@ MUTATIONS = (
     ),
     Mutation(
         "a result of an attempt that was given up is dropped",
-        "services/dispatcher/job_steps.py",
+        "services/dispatcher/job/steps.py",
         "return attempt if attempt is not None and attempt.is_alive else None",
         "return attempt",
         _MACHINE,
     ),
     Mutation(
         "an acknowledgement counts for its own attempt only",
-        "services/dispatcher/job_machine.py",
+        "services/dispatcher/job/machine.py",
         "        attempt = self.attempts.get(number)\n"
         "        if attempt is not None and attempt.is_alive:",
         "        attempt = self.attempts.get(max(self.attempts, default=0))\n"
@@ -115,31 +115,31 @@ MUTATIONS = (
     ),
     Mutation(
         "audio is acknowledged only when it is safe",
-        "services/session_gateway/session_steps.py",
+        "services/session_gateway/session/steps.py",
         "if gathered is not None and gathered < safe:",
         "if gathered is not None and gathered < safe and False:",
         "round: kill -9 of a gateway",
     ),
     Mutation(
         "what a node holds is kept until a result has it",
-        "services/session_gateway/held_turns.py",
+        "services/session_gateway/session/held_turns.py",
         "return audio if audio and self._budget.take(len(audio)) else None",
         "return None",
-        "tests/unit/test_session_held_audio.py",
+        "tests/unit/gateway/test_session_held_audio.py",
     ),
     Mutation(
         "an index is used for one cut (a later gateway knows what was cut)",
-        "services/session_gateway/session_store.py",
+        "services/session_gateway/store/session_store.py",
         "cuts=tuple(session_record_pb2.Cut.FromString(cut) for cut in reply[10::2]),",
         "cuts=(),",
         "round: kill -9 of a gateway",
     ),
     Mutation(
         "results that were seen are not sent again (results_seen)",
-        "services/session_gateway/sessions.py",
+        "services/session_gateway/live/sessions.py",
         "            seen=resume.results_seen,",
         "            seen=0,",
-        "tests/integration/test_gateway_resume.py",
+        "tests/integration/gateway/test_resume.py",
     ),
     Mutation(
         "a client has seen no more than there was (hostile peers stop nobody)",
@@ -150,10 +150,10 @@ MUTATIONS = (
     ),
     Mutation(
         "a result is given to the app once",
-        "services/session_gateway/result_queue.py",
+        "services/session_gateway/session/result_queue.py",
         "        if not self.deadlines.remove(index):\n            return False\n",
         "        self.deadlines.remove(index)\n",
-        "tests/unit/test_result_queue.py",
+        "tests/unit/gateway/test_result_queue.py",
     ),
 )
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e import scheduler_processes
-from tests.integration.service_process import RUNNER, START_S, ServiceProcess, WatchedProcess
-from tests.nursery import nursery
 from tests.robustness.history import NodeHistory, read_lines
+from tests.support.nursery import nursery
+from tests.support.service_process import RUNNER, START_S, ServiceProcess, WatchedProcess
 
 CLOCK = Path(__file__).with_name("clock")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import redis
 
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
-from tests.integration.test_redis_topologies import info, knows_replica, packaged, sentinel
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from tests.integration.runtime.test_redis_topologies import info, knows_replica, packaged, sentinel
 
 AOF, EMPTY, SENTINEL = "aof", "empty", "sentinel"
 # Quick to start, and what was answered is in the file: a kill of the server loses nothing.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.nursery import ROOT
 from tests.robustness import loss
+from tests.support.nursery import ROOT
 
 COMMAND = [sys.executable, "-m", "tests.robustness", "--rounds", "1", "--people", "6"]
 FAULTS = "loss: client and gateway + loss: node and dispatcher"

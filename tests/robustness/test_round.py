@@ -11,13 +11,13 @@ import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.e2e.listening_node import audio_of
-from tests.integration.dispatcher_process import FORMAT, RawGateway
 from tests.robustness.network import CUT
 from tests.robustness.report import Report
 from tests.robustness.rounds import run_round
 from tests.robustness.store import AOF
 from tests.robustness.validate import validate
 from tests.robustness.world import World
+from tests.support.dispatcher_process import FORMAT, RawGateway
 
 PEOPLE = 6
 SEED = 7

@@ -14,7 +14,6 @@ import grpc
 
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 from tests.e2e.scheduler_processes import start_all
-from tests.integration.service_process import ServiceProcess
 from tests.robustness.network import Network
 from tests.robustness.processes import (
     Dispatcher,
@@ -25,6 +24,7 @@ from tests.robustness.processes import (
     settings,
 )
 from tests.robustness.store import SENTINEL, Store, running_store, until
+from tests.support.service_process import ServiceProcess
 
 NODES = (2, 2, 2, 1)
 """The slots of each node."""

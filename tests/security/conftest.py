@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.integration.dispatcher_process import DispatcherProcess
-from tests.integration.gateway_process import GatewayProcess
-from tests.integration.pool_process import PoolProcess
-from tests.integration.service_process import ServiceProcess
 from tests.security.issuer import ISSUER, Issuer
+from tests.support.dispatcher_process import DispatcherProcess
+from tests.support.gateway_process import GatewayProcess
+from tests.support.pool_process import PoolProcess
+from tests.support.service_process import ServiceProcess
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import redis
 
 from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc, session_pb2
-from tests.integration.dispatcher_process import FORMAT, RawNode
-from tests.integration.gateway_process import new_session, raw_client, speech, working
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer, Metadata
+from tests.support.dispatcher_process import FORMAT, RawNode
+from tests.support.gateway_process import new_session, raw_client, speech, working
 
 SESSIONS = JOBS = 200
 AUDIO_MS = 12_000_000

@@ -15,10 +15,10 @@ from lingua_scheduler.v1 import (
     pool_pb2,
     pool_pb2_grpc,
 )
-from tests.integration.dispatcher_process import FORMAT, RawNode
-from tests.integration.gateway_process import speech
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
+from tests.support.dispatcher_process import FORMAT, RawNode
+from tests.support.gateway_process import speech
 
 NODES = 4
 BAD = dispatcher_pb2.JobReject.CAUSE_BAD_JOB

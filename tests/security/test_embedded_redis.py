@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from lingua_scheduler.cli.up import LocalScheduler
+from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

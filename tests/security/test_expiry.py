@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.runtime.token_claims import LEEWAY_S
+from lingua_scheduler.services.runtime.auth.token_claims import LEEWAY_S
 from lingua_scheduler.v1 import (
     common_pb2,
     dispatcher_pb2,
@@ -15,11 +15,11 @@ from lingua_scheduler.v1 import (
     pool_pb2,
     pool_pb2_grpc,
 )
-from tests.integration.dispatcher_process import RawNode
-from tests.integration.gateway_process import new_session, raw_client
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
 from tests.security.test_tenants import hello
+from tests.support.dispatcher_process import RawNode
+from tests.support.gateway_process import new_session, raw_client
 
 
 async def test_a_session_goes_on_with_the_next_token(services: Services, issuer: Issuer) -> None:

@@ -10,16 +10,10 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc, session_pb2
-from tests.integration.dispatcher_process import FORMAT, DispatcherProcess, RawNode
-from tests.integration.gateway_process import (
-    GatewayProcess,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.integration.pool_process import PoolProcess, connected, failure, registration
 from tests.security.test_tenants import hello
+from tests.support.dispatcher_process import FORMAT, DispatcherProcess, RawNode
+from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech, working
+from tests.support.pool_process import PoolProcess, connected, failure, registration
 
 NodeCapabilities = common_pb2.NodeCapabilities
 

@@ -2,8 +2,8 @@
 
 import redis
 
-from tests.integration.dispatcher_process import Scene, running_dispatcher, scene
-from tests.integration.pool_process import PoolProcess
+from tests.support.dispatcher_process import Scene, running_dispatcher, scene
+from tests.support.pool_process import PoolProcess
 
 JOBS = 20
 SPEECH = bytes(3_000_000)
@@ -20,7 +20,7 @@ async def test_late_results_take_little_room_and_those_of_failed_attempts_none(
             running_dispatcher(
                 pool,
                 redis_url,
-                limits={"job_outcomes._REMEMBER_MS": 100},
+                limits={"home.outcomes._REMEMBER_MS": 100},
                 kept_results_bytes=ROOM,
                 max_retry=0,
             ) as process,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from lingua_scheduler.v1 import dispatcher_pb2
-from tests.integration.dispatcher_process import Scene, id_of, running_dispatcher, scene
-from tests.integration.pool_process import PoolProcess, reason
+from tests.support.dispatcher_process import Scene, id_of, running_dispatcher, scene
+from tests.support.pool_process import PoolProcess, reason
 
 AUDIO = bytes(50_000)
 

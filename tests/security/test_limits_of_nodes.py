@@ -11,21 +11,15 @@ import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobResult, NodeEvent, Texts
-from tests.integration.dispatcher_process import (
+from tests.support.dispatcher_process import (
     DispatcherProcess,
     Scene,
     running_dispatcher,
     scene,
     together,
 )
-from tests.integration.gateway_process import (
-    GatewayProcess,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.integration.pool_process import PoolProcess, reason
+from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech, working
+from tests.support.pool_process import PoolProcess, reason
 
 # What an honest peer waits at most while a hostile one is at work; without limits it was 50 s.
 BESIDE_S = 10.0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lingua_scheduler.v1 import session_pb2
-from tests.integration.dispatcher_process import DispatcherProcess, Scene, scene
-from tests.integration.gateway_process import (
+from tests.support.dispatcher_process import DispatcherProcess, Scene, scene
+from tests.support.gateway_process import (
     GatewayProcess,
     RawClient,
     new_session,
@@ -19,7 +19,7 @@ from tests.integration.gateway_process import (
     speech,
     working,
 )
-from tests.integration.pool_process import PoolProcess
+from tests.support.pool_process import PoolProcess
 
 # What an honest client waits at most while a hostile one is at work; without the check it was 45 s.
 BESIDE_S = 10.0

@@ -6,11 +6,11 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
-from tests.integration.dispatcher_process import RawNode
-from tests.integration.gateway_process import new_session, raw_client, speech, working
 from tests.security.conftest import Services, tokens_in
 from tests.security.issuer import Issuer, bearer
 from tests.security.test_tenants import hello
+from tests.support.dispatcher_process import RawNode
+from tests.support.gateway_process import new_session, raw_client, speech, working
 
 
 async def test_no_log_has_a_token_of_anybody(services: Services, issuer: Issuer) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import redis
 
-from lingua_scheduler.services.pool_service.directions import MAX_DIRECTIONS, Direction
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.pool_service.fleet.directions import MAX_DIRECTIONS, Direction
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2
-from tests.integration.pool_process import Pool, allocation, running_pool
-from tests.integration.test_pool_capacity import capacity_of
+from tests.integration.pool.test_capacity import capacity_of
+from tests.support.pool_process import Pool, allocation, running_pool
 
 # The most that a node may name, of codes that ISO 639 reserves for local use.
 CODES = tuple(f"q{a}{b}" for a in "abcdefghij" for b in "abcdefghijklmnopqrstuvwxyz")[:256]

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lingua_scheduler.cli.app import app
-from lingua_scheduler.cli.speech_files import SpeechFolder
+from lingua_scheduler.cli.speak.speech_files import SpeechFolder
 from lingua_scheduler.sdk import AudioFormat, Encoding, Result, ResultKind
 
 

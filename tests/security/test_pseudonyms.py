@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.integration.dispatcher_process import RawNode
-from tests.integration.gateway_process import RawClient, new_session, raw_client, speech
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
 from tests.security.test_tenants import hello
+from tests.support.dispatcher_process import RawNode
+from tests.support.gateway_process import RawClient, new_session, raw_client, speech
 
 TENANT = "secret-tenant"
 

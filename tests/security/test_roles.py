@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from lingua_scheduler import v1
-from lingua_scheduler.services.runtime import access
+from lingua_scheduler.services.runtime.auth import access
 from tests.security.conftest import Services
 from tests.security.issuer import ROLES, Issuer, Metadata
 

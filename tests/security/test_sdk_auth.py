@@ -23,7 +23,7 @@ from lingua_scheduler.sdk import (
     SessionRefusedError,
     Translated,
 )
-from lingua_scheduler.services.runtime.token_claims import LEEWAY_S
+from lingua_scheduler.services.runtime.auth.token_claims import LEEWAY_S
 from tests.conftest import Eventually
 from tests.security.conftest import Services
 from tests.security.issuer import ISSUER, Issuer

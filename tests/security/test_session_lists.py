@@ -10,10 +10,10 @@ import grpc
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.lua_scripts import load_scripts
-from lingua_scheduler.services.runtime.redis_link import RedisLink
-from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.session_gateway.session_store import SessionStore
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.scripts import load_scripts
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
 from lingua_scheduler.v1 import common_pb2, session_pb2, session_pb2_grpc
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from lingua_scheduler.services.runtime.auth import guard_of, is_loopback
+from lingua_scheduler.services.runtime.auth.guard import guard_of, is_loopback
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.settings import Settings
-from tests.integration.pool_process import PoolProcess
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.security.issuer import Issuer
+from tests.support.pool_process import PoolProcess
 
 
 def refusal(service: str = "pool", **settings: Any) -> str:

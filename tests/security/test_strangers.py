@@ -10,12 +10,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from lingua_scheduler.services.runtime import grpc_interceptors
-from lingua_scheduler.services.runtime.grpc_limits import MAX_OPEN_CALLS
-from lingua_scheduler.services.runtime.grpc_server import GrpcServer
+from lingua_scheduler.services.runtime.rpc import interceptors as grpc_interceptors
+from lingua_scheduler.services.runtime.rpc.peer_limits import MAX_OPEN_CALLS
+from lingua_scheduler.services.runtime.rpc.server import GrpcServer
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 from tests.conftest import Eventually
-from tests.integration.gateway_process import new_session, raw_client
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer, bearer
 from tests.security.stranger import (
@@ -26,6 +25,7 @@ from tests.security.stranger import (
     message_start,
     reset,
 )
+from tests.support.gateway_process import new_session, raw_client
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 LIST = "/lingua_scheduler.v1.SessionGateway/ListSessions"

@@ -16,11 +16,11 @@ from lingua_scheduler.v1 import (
     session_pb2,
     session_pb2_grpc,
 )
-from tests.integration.dispatcher_process import FORMAT, RawNode
-from tests.integration.gateway_process import new_session, raw_client, speech, working
-from tests.integration.pool_process import failure
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
+from tests.support.dispatcher_process import FORMAT, RawNode
+from tests.support.gateway_process import new_session, raw_client, speech, working
+from tests.support.pool_process import failure
 
 OURS, THEIRS = {"tenant": "ours"}, {"tenant": "theirs"}
 

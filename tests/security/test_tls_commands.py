@@ -14,9 +14,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.cli.certificates import Authority, Wanted, names_of, read_certificate
-from lingua_scheduler.cli.health_command import service_of
-from lingua_scheduler.services.runtime.settings import load_settings
-from lingua_scheduler.services.runtime.tls import client_tls, server_tls
+from lingua_scheduler.cli.commands.health import service_of
+from lingua_scheduler.services.runtime.rpc.tls import client_tls, server_tls
+from lingua_scheduler.services.runtime.settings.settings import load_settings
 from tests.security.certificates import EXPIRED
 
 

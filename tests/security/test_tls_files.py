@@ -14,16 +14,16 @@ from cryptography.hazmat.primitives.serialization import (
 from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.cli.certificates import read_certificate
-from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.runtime.tls import (
+from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.tls import (
     ServerTls,
     TlsFiles,
     client_tls,
     export_expiry,
     server_tls,
 )
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.security.certificates import EXPIRED, HOUR, Certificates, Pair, server_settings
 
 NOT_AFTER = "lingua_tls_certificate_not_after_timestamp_seconds"

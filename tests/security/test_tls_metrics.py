@@ -13,9 +13,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from lingua_scheduler.services.runtime.addresses import split_address
-from lingua_scheduler.services.runtime.metrics import MetricsServer
-from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.runtime.tls import ServerTls
+from lingua_scheduler.services.runtime.rpc.tls import ServerTls
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.telemetry.metrics import MetricsServer
 from tests.security.certificates import Certificates, Pair, server_settings
 
 # How a client may see that the server has ended a handshake; it depends on who is faster.

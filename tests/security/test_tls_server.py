@@ -9,11 +9,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from lingua_scheduler.services.runtime.channels import Lines
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.grpc_server import GrpcServer
-from lingua_scheduler.services.runtime.settings import Settings
-from lingua_scheduler.services.runtime.tls import ServerTls
+from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.server import GrpcServer
+from lingua_scheduler.services.runtime.rpc.tls import ServerTls
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.security.certificates import EXPIRED, HOUR, Certificates, Pair, server_settings
 
 SERVICE = "test.Echo"

@@ -32,8 +32,8 @@ from lingua_scheduler.v1 import (
 from tests.e2e.listening_node import ListeningNode
 from tests.e2e.scheduler_processes import SETTINGS, Dispatcher, Gateway, PoolService
 from tests.e2e.speech import sentences, speaking
-from tests.integration.service_process import ServiceProcess
 from tests.security.certificates import EXPIRED, HOUR, Pair
+from tests.support.service_process import ServiceProcess
 
 NAME = "lingua.internal"
 NOT_AFTER = "lingua_tls_certificate_not_after_timestamp_seconds"

@@ -9,8 +9,8 @@ import grpc
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from lingua_scheduler.services.runtime.auth.token_claims import LEEWAY_S
 from lingua_scheduler.services.runtime.errors import from_rpc_error
-from lingua_scheduler.services.runtime.token_claims import LEEWAY_S
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 from tests.conftest import Eventually
 from tests.security.conftest import Services

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import (
     dispatcher_pb2,
     dispatcher_pb2_grpc,
@@ -15,12 +15,12 @@ from lingua_scheduler.v1 import (
     session_pb2,
     session_pb2_grpc,
 )
-from tests.integration.dispatcher_process import DispatcherProcess, RawNode
-from tests.integration.gateway_process import GatewayProcess, new_session, raw_client, speech
-from tests.integration.pool_process import PoolProcess
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer, bearer
 from tests.security.test_tenants import hello
+from tests.support.dispatcher_process import DispatcherProcess, RawNode
+from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech
+from tests.support.pool_process import PoolProcess
 
 WORDS = "the words that somebody said"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from google.protobuf.descriptor import Descriptor
 
-from lingua_scheduler.services.runtime.access import ROLES
+from lingua_scheduler.services.runtime.auth.access import ROLES
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, session_pb2
 
 MODULES = (common_pb2, dispatcher_pb2, pool_pb2, session_pb2)

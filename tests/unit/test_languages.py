@@ -2,11 +2,11 @@
 
 import pytest
 
+from lingua_scheduler.services.runtime.contract.language_codes import ISO_639
+from lingua_scheduler.services.runtime.contract.languages import Languages, parse_languages
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.language_codes import ISO_639
-from lingua_scheduler.services.runtime.languages import Languages, parse_languages
-from lingua_scheduler.services.runtime.settings import load_settings
-from tests.local_codes import local_code
+from lingua_scheduler.services.runtime.settings.settings import load_settings
+from tests.support.local_codes import local_code
 
 
 def allowing(setting: str) -> Languages:

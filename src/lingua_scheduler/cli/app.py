@@ -38,7 +38,7 @@ Exit codes:
 
 
 class App(click.Group):
-    """Finds command X as `X` in the module `lingua_scheduler.cli.X_command`."""
+    """Finds command X as `X` in the module `lingua_scheduler.cli.commands.X`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order in which the help shows them."""
@@ -49,7 +49,7 @@ class App(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        module = importlib.import_module(f"lingua_scheduler.cli.{name}_command")
+        module = importlib.import_module(f"lingua_scheduler.cli.commands.{name}")
         command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command

@@ -13,7 +13,7 @@ from lingua_scheduler.services.runtime.errors import (
     SettingsError,
     reason_name,
 )
-from lingua_scheduler.services.runtime.redis_server import EmbeddedRedisError
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedisError
 
 
 def explain(error: Exception) -> Failure:

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from lingua_scheduler.services.runtime.limits import enum_values, is_map, limit_of
+from lingua_scheduler.services.runtime.contract.limits import enum_values, is_map, limit_of
 from lingua_scheduler.v1 import limits_pb2
 
 _MESSAGE = FieldDescriptor.CPPTYPE_MESSAGE

@@ -19,8 +19,8 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from lingua_scheduler.services.runtime.grpc_health import LIVENESS
-from lingua_scheduler.services.runtime.grpc_server import GrpcServer
+from lingua_scheduler.services.runtime.rpc.health import LIVENESS
+from lingua_scheduler.services.runtime.rpc.server import GrpcServer
 from tests.robustness.history import Record, Silence
 
 CONTROL = "control"

@@ -1,0 +1,164 @@
+"""Connections to the scheduler: addresses, gRPC options, and sharing within a process."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import grpc
+
+from lingua_scheduler.sdk._transport.tls import Tls, TlsFiles
+from lingua_scheduler.sdk.node.stream_state import MAX_MESSAGE_BYTES
+
+# As often as the services ping: often enough for the proxies that cut idle connections.
+KEEPALIVE_MS = 20_000
+KEEPALIVE_TIMEOUT_MS = 10_000
+# Some proxies allow no more than this on one connection.
+STREAMS_EACH = 100
+
+# gRPC itself waits up to two minutes before it tries a dead address again; here the backoff of
+# the node or session decides. The least of them is also what one attempt to connect may take.
+_RETRY_FIRST_MS = 100
+_RETRY_LAST_MS = 1000
+_CONNECT_MS = 5000
+# A name's addresses may change with every roll-out; gRPC would ask twice a minute at most.
+_RESOLVE_MS = 1000
+
+_OPTIONS = (
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its own
+    # limit is a minute.
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.initial_reconnect_backoff_ms", _RETRY_FIRST_MS),
+    ("grpc.max_reconnect_backoff_ms", _RETRY_LAST_MS),
+    ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),
+    ("grpc.dns_min_time_between_resolutions_ms", _RESOLVE_MS),
+    # A new channel is a new connection, and so a new choice among a name's addresses.
+    ("grpc.use_local_subchannel_pool", 1),
+    (
+        "grpc.service_config",
+        json.dumps({"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": True}}]}),
+    ),
+)
+
+_ADDRESS = re.compile(r"(dns:///|dns:|ipv4:|ipv6:)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+_UNIX = re.compile(r"unix(-abstract)?:\S+")
+
+
+def parse_addresses(addresses: str | Sequence[str]) -> list[str]:
+    """One or more servers, all alike: "host:port", "a:1,b:2" or a list of such.
+
+    Raises:
+        ValueError: there is none, or one is malformed.
+    """
+    listed = [addresses] if isinstance(addresses, str) else list(addresses)
+    found = [part.strip() for each in listed for part in each.split(",") if part.strip()]
+    if not found:
+        raise ValueError("addresses: must name at least one server, such as 127.0.0.1:7720")
+    for address in found:
+        match = _ADDRESS.fullmatch(address)
+        if not (_UNIX.fullmatch(address) or (match and 0 < int(match[3]) <= 65535)):
+            raise ValueError(
+                f"addresses: {address!r} must be host:port, [IPv6]:port or dns:///host:port"
+            )
+    return found
+
+
+def is_loopback(address: str) -> bool:
+    """Whether what is sent there stays on this machine, as far as the address tells."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        return True  # a socket of the file system
+    host = match[2].strip("[]").partition("%")[0]
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A stream's use of a channel."""
+
+    address: str
+    channel: grpc.aio.Channel
+    files: TlsFiles | None
+    streams: int = 0
+    stale: bool = False
+
+
+class Channels:
+    """Channels by address, each shared by up to `streams_each` streams.
+
+    Every node or session has one of its own unless it is given one: `Node(channels=...)`,
+    `Session(channels=...)`. Those that share must run in one event loop, and have the same TLS.
+
+    Args:
+        tls: None for plain text.
+        streams_each: after so many streams, another connection is opened.
+    """
+
+    def __init__(
+        self,
+        *,
+        tls: Tls | None = None,
+        streams_each: int = STREAMS_EACH,
+    ) -> None:
+        self.tls = tls
+        self._streams_each = streams_each
+        self._open: list[Lease] = []
+
+    async def take(self, address: str) -> Lease:
+        """A channel for one more stream; give it back with `release`.
+
+        Those that were made with other certificates than there are now get no more streams.
+
+        Raises:
+            ValueError: a file of `tls` cannot be read.
+        """
+        files = None if self.tls is None else self.tls.read()
+        for lease in self._open:
+            lease.stale = lease.stale or lease.files != files
+        for lease in self._open:
+            if lease.address == address and not lease.stale and lease.streams < self._streams_each:
+                break
+        else:
+            lease = Lease(address, self._channel(address, files), files)
+            self._open.append(lease)
+        lease.streams += 1
+        await self._close_unused()
+        return lease
+
+    async def release(self, lease: Lease, *, renew: bool = False) -> None:
+        """The stream has ended.
+
+        Args:
+            lease: what `take` gave.
+            renew: the server behind this channel goes away: new streams get a new one.
+        """
+        lease.streams -= 1
+        lease.stale = lease.stale or renew
+        await self._close_unused()
+
+    async def close(self) -> None:
+        """Closes them all."""
+        leases, self._open = self._open, []
+        for lease in leases:
+            await lease.channel.close()
+
+    async def _close_unused(self) -> None:
+        unused = [lease for lease in self._open if lease.stale and lease.streams == 0]
+        self._open = [lease for lease in self._open if lease not in unused]
+        for lease in unused:
+            await lease.channel.close()
+
+    def _channel(self, address: str, files: TlsFiles | None) -> grpc.aio.Channel:
+        if self.tls is None or files is None:
+            return grpc.aio.insecure_channel(address, options=_OPTIONS)
+        options = (*_OPTIONS, *self.tls.options())
+        return grpc.aio.secure_channel(address, files.credentials(), options=options)

@@ -1,0 +1,218 @@
+"""A job as its handler sees it."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from opentelemetry.trace import SpanContext
+
+from lingua_scheduler.sdk.audio import AudioFormat, Encoding, opus_packets
+from lingua_scheduler.sdk.node.tracing import span_context
+from lingua_scheduler.v1 import common_pb2
+
+
+class Pair(NamedTuple):
+    """A direction of translation."""
+
+    src: str
+    tgt: str
+
+
+class Reason(IntEnum):
+    """Why the utterance was cut."""
+
+    UNSPECIFIED = common_pb2.FINALIZE_REASON_UNSPECIFIED
+    # The speaker or the app said so.
+    IS_FINAL = common_pb2.FINALIZE_REASON_IS_FINAL
+    # A pause. The sentence may be unfinished; then Held is the answer.
+    TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
+    # Too long, while speech goes on: more of the same follows.
+    MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION
+    MAX_LENGTH = common_pb2.FINALIZE_REASON_MAX_LENGTH
+    SESSION_CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
+    # The other speaker began. As with TIMEOUT, the sentence may be unfinished.
+    INTERRUPTED = common_pb2.FINALIZE_REASON_INTERRUPTED
+
+
+class Stage(IntEnum):
+    """The stages of a job."""
+
+    ASR = common_pb2.STAGE_KIND_ASR
+    SEMANTIC = common_pb2.STAGE_KIND_SEMANTIC
+    NMT = common_pb2.STAGE_KIND_NMT
+    TTS = common_pb2.STAGE_KIND_TTS
+    TONE = common_pb2.STAGE_KIND_TONE
+
+
+class CancelFlag:
+    """Whether the job is still wanted. Like threading.Event, and true or false by itself."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def is_set(self) -> bool:
+        """Whether the job was cancelled."""
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Blocks until the job is cancelled or the seconds are over; whether it was cancelled."""
+        return self._event.wait(timeout)
+
+    def set(self) -> None:
+        """Cancels; the SDK does it, handlers only look."""
+        self._event.set()
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
+class Job:
+    """One attempt at translating one utterance. Handlers only read it.
+
+    Attributes:
+        job_id: the same for all attempts.
+        attempt: counts from 1.
+        tenant: empty; nodes are not told.
+        session_id: a name of the turn: the same for jobs whose audio belongs together, another one
+            for the next turn of the conversation.
+        utterance_index: of the session.
+        job_type: "translate" unless the deployment has others.
+        pair: source and target language.
+        audio: the utterance. Of Opus, `packets` has its packets. Empty if `is_flush`.
+        audio_format: what `audio` is.
+        padding_ms: silence to assume after the audio.
+        reason: why the utterance was cut.
+        features: options such as a dialect or a voice.
+        require_tts: whether speech is wanted, not only text.
+        required_stages: stages that the job must have.
+        partial_interval: seconds between partial results; 0: none are wanted. The SDK sees to it
+            that they are not sent more often, so a handler may yield as many as it likes.
+        begins_turn: what the node still holds of the session in this direction is of a turn that
+            went on elsewhere, and is no part of this one. HeldAudio sees to it.
+        held: earlier utterances whose audio this node holds, and which the result has to join.
+            HeldAudio sees to it.
+        included: earlier utterances whose audio `audio` begins with, since the node that held it is
+            not available. The result lists them as joined. HeldAudio sees to it.
+        is_flush: nothing was said; the job ends a turn whose audio the node holds. The result of
+            the held audio is the answer, NoSpeech if there is none.
+        traceparent: W3C trace context of the attempt, or "". The handler's own spans are part of it
+            where the process traces.
+        cancelled: set when nobody wants the result any more. Async handlers are cancelled as
+            tasks are; blocking ones should look at it now and then.
+    """
+
+    __slots__ = (
+        "_deadline",
+        "_hold",
+        "attempt",
+        "audio",
+        "audio_format",
+        "begins_turn",
+        "cancelled",
+        "features",
+        "held",
+        "included",
+        "is_flush",
+        "job_id",
+        "job_type",
+        "padding_ms",
+        "pair",
+        "partial_interval",
+        "reason",
+        "require_tts",
+        "required_stages",
+        "session_id",
+        "tenant",
+        "traceparent",
+        "utterance_index",
+    )
+
+    def __init__(
+        self,
+        *,
+        job_id: str,
+        attempt: int = 1,
+        tenant: str = "",
+        session_id: str = "",
+        utterance_index: int = 0,
+        job_type: str = "translate",
+        pair: Pair,
+        audio: bytes = b"",
+        audio_format: AudioFormat | None = None,
+        padding_ms: int = 0,
+        reason: Reason = Reason.UNSPECIFIED,
+        features: Mapping[str, str] | None = None,
+        require_tts: bool = False,
+        required_stages: tuple[Stage, ...] = (),
+        partial_interval: float = 0.0,
+        traceparent: str = "",
+        begins_turn: bool = False,
+        held: tuple[int, ...] = (),
+        included: tuple[int, ...] = (),
+        is_flush: bool = False,
+        deadline: float | None = None,
+        cancelled: CancelFlag | None = None,
+        hold: Callable[[], None] | None = None,
+    ) -> None:
+        self.job_id = job_id
+        self.attempt = attempt
+        self.tenant = tenant
+        self.session_id = session_id
+        self.utterance_index = utterance_index
+        self.job_type = job_type
+        self.pair = pair
+        self.audio = audio
+        self.audio_format = audio_format or AudioFormat()
+        self.padding_ms = padding_ms
+        self.reason = reason
+        self.features: Mapping[str, str] = features or {}
+        self.require_tts = require_tts
+        self.required_stages = required_stages
+        self.partial_interval = partial_interval
+        self.traceparent = traceparent
+        self.begins_turn = begins_turn
+        self.held = held
+        self.included = included
+        self.is_flush = is_flush
+        self.cancelled = CancelFlag() if cancelled is None else cancelled
+        self._deadline = deadline
+        self._hold = hold
+
+    @property
+    def packets(self) -> list[bytes]:
+        """The packets of Opus audio, in order.
+
+        Raises:
+            ValueError: the audio is not Opus, or its packets are broken.
+        """
+        if self.audio_format.encoding is not Encoding.OPUS:
+            raise ValueError("packets: only Opus has packets; this audio is PCM")
+        return opus_packets(self.audio)
+
+    def time_left(self) -> float:
+        """Seconds until the result is of no use any more; infinity where there is no limit."""
+        if self._deadline is None:
+            return float("inf")
+        return max(0.0, self._deadline - time.monotonic())
+
+    def hold(self) -> None:
+        """Says at once that the node keeps this audio for the session's next job.
+
+        For handlers that know it before they are done. One that then ends without a result has
+        the result Held.
+        """
+        if self._hold is not None:
+            self._hold()
+
+    @property
+    def span_context(self) -> SpanContext:
+        """The attempt's span as OpenTelemetry has it; not valid where nothing is traced."""
+        return span_context(self.traceparent)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Job {self.job_id}/{self.attempt} {self.pair.src}->{self.pair.tgt}"
+            f" {self.session_id}#{self.utterance_index} {len(self.audio)} bytes>"
+        )

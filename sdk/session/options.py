@@ -1,0 +1,114 @@
+"""Checks of a session's arguments, by the rules of the contract."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from lingua_scheduler.sdk.audio import AudioFormat, Encoding
+from lingua_scheduler.sdk.node.job import Pair
+from lingua_scheduler.sdk.node.validate import check_id, check_language
+from lingua_scheduler.sdk.session.wire import format_of
+from lingua_scheduler.v1 import common_pb2, session_pb2
+
+MAX_FEATURES = 32
+# What the gateway can find voice in.
+VOICE_RATES = (8000, 16_000, 32_000, 48_000)
+MAX_FEATURE_CHARACTERS = 256
+MAX_PARTIAL_INTERVAL_MS = 60_000
+# Less could not hold one utterance, and then nothing would ever be acknowledged.
+LEAST_UNACKNOWLEDGED_BYTES = 1024 * 1024
+
+
+class PauseDetection(IntEnum):
+    """How the gateway finds the pauses that end utterances."""
+
+    # No audio comes, for `Limits.pause_ms`.
+    GAPS = session_pb2.PAUSE_DETECTION_GAPS
+    # Nobody speaks, for `Limits.pause_ms` of audio; for microphones that never stop sending.
+    VOICE_ACTIVITY = session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY
+
+
+def check_number(name: str, value: float, least: float, most: float) -> None:
+    """A number within limits. Raises ValueError, as all of these."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ValueError(f"{name}: {value!r} must be a number from {least:g} to {most:g}")
+
+
+def directions(src: str | None, tgt: str | None, a: str | None, b: str | None) -> tuple[Pair, ...]:
+    """One direction where it is fixed, else both of a conversation."""
+    fixed, open_ = (src, tgt), (a, b)
+    if any(fixed) == any(open_):
+        raise ValueError(
+            "src: give src and tgt for one direction, or a and b for a conversation of both"
+        )
+    if any(fixed):
+        return (Pair(check_language("src", src), check_language("tgt", tgt)),)
+    one, other = check_language("a", a), check_language("b", b)
+    if one.lower() == other.lower():
+        raise ValueError(f"b: {other!r} must be another language than a")
+    return Pair(one, other), Pair(other, one)
+
+
+def new_session(
+    pairs: tuple[Pair, ...],
+    *,
+    audio_format: AudioFormat,
+    require_tts: bool,
+    preferred_node_id: str,
+    strict: bool,
+    partial_interval_ms: int,
+    features: Mapping[str, str],
+    tenant: str,
+    pause_detection: PauseDetection,
+) -> session_pb2.NewSession:
+    """What is asked for, as the contract has it."""
+    if pause_detection is PauseDetection.VOICE_ACTIVITY:
+        _check_audible(audio_format)
+    if preferred_node_id:
+        check_id("preferred_node_id", preferred_node_id)
+    elif strict:
+        raise ValueError("strict: needs a preferred_node_id, the node that it must be")
+    if tenant:
+        check_id("tenant", tenant)
+    check_number("partial_interval_ms", partial_interval_ms, 0, MAX_PARTIAL_INTERVAL_MS)
+    # Only one of the two.
+    languages: dict[str, Any] = (
+        {"direction": common_pb2.LanguagePair(src=pairs[0].src, tgt=pairs[0].tgt)}
+        if len(pairs) == 1
+        else {"conversation": session_pb2.LanguageSet(a=pairs[0].src, b=pairs[0].tgt)}
+    )
+    return session_pb2.NewSession(
+        **languages,
+        audio_format=format_of(audio_format),
+        options=session_pb2.SessionOptions(
+            require_tts=require_tts,
+            preferred_node_id=preferred_node_id,
+            strict=strict,
+            partial_interval_ms=int(partial_interval_ms),
+            features=_features(features),
+            pause_detection=session_pb2.PauseDetection.ValueType(pause_detection),
+        ),
+        tenant=tenant,
+    )
+
+
+def _check_audible(audio: AudioFormat) -> None:
+    is_pcm = audio.encoding is Encoding.PCM_S16LE
+    if not is_pcm or audio.channels != 1 or audio.sample_rate_hz not in VOICE_RATES:
+        rates = ", ".join(map(str, VOICE_RATES))
+        raise ValueError(
+            f"audio_format: voice activity is found in PCM of one channel at {rates} Hz alone"
+        )
+
+
+def _features(features: Mapping[str, str]) -> dict[str, str]:
+    if len(features) > MAX_FEATURES:
+        raise ValueError(f"features: has {len(features)}; at most {MAX_FEATURES} are allowed")
+    for key, value in features.items():
+        for each in (key, value):
+            if not isinstance(each, str) or len(each) > MAX_FEATURE_CHARACTERS:
+                raise ValueError(
+                    f"features[{str(key)[:40]!r}]: key and value must be text of at most"
+                    f" {MAX_FEATURE_CHARACTERS} characters"
+                )
+    return dict(features)

@@ -1,0 +1,169 @@
+"""From the messages of the session's contract to what the app sees."""
+
+from collections.abc import Sequence
+
+from lingua_scheduler.sdk.audio import AudioFormat
+from lingua_scheduler.sdk.node.job import Reason, Stage
+from lingua_scheduler.sdk.node.wire import audio_format, reason_name
+from lingua_scheduler.sdk.results import Timing
+from lingua_scheduler.sdk.session.events import (
+    Accepted,
+    Finalized,
+    Limits,
+    Missing,
+    PartialText,
+    Problem,
+    Result,
+    ResultKind,
+    ResultTimings,
+    Retrying,
+    Texts,
+)
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
+
+# Of a server that does not say.
+_CHUNK_BYTES = 64 * 1024
+
+# A newer server may know reasons, kinds and stages that this SDK does not.
+_REASONS = {int(reason): reason for reason in Reason}
+_STAGES = {int(stage): stage for stage in Stage}
+_KINDS = {int(kind): kind for kind in ResultKind}
+
+
+def format_of(audio: AudioFormat) -> common_pb2.AudioFormat:
+    """A format as the contract has it."""
+    return common_pb2.AudioFormat(
+        encoding=common_pb2.AudioEncoding.ValueType(audio.encoding),
+        sample_rate_hz=audio.sample_rate_hz,
+        channels=audio.channels,
+    )
+
+
+def limits_from(message: session_pb2.SessionLimits) -> Limits:
+    """What the server allows."""
+    return Limits(
+        max_chunk_bytes=message.max_chunk_bytes or _CHUNK_BYTES,
+        pause_ms=message.pause_ms,
+        max_duration_ms=message.max_duration_ms,
+        max_length_bytes=message.max_length_bytes,
+        result_deadline_ms=message.result_deadline_ms,
+        resume_within_ms=message.resume_within_ms,
+    )
+
+
+def result_from(message: session_pb2.Result) -> Result:
+    """A result."""
+    return Result(
+        index=message.utterance_index,
+        src=message.direction.src,
+        tgt=message.direction.tgt,
+        kind=_KINDS.get(message.kind, ResultKind.UNSPECIFIED),
+        texts=_texts(message.texts),
+        speech=message.speech,
+        speech_format=_format(message),
+        joined=tuple(message.joined_utterances),
+        lost=tuple(message.lost_utterances),
+        job_id=message.job_id,
+        node_id=message.node_id,
+        attempts=message.attempts,
+        turn_broken=message.turn_broken,
+        timings=ResultTimings(
+            audio_ms=message.timings.audio_ms,
+            hangover_ms=message.timings.hangover_ms,
+            dispatch_ms=message.timings.dispatch_ms,
+            node_ms=message.timings.node_ms,
+            deliver_ms=message.timings.deliver_ms,
+            stages=_stages(message.timings.stages),
+        ),
+    )
+
+
+def missing_from(message: session_pb2.Missing) -> Missing:
+    """A result that will not come."""
+    return Missing(
+        index=message.utterance_index,
+        src=message.direction.src,
+        tgt=message.direction.tgt,
+        reason=reason_name(message.why.reason),
+        message=message.why.message,
+        lost=tuple(message.lost_utterances),
+    )
+
+
+def partial_from(message: session_pb2.Partial) -> PartialText:
+    """What is known so far."""
+    return PartialText(
+        index=message.utterance_index,
+        src=message.direction.src,
+        tgt=message.direction.tgt,
+        texts=_texts(message.texts),
+    )
+
+
+def progress_from(message: session_pb2.UtteranceEvent) -> Finalized | Accepted | Retrying | None:
+    """How an utterance gets on; None for news that this SDK does not know."""
+    index, src, tgt = message.utterance_index, message.direction.src, message.direction.tgt
+    match message.WhichOneof("event"):
+        case "finalized":
+            return Finalized(
+                index=index,
+                src=src,
+                tgt=tgt,
+                reason=_REASONS.get(message.finalized.reason, Reason.UNSPECIFIED),
+                audio_ms=message.finalized.audio_ms,
+            )
+        case "accepted":
+            return Accepted(
+                index=index,
+                src=src,
+                tgt=tgt,
+                job_id=message.accepted.job_id,
+                node_id=message.accepted.node_id,
+                attempt=message.accepted.attempt,
+            )
+        case "retrying":
+            return Retrying(
+                index=index,
+                src=src,
+                tgt=tgt,
+                attempt=message.retrying.attempt,
+                reason=reason_name(message.retrying.why.reason),
+                message=message.retrying.why.message,
+            )
+    return None
+
+
+def problem_from(error: common_pb2.Error) -> Problem:
+    """An error after which the session goes on."""
+    return Problem(
+        reason=reason_name(error.reason),
+        message=error.message,
+        fields=fields_of(error),
+        details=dict(error.metadata),
+    )
+
+
+def fields_of(error: common_pb2.Error) -> tuple[tuple[str, str], ...]:
+    """The fields that an error names, and what is wrong with each."""
+    return tuple((each.field, each.description) for each in error.field_violations)
+
+
+def _texts(message: dispatcher_pb2.Texts) -> Texts:
+    return Texts(source=message.source, repaired=message.repaired, translated=message.translated)
+
+
+def _format(message: session_pb2.Result) -> AudioFormat | None:
+    if not message.HasField("speech_format"):
+        return None
+    try:
+        return audio_format(message.speech_format)
+    except ValueError:
+        return None
+
+
+def _stages(timings: Sequence[dispatcher_pb2.StageTiming]) -> tuple[Timing, ...]:
+    return tuple(
+        Timing(stage=_STAGES[each.stage], started_ms=each.started_ms, took_ms=each.took_ms)
+        for each in timings
+        if each.stage in _STAGES
+    )

@@ -1,0 +1,94 @@
+"""Results that found no gateway, kept in Redis until the session's next one asks."""
+
+from lingua_scheduler.services.runtime.errors import BackpressureError
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+# Answers of keep_result.
+_KEPT, _FULL = b"kept", b"full"
+# Bytes of results without a home that wait to be kept at most. A node sends what is left out again
+# when it connects again.
+_WAITING_BYTES = 32 * 2**20
+
+
+class KeptResults:
+    """Keeps and fetches results by job id."""
+
+    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
+        self._link = link
+        self._ttl_ms = settings.kept_result_ms
+        self._most_bytes = settings.kept_results_bytes
+        self._largest_bytes = settings.max_message_bytes
+        self._prefix = f"{settings.redis_prefix}:job:"
+        self._waiting_bytes = 0
+
+    async def keep(self, job_id: str, result: dispatcher_pb2.JobResult) -> None:
+        """Keeps the result of a job, unless another attempt has finished the job.
+
+        Raises:
+            DependencyDownError: Redis does not answer.
+            BackpressureError: as much is kept as may be.
+        """
+        written = result.SerializeToString()
+        if await self._keep(job_id, written, len(written), "", result.attempt.attempt) == _FULL:
+            raise BackpressureError(
+                f"as many results are kept as may be ({self._most_bytes} bytes, a quarter of it "
+                "for one tenant: LINGUA_KEPT_RESULTS_BYTES)"
+            )
+
+    async def keep_orphan(
+        self, job_id: str, result: dispatcher_pb2.JobResult, node_id: str
+    ) -> bool:
+        """Keeps what a node says is the result of a job, if it was given that attempt.
+
+        Not if the attempt can no longer win, another result is kept, or there is no room.
+
+        Returns:
+            Whether it is kept.
+
+        Raises:
+            DependencyDownError: Redis does not answer.
+        """
+        size, attempt = result.ByteSize(), result.attempt.attempt
+        if size > self._largest_bytes or self._waiting_bytes + size > _WAITING_BYTES:
+            return False
+        self._waiting_bytes += size
+        try:
+            # Asked first: most of these are late, and not worth sending.
+            if await self._keep(job_id, b"", size, node_id, attempt) != _KEPT:
+                return False
+            written = result.SerializeToString()
+            return await self._keep(job_id, written, size, node_id, attempt) == _KEPT
+        finally:
+            self._waiting_bytes -= size
+
+    async def orphan_state(self, attempt: common_pb2.AttemptRef, node_id: str) -> str:
+        """Whether what a node reports of an attempt is wanted, as lua/orphan_state.lua says.
+
+        Raises:
+            DependencyDownError: Redis does not answer.
+        """
+        state = await self._link.call("orphan_state", attempt.job_id, attempt.attempt, node_id)
+        return str(state.decode())
+
+    async def _keep(
+        self, job_id: str, written: bytes, size: int, node_id: str, attempt: int
+    ) -> bytes:
+        answer: bytes = await self._link.call(
+            "keep_result", job_id, written, size, self._ttl_ms, node_id, attempt, self._most_bytes
+        )
+        return answer
+
+    async def record_steps(self, job_id: str, steps: bytes) -> None:
+        """Writes steps into a job's record, where there is one. Raises DependencyDownError."""
+        await self._link.call("record_steps", job_id, steps)
+
+    async def has(self, job_id: str) -> bool:
+        """Whether a result is kept; costs less than to fetch it. Raises DependencyDownError."""
+        return bool(await self._link.command("EXISTS", f"{self._prefix}{job_id}:result"))
+
+    async def fetch(self, job_id: str) -> dispatcher_pb2.JobResult | None:
+        """The kept result, or None. It stays until its time is over: the answer may get lost."""
+        kept = await self._link.call("fetch_result", job_id)
+        return dispatcher_pb2.JobResult.FromString(kept) if kept else None

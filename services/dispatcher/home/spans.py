@@ -1,0 +1,202 @@
+"""The spans of a job, made by its home from the job's steps. See telemetry for the whole tree.
+
+What others are to be children of (a question to the pool, an attempt, the dispatch itself) has its
+context drawn when it begins; all spans are written when they are over, with the times of the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.trace import SpanContext, SpanKind
+
+from lingua_scheduler.services.dispatcher.job.timeline import Kind, Step, Timeline
+from lingua_scheduler.services.runtime.telemetry.traces import span_of, traceparent_of
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+if TYPE_CHECKING:
+    from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
+
+_NAMES = {
+    number: name.removeprefix("KIND_").lower() for name, number in common_pb2.JobStep.Kind.items()
+}
+# Somebody was faster, or nobody wanted it any more.
+_NO_FAULT = frozenset(("HEDGE_LOST", "CANCELLED", "JOB_CANCELLED"))
+_OF_ATTEMPT = (Kind.KIND_SEND, Kind.KIND_ACK, Kind.KIND_NODE)
+
+
+def new_timeline(
+    writer: SpanWriter | None,
+    job_id: str,
+    spec: dispatcher_pb2.JobSpec,
+    *,
+    now: float,
+    wall_us: int,
+    earlier: Timeline | None = None,
+    brought_by: SpanContext | None = None,
+) -> Timeline:
+    """The timeline of a job, with spans where tracing is on and the trace is sampled.
+
+    Where no gateway has begun the trace, it begins here, with a link to the call that brought it.
+    """
+    if writer is not None:
+        parent = span_of(spec.traceparent)
+        dispatch = writer.child(parent) if parent else writer.root("dispatch", int(job_id, 16))
+        if dispatch.trace_flags.sampled:
+            attributes: dict[str, str | int] = {
+                "lingua.job_id": job_id,
+                "lingua.session_id": spec.session_id,
+                "lingua.utterance_index": spec.utterance_index,
+            }
+            return TracedTimeline(
+                spec.steps,
+                now=now,
+                wall_us=wall_us,
+                earlier=earlier,
+                writer=writer,
+                dispatch=dispatch,
+                parent=parent,
+                brought_by=brought_by,
+                attributes=attributes,
+            )
+    return Timeline(spec.steps, now=now, wall_us=wall_us, earlier=earlier)
+
+
+class TracedTimeline(Timeline):
+    """Steps that become spans."""
+
+    def __init__(
+        self,
+        before: Iterable[common_pb2.JobStep],
+        *,
+        now: float,
+        writer: SpanWriter,
+        dispatch: SpanContext,
+        parent: SpanContext | None,
+        brought_by: SpanContext | None,
+        attributes: dict[str, str | int],
+        **more: Any,
+    ) -> None:
+        super().__init__(before, now=now, **more)
+        self._writer = writer
+        self._dispatch = dispatch
+        self._parent = parent
+        self._links = [brought_by] if brought_by and brought_by.is_valid else []
+        self._attributes = attributes
+        self._began_us = self._offset_us + now * 1000
+        self._question: tuple[SpanContext, Step] | None = None
+        self._attempts: dict[int, SpanContext] = {}
+
+    def asks(self, now: float, number: int, *, hedge: bool = False) -> str:
+        """See Timeline."""
+        super().asks(now, number, hedge=hedge)
+        assert self._ask is not None
+        self._question = self._writer.child(self._dispatch), self._ask
+        return traceparent_of(self._question[0])
+
+    def refused(self, now: float, why: str) -> None:
+        """See Timeline."""
+        super().refused(now, why)
+        self._answered(now, why)
+
+    def placed(self, now: float, number: int, node_id: str) -> None:
+        """See Timeline."""
+        super().placed(now, number, node_id)
+        self._answered(now)
+        if not self._over_us and number not in self._attempts:
+            self._attempts[number] = self._writer.child(self._dispatch)
+
+    def traceparent(self, number: int) -> str:
+        """See Timeline."""
+        return traceparent_of(self._attempts.get(number, self._dispatch))
+
+    def over(self, now: float, how: str = "") -> None:
+        """See Timeline."""
+        if self._over_us:
+            return
+        super().over(now, how)
+        self._answered(now, how)
+        mine = self._steps[self._mine :]
+        for number, attempt in self._attempts.items():
+            self._write_attempt(number, attempt, [step for step in mine if step.attempt == number])
+        for step in mine:
+            if step.kind == Kind.KIND_QUEUE:
+                self._write(step, self._dispatch)
+            elif step.kind == Kind.KIND_SUBMIT and self._parent is not None:
+                # A sibling of the dispatch, which begins where this ends.
+                self._write(step, self._parent)
+        self._writer.write(
+            "dispatch",
+            self._dispatch,
+            parent=self._parent,
+            start_us=int(self._began_us),
+            end_us=int(self._over_us),
+            kind=SpanKind.SERVER,
+            attributes=self._attributes | _outcome(how),
+            links=self._links,
+            failure=_fault(how),
+        )
+
+    def _answered(self, now: float, why: str = "") -> None:
+        if self._question is not None:
+            (context, ask), self._question = self._question, None
+            self._writer.write(
+                "allocate",
+                context,
+                parent=self._dispatch,
+                start_us=int(ask.start_us),
+                end_us=int(self._offset_us + now * 1000),
+                kind=SpanKind.CLIENT,
+                attributes={"lingua.attempt": ask.attempt, **_outcome(why)},
+                failure=_fault(why),
+            )
+
+    def _write_attempt(self, number: int, attempt: SpanContext, steps: list[Step]) -> None:
+        node = None
+        for step in steps:
+            if step.kind in _OF_ATTEMPT:
+                context = self._write(step, attempt)
+                node = context if step.kind == Kind.KIND_NODE else node
+            elif step.kind == Kind.KIND_STAGE and node is not None:
+                self._write(step, node)
+        own = [step for step in steps if step.node_id]
+        last = [step for step in own if step.kind != Kind.KIND_STAGE][-1]
+        # The question before it is a span of its own.
+        start_us = next(step.end_us for step in own if step.kind == Kind.KIND_ALLOCATE)
+        how = last.detail.split(", ")[-1]
+        # The reasons of the contract are in capitals.
+        how = how if how.isupper() else ""
+        self._writer.write(
+            f"attempt {number}",
+            attempt,
+            parent=self._dispatch,
+            start_us=int(start_us),
+            end_us=int(max(step.end_us for step in own)),
+            kind=SpanKind.CLIENT,
+            attributes={"lingua.node_id": last.node_id, **_outcome(how)},
+            failure=_fault(how),
+        )
+
+    def _write(self, step: Step, parent: SpanContext) -> SpanContext:
+        is_stage = step.kind == Kind.KIND_STAGE
+        context = self._writer.child(parent)
+        self._writer.write(
+            step.detail if is_stage else _NAMES[step.kind],
+            context,
+            parent=parent,
+            start_us=int(step.start_us),
+            end_us=int(step.end_us),
+            attributes={"lingua.detail": step.detail} if step.detail and not is_stage else {},
+        )
+        return context
+
+
+def _outcome(how: str) -> dict[str, str | int]:
+    if how and how not in _NO_FAULT:
+        return {"lingua.outcome": how, "error.type": how}
+    return {"lingua.outcome": how or "OK"}
+
+
+def _fault(how: str) -> str | None:
+    return how if how and how not in _NO_FAULT else None

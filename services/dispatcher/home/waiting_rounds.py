@@ -1,0 +1,179 @@
+"""Whose turn it is to ask for room: first come, first served, and nobody is overtaken.
+
+A sign of room (a slot was given back, a node has come) starts a round in a queue: the first who
+waits asks the pool, and while there is room, the next. At most one job of a queue asks at a time,
+or a later one could get the slot that an earlier one has just been refused.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from lingua_scheduler.services.dispatcher.home.job import Job
+from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.home.waiting_bytes import WaitingBytes
+from lingua_scheduler.services.dispatcher.job.machine import Phase
+
+# Waiting jobs with reasons of their own that one sign of room is offered to, before it is lost.
+_MAX_ASIDE = 8
+
+
+@dataclass(slots=True)
+class _Round:
+    """Those that wait in a queue ask one by one, until one of them is told that all are full."""
+
+    asks: str = ""
+    # Refused for reasons of their own, such as the one node that they want: the next may have luck.
+    aside: list[str] = field(default_factory=list)
+    # A slot may have become free after the question that is under way.
+    again: bool = False
+
+
+class WaitingRounds:
+    """The jobs that wait for room, and the order in which they ask for it.
+
+    Args:
+        room: where they wait.
+        job: finds a job by its id.
+        ask: makes a waiting job ask the pool; its answer is to be told by `has_answer`.
+        audio: how much audio may wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        room: WaitingRoom,
+        job: Callable[[str], Job | None],
+        ask: Callable[[Job], None],
+        audio: WaitingBytes,
+    ) -> None:
+        self._room = room
+        self._job = job
+        self._ask = ask
+        self._audio = audio
+        self._rounds: dict[str, _Round] = {}
+        # Of those whose turn it is to ask: the queue of the round.
+        self._asking: dict[str, str] = {}
+        # Queues whose first ones wait for reasons of their own: there may be room for others.
+        self._choosy: set[str] = set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits, in any queue."""
+        return self._room.is_empty
+
+    def must_wait(self, queue: str) -> bool:
+        """Whether others wait there already, so that a new job has to go behind them."""
+        return self._room.must_wait(queue)
+
+    def has_come(self, job: Job) -> None:
+        """A new job is behind others, who may wait for what it does not need."""
+        if job.queue in self._choosy:
+            self.room_in([job.queue])
+
+    def wait(self, job: Job) -> bool:
+        """Joins the queue; who has waited before keeps the place. False where it is full."""
+        queue = job.line
+        round_ = self._rounds.get(queue)
+        if self._room.queue_of(job.job_id) not in (None, queue):
+            # It lacks something else now: there, too, who came first waits first.
+            self._room.leave(job.job_id)
+            job.has_waited = False
+        if round_ is not None and round_.asks == job.job_id and job.is_particular:
+            round_.aside.append(job.job_id)
+        elif job.has_waited:
+            self._room.rejoin_front(queue, job.job_id)
+        else:
+            job.has_waited = self._join(queue, job)
+        return job.has_waited
+
+    def _join(self, queue: str, job: Job) -> bool:
+        if not self._audio.take(job.job_id, job.spec.tenant, len(job.spec.audio)):
+            return False
+        joined = self._room.join(queue, job.job_id, job.ticket)
+        if not joined:
+            self._audio.give_back(job.job_id)
+        return joined
+
+    def leave(self, job: Job) -> None:
+        """The job was placed, or is over."""
+        self._room.leave(job.job_id)
+        self._audio.give_back(job.job_id)
+
+    def room_for(self, serves: frozenset[str]) -> None:
+        """A slot may be free on a node that is in these pools."""
+        self.room_in(name for name in self._room.queues() if _serves(serves, name))
+
+    def room_in(self, queues: Iterable[str]) -> None:
+        """A slot may be free: the first who waits in these queues asks for it."""
+        queues = list(queues)
+        for name in queues:
+            if name in self._rounds:
+                self._rounds[name].again = True
+        waiter = self._room.room_for([name for name in queues if name not in self._rounds])
+        if waiter is not None:
+            self._call(waiter, _Round())
+
+    def poll(self) -> None:
+        """Tries every queue: slots that other instances free are not seen here."""
+        for name in list(self._room.queues()):
+            if name not in self._rounds:
+                self.room_in([name])
+
+    def has_answer(self, job: Job) -> None:
+        """The pool has answered a job. If that was its turn in a round, the round goes on."""
+        queue = self._asking.pop(job.job_id, None)
+        if queue is None:
+            return
+        round_ = self._rounds.pop(queue)
+        # One that has moved to another queue does not wait here.
+        waits = job.machine.phase is Phase.WAITING and job.line == queue
+        # A refusal that is older than the last sign of room says nothing: the first asks again.
+        goes_on = not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE)
+        if goes_on and not (waits and round_.again):
+            waiter = self._next(queue, round_)
+            if waiter is not None:
+                self._call(waiter, round_)
+                return
+        for each in round_.aside:
+            aside = self._job(each)
+            if aside is not None and aside.machine.phase is Phase.WAITING:
+                self._room.rejoin_front(queue, each)
+        (self._choosy.add if round_.aside else self._choosy.discard)(queue)
+        if round_.again:
+            self.room_in([queue])
+
+    def _next(self, queue: str, round_: _Round) -> str | None:
+        """Who asks next: not one that wants the very node that an earlier one was refused."""
+        refused = {node_id for each in round_.aside if (node_id := self._only_node(each))}
+        while len(round_.aside) < _MAX_ASIDE:
+            waiter = self._room.room_for([queue])
+            if waiter is None or self._only_node(waiter) not in refused:
+                return waiter
+            round_.aside.append(waiter)
+        return None
+
+    def _only_node(self, job_id: str) -> str:
+        """The one node that the job may go to; empty where there are others."""
+        job = self._job(job_id)
+        return job.spec.preferred_node_id if job is not None and job.spec.strict else ""
+
+    def _call(self, waiter: str, round_: _Round) -> None:
+        job = self._job(waiter)
+        if job is None:
+            self._room.leave(waiter)
+            return
+        round_.asks = waiter
+        self._rounds[job.line] = round_
+        self._asking[waiter] = job.line
+        self._ask(job)
+        if not job.is_asking:
+            # It no longer wants to: the round must not wait for it.
+            self._room.leave(waiter)
+            self.has_answer(job)
+
+
+def _serves(pools: frozenset[str], queue: str) -> bool:
+    if queue in pools:
+        return True
+    head, _, _ = queue.rpartition(":")
+    return f"{head}:*" in pools

@@ -1,0 +1,148 @@
+"""The owner's side of the relay: orders of other instances for nodes that are connected here."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.nodes.reports import too_large
+from lingua_scheduler.services.dispatcher.nodes.responsible import Report
+from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
+from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes, between_services
+from lingua_scheduler.services.runtime.rpc.outbox import Outbox
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+_MAX_EVENTS = 10_000
+_MAX_BYTES = 64 * 1024 * 1024
+
+_FIELDS: dict[type[Any], str] = {
+    dispatcher_pb2.JobAck: "ack",
+    dispatcher_pb2.JobReject: "reject",
+    dispatcher_pb2.JobPartial: "partial",
+    dispatcher_pb2.JobResult: "result",
+    dispatcher_pb2.JobFailed: "failed",
+}
+
+_PONG = dispatcher_pb2.RelayResponse(pong=True).SerializeToString()
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class RelaySession:
+    """One home's stream. It answers for the attempts that the home has given to nodes here."""
+
+    def __init__(self, metrics: DispatcherMetrics, max_message_bytes: int) -> None:
+        self._metrics = metrics
+        self._largest = between_services(max_message_bytes)
+        # Responses, serialized. One after the other they are one.
+        self.outbox: Outbox[bytes] = Outbox(
+            max_events=_MAX_EVENTS,
+            max_bytes=_MAX_BYTES,
+            max_take_bytes=batch_bytes(max_message_bytes),
+        )
+
+    def on_report(self, node_id: str, report: Report) -> None:
+        """Passes on what a node says."""
+        response = _response(node_id, report.attempt)
+        getattr(response.reports[0], _FIELDS[type(report)]).CopyFrom(report)
+        data = response.SerializeToString()
+        if len(data) > self._largest:
+            # Other attempts share the stream.
+            self._metrics.too_large.labels("relay").inc()
+            response.reports[0].failed.CopyFrom(too_large(report, self._largest))
+            data = response.SerializeToString()
+        self._put(data, droppable=isinstance(report, dispatcher_pb2.JobPartial))
+
+    def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
+        """Passes on that the node is not here, or does not read."""
+        response = _response(node_id, attempt)
+        response.reports[0].not_sent.CopyFrom(errors.to_proto(errors.NodeNotFoundError(why)))
+        self._put(response.SerializeToString())
+
+    def on_lost(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
+        """Passes on that the node's connection is gone."""
+        response = _response(node_id, attempt)
+        response.reports[0].lost.SetInParent()
+        self._put(response.SerializeToString())
+
+    def pong(self) -> None:
+        """Answers the home's question whether somebody is there."""
+        self.outbox.put(_PONG, len(_PONG), droppable=True, replaces="pong")
+
+    def _put(self, data: bytes, *, droppable: bool = False) -> None:
+        if not self.outbox.put(data, len(data), droppable=droppable) and not droppable:
+            # A home that does not read is better off with a new stream: it then asks again.
+            self.outbox.close()
+
+
+def _response(node_id: str, attempt: common_pb2.AttemptRef) -> dispatcher_pb2.RelayResponse:
+    response = dispatcher_pb2.RelayResponse()
+    report = response.reports.add()
+    report.node_id = node_id
+    report.attempt.CopyFrom(attempt)
+    return response
+
+
+class RelayServer:
+    """Serves Relay."""
+
+    def __init__(
+        self, *, nodes: NodeStreams, metrics: DispatcherMetrics, max_message_bytes: int
+    ) -> None:
+        self._nodes = nodes
+        self._metrics = metrics
+        self._max_message_bytes = max_message_bytes
+        self._open: set[RelaySession] = set()
+        self._draining = False
+
+    async def relay(
+        self, requests: AsyncIterator[dispatcher_pb2.RelayRequest], context: Context
+    ) -> None:
+        """Serves one home until its stream ends."""
+        session = RelaySession(self._metrics, self._max_message_bytes)
+        self._open.add(session)
+        if self._draining:
+            session.outbox.close()
+
+        async def write() -> None:
+            while responses := await session.outbox.take():
+                await context.write(b"".join(responses))
+
+        async def read() -> None:
+            async for request in requests:
+                if request.ping:
+                    session.pong()
+                for at, order in enumerate(request.orders):
+                    if is_turn_of_others(at):
+                        await asyncio.sleep(0)
+                    self._follow(session, order)
+
+        try:
+            await run_duplex(read=read(), write=write())
+        finally:
+            self._open.discard(session)
+            self._nodes.abandon(session)
+
+    def drain(self) -> None:
+        """The nodes have gone: ends the streams, which homes would keep open for ever."""
+        self._draining = True
+        for session in self._open:
+            session.outbox.close()
+
+    def _follow(self, session: RelaySession, order: dispatcher_pb2.RelayOrder) -> None:
+        match order.WhichOneof("order"):
+            case "assign":
+                message = dispatcher_pb2.DispatcherMessage()
+                message.events.add().job_assign.CopyFrom(order.assign)
+                why = self._nodes.assign(order.node_id, order.node_epoch, message, session)
+                if why:
+                    session.on_not_sent(order.node_id, order.assign.attempt, why)
+            case "cancel":
+                self._nodes.cancel(order.node_id, order.cancel)
+            case "result_received":
+                self._nodes.confirm(order.node_id, order.result_received.attempt)

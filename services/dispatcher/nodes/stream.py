@@ -1,0 +1,160 @@
+"""One node's stream, as this instance sees it."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lingua_scheduler.services.dispatcher.nodes.partial_limiter import PartialLimiter
+from lingua_scheduler.services.dispatcher.nodes.responsible import Responsible
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.rpc.outbox import Outbox
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+
+# What may wait for a node that reads slowly. An assignment carries up to 2 MiB of audio; a node
+# that lets more than this pile up is as good as gone, and jobs go elsewhere.
+MAX_EVENTS = 1000
+MAX_BYTES = 32 * 1024 * 1024
+# What a stream that is to end has to write the rest; a node that does not read never would.
+_FLUSH_S = 1.0
+
+AttemptKey = tuple[str, int]
+
+
+def attempt_key(attempt: common_pb2.AttemptRef) -> AttemptKey:
+    """An attempt as a key of a dict."""
+    return attempt.job_id, attempt.attempt
+
+
+@dataclass(slots=True, eq=False)
+class Assignment:
+    """An attempt that this node was given, and who answers for it."""
+
+    job: dispatcher_pb2.JobSpec
+    responsible: Responsible | None
+    # When it was written to the stream; 0: it has not been yet.
+    sent_us: int = 0
+    # How many of its partial results are passed on; made with the first of them.
+    partials: PartialLimiter | None = None
+    # Whether it has a slot of the node: from its sending until two heartbeats did not list it.
+    has_slot: bool = True
+    # Heartbeats in a row that did not list it.
+    beats_without: int = 0
+
+    def takes_partial(self, now_ms: float) -> bool:
+        """Whether a partial result that comes now is passed on: see PartialLimiter."""
+        if self.partials is None:
+            self.partials = PartialLimiter(self.job.partial_interval_ms)
+        return self.partials.passes(now_ms)
+
+
+# A message for the node, serialized, and the assignment in it, if there is one. Messages one after
+# the other are one message.
+Written = tuple[bytes, Assignment | None]
+
+
+@dataclass(slots=True, eq=False)
+class NodeStream:
+    """The state of one connection of one node."""
+
+    hello: dispatcher_pb2.Hello
+    stream_id: str
+    heard_ms: float
+    outbox: Outbox[Written]
+    serves: frozenset[str]
+    assigned: dict[AttemptKey, Assignment]
+    epoch: int = 0
+    health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_READY
+    load: common_pb2.NodeLoad | None = None
+    running: dict[AttemptKey, common_pb2.AttemptRef] = field(default_factory=dict)
+    beat_due: bool = False
+    said_bye: bool = False
+    ended_for: errors.LinguaError | None = None
+    """Why this side has ended the stream, if that was an error."""
+    binding: dict[AttemptKey, asyncio.Future[Any]] = field(default_factory=dict)
+    """Attempts whose audio the node holds, while the pool service is told so."""
+    cut: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: the stream ends, whatever is left to write."""
+    node_id: str = field(init=False)
+    """The node."""
+    brought: frozenset[AttemptKey] = field(init=False)
+    """Attempts that it said it has when it connected."""
+
+    def __post_init__(self) -> None:
+        self.node_id = self.hello.node_id
+        brought = (*self.hello.running, *self.hello.unconfirmed)
+        self.brought = frozenset(map(attempt_key, brought))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all slots of the node are taken by what it was given here or says it runs.
+
+        The pool reserves no more than that. But an order may be late: its home lost its way here
+        and gave the slot back before the order arrived. Or the node still runs what another
+        dispatcher gave it and what has lost its slot since.
+        """
+        slots = self.hello.max_concurrent_jobs
+        if len(self.assigned) + len(self.running) < slots:
+            return False
+        holding = set(self.running)
+        holding.update(key for key, each in self.assigned.items() if each.has_slot)
+        return len(holding) >= slots
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether the node was given that attempt here, or says that it runs it."""
+        return key in self.assigned or key in self.running
+
+    def drop(self, key: AttemptKey) -> None:
+        """The attempt is over at the node, or the node is told to stop it before anything else."""
+        self.assigned.pop(key, None)
+        self.running.pop(key, None)
+
+    def runs(self, attempts: Iterable[common_pb2.AttemptRef]) -> None:
+        """Takes in what the node says it runs."""
+        self.running = {attempt_key(each): each for each in attempts}
+
+    def heard_beat(self, beat: dispatcher_pb2.Heartbeat) -> None:
+        """Takes in what a heartbeat says."""
+        self.load, self.health = beat.load, beat.health
+        self.runs(beat.running)
+        for key, assignment in self.assigned.items():
+            if key in self.running:
+                assignment.has_slot, assignment.beats_without = True, 0
+            else:
+                # The first such beat may have been on the way before the node had the assignment.
+                assignment.beats_without += 1
+                assignment.has_slot = assignment.has_slot and assignment.beats_without < 2
+        self.beat_due = True
+
+    def end(self, why: errors.LinguaError | None = None) -> None:
+        """Ends the stream after what is queued, and soon in any case. An error is its status."""
+        self.ended_for = self.ended_for or why
+        self.outbox.close()
+        asyncio.get_running_loop().call_later(_FLUSH_S, self.cut.set)
+
+    def registration(self, *, instance_id: str, address: str) -> pool_pb2.RegisterNodeRequest:
+        """What the pool service is told of this connection."""
+        running = self.running.values() if self.epoch else self.hello.running
+        return pool_pb2.RegisterNodeRequest(
+            node_id=self.node_id,
+            incarnation=self.hello.incarnation,
+            stream_id=self.stream_id,
+            capabilities=self.hello.capabilities,
+            max_concurrent_jobs=self.hello.max_concurrent_jobs,
+            health=self.health,
+            load=self.load or self.hello.load,
+            owner_instance=instance_id,
+            owner_address=address,
+            running=running,
+            finished=self.hello.unconfirmed,
+        )
+
+    def beat(self) -> pool_pb2.NodeBeat:
+        """What the next batch of heartbeats says of it."""
+        return pool_pb2.NodeBeat(
+            node_id=self.node_id,
+            epoch=self.epoch,
+            health=self.health,
+            load=self.load,
+            running=self.running.values(),
+        )

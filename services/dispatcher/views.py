@@ -1,0 +1,175 @@
+"""Jobs as operators see them, from the record that every instance shares.
+
+The record of a job whose dispatcher was killed has no end unless another one takes the job up. Such
+a job is shown as failed as soon as nothing can come of it any more. That is not written down: a
+gateway may still submit it again.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from lingua_scheduler.services.runtime.errors import JobNotFoundError
+from lingua_scheduler.services.runtime.instances import Instances
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.record_pages import (
+    Record,
+    ids_of_keys,
+    read_page,
+    read_record,
+)
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+
+_STATES = {
+    "reserved": common_pb2.JOB_STATE_DISPATCHED,
+    "acked": common_pb2.JOB_STATE_ACKED,
+    "retrying": common_pb2.JOB_STATE_RETRYING,
+    "done": common_pb2.JOB_STATE_DONE,
+    "failed": common_pb2.JOB_STATE_FAILED,
+    "cancelled": common_pb2.JOB_STATE_CANCELLED,
+    "unplaced": common_pb2.JOB_STATE_FAILED,
+}
+OVER = (
+    common_pb2.JOB_STATE_DONE,
+    common_pb2.JOB_STATE_FAILED,
+    common_pb2.JOB_STATE_CANCELLED,
+)
+_TIMEOUT = common_pb2.ERROR_REASON_JOB_TIMEOUT
+_RUNNING = frozenset(("reserved", "running"))
+_WITHOUT_RESULT = frozenset(("failed", "cancelled", "unplaced"))
+# Fields of a record that are messages of the contract.
+_BYTES = frozenset(("steps", "error"))
+
+
+class JobViews:
+    """Reads job records."""
+
+    def __init__(self, *, link: RedisLink, instances: Instances, settings: Settings) -> None:
+        self._link = link
+        self._instances = instances
+        self._instance_id = settings.instance_id
+        self._prefix = f"{settings.redis_prefix}:job:"
+        self._sessions = f"{settings.redis_prefix}:session:"
+        # No attempt lasts longer than this without a word in the record.
+        self._quiet_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
+
+    async def get(self, job_id: str) -> dispatcher_pb2.Job:
+        """One job. Raises JobNotFoundError."""
+        record = await read_record(self._link, self._prefix + job_id)
+        if not record:
+            raise job_not_found(job_id)
+        job = job_of(job_id, record)
+        await self._mark_abandoned([job])
+        job.steps.extend(common_pb2.JobSteps.FromString(record.get("steps", b"")).steps)
+        return job
+
+    async def state(self, job_id: str) -> str:
+        """The state of one job, as lua/lib/job.lua names it; "" where there is no such job."""
+        state = await self._link.command("HGET", self._prefix + job_id, "state")
+        return state.decode() if state else ""
+
+    async def is_gateway_session(self, session_id: str) -> bool:
+        """Whether a gateway has, or had until recently, a session with this id."""
+        return bool(await self._link.command("EXISTS", self._sessions + session_id))
+
+    async def list(
+        self, request: dispatcher_pb2.ListJobsRequest
+    ) -> dispatcher_pb2.ListJobsResponse:
+        """A page of jobs."""
+
+        async def read(job_id: str) -> dispatcher_pb2.Job | None:
+            record = await read_record(self._link, self._prefix + job_id)
+            if not record:
+                return None
+            job = job_of(job_id, record)
+            fits = request.state in (common_pb2.JOB_STATE_UNSPECIFIED, job.state)
+            return job if _matches(job, request) and (fits or self._is_quiet(job)) else None
+
+        jobs, following = await read_page(
+            step=ids_of_keys(self._link, self._prefix, request.page_size),
+            read=read,
+            page_token=request.page_token,
+            page_size=request.page_size,
+        )
+        await self._mark_abandoned(jobs)
+        if request.state:
+            jobs = [job for job in jobs if job.state == request.state]
+        jobs.sort(key=lambda job: job.created_ms, reverse=True)
+        return dispatcher_pb2.ListJobsResponse(jobs=jobs, next_page_token=following)
+
+    def _is_quiet(self, job: dispatcher_pb2.Job) -> bool:
+        """Whether the job is not over, though nothing has happened to it for long."""
+        quiet_ms = time.time() * 1000 - job.updated_ms
+        return job.state not in OVER and quiet_ms > self._quiet_ms
+
+    async def _mark_abandoned(self, jobs: Sequence[dispatcher_pb2.Job]) -> None:
+        """Marks jobs as failed that have lost their dispatcher, and that nobody has taken up."""
+        quiet = [job for job in jobs if self._is_quiet(job)]
+        alive = {self._instance_id}
+        for home in {job.home_instance for job in quiet} - alive:
+            if await self._instances.address_of(home):
+                alive.add(home)
+        for job in quiet:
+            if job.home_instance not in alive:
+                job.state = common_pb2.JOB_STATE_FAILED
+                job.error.reason = common_pb2.ERROR_REASON_JOB_FAILED
+                job.error.message = (
+                    f"its dispatcher {job.home_instance!r} is gone, and no other took the job up"
+                )
+
+
+def job_not_found(job_id: str) -> JobNotFoundError:
+    """Nobody knows it, or it is not for the caller to know."""
+    return JobNotFoundError(f"there is no job {job_id!r}, or it was forgotten")
+
+
+def job_of(job_id: str, written: Record) -> dispatcher_pb2.Job:
+    """A job from its record, as lua/lib/job.lua writes it; its steps are left out."""
+    record = {name: value.decode() for name, value in written.items() if name not in _BYTES}
+    attempts = [
+        _attempt(int(name.partition(":")[0]), record) for name in record if name.endswith(":node")
+    ]
+    attempts.sort(key=lambda attempt: attempt.attempt)
+    error = None
+    if "error" in written and record.get("state") in _WITHOUT_RESULT:
+        error = common_pb2.Error.FromString(written["error"])
+    elif record.get("state") == "failed" and attempts:
+        # The end of its last attempt ended the job; why is still on its way to the record.
+        timed_out = attempts[-1].outcome == "timed_out"
+        reason = _TIMEOUT if timed_out else common_pb2.ERROR_REASON_JOB_FAILED
+        message = f"attempt {attempts[-1].attempt} on {attempts[-1].node_id} {attempts[-1].outcome}"
+        error = common_pb2.Error(reason=reason, message=message)
+    return dispatcher_pb2.Job(
+        job_id=job_id,
+        job_key=record.get("key", ""),
+        state=_STATES.get(record.get("state", ""), common_pb2.JOB_STATE_UNSPECIFIED),
+        tenant=record.get("tenant", ""),
+        session_id=record.get("session", ""),
+        utterance_index=int(record.get("utterance", 0)),
+        pair=common_pb2.LanguagePair(src=record.get("src", ""), tgt=record.get("tgt", "")),
+        reason=common_pb2.FinalizeReason.ValueType(int(record.get("reason", 0))),
+        home_instance=record.get("home", ""),
+        created_ms=int(record.get("created_ms", 0)),
+        updated_ms=int(record.get("updated_ms", 0)),
+        attempts=attempts,
+        error=error,
+    )
+
+
+def _attempt(number: int, record: Mapping[str, str]) -> dispatcher_pb2.AttemptRecord:
+    state = record.get(f"{number}:state", "")
+    return dispatcher_pb2.AttemptRecord(
+        attempt=number,
+        node_id=record[f"{number}:node"],
+        reserved_ms=int(record.get(f"{number}:reserved_ms", 0)),
+        acked_ms=int(record.get(f"{number}:acked_ms", 0)),
+        ended_ms=int(record.get(f"{number}:ended_ms", 0)),
+        outcome="" if state in _RUNNING else state,
+        detail=record.get(f"{number}:why", ""),
+    )
+
+
+def _matches(job: dispatcher_pb2.Job, request: dispatcher_pb2.ListJobsRequest) -> bool:
+    return request.session_id in ("", job.session_id) and (
+        not request.node_id or any(request.node_id == a.node_id for a in job.attempts)
+    )

@@ -1,0 +1,219 @@
+"""What the pool service counts. Never a node or session id as a label."""
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from lingua_scheduler.services.pool_service import codes
+from lingua_scheduler.services.pool_service.fleet.capacity import Sample
+from lingua_scheduler.services.pool_service.fleet.directions import Direction, Directions
+from lingua_scheduler.services.runtime.auth.quotas import QuotaMetrics
+from lingua_scheduler.services.runtime.errors import (
+    LinguaError,
+    QuotaExceededError,
+    reason_name,
+)
+from lingua_scheduler.services.runtime.telemetry.tallies import Durations, Tally
+from lingua_scheduler.v1 import common_pb2, pool_pb2
+
+# From a local Redis to one that is about to time out.
+_SELECTION_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+_DIRECTION = ["kind", "src", "tgt"]
+# Refusals that more nodes would cure.
+_NO_ROOM = (
+    common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
+    common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
+)
+
+
+def _words(enum: Any, prefix: str) -> dict[int, str]:
+    return {value: name.removeprefix(prefix).lower() for name, value in enum.items()}
+
+
+_PATHS = _words(pool_pb2.PlacementPath, "PLACEMENT_PATH_")
+_BINDINGS = _words(pool_pb2.BindingOutcome, "BINDING_OUTCOME_")
+_KINDS = _words(pool_pb2.BindingKind, "BINDING_KIND_")
+
+
+class PoolMetrics:
+    """The metrics of one pool service process.
+
+    Counters are of this process. The gauges show what all instances share, as of
+    `lingua_pool_sampled_timestamp_seconds`: every instance shows the same, so do not add them up.
+    """
+
+    def __init__(self, registry: CollectorRegistry, directions: Directions | None = None) -> None:
+        self._directions = directions or Directions()
+        self._shown: set[Direction] = set()
+        self.selection_seconds = Durations(
+            "lingua_pool_selection_seconds",
+            "Time of an Allocate's script, its wait and round trip included.",
+            buckets=_SELECTION_BUCKETS,
+            registry=registry,
+        )
+        # From 0, or the first of a kind would be no increase.
+        refusals = (*_NO_ROOM, common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN)
+        self._allocations = Tally(
+            "lingua_pool_allocations",
+            "Allocate calls by outcome: reserved, existing, or the reason of the refusal.",
+            "outcome",
+            values=("reserved", *(reason_name(reason).lower() for reason in refusals)),
+            registry=registry,
+        ).counts
+        self._placements = Tally(
+            "lingua_pool_placements",
+            "Reservations by how the node was chosen.",
+            "path",
+            values=[_PATHS[path] for path in _PATHS if path],
+            registry=registry,
+        ).counts
+        self._affinity = Counter(
+            "lingua_pool_affinity",
+            "Jobs whose session was bound to a node, by kind of binding and what became of it.",
+            ["kind", "outcome"],
+            registry=registry,
+        )
+        self._empty = Counter(
+            "lingua_pool_empty",
+            "Allocate calls for which no capable node was known.",
+            registry=registry,
+        )
+        self._refusals = Counter(
+            "lingua_pool_refusals",
+            "Allocate calls that more nodes would have cured, by direction and reason.",
+            [*_DIRECTION, "reason"],
+            registry=registry,
+        )
+        self.reserves = Tally(
+            "lingua_pool_reserves",
+            "Reserve calls by outcome: reserved, existing, or the reason of the refusal.",
+            "outcome",
+            values=("reserved", "existing"),
+            registry=registry,
+        ).counts
+        self.commits = Tally(
+            "lingua_pool_commits",
+            "Commit calls by outcome.",
+            "outcome",
+            values=[outcome.decode() for outcome in codes.COMMIT_OUTCOMES],
+            registry=registry,
+        ).counts
+        self.releases = Tally(
+            "lingua_pool_releases",
+            "Release calls by cause.",
+            "cause",
+            values=codes.RELEASE_CAUSES.values(),
+            registry=registry,
+        ).counts
+        self.completions = Tally(
+            "lingua_pool_completions",
+            "Complete calls by how the attempt ended.",
+            "outcome",
+            values=codes.ATTEMPT_OUTCOMES.values(),
+            registry=registry,
+        ).counts
+        self.beats = Counter("lingua_pool_beats", "Heartbeats taken in.", registry=registry)
+        self.expelled = Counter(
+            "lingua_pool_nodes_expelled",
+            "Nodes taken out of their pools because they fell silent.",
+            registry=registry,
+        )
+        self.nodes = Gauge(
+            "lingua_pool_nodes", "Known nodes by health.", ["health"], registry=registry
+        )
+        self._late = Gauge(
+            "lingua_pool_late_nodes",
+            "Nodes whose heartbeat is late: over half of the time after which they get no jobs.",
+            registry=registry,
+        )
+        self._ejected = Gauge(
+            "lingua_pool_ejected_nodes",
+            "Ready nodes that get no jobs for a while, because they failed too often.",
+            registry=registry,
+        )
+        self._whole_slots = Gauge(
+            "lingua_pool_fleet_slots",
+            "Slots of all nodes that may be chosen, each counted once.",
+            registry=registry,
+        )
+        self._whole_free = Gauge(
+            "lingua_pool_fleet_free_slots", "Those of them that are free.", registry=registry
+        )
+        self._slots = Gauge(
+            "lingua_pool_slots",
+            "Slots of the nodes that may be chosen, by direction; a node's count in each of its.",
+            _DIRECTION,
+            registry=registry,
+        )
+        self._free = Gauge(
+            "lingua_pool_free_slots",
+            "Those of them that are free, by direction.",
+            _DIRECTION,
+            registry=registry,
+        )
+        self._utilization = Gauge(
+            "lingua_pool_utilization_ratio",
+            "Share of the slots that are taken, by direction; 1 where there is no slot.",
+            _DIRECTION,
+            registry=registry,
+        )
+        self._sampled = Gauge(
+            "lingua_pool_sampled_timestamp_seconds",
+            "When the gauges of nodes and slots were last read.",
+            registry=registry,
+        )
+        self._quotas = QuotaMetrics(registry, "jobs", "audio")
+
+    def allocated(self, existing: int, path: int, binding: int, binding_kind: int) -> None:
+        """Counts an allocation that was answered with a node; all but `existing` are enums."""
+        if existing:
+            self._allocations["existing"] += 1
+            return
+        self._allocations["reserved"] += 1
+        self._placements[_PATHS[path]] += 1
+        if binding_kind:
+            self._affinity.labels(_KINDS[binding_kind], _BINDINGS[binding]).inc()
+
+    def refused(self, error: LinguaError, criteria: pool_pb2.NodeCriteria) -> None:
+        """Counts an allocation that was refused."""
+        reason = reason_name(error.reason).lower()
+        self._allocations[reason] += 1
+        if error.reason == common_pb2.ERROR_REASON_NO_CAPABLE_NODE:
+            self._empty.inc()
+        if isinstance(error, QuotaExceededError):
+            self._quotas.refused(error)
+        if error.reason in _NO_ROOM:
+            self._refusals.labels(*self._directions.asked_for(criteria), reason).inc()
+
+    def show(self, sample: Sample, at: float) -> None:
+        """Sets the gauges.
+
+        Args:
+            sample: what they show.
+            at: when it was taken, in seconds since the epoch.
+        """
+        for health in common_pb2.NodeHealth.values()[1:]:
+            word = _word(common_pb2.NodeHealth.Name(health), "NODE_HEALTH_")
+            self.nodes.labels(word).set(sample.fleet.by_health[health])
+        self._late.set(sample.fleet.late)
+        self._ejected.set(sample.fleet.ejected)
+        self._whole_slots.set(sample.whole.slots)
+        self._whole_free.set(sample.whole.free)
+        for direction, (slots, free) in sample.rooms.items():
+            self._slots.labels(*direction).set(slots)
+            self._free.labels(*direction).set(free)
+            self._utilization.labels(*direction).set(1 - free / slots if slots else 1)
+            # From 0, or the first refusal would be no increase.
+            for reason in _NO_ROOM:
+                self._refusals.labels(*direction, reason_name(reason).lower())
+        # What is gone goes one by one: a scrape never finds the others missing.
+        for direction in self._shown - sample.rooms.keys():
+            for gauge in (self._slots, self._free, self._utilization):
+                gauge.remove(*direction)
+        self._shown = set(sample.rooms)
+        self._sampled.set(at)
+
+
+def _word(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).lower()

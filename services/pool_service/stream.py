@@ -1,0 +1,200 @@
+"""One Operate stream: a message is begun when it is read, and answered after those before it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import grpc
+
+from lingua_scheduler.services.pool_service.operations import Operations
+from lingua_scheduler.services.pool_service.spans import with_span
+from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.contract import limits
+from lingua_scheduler.v1 import common_pb2, pool_pb2
+
+if TYPE_CHECKING:
+    from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
+
+# Messages that are worked on at once. Beyond that the stream is not read, so a client that sends
+# faster than Redis answers is held back instead of filling memory.
+_MESSAGES_AT_ONCE = 64
+
+_log = logging.getLogger(__name__)
+
+# An operation: its id, its name, what it asks, and what it waits for: the reply of Redis, or a task
+# that does the whole of it.
+Begun: TypeAlias = "tuple[int, str, Any, asyncio.Future[Any]]"
+
+
+class OperateStream:
+    """Reads, begins and answers the messages of a stream, each with one message.
+
+    With more than one where one would be too large: errors may be longer than what was asked. A
+    message without operations is a greeting: its answer says nothing while Redis answers; else why
+    it does not, in a result without an id.
+
+    `read` and `write` run side by side. When nothing more is to be read, `close` lets `write` come
+    to its end; `give_up` lets go of what nobody will be told.
+    """
+
+    def __init__(
+        self,
+        *,
+        operations: Operations,
+        spans: SpanWriter | None,
+        instance_id: str,
+        max_message_bytes: int,
+    ) -> None:
+        self._operations = operations
+        self._spans = spans
+        self._instance_id = instance_id
+        self._max_message_bytes = max_message_bytes
+        self._loop = asyncio.get_running_loop()
+        # Of each message its operations and when they were begun.
+        self._under_way: deque[tuple[list[Begun], float]] = deque()
+        self._closed = False
+        # The half that waits for the other one: the writer for a message, the reader for room.
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def read(self, requests: AsyncIterator[pool_pb2.OperateRequest]) -> None:
+        """Begins whatever comes; returns when the peer has said all."""
+        under_way = self._under_way
+        async for request in requests:
+            operations = request.operations
+            while len(under_way) >= _MESSAGES_AT_ONCE:
+                self._waiting = self._loop.create_future()
+                await self._waiting
+            started = perf_counter()
+            under_way.append(([self._begin(each) for each in operations], started))
+            if self._waiting is not None:
+                self._wake()
+
+    async def write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Answers what has begun; returns when the stream is closed and all is answered."""
+        under_way = self._under_way
+        while True:
+            while not under_way:
+                if self._closed:
+                    return
+                self._waiting = self._loop.create_future()
+                await self._waiting
+            begun, started = under_way[0]
+            for _, _, _, outcome in begun:
+                if not outcome.done():
+                    try:  # noqa: SIM105 - suppress() costs as much as all else here
+                        await outcome
+                    except Exception:
+                        pass  # it is told where the answer is made
+            response = self._response(begun, started) if begun else await self._greeting()
+            under_way.popleft()
+            if self._waiting is not None:
+                self._wake()
+            data = response.SerializeToString()
+            parts = (data,) if len(data) <= self._max_message_bytes else self._parts(response)
+            for part in parts:
+                if not context.done():
+                    await context.write(part)
+
+    def close(self) -> None:
+        """Nothing more will be read."""
+        self._closed = True
+        self._wake()
+
+    def give_up(self) -> None:
+        """The stream has ended: what is left has nobody who waits for it."""
+        for begun, _ in self._under_way:
+            for _, _, _, outcome in begun:
+                if not outcome.done():
+                    outcome.cancel()
+                elif not outcome.cancelled():
+                    outcome.exception()  # asked for, or asyncio complains that nobody did
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+        self._waiting = None
+
+    def _begin(self, operation: pool_pb2.Operation) -> Begun:
+        name, work = operation.WhichOneof("operation") or "", self._operations
+        request: Any = None
+        outcome: asyncio.Future[Any]
+        try:
+            if not name:
+                problem = "must be set"
+                fields = [("operation", problem)]
+                raise errors.InvalidMessageError(f"operation: {problem}", fields=fields)
+            request = getattr(operation, name)
+            limits.check(request)
+            if self._spans is not None and operation.traceparent:
+                run = work.by_name[name](request)
+                run = with_span(self._spans, name, operation.traceparent, run)
+                outcome = asyncio.ensure_future(run)
+            elif name in work.attempts.words:
+                outcome = work.attempts.send(name, *work.attempts.words[name](request))
+            else:
+                outcome = asyncio.ensure_future(work.by_name[name](request))
+        except Exception as error:
+            outcome = self._loop.create_future()
+            outcome.set_exception(error)
+        return operation.id, name, request, outcome
+
+    def _response(self, begun: list[Begun], started: float) -> pool_pb2.OperateResponse:
+        """What became of a message. Whatever went wrong is a result, never the stream's end."""
+        response = pool_pb2.OperateResponse()
+        attempts = self._operations.attempts
+        for number, name, request, outcome in begun:
+            result = response.results.add()
+            result.id = number
+            try:
+                said = outcome.result()
+                if isinstance(outcome, asyncio.Task):
+                    getattr(result, name).CopyFrom(said)
+                else:
+                    if name == "allocate":
+                        attempts.selected(perf_counter() - started)
+                    attempts.fill[name](request, said, getattr(result, name))
+            except Exception as error:
+                if name == "allocate" and not isinstance(outcome, asyncio.Task):
+                    attempts.refused(request, error)
+                result.error.CopyFrom(self._error(name, error))
+        return response
+
+    async def _greeting(self) -> pool_pb2.OperateResponse:
+        response = pool_pb2.OperateResponse()
+        try:
+            await self._operations.reach_store()
+        except errors.LinguaError as error:
+            response.results.add(error=errors.to_proto(error))
+        return response
+
+    def _error(self, name: str, error: Exception) -> common_pb2.Error:
+        if isinstance(error, errors.LinguaError):
+            return errors.to_proto(error)
+        failure = errors.internal_error(self._instance_id)
+        facts = {"operation": name, "error_id": failure.metadata["error_id"]}
+        _log.error("operation failed", extra=facts, exc_info=error)
+        return errors.to_proto(failure)
+
+    def _parts(self, response: pool_pb2.OperateResponse) -> Iterator[bytes]:
+        """The response in as few messages as fit."""
+        data = response.SerializeToString()
+        count = len(response.results)
+        if len(data) <= self._max_message_bytes:
+            yield data
+            return
+        if count < 2:
+            # Other operations share the stream.
+            problem = f"the answer has {len(data)} bytes; a message has {self._max_message_bytes}"
+            failed = pool_pb2.OperateResponse()
+            error = errors.to_proto(errors.InvalidMessageError(problem))
+            failed.results.add(id=response.results[0].id, error=error)
+            yield failed.SerializeToString()
+            return
+        half = count // 2
+        for some in (response.results[:half], response.results[half:]):
+            yield from self._parts(pool_pb2.OperateResponse(results=some))

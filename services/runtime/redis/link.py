@@ -1,0 +1,375 @@
+"""The one way from a service to Redis: batched script calls that fail fast and recover alone."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+from redis.exceptions import RedisError
+
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis.lane import Call, Lane
+from lingua_scheduler.services.runtime.redis.primary import (
+    PrimaryFinder,
+    RedisUnfitError,
+    ScriptError,
+    check_fit,
+    in_full,
+    load_scripts,
+    new_wire,
+    pack,
+)
+from lingua_scheduler.services.runtime.redis.spans import with_span
+from lingua_scheduler.services.runtime.settings.redis_url import Address, parse_redis_url
+from lingua_scheduler.services.runtime.telemetry.traces import span_writer_if_on
+
+if TYPE_CHECKING:
+    from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
+
+DEFAULT_TIMEOUT_MS = 400
+# While one batch is on its way the next can leave, so a slow script does not hold up all. On the
+# loopback interface one lane is as fast; each further one makes the batches smaller, and a batch
+# costs about as much as ten calls in it.
+LANES = 2
+# Redis serves nobody else between the commands of one read: 256 scripts of 30 us are 8 ms.
+MAX_BATCH = 256
+# Short enough that a caller's own retry finds the link up again, long enough for a busy Redis.
+PROBE_MIN_S, PROBE_MAX_S = 0.1, 0.25
+# A link that went down this soon after it came up is probed after a pause, not at once.
+STEADY_S = 1.0
+# A probe has more to do than a call: ask sentinels, TLS, load every script.
+PROBE_TIMEOUT_S = 2.0
+# Timers this close together are served together.
+SLACK_S = 0.005
+# When the event loop itself was this late, replies may lie in the socket unread: let it read
+# them before it calls Redis slow.
+STALL_S, STALL_GRACE_S = 0.05, 0.02
+# How a call fails: made while the link is down; not answered in time; its connection broke; Redis
+# refused it because of its own state; the script or command was at fault.
+ERROR_KINDS = ("away", "timeout", "lost", "refused", "error")
+
+log = logging.getLogger(__name__)
+
+
+class RedisLink:
+    """Calls Lua scripts on the primary that holds the keys under `prefix`.
+
+    Promises:
+    - A call returns, or fails with DependencyDownError, within `timeout_ms` of being made,
+      whether it waited or was sent. One that was sent and failed may have happened.
+    - Calls that are made at the same time share a round trip. They have no order among them.
+    - While the link is down, calls fail at once; it comes up by itself, on whatever server is
+      the primary by then.
+    - The link itself repeats only what certainly did not run.
+
+    Args:
+        url: as LINGUA_REDIS_URL; raises BadRedisUrlError.
+        prefix: of every key; on a Redis Cluster it must have a hash tag.
+        scripts: name and Lua source. A script's KEYS[1] is the prefix.
+        timeout_ms: what a call may take.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        prefix: str,
+        scripts: Mapping[str, str],
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> None:
+        self._target = parse_redis_url(url)
+        self._target.check_prefix(prefix)
+        self._finder = PrimaryFinder(target=self._target, prefix=prefix)
+        self._prefix = prefix
+        self._timeout_ms = timeout_ms
+        self._timeout = timeout_ms / 1000
+        self._scripts = dict(scripts)
+        # SHA-1 is what EVALSHA calls a script by; nothing rests on its strength.
+        self._shas = {
+            name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+            for name, source in scripts.items()
+        }
+        self._spans: SpanWriter | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._address: Address | None = None
+        # Counts the times the link came up; a lane with an older number has an old connection.
+        self._generation = 0
+        self._up = False
+        self._closing = False
+        self._up_since = -math.inf
+        self._down_reason = "it has not been opened"
+        self._lanes: list[Lane] = []
+        self._idle: list[asyncio.Future[None]] = []
+        self._queue: deque[Call] = deque()
+        # Every call under way, oldest first. All have the same time, so the first ends first and
+        # one timer is enough.
+        self._under_way: deque[Call] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._probe: asyncio.Task[None] | None = None
+        self.on_change: list[Callable[[bool, str], None]] = []
+        """Called with (up, reason) after each change; must not block."""
+        self.on_error: list[Callable[[str], None]] = []
+        """Called with its kind, one of ERROR_KINDS, for each call that fails; must not block."""
+
+    @property
+    def up(self) -> bool:
+        """Whether calls are being sent."""
+        return self._up
+
+    @property
+    def down_reason(self) -> str:
+        """Why the link is down, for people; empty while it is up."""
+        return self._down_reason
+
+    async def open(self) -> None:
+        """Find the primary, check that it will do, load the scripts.
+
+        Raises:
+            RedisUnfitError: too old, or it may evict keys; the message says what to set.
+            ScriptError: a script does not compile.
+            DependencyDownError: the primary cannot be found or reached.
+        """
+        if self._lanes:
+            raise RuntimeError("this link is already open")
+        self._spans = span_writer_if_on()
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._attach()
+        except (RedisUnfitError, ScriptError):
+            raise
+        except (RedisError, OSError) as error:
+            raise self._down(in_full(error)) from error
+        for _ in range(LANES):
+            lane = Lane(
+                target=self._target,
+                scripts=self._scripts,
+                down=self._down,
+                on_refused=self._count,
+            )
+            lane.task = asyncio.create_task(self._run(lane))
+            self._lanes.append(lane)
+        self._tell()
+
+    async def close(self) -> None:
+        """Fail what is under way, let go of every connection. The link may be opened again."""
+        was_up, self._up, self._down_reason = self._up, False, "it is closed"
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        tasks = [task for task in (self._probe, *(lane.task for lane in self._lanes)) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._probe = None
+        self._lanes.clear()
+        self._idle.clear()
+        self._queue.clear()
+        while self._under_way:
+            self._fail(self._under_way.popleft(), self._down_reason, "away")
+        self._closing = False
+        if was_up:
+            self._tell()
+
+    async def call(self, script: str, *args: str | bytes | int | float) -> Any:
+        """Run a script by name; the raw RESP2 reply (bytes, int, list or None).
+
+        Raises:
+            DependencyDownError: Redis is away, slow, or refuses writes.
+            ScriptError: the script failed by itself.
+        """
+        packed = pack("EVALSHA", self._shas[script], 1, self._prefix, *args)
+        # Outside a trace (a sweep, a heartbeat) a span would be a trace of its own: noise.
+        if self._spans is None:
+            return await self._send(script, packed)
+        parent = trace.get_current_span().get_span_context()
+        if not parent.trace_flags.sampled:
+            return await self._send(script, packed)
+        call = self._send(script, packed)
+        return await with_span(self._spans, parent, script, self._address, call)
+
+    def send(self, script: str, *args: str | bytes | int | float) -> asyncio.Future[Any]:
+        """As `call`, without a span; the future has the reply or the error.
+
+        Raises:
+            DependencyDownError: the link is down.
+        """
+        return self._send(script, pack("EVALSHA", self._shas[script], 1, self._prefix, *args))
+
+    async def command(self, *args: str | bytes | int | float) -> Any:
+        """Run a plain command, one word an argument; the raw reply.
+
+        Raises:
+            DependencyDownError: as call().
+            ResponseError: Redis refused the command.
+        """
+        return await self._send("", pack(*args))
+
+    def _send(self, name: str, packed: bytes) -> asyncio.Future[Any]:
+        if not self._up:
+            self._count("away")
+            raise self._down(self._down_reason)
+        loop = self._loop
+        call = Call(name, packed, loop.create_future(), loop.time() + self._timeout)
+        self._queue.append(call)
+        self._under_way.append(call)
+        if self._timer is None:
+            self._timer = loop.call_at(call.deadline, self._on_time, call.deadline)
+        # The lane wakes in the next turn of the loop, when the rest of this turn is queued too.
+        if self._idle and len(self._queue) == 1:
+            self._idle.pop().set_result(None)
+        return call.future
+
+    async def _run(self, lane: Lane) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while not self._closing:
+                if not self._queue:
+                    turn = loop.create_future()
+                    self._idle.append(turn)
+                    await turn
+                if batch := self._take_batch():
+                    await self._flush(lane, batch)
+                    self._forget_done()
+        finally:
+            await lane.close()
+
+    def _take_batch(self) -> list[Call]:
+        batch: list[Call] = []
+        while self._queue and len(batch) < MAX_BATCH:
+            call = self._queue.popleft()
+            # Its caller has gone, or its time has.
+            if not call.future.done():
+                batch.append(call)
+        if self._queue and self._idle:
+            self._idle.pop().set_result(None)
+        return batch
+
+    async def _flush(self, lane: Lane, batch: list[Call]) -> None:
+        """Get every call of the batch answered or failed."""
+        lane.deadline = self._loop.time() + self._timeout
+        try:
+            await lane.exchange(self._address, self._generation, batch)
+            return
+        except (RedisError, OSError) as error:
+            reason, kind = in_full(error), "lost"
+        except asyncio.CancelledError:
+            if not lane.overdue or lane.task is None or self._closing:
+                raise
+            lane.task.uncancel()
+            reason, kind = self._no_answer(), "timeout"
+        finally:
+            lane.deadline, lane.overdue = math.inf, False
+        await lane.cut()
+        self._lost(lane, reason, kind)
+        for call in batch:
+            self._fail(call, reason, kind)
+
+    def _on_time(self, due: float, spared: float = -math.inf) -> None:
+        """Fail the calls and cut the lanes whose time is over; set the timer for the next.
+
+        When it comes late itself, it spares them once and looks again a little later. What was
+        over by `spared` has had that.
+        """
+        loop = self._loop
+        now = loop.time()
+        stalled = now - due > STALL_S
+        over = spared if stalled else now + SLACK_S
+        for lane in self._lanes:
+            if lane.deadline <= over and not lane.overdue and lane.task is not None:
+                lane.overdue = True
+                lane.task.cancel()
+                self._lost(lane, self._no_answer(), "timeout")
+        self._forget_done()
+        while self._under_way and self._under_way[0].deadline <= over:
+            self._fail(self._under_way.popleft(), self._no_answer(), "timeout")
+            self._forget_done()
+        if stalled:
+            due = now + STALL_GRACE_S
+            self._timer = loop.call_at(due, self._on_time, due, now)
+            return
+        due = min((lane.deadline for lane in self._lanes if not lane.overdue), default=math.inf)
+        if self._under_way:
+            due = min(due, self._under_way[0].deadline)
+        self._timer = loop.call_at(due, self._on_time, due) if due < math.inf else None
+
+    def _forget_done(self) -> None:
+        while self._under_way and self._under_way[0].future.done():
+            self._under_way.popleft()
+
+    def _lost(self, lane: Lane, reason: str, kind: str) -> None:
+        """Take the link down, unless this lane's connection is older than the link's last up."""
+        if not self._up or lane.generation != self._generation:
+            return
+        self._up, self._down_reason = False, reason
+        log.warning("Redis is down: %s", reason)
+        while self._queue:
+            self._fail(self._queue.popleft(), reason, kind)
+        self._probe = asyncio.create_task(self._probe_until_up())
+        self._tell()
+
+    async def _probe_until_up(self) -> None:
+        steady = asyncio.get_running_loop().time() - self._up_since > STEADY_S
+        pause = 0.0 if steady else PROBE_MIN_S
+        while True:
+            # Many services lose the same Redis at the same moment.
+            await asyncio.sleep(pause * random.uniform(0.8, 1.0))
+            try:
+                await self._attach()
+            except (RedisUnfitError, RedisError, OSError) as error:
+                self._down_reason = in_full(error)
+                pause = min(max(pause + 0.05, PROBE_MIN_S), PROBE_MAX_S)
+            else:
+                log.info("Redis is up")
+                self._tell()
+                return
+
+    async def _attach(self) -> None:
+        """Find the primary and turn the link up on it; raises if there is none that will do."""
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            address = await self._finder.find()
+            wire = new_wire(self._target, address)
+            try:
+                await wire.connect()
+                await check_fit(wire)
+                await load_scripts(wire, self._scripts)
+            finally:
+                await wire.disconnect(nowait=True)
+        self._address = address
+        self._generation += 1
+        self._up, self._down_reason = True, ""
+        self._up_since = asyncio.get_running_loop().time()
+
+    def _tell(self) -> None:
+        for callback in self.on_change:
+            try:
+                callback(self._up, self._down_reason)
+            except Exception:
+                log.exception("a callback on the change of the Redis link failed")
+
+    def _fail(self, call: Call, reason: str, kind: str) -> None:
+        happened = "may have happened" if call.sent else "was not sent"
+        if call.fail(self._down(reason, f"; the call {happened}")):
+            self._count(kind)
+
+    def _count(self, kind: str) -> None:
+        for callback in self.on_error:
+            callback(kind)
+
+    def _no_answer(self) -> str:
+        return f"no answer within {self._timeout_ms} ms"
+
+    def _down(self, reason: str, happened: str = "") -> DependencyDownError:
+        # The scheme, host and path only: the URL may hold a password.
+        return DependencyDownError(
+            f"Redis cannot be used{happened}",
+            why=f"{self._target.shown}: {reason}",
+            retry_after_ms=int(PROBE_MAX_S * 1000),
+        )

@@ -1,0 +1,112 @@
+"""Channels from one service to another."""
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+
+from lingua_scheduler.services.runtime.auth.own_token import OwnToken
+from lingua_scheduler.services.runtime.auth.principals import Role
+from lingua_scheduler.services.runtime.rpc.message_sizes import between_services
+from lingua_scheduler.services.runtime.settings.settings import Settings
+
+ChannelOptions = tuple[tuple[str, str | int], ...]
+Metadata = tuple[tuple[str, str], ...]
+
+_ROUND_ROBIN = '{"loadBalancingConfig": [{"round_robin": {}}]}'
+
+
+def channel_target(address: str) -> str:
+    """An address of the settings as gRPC writes it: several become one target."""
+    return f"ipv4:{address}" if "," in address else address
+
+
+def channel_options(settings: Settings) -> ChannelOptions:
+    """What every channel has: size limits, pings that notice a dead peer, quick reconnects."""
+    return (
+        ("grpc.max_receive_message_length", between_services(settings.max_message_bytes)),
+        ("grpc.max_send_message_length", settings.max_message_bytes),
+        ("grpc.keepalive_time_ms", settings.keepalive_time_ms),
+        ("grpc.keepalive_timeout_ms", settings.keepalive_timeout_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # 0: a stream on which nothing is sent is pinged as long as it lives.
+        ("grpc.http2.max_pings_without_data", 0),
+        # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its own
+        # limit is a minute.
+        ("grpc.http2.ping_timeout_ms", settings.keepalive_timeout_ms),
+        ("grpc.service_config", _ROUND_ROBIN),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 1000),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        # gRPC's own 30 s would keep a client from the replacement of an instance for as long.
+        ("grpc.dns_min_time_between_resolutions_ms", 1000),
+        # Clients of one process would share a connection, and its backoff.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.primary_user_agent", f"lingua/{settings.instance_id}"),
+    )
+
+
+def open_stream(
+    channel: grpc.aio.Channel,
+    method: MethodDescriptor,
+    answer: type[Message],
+    metadata: Metadata,
+) -> Any:
+    """Calls a method that streams both ways; requests are serialized by whoever makes them."""
+    name = f"/{method.containing_service.full_name}/{method.name}"
+    call: Any = channel.stream_stream(
+        name, request_serializer=None, response_deserializer=answer.FromString
+    )
+    return call(metadata=metadata)
+
+
+class Lines:
+    """How this process calls other services: with which certificates, and as whom.
+
+    Raises:
+        SettingsError: the files for TLS, or of tokens, do not hold what they should.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        # Not at the top: it takes long to load, and a command may do without.
+        from lingua_scheduler.services.runtime.rpc.tls import client_tls
+
+        self._options = channel_options(settings)
+        self.tls = client_tls(settings)
+        # The files with which each channel was made.
+        self._made_with: WeakKeyDictionary[grpc.aio.Channel, object] = WeakKeyDictionary()
+        self._token: OwnToken | None = None
+        if settings.auth == "on" or settings.token_file:
+            self._token = OwnToken(settings, role=Role.SERVICE)
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """A new channel, which looks up names and reads certificates anew."""
+        target = channel_target(address)
+        if self.tls is None:
+            return grpc.aio.insecure_channel(target, options=self._options)
+        # Before they are read: what changes meanwhile counts as changed.
+        stamp = self.tls.files.stamp()
+        channel = grpc.aio.secure_channel(
+            target, self.tls.credentials(), options=self._options + self.tls.options
+        )
+        self._made_with[channel] = stamp
+        return channel
+
+    def certificates_changed(self, channel: grpc.aio.Channel) -> bool:
+        """Whether the files have changed since this channel was made."""
+        if self.tls is None or channel not in self._made_with:
+            return False
+        return self.tls.files.stamp() != self._made_with[channel]
+
+    def metadata(self) -> Metadata:
+        """What every call carries: who calls."""
+        return self._token.metadata() if self._token is not None else ()
+
+
+def in_words(error: BaseException) -> str:
+    """Why another service could not be used."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name} {error.details()}"
+    return str(error) or type(error).__name__

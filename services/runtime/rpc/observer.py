@@ -1,0 +1,176 @@
+"""Metrics, spans and log lines of gRPC calls, as seen by the server."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import grpc
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from lingua_scheduler.services.runtime.auth.access import is_open
+from lingua_scheduler.services.runtime.auth.principals import caller
+from lingua_scheduler.services.runtime.errors import LinguaError, reason_name
+from lingua_scheduler.services.runtime.telemetry.traces import context_from_traceparent
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+# Probes and tools, which would drown what matters.
+_UNOBSERVED = ("grpc.health.", "grpc.reflection.")
+
+# From a fast Redis round trip to the longest wait for room; seconds.
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+# A caller gives up by its own clock, a little before the deadline that the server computed.
+_DEADLINE_SLACK_S = 0.05
+
+# What OpenTelemetry counts as a fault of the server; other codes are the caller's affair.
+_SERVER_FAULTS = frozenset(
+    {
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DATA_LOSS,
+    }
+)
+
+# Handlers may set a code as a number.
+_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method of the server.
+
+    Streams in both directions live as long as a peer. Their duration says nothing, and a span of
+    theirs would adopt what belongs to the traces of single utterances; they are only counted.
+    """
+
+    name: str
+    observed: bool
+    open: bool
+    """Anyone may call it, also without a token."""
+    unary: bool
+    bounded: bool
+
+
+class CallObserver:
+    """Watches calls; costs next to nothing for what is off."""
+
+    def __init__(self, *, registry: CollectorRegistry | None, tracer: Tracer | None) -> None:
+        self._tracer = tracer
+        self._handled: Counter | None = None
+        if registry is not None:
+            self._handled = Counter(
+                "lingua_grpc_server_handled_total",
+                "Calls that ended, by method and status code.",
+                ["method", "code"],
+                registry=registry,
+            )
+            self._seconds = Histogram(
+                "lingua_grpc_server_handling_seconds",
+                "Time that calls took, streams in both directions left out.",
+                ["method"],
+                buckets=_BUCKETS,
+                registry=registry,
+            )
+            self._refused = Counter(
+                "lingua_auth_refused",
+                "Calls that were refused for who made them, by reason: unauthenticated (nobody "
+                "knows who), permission_denied (that one may not).",
+                ["reason"],
+                registry=registry,
+            )
+            # From 0, or the first of a reason would be no increase.
+            for reason in ("unauthenticated", "permission_denied"):
+                self._refused.labels(reason)
+
+    def method(self, path: str, *, streams_in: bool, streams_out: bool) -> Method:
+        """The method that is called by `/package.Service/Name`."""
+        name = path.removeprefix("/")
+        return Method(
+            name=name,
+            observed=not name.startswith(_UNOBSERVED),
+            open=is_open(name),
+            unary=not streams_in and not streams_out,
+            bounded=not streams_in or not streams_out,
+        )
+
+    @contextlib.contextmanager
+    def observe(self, method: Method, context: Context) -> Iterator[None]:
+        """Watches one call from its start to its end, however it ends."""
+        if not method.observed:
+            yield
+            return
+        started = time.perf_counter()
+        ended_well = False
+        with self._span(method, context) as span:
+            try:
+                yield
+                ended_well = True
+            finally:
+                code = _code(context, ended_well=ended_well)
+                self._record(method, code, time.perf_counter() - started)
+                if span is not None:
+                    span.set_attribute("rpc.response.status_code", code.name)
+                    if code in _SERVER_FAULTS:
+                        span.set_attribute("error.type", code.name)
+                        span.set_status(Status(StatusCode.ERROR, context.details() or None))
+
+    def refused(self, method: Method, error: LinguaError) -> None:
+        """A call is refused for who made it. What it showed of itself is not logged."""
+        if self._handled is not None:
+            self._refused.labels(reason_name(error.reason).lower()).inc()
+        who = caller()
+        facts = {"method": method.name, "reason": error.message}
+        if who is not None:
+            facts |= {"role": str(who.role), "caller": who.name}
+        _log.info("call refused", extra=facts)
+
+    def _span(
+        self, method: Method, context: Context
+    ) -> contextlib.AbstractContextManager[Span | None]:
+        if self._tracer is None or not method.bounded:
+            return contextlib.nullcontext()
+        # At run time this is a plain tuple of pairs, whatever its type says.
+        metadata = dict(context.invocation_metadata() or ())
+        return self._tracer.start_as_current_span(
+            method.name,
+            context=context_from_traceparent(
+                str(metadata.get("traceparent", "")), str(metadata.get("tracestate", ""))
+            ),
+            kind=SpanKind.SERVER,
+            attributes={"rpc.system.name": "grpc", "rpc.method": method.name},
+            # The end of a call is its status; a client's mistake is no fault of the server.
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+
+    def _record(self, method: Method, code: grpc.StatusCode, seconds: float) -> None:
+        if self._handled is not None:
+            self._handled.labels(method.name, code.name).inc()
+            if method.bounded:
+                self._seconds.labels(method.name).observe(seconds)
+        if method.unary and _log.isEnabledFor(logging.DEBUG):
+            facts = {"method": method.name, "code": code.name, "ms": round(seconds * 1000, 3)}
+            _log.debug("call", extra=facts)
+
+
+def _code(context: Context, *, ended_well: bool) -> grpc.StatusCode:
+    """The code that the call ends with; asked at its end."""
+    given: grpc.StatusCode | int | None = context.code()
+    if given is not None:
+        return _CODES[given] if isinstance(given, int) else given
+    if ended_well:
+        return grpc.StatusCode.OK
+    remaining: float | None = context.time_remaining()
+    if remaining is not None and remaining < _DEADLINE_SLACK_S:
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+    return grpc.StatusCode.CANCELLED

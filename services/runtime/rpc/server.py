@@ -1,0 +1,228 @@
+"""The gRPC server that all services run in: start, health, reflection, drain."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+
+import grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from opentelemetry.trace import TracerProvider
+from prometheus_client import CollectorRegistry
+
+from lingua_scheduler.services.runtime.addresses import join_address, split_address
+from lingua_scheduler.services.runtime.auth.guard import Guard
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.rpc.health import HealthServicer
+from lingua_scheduler.services.runtime.rpc.interceptors import CallInterceptor
+from lingua_scheduler.services.runtime.rpc.message_sizes import between_services
+from lingua_scheduler.services.runtime.rpc.peer_limits import MAX_OPEN_CALLS
+from lingua_scheduler.services.runtime.telemetry.traces import tracer_if_on
+
+# Clients may ping as often as the server does, and a bit more often: clocks differ.
+_PING_TOLERANCE = 2
+# gRPC's own default of 2 cuts off a client that once pinged a little early.
+_MAX_PING_STRIKES = 5
+# A probe names a service, and says nothing else.
+_PROBE_REQUEST_BYTES = 4096
+
+_log = logging.getLogger(__name__)
+
+
+class GrpcServer:
+    """One listening gRPC server with the standard health and reflection services.
+
+    It serves from `start` to `drain`, each called once. Health says NOT_SERVING until
+    `set_serving(True)`.
+
+    Args:
+        listen: `host:port`, port 0 for any free one.
+        variable: the environment variable that sets `listen`, for error messages.
+        services: the full name of each service, and what adds its servicer to the server.
+        instance_id: names this process in the answers to calls that fail inside.
+        max_request_bytes: of the largest message that callers send; None for max_message_bytes.
+        credentials: for TLS; None for plain text.
+        probe_listen: where probes that cannot speak TLS find the health service, and nothing else,
+            in plain text; empty for nowhere.
+        probe_variable: the environment variable that sets `probe_listen`.
+        guard: who may call what; None where everyone may call everything.
+        registry: where calls are counted; None for nowhere.
+        tracer_provider: who makes spans; by default that of `configure_tracing`, which has to
+            come first, or nobody.
+    """
+
+    def __init__(
+        self,
+        *,
+        listen: str,
+        variable: str,
+        services: Sequence[tuple[str, Callable[[grpc.aio.Server], None]]],
+        instance_id: str,
+        max_message_bytes: int,
+        max_request_bytes: int | None = None,
+        max_streams_per_connection: int = 256,
+        keepalive_time_ms: int,
+        keepalive_timeout_ms: int,
+        drain_grace_ms: int,
+        credentials: grpc.ServerCredentials | None = None,
+        probe_listen: str = "",
+        probe_variable: str = "",
+        guard: Guard | None = None,
+        registry: CollectorRegistry | None = None,
+        tracer_provider: TracerProvider | None = None,
+    ) -> None:
+        self._instance_id = instance_id
+        self._listen = listen
+        self._variable = variable
+        self._services = services
+        self._credentials = credentials
+        self._probe_listen = probe_listen
+        self._probe_variable = probe_variable
+        self._grace_s = drain_grace_ms / 1000
+        self._options = (
+            # Two processes on one port would each get a share of the calls.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", max_request_bytes or max_message_bytes),
+            ("grpc.max_send_message_length", max_message_bytes),
+            ("grpc.max_receive_message_length", max_message_bytes),
+            ("grpc.max_send_message_length", between_services(max_message_bytes)),
+            ("grpc.keepalive_time_ms", keepalive_time_ms),
+            ("grpc.keepalive_timeout_ms", keepalive_timeout_ms),
+            ("grpc.keepalive_permit_without_calls", 1),
+            # 0: a stream on which nothing is sent is pinged as long as it lives.
+            ("grpc.http2.max_pings_without_data", 0),
+            # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its
+            # own limit is a minute.
+            ("grpc.http2.ping_timeout_ms", keepalive_timeout_ms),
+            ("grpc.http2.min_ping_interval_without_data_ms", keepalive_time_ms // _PING_TOLERANCE),
+            ("grpc.http2.max_ping_strikes", _MAX_PING_STRIKES),
+            # More are refused by gRPC itself, at little cost.
+            ("grpc.max_concurrent_streams", max_streams_per_connection),
+        )
+        self._interceptor = CallInterceptor(
+            instance_id=instance_id,
+            guard=guard,
+            registry=registry,
+            tracer=tracer_if_on(tracer_provider),
+        )
+        self._health = HealthServicer(name for name, _ in services)
+        self._drain_callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._server: grpc.aio.Server | None = None
+        self._probes: grpc.aio.Server | None = None
+        self._drained: asyncio.Task[None] | None = None
+
+    def on_drain(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Has `callback` run when the server drains, before it stops to take calls.
+
+        Here a service tells the peers on its streams to go elsewhere, and ends those streams.
+        """
+        self._drain_callbacks.append(callback)
+
+    async def start(self) -> str:
+        """Starts to take calls.
+
+        Returns:
+            The bound address, `host:port`.
+
+        Raises:
+            SettingsError: nothing can listen there.
+        """
+        server = grpc.aio.server(interceptors=[self._interceptor], options=self._options)
+        for _, register in self._services:
+            register(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = [name for name, _ in self._services]
+        reflection.enable_server_reflection(
+            [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
+        )
+        address = await _bind(server, self._listen, self._variable, self._credentials)
+        await server.start()
+        self._server = server
+        if self._probe_listen:
+            self._probes = await self._start_probes()
+        return address
+
+    async def _start_probes(self) -> grpc.aio.Server:
+        server = grpc.aio.server(
+            interceptors=[CallInterceptor(instance_id=self._instance_id)],
+            options=(
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", _PROBE_REQUEST_BYTES),
+                ("grpc.max_concurrent_streams", MAX_OPEN_CALLS),
+            ),
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        address = await _bind(server, self._probe_listen, self._probe_variable, None)
+        await server.start()
+        _log.info("listening for probes", extra={"address": address})
+        return server
+
+    def set_serving(self, serving: bool) -> None:
+        """What the health service says of the server and all its services."""
+        self._health.set_serving(serving)
+
+    async def drain(self) -> None:
+        """Ends the server; returns when it has ended, at the latest after the grace period.
+
+        Health says NOT_SERVING, then the drain callbacks run, then no new call is taken and
+        those in flight may finish. Repeated calls wait for the same end.
+        """
+        if self._drained is None:
+            self._drained = asyncio.create_task(self._drain())
+        await asyncio.shield(self._drained)
+
+    async def _drain(self) -> None:
+        self._health.close()
+        if self._server is None:
+            return
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._grace_s
+        try:
+            async with asyncio.timeout_at(end):
+                for callback in self._drain_callbacks:
+                    await _run_callback(callback)
+        except TimeoutError:
+            _log.warning("the grace period ended before all was handed over")
+        await self._server.stop(max(0.0, end - loop.time()))
+        if self._probes is not None:
+            await self._probes.stop(0)
+
+
+async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await callback()
+    except Exception:
+        # The rest of the drain matters more than any one part of it.
+        _log.exception("a step of the drain failed")
+
+
+async def _bind(
+    server: grpc.aio.Server, listen: str, variable: str, credentials: grpc.ServerCredentials | None
+) -> str:
+    """The address that it was bound to."""
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(listen)
+        else:
+            port = server.add_secure_port(listen, credentials)
+    except RuntimeError:
+        why = await asyncio.to_thread(_why_no_bind, listen)
+        raise SettingsError(f"{variable}={listen!r}: cannot listen there: {why}") from None
+    return join_address(split_address(listen)[0], port)
+
+
+def _why_no_bind(address: str) -> str:
+    """The system's own words, which gRPC keeps to itself."""
+    host, port = split_address(address)
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+            probe.listen()
+    except OSError as error:
+        return error.strerror or str(error)
+    return "gRPC could not bind to it"

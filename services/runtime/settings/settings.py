@@ -1,0 +1,282 @@
+"""Settings from the environment: found, checked, and told where each comes from.
+
+A value comes from the environment (`LINGUA_` and the field's name in capitals), else from the
+profile (`LINGUA_PROFILE`), else, with auth off, from WITHOUT_AUTH, else from the field's default.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import PrivateAttr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.settings.fields import (
+    GROUPS,
+    PROFILES,
+    WITHOUT_AUTH,
+    AddressFields,
+    DispatcherFields,
+    GatewayFields,
+    GeneralFields,
+    GrpcFields,
+    PoolFields,
+    QuotaFields,
+    RedisFields,
+    SecurityFields,
+)
+
+PREFIX = "LINGUA_"
+
+# Kubernetes puts these into every container for each Service of the namespace.
+_KUBERNETES_NAME = re.compile(
+    r"_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$"
+)
+_KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://")
+
+
+class SettingRow(NamedTuple):
+    """One setting as `lingua config` prints it; secrets are masked."""
+
+    group: str
+    name: str
+    variable: str
+    value: str
+    origin: str
+    description: str
+
+
+class _Order(NamedTuple):
+    """`times` x `lesser` must be less than `greater`, or equal to it unless `strictly`."""
+
+    lesser: str
+    greater: str
+    why: str
+    times: int = 1
+    strictly: bool = False
+
+
+_ORDERS = (
+    _Order(
+        "ack_timeout_ms",
+        "reservation_ttl_ms",
+        "a reservation must outlive the wait for its ACK",
+        strictly=True,
+    ),
+    _Order(
+        "hedge_after_ms",
+        "ack_timeout_ms",
+        "a second node is tried only while the first may still answer",
+        strictly=True,
+    ),
+    _Order("job_timeout_ms", "running_lease_ms", "a job must not outlive the lease of its slot"),
+    _Order(
+        "node_heartbeat_ms",
+        "heartbeat_stale_ms",
+        "a node is stale only after three missed heartbeats",
+        times=3,
+    ),
+    _Order("heartbeat_batch_ms", "node_heartbeat_ms", "a heartbeat must not wait for the next one"),
+    _Order("eject_ms", "eject_max_ms", "the first ejection is the shortest"),
+    _Order("heartbeat_stale_ms", "node_forget_ms", "a node is stale before it is forgotten"),
+    _Order("running_lease_ms", "job_record_ttl_ms", "a running job must not be forgotten"),
+    _Order(
+        "redis_timeout_ms",
+        "reservation_ttl_ms",
+        "a reservation must outlive the call that makes it",
+        strictly=True,
+    ),
+    _Order("job_timeout_ms", "result_deadline_ms", "a result must not be missing while it is made"),
+    _Order("session_utterances_max", "result_queue_max", "what is under way has no result yet"),
+    _Order("resume_within_ms", "kept_result_ms", "a session that is resumed wants its results"),
+    _Order(
+        "max_length_bytes",
+        "max_message_bytes",
+        "an utterance travels in one message",
+        strictly=True,
+    ),
+)
+
+
+class _ProfileDefaults(PydanticBaseSettingsSource):
+    """The values of the chosen profile, for what nothing else sets."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        raise NotImplementedError("all values of a profile are given at once")
+
+    def __call__(self) -> dict[str, Any]:
+        profile = str(self.current_state.get("profile", "stable")).strip().lower()
+        return dict(PROFILES.get(profile, {}))
+
+
+class _DefaultsWithoutAuth(PydanticBaseSettingsSource):
+    """The defaults that hold only while auth is off."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        raise NotImplementedError("all values are given at once")
+
+    def __call__(self) -> dict[str, Any]:
+        is_on = str(self.current_state.get("auth", "off")).strip().lower() == "on"
+        return {} if is_on else dict(WITHOUT_AUTH)
+
+
+class Settings(
+    GeneralFields,
+    RedisFields,
+    AddressFields,
+    GrpcFields,
+    SecurityFields,
+    QuotaFields,
+    PoolFields,
+    DispatcherFields,
+    GatewayFields,
+    BaseSettings,
+):
+    """All settings of one process, valid and frozen.
+
+    Only `load_settings` reads the environment; values given here count as if it had set them.
+
+    Raises:
+        SettingsError: a value is not allowed, or two contradict each other.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+
+    _given: frozenset[str] = PrivateAttr(default=frozenset())
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            # Without its cause: a password in a bad URL must not show in a traceback.
+            raise SettingsError("\n".join(_problems(error, values))) from None
+        self._given = frozenset(values)
+        if broken := [self._broken(order) for order in _ORDERS if not self._holds(order)]:
+            raise SettingsError("\n".join(broken))
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given, then the profile; `load_settings` gives the environment."""
+        return init_settings, _ProfileDefaults(settings_cls), _DefaultsWithoutAuth(settings_cls)
+
+    def origin(self, name: str) -> str:
+        """Where a value comes from: "environment", "profile efficient", "auth off" or "default"."""
+        if name in self._given:
+            return "environment"
+        if name in PROFILES[self.profile]:
+            return f"profile {self.profile}"
+        return "auth off" if self.auth == "off" and name in WITHOUT_AUTH else "default"
+
+    def origins(self) -> dict[str, str]:
+        """The origin of every field, in the order of `rows`."""
+        return {name: self.origin(name) for _, name in _names()}
+
+    def rows(self) -> Iterator[SettingRow]:
+        """Every setting, group by group, fit to be shown to anyone."""
+        for group, name in _names():
+            yield SettingRow(
+                group=group,
+                name=name,
+                variable=variable_name(name),
+                value=_shown(name, getattr(self, name)),
+                origin=self.origin(name),
+                description=type(self).model_fields[name].description or "",
+            )
+
+    def _holds(self, order: _Order) -> bool:
+        lesser, greater = getattr(self, order.lesser) * order.times, getattr(self, order.greater)
+        return bool(lesser < greater or (lesser == greater and not order.strictly))
+
+    def _broken(self, order: _Order) -> str:
+        lesser, greater = (
+            f"{variable_name(name)}={getattr(self, name)} ({self.origin(name)})"
+            for name in (order.lesser, order.greater)
+        )
+        times = f"{order.times} times " if order.times > 1 else ""
+        relation = "less than" if order.strictly else "at most"
+        return f"{times}{lesser} must be {relation} {greater}: {order.why}"
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings that an environment asks for; that of the process if none is given.
+
+    Raises:
+        SettingsError: with one line per problem: the variable, its value, what is allowed.
+    """
+    environ = os.environ if environ is None else environ
+    known = {variable_name(name): name for _, name in _names()}
+    return Settings(**{known[key]: value for key, value in environ.items() if key in known})
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Variables that begin with `LINGUA_` but set nothing, each with the nearest real name or "".
+
+    What Kubernetes adds for Services whose names begin with `lingua` is left out.
+    """
+    known = [variable_name(name) for _, name in _names()]
+    return [
+        (key, next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.75)), ""))
+        for key in sorted(environ)
+        if key.startswith(PREFIX) and key not in known and not _is_kubernetes(key, environ[key])
+    ]
+
+
+def variable_name(name: str) -> str:
+    """The environment variable that sets a field."""
+    return PREFIX + name.upper()
+
+
+def masked_url(url: str) -> str:
+    """The URL with every password replaced by `***`, even if the URL is malformed."""
+    head, at, tail = url.rpartition("@")
+    if at:
+        scheme, slashes, login = head.partition("://") if "://" in head else ("", "", head)
+        user, colon, _ = login.partition(":")
+        # Without a colon it cannot be told whether this is a user or a lone password.
+        head = f"{scheme}{slashes}{user}:***" if colon else f"{scheme}{slashes}***"
+    return re.sub(r"(?i)(password=)[^&#]*", r"\1***", head + at + tail)
+
+
+def _names() -> Iterator[tuple[str, str]]:
+    for group, fields in GROUPS.items():
+        for name in fields.model_fields:
+            yield group, name
+
+
+def _problems(error: ValidationError, values: Mapping[str, Any]) -> Iterator[str]:
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+        name = str(problem["loc"][0])
+        field = Settings.model_fields.get(name)
+        if field is None:
+            yield f"{name}: no such setting"
+            continue
+        extra = field.json_schema_extra
+        allowed = extra["allowed"] if isinstance(extra, dict) else problem["msg"]
+        yield f"{variable_name(name)}={_shown(name, values.get(name, ''))!r}: {allowed}"
+
+
+def _shown(name: str, value: object) -> str:
+    return masked_url(str(value)) if name == "redis_url" else str(value)
+
+
+def _is_kubernetes(key: str, value: str) -> bool:
+    if _KUBERNETES_NAME.search(key):
+        return True
+    return key.endswith("_PORT") and _KUBERNETES_PORT.match(value) is not None

@@ -1,0 +1,170 @@
+"""The spans of one connection of a session, and of its utterances. See telemetry for the tree.
+
+An utterance is a trace of its own, whose id is its job's: so a gateway that takes a session up goes
+on in the same traces, with a root of its own part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from opentelemetry.trace import SpanContext, SpanKind
+
+from lingua_scheduler.services.runtime.errors import reason_name
+from lingua_scheduler.services.runtime.telemetry.traces import traceparent_of
+from lingua_scheduler.services.session_gateway.session.utterance import Utterance
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
+
+if TYPE_CHECKING:
+    from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
+
+_CONVERSE = f"{session_pb2.DESCRIPTOR.services_by_name['SessionGateway'].full_name}/Converse"
+_WRITTEN = {
+    common_pb2.JobStep.KIND_GATHER: "gather",
+    common_pb2.JobStep.KIND_HANGOVER: "hangover",
+}
+# Utterances that a session's span is linked with: the last ones.
+_MAX_LINKS = 128
+
+
+@dataclass(slots=True)
+class _Open:
+    context: SpanContext
+    start_us: int
+    attributes: dict[str, str | int | bool]
+    # When its result was here; 0: it is not.
+    result_us: int = 0
+
+
+class SessionSpans:
+    """Made when the client is connected, ended when it has gone.
+
+    Args:
+        writer: where spans go.
+        client: the client's own span, where it has told one.
+        session_id: of the session.
+        epoch: over 1 where the session was resumed.
+    """
+
+    def __init__(
+        self, writer: SpanWriter, *, client: SpanContext | None, session_id: str, epoch: int
+    ) -> None:
+        self._writer = writer
+        self._session_id = session_id
+        self._resumed = epoch > 1
+        self._span = writer.child(client) if client else writer.root("session")
+        self._client = client
+        self._start_us = _now_us()
+        self._links: list[SpanContext] = []
+        # Sampled utterances that are not delivered.
+        self._open: dict[int, _Open] = {}
+
+    @property
+    def traceparent(self) -> str:
+        """For the client's own spans."""
+        return traceparent_of(self._span)
+
+    def submitted(self, utterance: Utterance, steps: Sequence[common_pb2.JobStep] = ()) -> str:
+        """An utterance is submitted, again, or its job is taken up; returns its trace context."""
+        known = self._open.get(utterance.index)
+        if known is not None:
+            return traceparent_of(known.context)
+        context = self._writer.root("utterance", int(utterance.job_id, 16))
+        if context.trace_flags.sampled:
+            self._begin(context, utterance, steps)
+        return traceparent_of(context)
+
+    def has_result(self, index: int) -> None:
+        """The result is here, and may have to wait for earlier ones."""
+        if index in self._open:
+            self._open[index].result_us = _now_us()
+
+    def delivered(self, result: session_pb2.Result) -> None:
+        """The result goes to the client."""
+        utterance = self._open.pop(result.utterance_index, None)
+        if utterance is None:
+            return
+        now_us = _now_us()
+        start_us = utterance.result_us or now_us
+        self._child("deliver", utterance.context, start_us, now_us)
+        kind = dispatcher_pb2.JobResult.Kind.Name(result.kind).removeprefix("KIND_")
+        utterance.attributes["lingua.attempts"] = result.attempts
+        self._write(utterance, now_us, kind)
+
+    def missing(self, missing: session_pb2.Missing) -> None:
+        """There will be no result."""
+        utterance = self._open.pop(missing.utterance_index, None)
+        if utterance is not None:
+            self._write(utterance, _now_us(), "MISSING", reason_name(missing.why.reason))
+
+    def end(self, how: str) -> None:
+        """The client has gone. What it has not got is for its next gateway."""
+        now_us = _now_us()
+        for utterance in self._open.values():
+            self._write(utterance, now_us, "LEFT")
+        self._open.clear()
+        self._writer.write(
+            "session",
+            self._span,
+            parent=self._client,
+            start_us=self._start_us,
+            end_us=now_us,
+            kind=SpanKind.SERVER,
+            attributes={
+                "rpc.system.name": "grpc",
+                "rpc.method": _CONVERSE,
+                "lingua.session_id": self._session_id,
+                "lingua.resumed": self._resumed,
+                "lingua.outcome": how.upper(),
+            },
+            links=self._links,
+        )
+
+    def _begin(
+        self, context: SpanContext, utterance: Utterance, steps: Sequence[common_pb2.JobStep]
+    ) -> None:
+        reason = common_pb2.FinalizeReason.Name(utterance.reason).removeprefix("FINALIZE_REASON_")
+        self._open[utterance.index] = _Open(
+            context,
+            steps[0].started_us if steps else _now_us(),
+            {
+                "lingua.session_id": self._session_id,
+                "lingua.utterance_index": utterance.index,
+                "lingua.direction": f"{utterance.direction.src}:{utterance.direction.tgt}",
+                "lingua.reason": reason,
+                "lingua.audio_ms": utterance.audio_ms,
+                "lingua.taken_up": utterance.is_taken_up,
+            },
+        )
+        self._links = [*self._links[1 - _MAX_LINKS :], context]
+        for step in steps:
+            if step.kind in _WRITTEN:
+                end_us = step.started_us + step.took_us
+                self._child(_WRITTEN[step.kind], context, step.started_us, end_us)
+
+    def _write(self, utterance: _Open, end_us: int, how: str, failure: str | None = None) -> None:
+        utterance.attributes["lingua.outcome"] = how
+        if failure is not None:
+            utterance.attributes["error.type"] = failure
+        self._writer.write(
+            "utterance",
+            utterance.context,
+            parent=None,
+            start_us=utterance.start_us,
+            end_us=end_us,
+            attributes=utterance.attributes,
+            links=[self._span],
+            failure=failure,
+        )
+
+    def _child(self, name: str, parent: SpanContext, start_us: int, end_us: int) -> None:
+        self._writer.write(
+            name, self._writer.child(parent), parent=parent, start_us=start_us, end_us=end_us
+        )
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,173 @@
+"""What the session gateway counts. Never a session or node id as a label."""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+
+from lingua_scheduler.services.runtime.auth.quotas import QuotaMetrics
+from lingua_scheduler.services.runtime.errors import (
+    LinguaError,
+    QuotaExceededError,
+    reason_name,
+)
+from lingua_scheduler.services.runtime.telemetry.tallies import Durations, Tally
+from lingua_scheduler.services.session_gateway.session.speech import Reason
+from lingua_scheduler.v1 import common_pb2, session_pb2
+
+# The scheduler's own share is milliseconds; a node's is up to its time-out.
+_SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_LONG = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+
+# What a session's core counts, and what that means.
+_COUNTED = {
+    "chunk": ("chunks", "Audio chunks taken in."),
+    "repeated_chunk": ("repeated_chunks", "Audio chunks that had come before."),
+    "refused_chunk": ("refused_chunks", "Audio chunks refused: see the errors to their clients."),
+    "gap": ("gaps", "Audio chunks that came out of sequence."),
+    "repeated_end": ("duplicate_finalizes", "Ends of an utterance that was about to be cut."),
+    "empty_end": ("empty_finalizes", "Ends of an utterance with no audio."),
+    "fragment_kept": ("fragments", "Short fragments kept for the next utterance."),
+    "result": ("results", "Results delivered to clients."),
+    "late_result": ("late_results", "Results that came too late, or twice."),
+    "deadline_missed": ("deadline_misses", "Utterances without a result at their deadline."),
+    "turn_moved": (
+        "turns_moved",
+        "Utterances that brought held audio along, since the node that held it was not available.",
+    ),
+    "held_lost": ("held_lost", "Utterances whose audio was lost while a node held it."),
+    "retried": ("submit_retries", "Utterances whose job could not be made at once."),
+}
+
+_CUT_BY = {
+    value.number: value.name.removeprefix("FINALIZE_REASON_").lower()
+    for value in common_pb2.FinalizeReason.DESCRIPTOR.values
+    if value.number
+}
+
+# Why an utterance is likely to be missing: from 0, or the first would be no increase.
+_LIKELY_MISSING = (
+    common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
+    common_pb2.ERROR_REASON_JOB_FAILED,
+    common_pb2.ERROR_REASON_JOB_TIMEOUT,
+    common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
+    common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
+)
+
+
+class GatewayMetrics:
+    """The metrics of one session gateway process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.sessions = Gauge(
+            "lingua_gateway_sessions", "Sessions whose client is connected here.", registry=registry
+        )
+        self.opened = Counter(
+            "lingua_gateway_sessions_opened",
+            "Sessions that began here, by how: new or resume.",
+            ["how"],
+            registry=registry,
+        )
+        self.ended = Counter(
+            "lingua_gateway_sessions_ended",
+            "Sessions that ended here, by how: closed, left, or the reason of the error.",
+            ["how"],
+            registry=registry,
+        )
+        self._refused = Counter(
+            "lingua_gateway_opens_refused",
+            "Sessions that were not opened or resumed, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self._missing = Counter(
+            "lingua_gateway_missing",
+            "Utterances delivered as missing, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.jobs = Gauge(
+            "lingua_gateway_jobs", "Jobs under way at dispatchers.", registry=registry
+        )
+        self.timers = Gauge("lingua_gateway_timers", "Timers of sessions.", registry=registry)
+        self.held_bytes = Gauge(
+            "lingua_gateway_held_bytes",
+            "Audio kept of unfinished sentences that nodes hold.",
+            registry=registry,
+        )
+        self.dispatcher_up = Gauge(
+            "lingua_gateway_dispatcher_up", "1 while there is a dispatcher.", registry=registry
+        )
+        self._dispatch = Durations(
+            "lingua_gateway_dispatch_seconds",
+            "From the cut of an utterance to its acceptance by a node.",
+            buckets=_SHORT,
+            registry=registry,
+        )
+        self._node = Durations(
+            "lingua_gateway_node_seconds",
+            "From the acceptance by a node to its result.",
+            buckets=_LONG,
+            registry=registry,
+        )
+        self._wait = Durations(
+            "lingua_gateway_deliver_seconds",
+            "From a result to its delivery: the wait for those before it.",
+            buckets=_SHORT,
+            registry=registry,
+        )
+        self._result = Durations(
+            "lingua_gateway_result_seconds",
+            "From the cut of an utterance to the delivery of its result.",
+            buckets=_LONG,
+            registry=registry,
+        )
+        self._quotas = QuotaMetrics(registry, "sessions")
+        for reason in _LIKELY_MISSING:
+            self._missing.labels(_word(reason))
+        self.counts = dict.fromkeys(_COUNTED, 0)
+        """What the cores of all sessions count, each by its name for it."""
+        self._finalized = Tally(
+            "lingua_gateway_finalized",
+            "Utterances cut, by reason.",
+            "reason",
+            values=_CUT_BY.values(),
+            registry=registry,
+        ).counts
+        self._audio_ms = 0
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """What is counted in plain numbers."""
+        for what, (name, words) in _COUNTED.items():
+            yield CounterMetricFamily(f"lingua_gateway_{name}", words, self.counts[what])
+        yield CounterMetricFamily(
+            "lingua_gateway_audio_seconds", "Audio in the utterances cut.", self._audio_ms / 1000
+        )
+
+    def finalized(self, reason: Reason, audio_ms: int) -> None:
+        """Counts an utterance that was cut."""
+        self._finalized[_CUT_BY[reason]] += 1
+        self._audio_ms += audio_ms
+
+    def timed(self, timings: session_pb2.ResultTimings) -> None:
+        """Measures where the time of a result went."""
+        dispatch, node, wait = timings.dispatch_ms, timings.node_ms, timings.deliver_ms
+        self._dispatch.observe(dispatch / 1000)
+        self._node.observe(node / 1000)
+        self._wait.observe(wait / 1000)
+        self._result.observe((dispatch + node + wait) / 1000)
+
+    def missing(self, reason: common_pb2.ErrorReason.ValueType) -> None:
+        """Counts an utterance that its client is told to be missing."""
+        self._missing.labels(_word(reason)).inc()
+
+    def refused(self, error: LinguaError) -> None:
+        """Counts a session that could not be opened or resumed."""
+        self._refused.labels(_word(error.reason)).inc()
+        if isinstance(error, QuotaExceededError):
+            self._quotas.refused(error)
+
+
+def _word(reason: common_pb2.ErrorReason.ValueType) -> str:
+    return reason_name(reason).lower()

@@ -1,0 +1,369 @@
+"""Audio that nodes hold for the rest of a sentence, kept here as well (decision 24). No I/O.
+
+A node that holds audio may be lost. So the audio of every utterance whose result left some with its
+node is kept until a later result in the same direction has it. If the next job cannot go to that
+node, it brings the audio along.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lingua_scheduler.services.runtime.contract.audio import as_job_audio, is_job_audio, size_in_job
+from lingua_scheduler.services.session_gateway.session.speech import Direction
+from lingua_scheduler.services.session_gateway.session.utterance import MAY_CONTINUE, Utterance
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_record_pb2
+
+# Of a job, as the contract says.
+MAX_JOB_BYTES = 2 * 1024 * 1024
+# Utterances that one job can name, as the contract says, and that are remembered of one turn.
+MAX_NAMED = 100
+MAX_PIECES = 200
+
+
+class HeldBudget:
+    """Bytes of held audio that all sessions of a gateway may keep together."""
+
+    def __init__(self, max_bytes: int = sys.maxsize) -> None:
+        self._max_bytes = max_bytes
+        self.used = 0
+        """Bytes that are kept now."""
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for so many more; if so, they are counted."""
+        if self.used + size > self._max_bytes:
+            return False
+        self.used += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """So many are not kept any more."""
+        self.used -= size
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    """What one utterance left with its node."""
+
+    index: int
+    first_seq: int
+    # None: it is not kept, or its chunks have yet to come again.
+    audio: bytes | None = None
+    # Whether its chunks are to come again.
+    is_awaited: bool = False
+    # Over 0: only so many bytes are held, at the end of all audio up to its own.
+    tail: int = 0
+    # A later result has it; it is here only because the tail of that one reaches into it.
+    is_joined: bool = False
+
+    @property
+    def can_be_brought(self) -> bool:
+        """Whether its audio is here, or will be."""
+        return self.audio is not None or self.is_awaited
+
+
+@dataclass(slots=True)
+class _Settled:
+    """The last result of a direction that was not held."""
+
+    index: int
+    joined: frozenset[int]
+    lost: list[int]
+
+
+class HeldTurns:
+    """What nodes hold of one session.
+
+    What is held waits for the next job of its direction, which claims it; what comes after that job
+    has nothing to do with it.
+
+    Args:
+        audio_format: of the session.
+        max_bytes: that are kept of one sentence; the oldest audio is dropped first.
+        budget: of all sessions.
+    """
+
+    def __init__(
+        self, *, audio_format: common_pb2.AudioFormat, max_bytes: int, budget: HeldBudget
+    ) -> None:
+        self._format = audio_format
+        self._max_bytes = max_bytes
+        self._budget = budget
+        # In the order of their indexes: what waits, and what an utterance has claimed.
+        self._waiting: dict[Direction, list[_Piece]] = {}
+        self._claimed: dict[int, list[_Piece]] = {}
+        self._settled: dict[Direction, _Settled] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is held."""
+        return bool(self._waiting or self._claimed)
+
+    @property
+    def directions(self) -> set[Direction]:
+        """Those in which something waits for the next job."""
+        return set(self._waiting)
+
+    @property
+    def first_seqs(self) -> list[int]:
+        """First chunks of what the client should keep for a later gateway."""
+        return [each.first_seq for each in self._pieces() if each.can_be_brought]
+
+    def has(self, index: int) -> bool:
+        """Whether something of an utterance is held."""
+        return any(each.index == index for each in self._pieces())
+
+    def awaits(self, index: int) -> bool:
+        """Whether the chunks of an utterance are to come again."""
+        return any(each.index == index and each.is_awaited for each in self._pieces())
+
+    # ---- jobs ----
+
+    def prepare(self, utterance: Utterance, under_way: Iterable[Utterance]) -> None:
+        """Says what of its sentence a node holds, or has it bring that along: see decision 24.
+
+        Args:
+            utterance: is about to be submitted.
+            under_way: those that have no end yet. What was said after the last of them that comes
+                before it, in its direction, belongs to it.
+        """
+        before = [
+            each.index
+            for each in under_way
+            if each.index < utterance.index and each.direction == utterance.direction
+        ]
+        if utterance.index not in self._claimed and (
+            earlier := self._take_earlier(utterance, after=max(before, default=-1))
+        ):
+            self._claimed[utterance.index] = earlier
+        if utterance.brings_held:
+            utterance.held = ()
+            utterance.included, utterance.included_audio = self._bring(utterance)
+        else:
+            utterance.held = self._named(utterance)
+
+    def _named(self, utterance: Utterance) -> tuple[int, ...]:
+        """What its node has to join, if any of it could be brought along."""
+        pieces = self._claimed.get(utterance.index, ())
+        if not any(each.can_be_brought for each in pieces):
+            return ()
+        return tuple([each.index for each in pieces if not each.is_joined][-MAX_NAMED:])
+
+    def is_complete(self, utterance: Utterance) -> bool:
+        """Whether no chunk of what it claims has to come again first."""
+        return not any(each.is_awaited for each in self._claimed.get(utterance.index, ()))
+
+    def _bring(self, utterance: Utterance) -> tuple[tuple[int, ...], bytes]:
+        """What its job brings along: indexes and audio."""
+        room = MAX_JOB_BYTES - self._size(utterance)
+        pieces = [each for each in self._claimed.get(utterance.index, ()) if each.audio is not None]
+        while pieces:
+            indexes = [each.index for each in pieces if not each.is_joined]
+            audio = self._joined(pieces)
+            if len(audio) <= room and len(indexes) <= MAX_NAMED:
+                return (tuple(indexes), audio) if audio else ((), b"")
+            del pieces[0]
+        return (), b""
+
+    def _joined(self, pieces: Sequence[_Piece]) -> bytes:
+        audio = b""
+        for piece in pieces:
+            audio += piece.audio or b""
+            if piece.tail:
+                end = audio[-piece.tail :]
+                # A node that cuts within a sample or packet has made it useless.
+                audio = end if is_job_audio(self._format, end) else b""
+        return audio
+
+    # ---- results ----
+
+    def on_result(self, utterance: Utterance, result: dispatcher_pb2.JobResult) -> list[int]:
+        """It has a result; returns indexes that are lost by that. Some may be added later."""
+        if result.kind == dispatcher_pb2.JobResult.KIND_HELD and not utterance.is_flush:
+            self._hold(utterance)
+            utterance.is_held = self.has(utterance.index)
+            return []
+        if not (self._waiting or self._claimed or utterance.included or result.held_audio_bytes):
+            # As nearly always: nothing is held, so nothing can be lost, unless it comes late.
+            return self._note(utterance, frozenset(result.joined_utterances), [])
+        tail = 0 if utterance.is_flush else result.held_audio_bytes
+        utterance.is_held, utterance.held_audio_bytes = tail > 0, tail
+        return self._settle(utterance, (*result.joined_utterances, *utterance.included), tail)
+
+    def _note(self, utterance: Utterance, joined: frozenset[int], lost: list[int]) -> list[int]:
+        """Remembers the last result of a direction; returns what is lost."""
+        last = self._settled.get(utterance.direction)
+        if last is None or last.index < utterance.index:
+            self._settled[utterance.direction] = _Settled(utterance.index, joined, lost)
+        return lost
+
+    def on_missing(self, utterance: Utterance, *, is_last: bool) -> list[int]:
+        """It has no result; returns indexes that are lost by that.
+
+        What it had claimed waits for the next one, unless that would come out of its order (others
+        of its direction are under way), or a second time (its own result may be on its way).
+        """
+        pieces = self._claimed.pop(utterance.index, [])
+        if pieces and is_last and not utterance.is_flush and not utterance.may_have_result:
+            self._wait(utterance.direction, pieces)
+            pieces = []
+        utterance.is_missing = utterance.direction in self._waiting
+        self._drop(pieces)
+        return [each.index for each in pieces if not each.is_joined]
+
+    def _hold(self, utterance: Utterance) -> None:
+        """Its node holds all of it, and all that it had claimed."""
+        pieces = self._claimed.pop(utterance.index, [])
+        settled = self._settled.get(utterance.direction)
+        if settled is not None and utterance.index < settled.index:
+            # A later result has come before this one, and has what it joined.
+            held = [*(each.index for each in pieces if not each.is_joined), utterance.index]
+            settled.lost.extend(index for index in held if index not in settled.joined)
+            self._drop(pieces)
+            return
+        self._wait(utterance.direction, [*pieces, self._piece(utterance)])
+
+    def _settle(self, utterance: Utterance, joined: Iterable[int], tail: int = 0) -> list[int]:
+        """It has a result that is not held.
+
+        Args:
+            utterance: whose result it is.
+            joined: earlier utterances in it.
+            tail: how much of the end of all joined audio the node has kept.
+
+        Returns:
+            Indexes that were held and are not in the result. Some may be added later.
+        """
+        direction, has = utterance.direction, frozenset(joined)
+        pieces = self._take_earlier(utterance) + self._claimed.pop(utterance.index, [])
+        lost = [each.index for each in pieces if not each.is_joined and each.index not in has]
+        self._note(utterance, has, lost)
+        # So far the tail reaches back beyond the utterance's own audio.
+        reaches = tail - self._size(utterance)
+        needed: list[_Piece] = []
+        for piece in reversed(pieces):
+            if reaches > 0 and piece.index not in lost:
+                piece.is_joined = True
+                needed.insert(0, piece)
+                reaches -= len(piece.audio or b"")
+            else:
+                self._drop([piece])
+        if tail:
+            self._wait(direction, [*needed, self._piece(utterance, tail)])
+        return lost
+
+    def clear(self) -> None:
+        """The session has left this gateway."""
+        self._drop(list(self._pieces()))
+        self._waiting.clear()
+        self._claimed.clear()
+
+    # ---- another gateway's ----
+
+    def recall(self, cut: session_record_pb2.Cut, *, comes_again: bool) -> None:
+        """A cut whose result the client has seen from another gateway; in the order of indexes."""
+        direction = Direction(cut.direction.src, cut.direction.tgt)
+        if cut.is_missing:
+            return
+        before = self._waiting.pop(direction, [])
+        if not cut.is_held:
+            return
+        if cut.held_audio_bytes:
+            for piece in before:
+                piece.is_joined = True
+        index, first_seq = cut.utterance_index, cut.chunks[0].first
+        piece = _Piece(index, first_seq, is_awaited=comes_again, tail=cut.held_audio_bytes)
+        self._waiting[direction] = [*before, piece]
+
+    def fill(self, utterance: Utterance) -> None:
+        """The chunks of one that was recalled have come again."""
+        for pieces in (*self._waiting.values(), *self._claimed.values()):
+            for piece in pieces:
+                if piece.index == utterance.index and piece.is_awaited:
+                    piece.is_awaited = False
+                    piece.audio = self._kept(utterance)
+                    self._trim(pieces)
+
+    def _take_earlier(self, utterance: Utterance, after: int = -1) -> list[_Piece]:
+        """Of what waits in its direction, that which was said before it."""
+        waiting = self._waiting.pop(utterance.direction, [])
+        taken = [each for each in waiting if after < each.index < utterance.index]
+        if rest := [each for each in waiting if each not in taken]:
+            self._waiting[utterance.direction] = rest
+        return taken
+
+    # ---- bounds ----
+
+    def _pieces(self) -> Iterator[_Piece]:
+        for pieces in (*self._waiting.values(), *self._claimed.values()):
+            yield from pieces
+
+    def _size(self, utterance: Utterance) -> int:
+        return sum(size_in_job(self._format, each) for each in utterance.chunks)
+
+    def _piece(self, utterance: Utterance, tail: int = 0) -> _Piece:
+        return _Piece(utterance.index, utterance.ranges[0][0], self._kept(utterance), tail=tail)
+
+    def _kept(self, utterance: Utterance) -> bytes | None:
+        audio = as_job_audio(self._format, utterance.chunks)
+        return audio if audio and self._budget.take(len(audio)) else None
+
+    def _wait(self, direction: Direction, pieces: list[_Piece]) -> None:
+        waiting = [*self._waiting.get(direction, ()), *pieces]
+        waiting.sort(key=lambda each: each.index)
+        self._trim(waiting)
+        self._waiting[direction] = waiting
+
+    def _trim(self, pieces: list[_Piece]) -> None:
+        self._drop(pieces[:-MAX_PIECES])
+        del pieces[:-MAX_PIECES]
+        size = sum(len(each.audio or b"") for each in pieces)
+        for piece in pieces:
+            if size <= self._max_bytes:
+                break
+            size -= len(piece.audio or b"")
+            self._drop([piece])
+
+    def _drop(self, pieces: Iterable[_Piece]) -> None:
+        for piece in pieces:
+            if piece.audio is not None:
+                self._budget.give_back(len(piece.audio))
+            piece.audio, piece.is_awaited = None, False
+
+
+def replay_from(
+    cuts: Sequence[session_record_pb2.Cut],
+    *,
+    most_cuts: int,
+    seen: int,
+    kept_seq: int,
+    next_seq: int,
+) -> int:
+    """From which chunk on a resumed session has to be sent again, so that held audio is there.
+
+    Args:
+        cuts: that are recorded, in the order of their indexes.
+        most_cuts: that a record can have. If it has so many, others may be forgotten whose chunks
+            would be taken for new speech.
+        seen: how many results the client has seen.
+        kept_seq: the first chunk that the client has.
+        next_seq: the first chunk that is not safe.
+    """
+    if len(cuts) >= most_cuts:
+        return next_seq
+    # Of chunks below that, the record may not know any more which utterance they were of.
+    kept_seq = max([kept_seq, *(cut.kept_seq for cut in cuts)])
+    held: dict[tuple[str, str], list[int]] = {}
+    for cut in cuts:
+        first, direction = cut.chunks[0].first, (cut.direction.src, cut.direction.tgt)
+        if cut.utterance_index < seen:
+            if not cut.is_held and not cut.is_missing:
+                held.pop(direction, None)
+            elif cut.is_held:
+                held.setdefault(direction, []).append(first)
+        elif cut.reason in MAY_CONTINUE or direction in held:
+            # It may be held as well, or needs what is.
+            held.setdefault(direction, []).append(first)
+    seqs = [seq for each in held.values() for seq in each if seq >= kept_seq]
+    return min([*seqs, next_seq])

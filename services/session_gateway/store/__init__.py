@@ -1,0 +1,4 @@
+"""What Redis knows of a session.
+
+May import `session` for its types; must not import `live` or `dispatcher`.
+"""

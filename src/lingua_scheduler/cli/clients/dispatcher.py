@@ -1,0 +1,45 @@
+"""The dispatcher as the commands use it: one method a question."""
+
+from functools import cached_property
+
+from lingua_scheduler.cli.clients.service import ServiceClient
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+
+
+class DispatcherClient(ServiceClient):
+    """Calls a dispatcher."""
+
+    service = "dispatcher"
+    words = "dispatcher"
+
+    @cached_property
+    def _stub(self) -> dispatcher_pb2_grpc.DispatcherStub:
+        return dispatcher_pb2_grpc.DispatcherStub(self._channel)
+
+    def list_jobs(
+        self,
+        *,
+        session_id: str,
+        node_id: str,
+        state: common_pb2.JobState.ValueType,
+        limit: int,
+    ) -> tuple[list[dispatcher_pb2.Job], bool]:
+        """Up to `limit` jobs, newest first, each once; also whether there may be more."""
+        return self._newest(
+            self._stub.ListJobs,
+            dispatcher_pb2.ListJobsRequest(session_id=session_id, node_id=node_id, state=state),
+            lambda page: page.jobs,
+            name=lambda job: job.job_id,
+            made_ms=lambda job: job.created_ms,
+            limit=limit,
+        )
+
+    def get_job(self, job_id: str) -> dispatcher_pb2.GetJobResponse:
+        """One job, with its result while that is kept."""
+        request = dispatcher_pb2.GetJobRequest(job_id=job_id, with_result=True)
+        return self._call(self._stub.GetJob, request)
+
+    def cancel_job(self, job_id: str, why: str) -> dispatcher_pb2.CancelJobResponse:
+        """Asks for the end of a job; the answer is the state after."""
+        request = dispatcher_pb2.CancelJobRequest(job_id=job_id, why=why)
+        return self._call(self._stub.CancelJob, request)

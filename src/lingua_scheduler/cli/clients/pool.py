@@ -1,0 +1,83 @@
+"""The pool service as the commands use it: one method a question."""
+
+from functools import cached_property
+
+from lingua_scheduler.cli.clients.service import ServiceClient, not_found
+from lingua_scheduler.cli.failures import Failure
+from lingua_scheduler.services.runtime.errors import reason_name
+from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
+
+# A page of this size takes the service some milliseconds.
+_PAGE = 500
+# All directions among a hundred languages.
+MAX_POOLS = 10_000
+
+
+class PoolClient(ServiceClient):
+    """Calls the pool service."""
+
+    service = "pool"
+    words = "pool service"
+
+    @cached_property
+    def _stub(self) -> pool_pb2_grpc.PoolServiceStub:
+        return pool_pb2_grpc.PoolServiceStub(self._channel)
+
+    def list_nodes(
+        self,
+        health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_UNSPECIFIED,
+        pair: common_pb2.LanguagePair | None = None,
+    ) -> pool_pb2.ListNodesResponse:
+        """All pages as one, each node once, by id."""
+        request = pool_pb2.ListNodesRequest(health=health, pair=pair, page_size=_PAGE)
+        nodes: dict[str, pool_pb2.Node] = {}
+        for page in self._pages(self._stub.ListNodes, request):
+            nodes.update((node.node_id, node) for node in page.nodes)
+        return pool_pb2.ListNodesResponse(nodes=[nodes[key] for key in sorted(nodes)])
+
+    def get_node(self, node_id: str) -> pool_pb2.GetNodeResponse:
+        """One node with its capabilities and leases."""
+        return self._call(self._stub.GetNode, pool_pb2.GetNodeRequest(node_id=node_id))
+
+    def set_node_health(
+        self, node_id: str, health: common_pb2.NodeHealth.ValueType
+    ) -> pool_pb2.SetNodeHealthResponse:
+        """An operator's wish: DRAINING, or READY to take it back."""
+        request = pool_pb2.SetNodeHealthRequest(node_id=node_id, health=health, by_operator=True)
+        return self._call(self._stub.SetNodeHealth, request)
+
+    def remove_node(self, node_id: str) -> pool_pb2.RemoveNodeResponse:
+        """Forgets a node; one that is not known is a Failure, for it may be a slip of the pen."""
+        response = self._call(self._stub.RemoveNode, pool_pb2.RemoveNodeRequest(node_id=node_id))
+        if not response.removed:
+            reason = common_pb2.ERROR_REASON_NODE_NOT_FOUND
+            raise not_found(reason, f"there is no node {node_id!r}")
+        return response
+
+    def has_node_for(self, src: str, tgt: str, *, speech: bool) -> bool:
+        """Whether a node that is known can do this direction, even if it has no room now."""
+        pair = common_pb2.LanguagePair(src=src, tgt=tgt)
+        criteria = pool_pb2.NodeCriteria(pair=pair, require_tts=speech)
+        try:
+            self._call(self._stub.SelectNode, pool_pb2.SelectNodeRequest(criteria=criteria))
+        except Failure as failure:
+            if failure.reason == reason_name(common_pb2.ERROR_REASON_NO_CAPABLE_NODE):
+                return False
+            if failure.reason != reason_name(common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED):
+                raise
+        return True
+
+    def list_pools(self, src: str, tgt: str, text: bool) -> tuple[list[pool_pb2.Pool], bool]:
+        """Up to `MAX_POOLS` pools of the directions asked for, each once, by source and target.
+
+        Also whether there may be more.
+        """
+        request = pool_pb2.ListPoolsRequest(src=src, tgt=tgt, text=text, page_size=_PAGE)
+        found: dict[tuple[str, str], pool_pb2.Pool] = {}
+        more = False
+        for page in self._pages(self._stub.ListPools, request):
+            found.update(((pool.pair.src, pool.pair.tgt), pool) for pool in page.pools)
+            if len(found) >= MAX_POOLS:
+                more = len(found) > MAX_POOLS or bool(page.next_page_token)
+                break
+        return [found[pair] for pair in sorted(found)[:MAX_POOLS]], more

@@ -1,0 +1,153 @@
+"""`lingua health`: whether services serve. The image's HEALTHCHECK is this command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from lingua_scheduler.cli.failures import FAILED, NOT_FOUND, UNREACHABLE
+from lingua_scheduler.cli.options import Options, client_options, pass_options
+
+if TYPE_CHECKING:
+    import grpc
+
+    from lingua_scheduler.services.runtime.settings.settings import Settings
+
+SERVICES = ("pool", "dispatcher", "gateway")
+SERVING = "SERVING"
+
+
+class _Asked(NamedTuple):
+    service: str
+    address: str
+    # Nothing but health is there, and never TLS.
+    probes: bool = False
+
+
+class _Answer(NamedTuple):
+    status: str
+    exit_code: int
+
+
+@click.command()
+@click.argument("address", required=False)
+@click.option("--service", type=click.Choice(SERVICES), help="Ask this one only.")
+@click.option(
+    "--pid",
+    type=int,
+    help="Ask the service that 'lingua serve' runs in this process of this machine; where it runs "
+    "something else, all is well.",
+)
+@click.option(
+    "--name",
+    default="",
+    help="Ask for a part: liveness, or the full name of a gRPC service (default: for the whole).",
+)
+@client_options(*SERVICES)
+@pass_options
+def health(
+    options: Options, address: str | None, service: str | None, pid: int | None, name: str
+) -> None:
+    """Ask services whether they serve.
+
+    By default all three; with ADDRESS, whoever listens there. Of several addresses ("a:1,b:2", here
+    or in LINGUA_POOL_ADDRESS and so on) each is asked. The listener for probes is asked where one
+    is set (LINGUA_POOL_HEALTH_LISTEN and so on). Exit code 0: all serve; 1: one does not; 3: one
+    cannot be reached; 4: one has no such part. With --json each address has its own.
+    """
+    if sum(each is not None for each in (address, service, pid)) > 1:
+        raise click.UsageError("give one of ADDRESS, --service and --pid")
+    asked = _each(_Asked("", address)) if address else _by_settings(options, service, pid)
+    answers = [(each, _ask(each, name, options.timeout_s)) for each in asked]
+    if options.json:
+        from lingua_scheduler.cli.views.output import print_json
+
+        told = [
+            {
+                "service": each.service,
+                "address": each.address,
+                "status": answer.status,
+                "exit_code": answer.exit_code,
+            }
+            for each, answer in answers
+        ]
+        print_json({"health": told})
+    else:
+        for each, answer in answers:
+            click.echo(f"{each.service:<10} {each.address}  {answer.status}".lstrip())
+    click.get_current_context().exit(max((answer.exit_code for _, answer in answers), default=0))
+
+
+def _by_settings(options: Options, service: str | None, pid: int | None) -> list[_Asked]:
+    from lingua_scheduler.services.runtime.settings.settings import load_settings
+
+    settings = load_settings()
+    if pid is not None:
+        service = service_of(pid)
+        return [_local(settings, service)] if service else []
+    found = (
+        _Asked(each, options.addresses[each])
+        if each in options.addresses
+        else _found(settings, each)
+        for each in ([service] if service else SERVICES)
+    )
+    return [one for each in found for one in _each(each)]
+
+
+def _each(asked: _Asked) -> list[_Asked]:
+    """One for each of several addresses."""
+    listed = [part.strip() for part in asked.address.split(",")]
+    return [asked._replace(address=part) for part in listed if part]
+
+
+def service_of(pid: int) -> str:
+    """What `lingua serve` was told to run there; "" where that is not what runs."""
+    command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    at = command.index("serve") + 1 if "serve" in command else len(command)
+    return next((each for each in command[at:] if each in SERVICES), "")
+
+
+def _local(settings: Settings, service: str) -> _Asked:
+    from lingua_scheduler.cli.up.listening import reachable
+
+    probes: str = getattr(settings, f"{service}_health_listen")
+    listen: str = getattr(settings, f"{service}_listen")
+    return _Asked(service, reachable(probes or listen), probes=bool(probes))
+
+
+def _found(settings: Settings, service: str) -> _Asked:
+    if getattr(settings, f"{service}_health_listen"):
+        return _local(settings, service)
+    return _Asked(service, getattr(settings, f"{service}_address"))
+
+
+def _ask(asked: _Asked, name: str, timeout_s: float) -> _Answer:
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    from lingua_scheduler.cli.clients.service import connect
+
+    with (
+        grpc.insecure_channel(asked.address) if asked.probes else connect(asked.address) as channel
+    ):
+        request = health_pb2.HealthCheckRequest(service=name)
+        try:
+            answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            return _failed(error)
+    status = str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
+    return _Answer(status, 0 if status == SERVING else FAILED)
+
+
+def _failed(error: grpc.RpcError) -> _Answer:
+    import grpc
+
+    from lingua_scheduler.cli.clients.service import gist
+
+    code: grpc.StatusCode = getattr(error, "code", lambda: grpc.StatusCode.UNKNOWN)()
+    status = f"{code.name}: {gist(str(getattr(error, 'details', lambda: '')() or ''))}"
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        return _Answer(status, UNREACHABLE)
+    return _Answer(status, NOT_FOUND if code is grpc.StatusCode.NOT_FOUND else FAILED)

@@ -1,0 +1,83 @@
+"""`lingua jobs`: list, show, cancel."""
+
+import click
+
+from lingua_scheduler.cli.clients.dispatcher import DispatcherClient
+from lingua_scheduler.cli.failures import Failure
+from lingua_scheduler.cli.options import Options, client_options, limit_option, pass_options
+from lingua_scheduler.cli.views.job import STATES, is_over, job_list, job_page, state_name
+from lingua_scheduler.cli.views.output import plain, print_json
+from lingua_scheduler.v1 import common_pb2
+
+
+@click.group()
+def jobs() -> None:
+    """List, show and cancel jobs."""
+
+
+@jobs.command("list")
+@click.option("--session", metavar="ID", default="", help="Only jobs of this session.")
+@click.option("--node", metavar="ID", default="", help="Only jobs that this node has tried.")
+@click.option(
+    "--state",
+    type=click.Choice(list(STATES), case_sensitive=False),
+    help="Only jobs in this state.",
+)
+@limit_option
+@client_options("dispatcher")
+@pass_options
+def list_jobs(options: Options, session: str, node: str, state: str | None, limit: int) -> None:
+    """List jobs, newest first, with their state and how long they took."""
+    wanted = STATES[state] if state else common_pb2.JOB_STATE_UNSPECIFIED
+    with DispatcherClient.opened(options) as client:
+        found, more = client.list_jobs(session_id=session, node_id=node, state=wanted, limit=limit)
+    if options.json:
+        print_json({"jobs": [plain(job) for job in found], "more": more})
+        return
+    if found:
+        click.echo(job_list(found))
+    else:
+        click.echo("no jobs match" if session or node or state else "no jobs are on record")
+    if more:
+        click.echo("There may be more: --limit shows them.", err=True)
+
+
+@jobs.command()
+@click.argument("job_id", metavar="JOB")
+@client_options("dispatcher")
+@pass_options
+def show(options: Options, job_id: str) -> None:
+    """Show all that is known of a job, and step by step where its time went."""
+    with DispatcherClient.opened(options) as client:
+        response = client.get_job(job_id)
+    if options.json:
+        print_json(plain(response))
+    else:
+        click.echo(job_page(response))
+
+
+@jobs.command()
+@click.argument("job_id", metavar="JOB")
+@click.option("--why", metavar="TEXT", default="", help="For the node, and for the job's record.")
+@client_options("dispatcher")
+@pass_options
+def cancel(options: Options, job_id: str, why: str) -> None:
+    """Cancel a job, and say what state it is in now.
+
+    A job that is over stays as it is. Only the dispatcher that took a job, its home, can cancel it.
+    """
+    with DispatcherClient.opened(options) as client:
+        response = client.cancel_job(job_id, why)
+    state = state_name(response.state)
+    if not is_over(response.state):
+        raise Failure(
+            f"{job_id} goes on, its state is {state}: this dispatcher is not its home. "
+            f"'lingua jobs show {job_id}' names the home; choose it with --dispatcher",
+            reason="NOT_CANCELLED",
+        )
+    if options.json:
+        print_json(plain(response))
+    elif response.state == common_pb2.JOB_STATE_CANCELLED:
+        click.echo(f"{job_id} is cancelled")
+    else:
+        click.echo(f"{job_id} was over already: it is {state}")

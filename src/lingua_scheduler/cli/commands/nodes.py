@@ -1,0 +1,136 @@
+"""`lingua nodes`: list, show, drain, ready, remove."""
+
+import sys
+
+import click
+
+from lingua_scheduler.cli.clients.pool import PoolClient
+from lingua_scheduler.cli.options import Options, client_options, pass_options
+from lingua_scheduler.cli.views.node import node_list, node_page
+from lingua_scheduler.cli.views.output import plain, print_json
+from lingua_scheduler.v1 import common_pb2
+
+_HEALTHS = {
+    "ready": common_pb2.NODE_HEALTH_READY,
+    "degraded": common_pb2.NODE_HEALTH_DEGRADED,
+    "draining": common_pb2.NODE_HEALTH_DRAINING,
+    "offline": common_pb2.NODE_HEALTH_OFFLINE,
+}
+
+
+def _pair(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> common_pb2.LanguagePair | None:
+    if value is None:
+        return None
+    src, _, tgt = value.partition(":")
+    if not (src and tgt):
+        raise click.BadParameter(f"{value!r} must be two languages such as zh:en")
+    return common_pb2.LanguagePair(src=src, tgt=tgt)
+
+
+@click.group()
+def nodes() -> None:
+    """List, show, drain and remove nodes."""
+
+
+@nodes.command("list")
+@click.option(
+    "--health",
+    type=click.Choice(list(_HEALTHS), case_sensitive=False),
+    help="Only nodes of this health.",
+)
+@click.option(
+    "--pair",
+    metavar="SRC:TGT",
+    callback=_pair,
+    help="Only nodes that serve this direction, such as zh:en.",
+)
+@client_options("pool")
+@pass_options
+def list_nodes(options: Options, health: str | None, pair: common_pb2.LanguagePair | None) -> None:
+    """List nodes with their health, slots and load."""
+    wanted = _HEALTHS[health] if health else common_pb2.NODE_HEALTH_UNSPECIFIED
+    with PoolClient.opened(options) as client:
+        response = client.list_nodes(wanted, pair)
+    if options.json:
+        # The pages are one by now.
+        print_json({"nodes": plain(response)["nodes"]})
+    elif response.nodes:
+        click.echo(node_list(response.nodes))
+    else:
+        click.echo("no nodes match" if health or pair else "no nodes have registered")
+
+
+@nodes.command()
+@click.argument("node_id", metavar="ID")
+@client_options("pool")
+@pass_options
+def show(options: Options, node_id: str) -> None:
+    """Show all that is known of a node, and what runs on it."""
+    with PoolClient.opened(options) as client:
+        response = client.get_node(node_id)
+    if options.json:
+        print_json(plain(response))
+    else:
+        click.echo(node_page(response))
+
+
+@nodes.command()
+@click.argument("node_id", metavar="ID")
+@client_options("pool")
+@pass_options
+def drain(options: Options, node_id: str) -> None:
+    """Give a node no new jobs until 'lingua nodes ready' says otherwise."""
+    with PoolClient.opened(options) as client:
+        response = client.set_node_health(node_id, common_pb2.NODE_HEALTH_DRAINING)
+    if options.json:
+        print_json(plain(response))
+        return
+    left = response.node.reserved + response.node.running
+    rest = "it has none now" if left == 0 else f"it still has {left}"
+    click.echo(f"{node_id} is drained: it gets no new jobs, and {rest}")
+
+
+@nodes.command()
+@click.argument("node_id", metavar="ID")
+@client_options("pool")
+@pass_options
+def ready(options: Options, node_id: str) -> None:
+    """Let a node that was drained take jobs again."""
+    with PoolClient.opened(options) as client:
+        response = client.set_node_health(node_id, common_pb2.NODE_HEALTH_READY)
+    if options.json:
+        print_json(plain(response))
+        return
+    health = {number: name for name, number in _HEALTHS.items()}.get(response.node.health, "")
+    if response.node.health == common_pb2.NODE_HEALTH_READY:
+        click.echo(f"{node_id} is ready: it gets jobs")
+    else:
+        click.echo(f"{node_id} is drained no more, but it is {health}: it gets no jobs yet")
+
+
+@nodes.command()
+@click.argument("node_id", metavar="ID")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@client_options("pool")
+@pass_options
+def remove(options: Options, node_id: str, yes: bool) -> None:
+    """Forget a node and take it out of all pools.
+
+    A node that still runs comes back when its dispatcher registers it again; 'drain' keeps it out.
+    """
+    if not yes:
+        if not _can_ask():
+            raise click.UsageError("there is no terminal to ask on: add --yes to remove the node")
+        click.confirm(f"Remove {node_id}?", abort=True, err=True)
+    with PoolClient.opened(options) as client:
+        response = client.remove_node(node_id)
+    if options.json:
+        print_json(plain(response))
+    else:
+        click.echo(f"{node_id} is removed; it was in {response.pools_left} pools")
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty()

@@ -1,0 +1,101 @@
+"""`lingua serve`: one service in the foreground."""
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+
+from lingua_scheduler.cli import event_loop
+from lingua_scheduler.cli.options import json_option
+from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Serve = Callable[[Settings, Callable[[str, str], None]], Awaitable[None]]
+
+_ANNOUNCE_HELP = "Print one JSON line with the addresses when calls are answered."
+_AWAIT_HELP = "Load, then wait for a line on stdin: a JSON object of more environment variables."
+_UNTIL_EOF_HELP = "Drain and end when stdin ends, as it does when the parent process is gone."
+
+
+def _child_options(command: Command) -> Command:
+    announce = click.option("--announce", is_flag=True, hidden=True, help=_ANNOUNCE_HELP)
+    awaits = click.option("--await-settings", is_flag=True, hidden=True, help=_AWAIT_HELP)
+    until_eof = click.option("--until-eof", is_flag=True, hidden=True, help=_UNTIL_EOF_HELP)
+    return announce(awaits(until_eof(command)))
+
+
+@click.group()
+def serve() -> None:
+    """Run one service in the foreground.
+
+    It is set up by the environment ('lingua config' shows how) and needs LINGUA_REDIS_URL. SIGTERM
+    and Ctrl-C let it finish what it has; a second one ends it at once.
+    """
+
+
+@serve.command()
+@_child_options
+@json_option
+def pool(**child: bool) -> None:
+    """Run the pool service: nodes, pools, selection, reservation."""
+    from lingua_scheduler.services.pool_service.main import serve as serve_pool
+
+    _run("pool", serve_pool, **child)
+
+
+@serve.command()
+@_child_options
+@json_option
+def dispatcher(**child: bool) -> None:
+    """Run the dispatcher: node streams, jobs, relay. It finds the pool by LINGUA_POOL_ADDRESS."""
+    from lingua_scheduler.services.dispatcher.main import serve as serve_dispatcher
+
+    _run("dispatcher", serve_dispatcher, **child)
+
+
+@serve.command()
+@_child_options
+@json_option
+def gateway(**child: bool) -> None:
+    """Run the session gateway: speech in, results out, in order.
+
+    It finds dispatchers by LINGUA_DISPATCHER_ADDRESS.
+    """
+    from lingua_scheduler.services.session_gateway.main import serve as serve_gateway
+
+    _run("gateway", serve_gateway, **child)
+
+
+def _run(
+    service: str, serve: Serve, *, announce: bool, await_settings: bool, until_eof: bool
+) -> None:
+    if await_settings:
+        line = sys.stdin.readline()
+        if not line:
+            return
+        os.environ.update(json.loads(line))
+    settings = load_settings()
+
+    def ready(address: str, metrics: str) -> None:
+        if announce:
+            told = {"service": service, "address": address, "metrics": metrics, "pid": os.getpid()}
+            print(json.dumps(told), flush=True)
+
+    async def run() -> None:
+        await serve(settings, ready)
+
+    if until_eof:
+        threading.Thread(target=_end_with_stdin, name="until-eof", daemon=True).start()
+    event_loop.run(run())
+
+
+def _end_with_stdin() -> None:
+    stdin = sys.stdin.fileno()
+    while os.read(stdin, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,162 @@
+"""`lingua up`: everything on this machine, in the foreground."""
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import click
+
+from lingua_scheduler.cli.failures import FAILED, Failure
+from lingua_scheduler.cli.options import Options, json_option, pass_options, seconds_option
+from lingua_scheduler.cli.up.local_scheduler import (
+    SERVICES,
+    InterruptedStartError,
+    LocalScheduler,
+    PartFailedError,
+)
+from lingua_scheduler.cli.views.output import print_json
+from lingua_scheduler.services.runtime.settings.settings import Settings, masked_url, variable_name
+
+# Settings without which callers would not be let in.
+_CALLERS = (
+    "auth_secret_file",
+    "token_file",
+    "tls_ca_file",
+    "tls_client_cert_file",
+    "tls_client_key_file",
+    "tls_server_name",
+)
+
+
+@click.command()
+@click.option(
+    "--instances",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="How many processes of each service.",
+)
+@seconds_option
+@json_option
+@pass_options
+def up(options: Options, instances: int, seconds: float | None) -> None:
+    """Run everything on this machine: a Redis and all services.
+
+    The Redis is that of LINGUA_REDIS_URL; without one, a server is started that ends with this
+    command and keeps its data in LINGUA_REDIS_DIR, if that is set. A service whose process dies is
+    started again at the same address. Services log to stderr. With --json the addresses are one
+    JSON document on stdout.
+    """
+    scheduler = LocalScheduler(instances=instances, on_log=_log_printer())
+    with _signals(scheduler):
+        try:
+            scheduler.start_redis()
+            if not options.json:
+                click.echo(f"Redis  {scheduler.redis_words}")
+            scheduler.start_services()
+            if options.json:
+                print_json(_document(scheduler))
+            else:
+                click.echo(_words(scheduler, seconds))
+            scheduler.wait(seconds)
+        except InterruptedStartError:
+            pass
+        except PartFailedError as error:
+            raise Failure(str(error), reason="PART_FAILED", exit_code=error.exit_code) from error
+        finally:
+            scheduler.stop()
+    if not options.json:
+        click.echo("All has ended.")
+
+
+def _log_printer() -> Any:
+    def log(name: str, line: str) -> None:
+        # JSON lines name their service already, and must stay JSON.
+        shown = line if line.startswith("{") else f"{name} | {line}"
+        click.echo(shown, err=True)
+
+    return log
+
+
+@contextmanager
+def _signals(scheduler: LocalScheduler) -> Iterator[None]:
+    """Within this block SIGINT and SIGTERM end `wait`; a second one ends the process at once."""
+    told = False
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal told
+        # Not by echo: the signal may have come in the middle of one.
+        if told:
+            scheduler.kill()
+            os.write(sys.stderr.fileno(), b"Killed; nothing was drained.\n")
+            os._exit(FAILED)
+        told = True
+        os.write(sys.stderr.fileno(), b"\nEnding; once more kills at once.\n")
+        scheduler.interrupt()
+
+    handled = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, handle) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _document(scheduler: LocalScheduler) -> dict[str, Any]:
+    return {
+        "redis": masked_url(scheduler.redis_url),
+        "services": [
+            {
+                "service": each.service,
+                "name": each.name,
+                "address": each.address,
+                "metrics": each.metrics,
+                "pid": each.pid,
+            }
+            for each in scheduler.services
+        ],
+        "notes": scheduler.notes,
+    }
+
+
+def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
+    lines = [f"Note   {note}" for note in scheduler.notes]
+    width = max(len(each.name) for each in scheduler.services)
+    for each in scheduler.services:
+        metrics = f"metrics http://{each.metrics}/metrics" if each.metrics else "metrics off"
+        lines.append(f"{each.name:<{width}} {each.address}  {metrics}")
+    lines += ["", "In another terminal:", *how_to_talk(scheduler), ""]
+    end = "Ctrl-C ends it all."
+    if seconds is not None:
+        end = f"It ends by itself after {seconds:g} s; Ctrl-C ends it now."
+    return "\n".join([*lines, end])
+
+
+def how_to_talk(scheduler: LocalScheduler) -> list[str]:
+    """The commands to try next, with what has to be exported for them, a line each."""
+    return [
+        *exports(scheduler),
+        "  lingua sim-nodes --count 3",
+        "  lingua nodes list",
+        "  lingua speak FILE.wav --from en --to es",
+    ]
+
+
+def exports(scheduler: LocalScheduler) -> list[str]:
+    """What has to be exported for clients to be let in, a line each; often nothing."""
+    lines = []
+    for service in SERVICES:
+        name, address = f"{service}_address", scheduler.addresses(service)
+        default = Settings.model_fields[name].default
+        if not address == default == getattr(scheduler.settings, name):
+            lines.append(f"  export {variable_name(name)}={address}")
+    for name in _CALLERS:
+        if value := getattr(scheduler.settings, name):
+            lines.append(f"  export {variable_name(name)}={shlex.quote(value)}")
+    return lines

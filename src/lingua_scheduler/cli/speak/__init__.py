@@ -1,0 +1,1 @@
+"""`lingua speak`: files or a microphone in, translations out."""

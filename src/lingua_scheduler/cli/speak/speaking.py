@@ -1,0 +1,149 @@
+"""Files or a microphone spoken into a session, and what is heard of it, until all is delivered."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lingua_scheduler.cli.speak.voice_activity import Heard, VoiceActivity
+from lingua_scheduler.sdk import Event, Session
+from lingua_scheduler.sdk.session.files import wav_blocks
+from lingua_scheduler.services.runtime.signals import stop_signals
+
+# The gateway has cut by then, also where no node takes the utterance: its hangover is shorter.
+_CUT_WITHIN_S = 1.0
+_BLOCK_MS = 100
+
+Say = Callable[[Session], Coroutine[Any, Any, None]]
+
+
+async def speak(
+    session: Session,
+    say: Say,
+    *,
+    opened: Callable[[], None],
+    hear: Callable[[Event], None],
+) -> bool:
+    """Speaks; returns when everything that was said is delivered.
+
+    Ctrl-C ends the speech where it is: what was said is still finalized and delivered. A second one
+    ends the process.
+
+    Args:
+        session: not opened yet.
+        say: sends what is said.
+        opened: called when the session is open.
+        hear: called with all that happens.
+
+    Returns:
+        Whether all of it was spoken.
+
+    Raises:
+        SessionError: the session could not be opened, or was lost.
+    """
+    heard = asyncio.create_task(asyncio.sleep(0))
+    with stop_signals() as stopping:
+        try:
+            async with session:
+                opened()
+                heard = asyncio.create_task(_hear(session, hear))
+                whole = await _until_stopped(say(session), stopping)
+                if not whole:
+                    click.echo("Finishing what was said; once more ends at once.", err=True)
+        finally:
+            # The session is over, so this ends; a loss is raised by the block above already.
+            await asyncio.gather(heard, return_exceptions=True)
+        heard.result()
+    return whole
+
+
+async def say_files(
+    session: Session, files: Sequence[Path], *, pause_s: float | None, fast: bool
+) -> None:
+    """Files, one after the other.
+
+    Args:
+        session: is open.
+        files: in the session's format.
+        pause_s: the silence between two files; None: each is said to be finished instead.
+        fast: not at the pace of speech, but as fast as the gateway takes it.
+    """
+    for left, path in zip(range(len(files) - 1, -1, -1), files, strict=True):
+        await session.send_file(path, pace=not fast)
+        if left and pause_s is not None:
+            await asyncio.sleep(pause_s)
+        else:
+            await session.finish()
+        if left and pause_s is None:
+            # What is sent within the hangover would still join the utterance that has ended.
+            await session.drained()
+
+
+async def say_all(session: Session, source: AsyncIterator[bytes]) -> None:
+    """Sends all that a microphone hears; the gateway finds the pauses in it."""
+    await session.send_all(source)
+
+
+async def say_hands_free(session: Session, source: AsyncIterator[bytes]) -> None:
+    """Sends the speech in a stream of audio, and says where each utterance ends."""
+    activity = VoiceActivity(session.audio_format)
+    async for block in source:
+        await _pass_on(session, activity.feed(block))
+    await _pass_on(session, activity.end())
+
+
+async def _pass_on(session: Session, heard: Sequence[Heard]) -> None:
+    for each in heard:
+        if each.audio:
+            await session.send(each.audio)
+        if each.ends:
+            await session.finish()
+            # What is sent within the hangover would still join the utterance that has ended.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(session.drained(), _CUT_WITHIN_S)
+
+
+async def files_as_heard(
+    session: Session, files: Sequence[Path], *, pause_s: float | None, fast: bool
+) -> AsyncIterator[bytes]:
+    """The audio of files as a microphone would give it, with silence between them."""
+    audio = session.audio_format
+    silence = bytes(int(audio.sample_rate_hz * (pause_s or 0)) * 2 * audio.channels)
+    start, sent_s = time.monotonic(), 0.0
+    for path in files:
+        blocks = wav_blocks(path, expected=audio, ms=_BLOCK_MS)
+        async with contextlib.aclosing(blocks):
+            async for block in blocks:
+                sent_s += audio.duration_ms(len(block)) / 1000
+                if not fast:
+                    await asyncio.sleep(max(0.0, start + sent_s - time.monotonic()))
+                yield block
+        if silence:
+            sent_s += audio.duration_ms(len(silence)) / 1000
+            yield silence
+
+
+async def _hear(session: Session, hear: Callable[[Event], None]) -> None:
+    async for event in session.events():
+        hear(event)
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None], stopping: asyncio.Event) -> bool:
+    """Whether the work came to its end before it was told to stop."""
+    working = asyncio.create_task(work)
+    told = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((working, told), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+        return False
+    finally:
+        told.cancel()

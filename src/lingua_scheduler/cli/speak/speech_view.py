@@ -1,0 +1,277 @@
+"""What `lingua speak` shows of a session, in words and as JSON."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lingua_scheduler.cli.speak.speech_files import SpeechFolder
+from lingua_scheduler.cli.views.live_line import LiveLine
+from lingua_scheduler.cli.views.output import columns, duration, one_line
+from lingua_scheduler.sdk import (
+    Event,
+    Missing,
+    PartialText,
+    Problem,
+    Reconnecting,
+    Result,
+    ResultKind,
+    ResultTimings,
+    Resumed,
+    Retrying,
+)
+
+# Of the longest name of a fact, with its indent.
+_NAME_WIDTH = len("  recognised")
+_COLOURS = {
+    ResultKind.TRANSLATED: "green",
+    ResultKind.HELD: "yellow",
+    ResultKind.NO_SPEECH: "yellow",
+}
+
+
+class SpeechView:
+    """Hears a session: shows each utterance when it is delivered, and remembers all of them.
+
+    Args:
+        folder: where translated speech is saved; None: nowhere.
+        words: whether anything is printed; else the caller wants `document` alone.
+        live: whether partial texts are shown, on one line that each of them replaces.
+        silence: whether utterances in which nobody speaks are shown; they are counted anyway.
+    """
+
+    def __init__(
+        self, *, folder: SpeechFolder | None, words: bool, live: bool, silence: bool = True
+    ) -> None:
+        self.missing: list[Missing] = []
+        self._results: list[tuple[Result, Path | None]] = []
+        self._folder = folder
+        self._words = words
+        self._silence = silence
+        self._line = LiveLine(shown=live)
+        self._last_retry = (0, "")
+
+    def start(self, text: str) -> None:
+        """What stands above all utterances."""
+        self._print(text)
+
+    def hear(self, event: Event) -> None:
+        """Something has happened."""
+        if isinstance(event, Result):
+            self._on_result(event)
+        elif isinstance(event, Missing):
+            self.missing.append(event)
+            self._print(missing_lines(event))
+        elif isinstance(event, PartialText):
+            texts = event.texts
+            said = texts.translated or texts.repaired or texts.source
+            self._line.show(f"#{event.index} ... {said}")
+        elif not self._is_repeated(event) and (note := _note(event)):
+            self.say(note)
+
+    def _is_repeated(self, event: Event) -> bool:
+        """Whether it was just said: what no node can do is tried for as long as there is time."""
+        if not isinstance(event, Retrying):
+            return False
+        before, self._last_retry = self._last_retry, (event.index, event.message)
+        return self._last_retry == before
+
+    def _on_result(self, result: Result) -> None:
+        path = self._folder.save(result) if self._folder else None
+        self._results.append((result, path))
+        if self._silence or result.kind is not ResultKind.NO_SPEECH:
+            self._print(result_lines(result, path))
+        if self._folder and result.speech and path is None:
+            self.say(f"#{result.index}: its speech is no PCM, which is all that is saved")
+
+    def _print(self, text: str) -> None:
+        self._line.clear()
+        if self._words:
+            click.echo(text)
+
+    def say(self, note: str) -> None:
+        """A note on stderr; "" says nothing."""
+        self._line.clear()
+        if self._words and note:
+            click.echo(note, err=True)
+
+    def end(self) -> None:
+        """Nothing more comes: leaves no half line behind."""
+        self._line.clear()
+
+    @property
+    def lost(self) -> list[int]:
+        """Indexes whose audio was lost while a node held it."""
+        outcomes: list[Result | Missing] = [*(each for each, _ in self._results), *self.missing]
+        return [index for each in outcomes for index in each.lost]
+
+    def summary(self) -> str:
+        """How many utterances there were, and what became of them."""
+        kinds = Counter(kind_name(result.kind) for result, _ in self._results)
+        if self.missing:
+            kinds["missing"] = len(self.missing)
+        total = kinds.total()
+        if self.lost:
+            kinds["held and lost"] = len(self.lost)
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        return f"{total} utterance{'' if total == 1 else 's'}{': ' if counts else ''}{counts}"
+
+    def unsaved(self) -> str:
+        """Why a folder that was asked for has nothing in it; "" if it has, or was not."""
+        if self._folder is None or any(path for _, path in self._results):
+            return ""
+        if any(result.speech for result, _ in self._results):
+            why = "the nodes sent speech that is not PCM"
+        elif any(result.kind is ResultKind.TRANSLATED for result, _ in self._results):
+            why = "the nodes sent text without speech"
+        else:
+            why = "nothing was translated"
+        return f"--save: nothing was saved, because {why}"
+
+    def document(self) -> dict[str, Any]:
+        """All results and missing ones, without audio."""
+        return {
+            "results": [_result_document(result, path) for result, path in self._results],
+            "missing": [
+                {
+                    "index": each.index,
+                    "pair": {"src": each.src, "tgt": each.tgt},
+                    "reason": each.reason,
+                    "message": each.message,
+                    "lost": list(each.lost),
+                }
+                for each in self.missing
+            ],
+        }
+
+
+def result_lines(result: Result, path: Path | None) -> str:
+    """A result, a line a fact."""
+    attempts = "1 attempt" if result.attempts == 1 else f"{result.attempts} attempts"
+    what = click.style(kind_name(result.kind), fg=_COLOURS.get(result.kind))
+    node = f"{result.node_id or 'a node'}, {attempts}"
+    facts = [(f"#{result.index}", f"{what}  {result.src}->{result.tgt}  by {node}")]
+    if result.kind is ResultKind.HELD:
+        facts.append(("", "unfinished: a later utterance has its text"))
+    texts = result.texts
+    facts += [
+        (name, one_line(text))
+        for name, text in (
+            ("recognised", texts.source),
+            ("repaired", texts.repaired if texts.repaired != texts.source else ""),
+            ("translated", texts.translated),
+        )
+        if text
+    ]
+    if result.joined:
+        facts.append(("joined", "with " + " ".join(f"#{index}" for index in result.joined)))
+    facts += _lost(result.lost)
+    if result.turn_broken:
+        facts.append(("turn", "broken: the sentence began at another node"))
+    facts.append(("time", _times(result.timings)))
+    if path is not None and result.speech_format is not None:
+        long = duration(round(result.speech_format.duration_ms(len(result.speech))))
+        facts.append(("speech", f"{long} in {path}"))
+    head, *rest = facts
+    return _block(head, rest)
+
+
+def missing_lines(missing: Missing) -> str:
+    """Why there is no result."""
+    what = click.style("missing", fg="red")
+    why = f"{missing.reason}: {one_line(missing.message)}" if missing.message else missing.reason
+    head = (f"#{missing.index}", f"{what}  {missing.src}->{missing.tgt}")
+    return _block(head, [("because", why), *_lost(missing.lost)])
+
+
+def _lost(indexes: tuple[int, ...]) -> list[tuple[str, str]]:
+    """Held audio that comes in no result."""
+    if not indexes:
+        return []
+    which = " ".join(f"#{index}" for index in indexes)
+    return [(click.style("lost", fg="red"), f"what was held of {which}")]
+
+
+def _block(head: tuple[str, str], facts: list[tuple[str, str]]) -> str:
+    """Facts below a head, in columns that all blocks share."""
+    return columns(
+        (f"{head[0]:<{_NAME_WIDTH}}", head[1]),
+        [(f"  {name}", fact) for name, fact in facts],
+    )
+
+
+def kind_name(kind: ResultKind) -> str:
+    """The kind in words."""
+    if kind is ResultKind.UNSPECIFIED:
+        return "of an unknown kind"
+    return kind.name.lower().replace("_", " ")
+
+
+def _times(timings: ResultTimings) -> str:
+    steps = (
+        ("audio", timings.audio_ms),
+        ("hangover", timings.hangover_ms),
+        ("dispatch", timings.dispatch_ms),
+        ("node", timings.node_ms),
+        ("deliver", timings.deliver_ms),
+    )
+    told = ", ".join(f"{name} {duration(took_ms)}" for name, took_ms in steps)
+    stages = ", ".join(
+        f"{each.stage.name.lower()} {duration(each.took_ms)}" for each in timings.stages
+    )
+    return f"{told} (at the node: {stages})" if stages else told
+
+
+def _note(event: Event) -> str:
+    """What a person should know while it goes on; else nothing."""
+    match event:
+        case Retrying():
+            why = one_line(event.message)
+            return f"#{event.index}: attempt {event.attempt} failed: {why}; it is tried again"
+        case Problem():
+            return f"The gateway reports {event.reason}: {one_line(event.message)}"
+        case Reconnecting():
+            return f"The connection is gone ({one_line(event.why)}); looking for another"
+        case Resumed():
+            return f"Connected again after {event.away:.1f} s; the session goes on"
+        case _:
+            return ""
+
+
+def _result_document(result: Result, path: Path | None) -> dict[str, Any]:
+    timings, audio = result.timings, result.speech_format
+    return {
+        "index": result.index,
+        "pair": {"src": result.src, "tgt": result.tgt},
+        "kind": result.kind.name,
+        "texts": {
+            "source": result.texts.source,
+            "repaired": result.texts.repaired,
+            "translated": result.texts.translated,
+        },
+        "joined": list(result.joined),
+        "lost": list(result.lost),
+        "job_id": result.job_id,
+        "node_id": result.node_id,
+        "attempts": result.attempts,
+        "turn_broken": result.turn_broken,
+        "timings": {
+            "audio_ms": timings.audio_ms,
+            "hangover_ms": timings.hangover_ms,
+            "dispatch_ms": timings.dispatch_ms,
+            "node_ms": timings.node_ms,
+            "deliver_ms": timings.deliver_ms,
+            "stages": [
+                {
+                    "stage": each.stage.name,
+                    "started_ms": each.started_ms,
+                    "took_ms": each.took_ms,
+                }
+                for each in timings.stages
+            ],
+        },
+        "speech_bytes": len(result.speech),
+        "speech_rate_hz": audio.sample_rate_hz if result.speech and audio else None,
+        "speech_file": str(path) if path else None,
+    }

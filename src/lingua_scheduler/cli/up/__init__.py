@@ -1,0 +1,1 @@
+"""`lingua up`: the whole scheduler on this machine, service by service."""

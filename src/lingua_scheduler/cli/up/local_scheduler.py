@@ -1,0 +1,391 @@
+"""The whole scheduler on this machine: a Redis, and every service as a child process.
+
+For `lingua up`, examples and tests:
+
+    with LocalScheduler() as scheduler:
+        channel = grpc.insecure_channel(scheduler.address("pool"))
+        ...
+        scheduler.wait(10)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from redis import Redis
+from redis.exceptions import AuthenticationError, RedisError
+
+from lingua_scheduler.cli.failures import UNREACHABLE, USAGE
+from lingua_scheduler.cli.up.listening import any_port, is_ipv4, is_taken, reachable
+from lingua_scheduler.cli.up.supervised import MAX_ENDS, STEADY_S, SupervisedService
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.settings.settings import (
+    Settings,
+    load_settings,
+    masked_url,
+    variable_name,
+)
+
+# A service is ready about a second after its start; a busy machine may need much longer.
+START_DEADLINE_S = 60.0
+# A given Redis that starts beside us is there by then.
+REDIS_DEADLINE_S = 30.0
+# Between two tries to reach it.
+REDIS_AGAIN_S = 0.5
+# Beyond the drain itself: a service flushes its traces and ends its metrics server.
+STOP_SLACK_S = 5.0
+# How soon the death of the embedded Redis, which is no child of ours, is noticed.
+REDIS_CHECK_S = 0.5
+
+MAX_ID_CHARS = 128
+
+# In the order in which they become ready: each finds those before it.
+SERVICES = ("pool", "dispatcher", "gateway")
+
+
+class PartFailedError(Exception):
+    """A part of the scheduler did not start, or cannot stay up. `exit_code` is that of `up`."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class InterruptedStartError(Exception):
+    """`interrupt` was called before all services were ready."""
+
+
+def _discard(*_args: str) -> None:
+    pass
+
+
+class LocalScheduler:
+    """Redis and services from `start` to `stop`; a context manager that does both.
+
+    The Redis is that of LINGUA_REDIS_URL, or an embedded one. The first instance of a service takes
+    the address of the settings, or a free port where that is taken; further ones take free ports.
+    A service whose process dies is started again at the same address, as long as `wait` is called.
+    Whatever becomes of this process, nothing that it started is left behind.
+
+    Args:
+        instances: of each service.
+        environ: the settings, and the environment of the services; by default that of this process.
+        on_log: called, from threads, with a service's name and each line that it logs, and with
+            what becomes of it.
+        on_ready: called with the name of each part when it is ready: `redis`, then the services.
+
+    Raises:
+        SettingsError: a setting is not valid.
+    """
+
+    def __init__(
+        self,
+        *,
+        instances: int = 1,
+        environ: Mapping[str, str] | None = None,
+        on_log: Callable[[str, str], None] = _discard,
+        on_ready: Callable[[str], None] = _discard,
+    ) -> None:
+        self._environ = dict(os.environ if environ is None else environ)
+        self.settings: Settings = load_settings(self._environ)
+        self.redis_url = ""
+        self.redis_words = ""
+        """Which Redis it is, for a person; passwords are hidden."""
+        self._started: dict[str, list[SupervisedService]] = {service: [] for service in SERVICES}
+        self.notes: list[str] = []
+        """What is not as the settings ask, such as a port that was taken."""
+        self._instances = instances
+        self._on_log = on_log
+        self._on_ready = on_ready
+        self._redis: EmbeddedRedis | None = None
+        self._interrupted = False
+        # Wakes whoever waits. A SimpleQueue, because a signal handler may put into it.
+        self._changes: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def services(self) -> list[SupervisedService]:
+        """Every instance of every service, in the order of their start."""
+        return [each for started in self._started.values() for each in started]
+
+    @property
+    def redis_pid(self) -> int:
+        """Process id of the embedded Redis; 0 where another one was given."""
+        return self._redis.pid if self._redis is not None else 0
+
+    def address(self, service: str, number: int = 1) -> str:
+        """Where a client on this machine finds an instance of a service."""
+        started = self._started[service]
+        return reachable(started[(number - 1) % len(started)].address)
+
+    def addresses(self, service: str, first: int = 1) -> str:
+        """All instances of a service as settings and options take them, this one first.
+
+        Of services that do not listen at IPv4 addresses, that one alone: no list can name them.
+        """
+        count = len(self._started[service])
+        listed = [self.address(service, first + at) for at in range(count)]
+        return ",".join(listed) if all(map(is_ipv4, listed)) else listed[0]
+
+    def start(self, within_s: float = START_DEADLINE_S) -> None:
+        """Starts everything and returns when it answers. What has started is ended on failure.
+
+        Raises:
+            EmbeddedRedisError: there is no Redis server to start, or it failed.
+            SettingsError: the Redis that is given will not do.
+            PartFailedError: it cannot be used, or a service ended or was not ready in time.
+            InterruptedStartError: see `interrupt`.
+        """
+        try:
+            self.start_redis()
+            self.start_services(within_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start_redis(self, within_s: float = REDIS_DEADLINE_S) -> None:
+        """The first half of `start`; the caller sees to `stop`. A given Redis has to answer."""
+        self.redis_url = self.settings.redis_url
+        if self.redis_url:
+            self.redis_words = f"{masked_url(self.redis_url)} (given by LINGUA_REDIS_URL)"
+            asyncio.run(self._await_given_redis(within_s))
+            self._on_ready("redis")
+            return
+        folder = self.settings.redis_dir
+        self._redis = EmbeddedRedis(
+            data_dir=Path(folder).expanduser() if folder else None,
+            # Not a port: every user of this machine could read and write there.
+            unix_socket=True,
+        )
+        self._redis.start()
+        self.redis_url = self._redis.url
+        where = f"data in {folder}" if folder else "data in a temporary folder, gone at the end"
+        self._on_ready("redis")
+        self.redis_words = f"embedded {_server_name(self.redis_url)} at {self.redis_url}, {where}"
+
+    async def _await_given_redis(self, within_s: float) -> None:
+        """Returns when the Redis of the settings can be used.
+
+        Raises:
+            SettingsError: it answers, and will not do.
+            PartFailedError: it refuses the password, or is not there in time.
+            InterruptedStartError: see `interrupt`.
+        """
+        prefix = self.settings.redis_prefix
+        link = RedisLink(url=self.redis_url, prefix=prefix, scripts={})
+        deadline, told = time.monotonic() + within_s, False
+        while True:
+            try:
+                await link.open()
+            except DependencyDownError as error:
+                refused = isinstance(error.__cause__, AuthenticationError)
+                if refused or time.monotonic() >= deadline:
+                    raise _without_redis(error, refused=refused, within_s=within_s) from error
+                if not told:
+                    told = True
+                    self._on_log("up", f"waiting: {error}")
+            else:
+                await link.close()
+                return
+            if self._interrupted:
+                raise InterruptedStartError
+            await asyncio.sleep(REDIS_AGAIN_S)
+
+    def start_services(self, within_s: float = START_DEADLINE_S) -> None:
+        """The second half of `start`."""
+        deadline = time.monotonic() + within_s
+        # All processes load their code side by side, which takes most of the time.
+        for service, started in self._started.items():
+            for number in range(1, self._instances + 1):
+                started.append(self._start_service(service, number))
+        found: list[str] = []
+        for service, started in self._started.items():
+            for number, each in enumerate(started, start=1):
+                each.begin(
+                    {
+                        variable_name(f"{other}_address"): self.addresses(other, number)
+                        for other in found
+                    }
+                )
+            self._await_ready(started, deadline, within_s)
+            found.append(service)
+
+    def _await_ready(
+        self, started: Sequence[SupervisedService], deadline: float, within_s: float
+    ) -> None:
+        while late := [each for each in started if not each.address]:
+            if not self._await_change(deadline):
+                names = ", ".join(each.name for each in late)
+                raise PartFailedError(f"{names}: not ready within {within_s:g} s{self._logged()}")
+            if self._interrupted:
+                raise InterruptedStartError
+        for each in started:
+            self._on_ready(each.name)
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Returns after that time, or when `interrupt` is called.
+
+        Meanwhile, services whose processes die are started again.
+
+        Raises:
+            PartFailedError: a service cannot stay up, or the embedded Redis has died.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._interrupted and self._await_change(deadline):
+            pass
+
+    def interrupt(self) -> None:
+        """Makes `wait` and a start under way end. May be called from signal handlers."""
+        self._interrupted = True
+        self._changes.put(None)
+
+    def stop(self) -> None:
+        """Drains the services, then ends the embedded Redis. Does nothing the second time."""
+        deadline = time.monotonic() + self.settings.drain_grace_ms / 1000 + STOP_SLACK_S
+        for each in self.services:
+            if each.runs:
+                each.terminate()
+        for each in self.services:
+            if not each.join(max(0.0, deadline - time.monotonic())):
+                self._on_log(each.name, "did not end in time and is killed")
+                each.kill()
+                each.join()
+        for started in self._started.values():
+            started.clear()
+        if self._redis is not None:
+            self._redis.stop()
+            self._redis = None
+
+    def kill(self) -> None:
+        """Ends the services at once; the embedded Redis ends with this process."""
+        for each in self.services:
+            each.kill()
+
+    def _start_service(self, service: str, number: int) -> SupervisedService:
+        name = service if self._instances == 1 else f"{service}-{number}"
+        listen, metrics = f"{service}_listen", f"{service}_metrics_listen"
+        probes = f"{service}_health_listen"
+        environ = {
+            **self._environ,
+            "LINGUA_REDIS_URL": self.redis_url,
+            variable_name(listen): self._listen(getattr(self.settings, listen), name, number),
+            variable_name(metrics): self._listen(
+                getattr(self.settings, metrics), f"{name}'s metrics", number
+            ),
+            variable_name(probes): self._listen(
+                getattr(self.settings, probes), f"{name}'s health service", number
+            ),
+        }
+        if self.settings.log_format == "auto":
+            # Their stderr is a pipe, but in the end a person reads it.
+            environ["LINGUA_LOG_FORMAT"] = "human"
+        if self.settings.origin("instance_id") != "default" and environ["LINGUA_INSTANCE_ID"]:
+            # Two processes must not have one name.
+            end = f"-{service}-{number}"
+            kept = self.settings.instance_id[: MAX_ID_CHARS - len(end)]
+            environ["LINGUA_INSTANCE_ID"] = kept + end
+        return SupervisedService(
+            service=service,
+            name=name,
+            environ=environ,
+            on_log=lambda line: self._on_log(name, line),
+            on_change=lambda: self._changes.put(None),
+        )
+
+    def _listen(self, address: str, name: str, number: int) -> str:
+        if not address or (number == 1 and not is_taken(address)):
+            return address
+        if number == 1:
+            self.notes.append(f"{address} is taken: {name} listens on a free port instead")
+        return any_port(address)
+
+    def _await_change(self, deadline: float | None) -> bool:
+        """Waits until something may have changed; False when the time is up."""
+        now = time.monotonic()
+        if deadline is not None and now >= deadline:
+            return False
+        due = [each.restart_at for each in self.services if each.restart_at is not None]
+        until = min([now + REDIS_CHECK_S, *due, *([] if deadline is None else [deadline])])
+        try:
+            self._changes.get(timeout=max(0.0, until - now))
+        except queue.Empty:
+            self._check_redis()
+        for each in self.services:
+            each.check(time.monotonic())
+            if each.gave_up:
+                raise self._died(each)
+        return True
+
+    def _check_redis(self) -> None:
+        if self._redis is None:
+            return
+        try:
+            os.kill(self._redis.pid, 0)
+        except ProcessLookupError:
+            raise PartFailedError(
+                f"the embedded Redis (pid {self._redis.pid}) ended unexpectedly"
+            ) from None
+
+    def _died(self, dead: SupervisedService) -> PartFailedError:
+        when = "could not start"
+        if dead.address:
+            when = (
+                f"cannot stay up, {MAX_ENDS} ends in a row within {STEADY_S:g} s of a start; last"
+            )
+        return PartFailedError(
+            f"{dead.name} (pid {dead.pid}) {when}: {dead.how_it_ended()}{self._logged(dead)}",
+            # A service says by 2 that its settings do not fit; they are those of `up`.
+            exit_code=USAGE if dead.exit_code == USAGE and not dead.address else 1,
+        )
+
+    def _logged(self, only: SupervisedService | None = None) -> str:
+        lines = [line for each in ([only] if only else self.services) for line in each.last_log]
+        return "".join(["; its last lines:", *(f"\n  {line}" for line in lines)]) if lines else ""
+
+
+def _without_redis(
+    error: DependencyDownError, *, refused: bool, within_s: float
+) -> PartFailedError:
+    """What to do about a Redis that is given and cannot be used."""
+    if refused:
+        todo = (
+            "The user or password is wrong: write it into LINGUA_REDIS_URL as "
+            "redis://USER:PASSWORD@HOST:PORT/0"
+        )
+    else:
+        todo = (
+            f"Tried for {within_s:g} s. Start it, or correct LINGUA_REDIS_URL; if that is not set, "
+            "'lingua up' starts a Redis of its own"
+        )
+    return PartFailedError(f"{error.message}. {todo}", exit_code=USAGE if refused else UNREACHABLE)
+
+
+def _server_name(url: str) -> str:
+    """Such as `valkey 9.1.2`."""
+    try:
+        with Redis.from_url(url) as client:
+            info = client.info("server")
+    except RedisError:
+        return "server"
+    name = info.get("server_name", "redis")
+    return f"{name} {info.get(f'{name}_version', info.get('redis_version', ''))}"

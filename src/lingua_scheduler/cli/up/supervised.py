@@ -1,0 +1,160 @@
+"""A service that is started again when its process dies, at the same addresses."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from lingua_scheduler.cli.up.child import ServiceProcess
+from lingua_scheduler.services.runtime.settings.settings import variable_name
+
+# The first restart comes after FIRST_S, each next one after twice that, up to LONGEST_S.
+FIRST_S = 0.2
+LONGEST_S = 5.0
+# A process that ran for so long was well: its end counts as the first.
+STEADY_S = 10.0
+# So many ends in a row, and it cannot stay up.
+MAX_ENDS = 5
+
+
+class Restarts:
+    """When a process that has ended is started again. No I/O, no clock."""
+
+    def __init__(self) -> None:
+        self._ends = 0
+
+    def after_end(self, ran_s: float) -> float | None:
+        """How long to wait before the next start; None: it cannot stay up.
+
+        Args:
+            ran_s: how long the process ran.
+        """
+        if ran_s >= STEADY_S:
+            self._ends = 0
+        self._ends += 1
+        if self._ends >= MAX_ENDS:
+            return None
+        return float(min(LONGEST_S, FIRST_S * 2 ** (self._ends - 1)))
+
+
+class SupervisedService:
+    """One instance of a service, over all its processes.
+
+    The first is started at once, and serves when `begin` is called.
+
+    Args:
+        service: what to serve.
+        name: what to call it in words.
+        environ: its whole environment.
+        on_log: called, from threads, with each line that it logs, and with what becomes of it.
+        on_change: called from a thread when it is ready, and when its process has ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        service: str,
+        name: str,
+        environ: Mapping[str, str],
+        on_log: Callable[[str], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.service = service
+        self.name = name
+        self.address = ""
+        """Where it answers, or did; empty until it was ready for the first time."""
+        self.metrics = ""
+        """Where its metrics are; empty where they are off."""
+        self.gave_up = False
+        """Whether it ended before it was ever ready, or cannot stay up."""
+        self.restart_at: float | None = None
+        """When its next process is to be started, by the clock of `time.monotonic`."""
+        self._environ = dict(environ)
+        self._on_log = on_log
+        self._on_change = on_change
+        self._restarts = Restarts()
+        self._is_back = True
+        self._process = self._start()
+
+    def begin(self, settings: Mapping[str, str]) -> None:
+        """Lets it serve, with these variables added to its environment."""
+        self._environ.update(settings)
+        self._process.begin(settings)
+
+    @property
+    def pid(self) -> int:
+        """Process id of its present process, or of the last."""
+        return self._process.pid
+
+    @property
+    def last_log(self) -> deque[str]:
+        """The last lines of its present process, or of the last."""
+        return self._process.last_log
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has a process."""
+        return self._process.exit_code is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its last process; None while one runs."""
+        return self._process.exit_code
+
+    def how_it_ended(self) -> str:
+        """In words."""
+        return self._process.how_it_ended()
+
+    def terminate(self) -> None:
+        """Lets it drain and end."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._process.kill()
+
+    def join(self, within_s: float | None = None) -> bool:
+        """Waits for its end; False if it still runs."""
+        return self._process.join(within_s)
+
+    def check(self, now: float) -> None:
+        """Looks at its process, and starts another one when it is time for that."""
+        if self._process.address and not self._is_back:
+            self._is_back = True
+            self._on_log(f"is back at {self._process.address} (pid {self.pid})")
+        if not self.address and self._process.address:
+            self._keep_addresses()
+        if self.runs or self.gave_up:
+            return
+        if self.restart_at is None:
+            self._on_end(now)
+        elif now >= self.restart_at:
+            self.restart_at = None
+            self._is_back = False
+            self._process = self._start()
+            self._process.begin({})
+
+    def _on_end(self, now: float) -> None:
+        wait = self._restarts.after_end(now - self._started_at) if self.address else None
+        if wait is None:
+            self.gave_up = True
+            return
+        self.restart_at = now + wait
+        words = f"pid {self.pid} ended unexpectedly: {self.how_it_ended()}"
+        self._on_log(f"{words}; it is started again in {wait:g} s")
+
+    def _keep_addresses(self) -> None:
+        """The next process listens where this one did, so that peers and clients find it."""
+        self.address, self.metrics = self._process.address, self._process.metrics
+        self._environ[variable_name(f"{self.service}_listen")] = self.address
+        if self.metrics:
+            self._environ[variable_name(f"{self.service}_metrics_listen")] = self.metrics
+
+    def _start(self) -> ServiceProcess:
+        self._started_at = time.monotonic()
+        return ServiceProcess(
+            service=self.service,
+            name=self.name,
+            environ=self._environ,
+            on_log=self._on_log,
+            on_change=self._on_change,
+        )

@@ -1,0 +1,1 @@
+"""How nodes, jobs and sessions look on a terminal. Must not import `commands` or `clients`."""

@@ -1,0 +1,94 @@
+"""How a node looks in words."""
+
+import time
+from collections.abc import Iterable
+
+import click
+
+from lingua_scheduler.cli.views.output import ago, columns, enum_name, span
+from lingua_scheduler.v1 import common_pb2, pool_pb2
+
+_HEALTH = common_pb2.DESCRIPTOR.enum_types_by_name["NodeHealth"]
+_STAGE = common_pb2.DESCRIPTOR.enum_types_by_name["StageKind"]
+_COLOURS = {
+    common_pb2.NODE_HEALTH_READY: "green",
+    common_pb2.NODE_HEALTH_DEGRADED: "yellow",
+    common_pb2.NODE_HEALTH_DRAINING: "yellow",
+    common_pb2.NODE_HEALTH_OFFLINE: "red",
+}
+
+
+def node_list(nodes: Iterable[pool_pb2.Node]) -> str:
+    """One node a line."""
+    return columns(
+        ("ID", "HEALTH", "SLOTS", "LOAD", "HEARD", "POOLS", "OWNER"),
+        [
+            (
+                node.node_id,
+                health(node),
+                f"{node.reserved + node.running}/{node.max_concurrent_jobs}",
+                f"{node.load:.2f}",
+                ago(node.last_heartbeat_ms),
+                str(node.pools),
+                node.owner_instance or "-",
+            )
+            for node in nodes
+        ],
+    )
+
+
+def health(node: pool_pb2.Node) -> str:
+    """The health that counts, and what an operator or its failures add to it."""
+    words = click.style(enum_name(_HEALTH, node.health).lower(), fg=_COLOURS.get(node.health))
+    if node.drained_by_operator:
+        words += " (drained)"
+    if node.ejected_until_ms:
+        words += " (ejected)"
+    return words
+
+
+def node_page(response: pool_pb2.GetNodeResponse) -> str:
+    """Everything of one node, a line a fact, then its leases."""
+    node, able = response.node, response.node.capabilities
+    now = time.time_ns() // 1_000_000
+    pairs = [f"{pair.src}:{pair.tgt}" for pair in able.nmt_pairs]
+    facts = [
+        ("health", health(node)),
+        (
+            "slots",
+            f"{node.reserved} reserved + {node.running} running of {node.max_concurrent_jobs}",
+        ),
+        ("load", f"{node.load:.2f}"),
+        ("last heard", ago(node.last_heartbeat_ms, now)),
+        ("failures", f"{node.failures_in_row} in a row"),
+        ("ejected", f"for {span(node.ejected_until_ms - now)}" if node.ejected_until_ms else "no"),
+        ("owner", f"{node.owner_instance or '-'} at {node.owner_address or '-'}"),
+        ("epoch", str(node.epoch)),
+        ("pools", str(node.pools)),
+        ("recognises", " ".join(able.asr_langs) or "-"),
+        ("repairs", " ".join(able.semantic_langs) or "-"),
+        ("translates", " ".join(pairs) or "any to any"),
+        ("speaks", " ".join(able.tts_langs) or "nothing (text jobs only)"),
+    ]
+    if able.stages:
+        stages = (enum_name(_STAGE, stage).lower() for stage in able.stages)
+        facts.append(("stages", " ".join(stages)))
+    page = columns((node.node_id, ""), facts)
+    if not response.leases:
+        return f"{page}\n\nno leases"
+    return f"{page}\n\n{_leases(response.leases, now)}"
+
+
+def _leases(leases: Iterable[pool_pb2.Lease], now_ms: int) -> str:
+    return columns(
+        ("JOB", "ATTEMPT", "STATE", "LEASE ENDS"),
+        [
+            (
+                lease.attempt.job_id,
+                str(lease.attempt.attempt),
+                "running" if lease.running else "reserved",
+                f"in {span(lease.ends_ms - now_ms)}",
+            )
+            for lease in leases
+        ],
+    )

@@ -1,0 +1,43 @@
+"""A dispatcher that is no longer the home of its job, and has not been told."""
+
+import contextlib
+
+from lingua_scheduler.v1 import dispatcher_pb2
+from tests.support.dispatcher_process import running_dispatcher, together
+from tests.support.pool_process import PoolProcess
+
+JOB_TIMEOUT_MS = 1500
+
+
+async def test_an_old_home_asks_for_the_result_and_has_nothing_done_twice(
+    pool_process: PoolProcess, redis_url: str
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        homes = [
+            await stack.enter_async_context(
+                running_dispatcher(
+                    pool_process, redis_url, instance_id=name, job_timeout_ms=JOB_TIMEOUT_MS
+                )
+            )
+            for name in ("old", "new")
+        ]
+        old, new = await stack.enter_async_context(together(homes, pool_process))
+        node, first, second = await new.node(), old.gateway(), new.gateway()
+        job = await first.submit(old.spec())
+        assign = await node.take_job()
+        await first.accepted(job)
+        # Its session has moved to another gateway, which has another dispatcher.
+        await second.submit(new.spec())
+        again = await node.take_job()
+        assert again.attempt == assign.attempt
+        await node.result(again)
+        await second.delivered(job)
+        await node.expect_received(again)
+        # The node has forgotten the job, and its slot is another's. For the old home its time is
+        # over: all it may ask for is the result.
+        late = await node.expect_assign(within=5 * JOB_TIMEOUT_MS / 1000)
+        assert late.attempt == assign.attempt
+        assert late.only_if_known
+        assert not late.job.audio
+        await node.reject(late, dispatcher_pb2.JobReject.CAUSE_NOT_KNOWN)
+        assert "does not have the result" in (await first.failed(job)).message

@@ -1,0 +1,102 @@
+"""Redis is away for longer than an utterance may take: what was said goes through afterwards."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from tests.support.dispatcher_process import DispatcherProcess, scene
+from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech, working
+from tests.support.pool_process import PoolProcess, reason
+
+DOWN = "SCHEDULER_DEPENDENCY_DOWN"
+DEADLINE_S = 4.0
+OUTAGE_S = 2 * DEADLINE_S
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    """A Redis of this file's own."""
+    with EmbeddedRedis() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def dispatcher(server: EmbeddedRedis) -> Iterator[tuple[PoolProcess, DispatcherProcess]]:
+    """A pool service and a dispatcher on it."""
+    with (
+        PoolProcess(url=server.url, prefix="test:outage") as pool,
+        DispatcherProcess(
+            pool=pool, redis_url=server.url, node_heartbeat_ms=500, heartbeat_batch_ms=100
+        ) as process,
+    ):
+        yield pool, process
+
+
+@pytest.fixture(scope="module")
+def gateways(
+    server: EmbeddedRedis, dispatcher: tuple[PoolProcess, DispatcherProcess]
+) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
+    """One that waits for Redis, and one that hardly does."""
+    pool, process = dispatcher
+    with contextlib.ExitStack() as stack:
+        made = [
+            GatewayProcess(
+                pool=pool,
+                redis_url=server.url,
+                dispatchers=process.address,
+                hangover_manual_ms=0,
+                job_timeout_ms=int(DEADLINE_S * 500),
+                result_deadline_ms=int(DEADLINE_S * 1000),
+                redis_timeout_ms=1000,
+                redis_outage_max_ms=bound_ms,
+            )
+            for bound_ms in (300_000, 500)
+        ]
+        for each in made:
+            stack.callback(each.stop)
+            each.start()
+        for each in made:
+            each.wait_ready()
+        yield made[0], made[1]
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+async def test_speech_of_a_long_outage_goes_through_within_the_bound_and_is_named_beyond_it(
+    dispatcher: tuple[PoolProcess, DispatcherProcess],
+    gateways: tuple[GatewayProcess, GatewayProcess],
+    server: EmbeddedRedis,
+    frozen: bool,
+) -> None:
+    pool, process = dispatcher
+    patient, hasty = gateways
+    async with (
+        scene(process, pool) as here,
+        raw_client(patient.address) as client,
+        raw_client(hasty.address) as other,
+    ):
+        node = await here.node(slots=3)
+        async with working(node):
+            for each in (client, other):
+                await each.open(new_session(here.src, here.tgt))
+                await each.send(speech(0), final=True)
+                await each.result(0)
+            (server.pause if frozen else server.kill)()
+            try:
+                for mark in (1, 2):
+                    await client.send(speech(mark), final=True)
+                await other.send(speech(1), final=True)
+                await asyncio.sleep(OUTAGE_S)
+                why = await other.missing(1)
+                assert reason(why) == DOWN
+                assert "without Redis" in why.message
+                assert client.of("missing") == []
+            finally:
+                (server.resume if frozen else server.restart)()
+            await client.send(speech(3), final=True)
+            await client.result(3, within=30)
+            assert client.outcomes() == [(0, "0"), (1, "1"), (2, "2"), (3, "3")]
+            await other.send(speech(2), final=True)
+            await other.result(2, within=30)

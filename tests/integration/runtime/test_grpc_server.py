@@ -1,0 +1,322 @@
+"""Start, health, reflection, drain and signals of the gRPC server, on real sockets."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from prometheus_client import CollectorRegistry
+
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.rpc.health import LIVENESS
+from lingua_scheduler.services.runtime.rpc.server import GrpcServer
+
+SERVICE = "test.Frame"
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+
+class Slow:
+    """A service with one call that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.release = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def wait(self, request: bytes, context: object) -> bytes:
+        self.entered.set()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return b"done"
+
+    def register(self, server: grpc.aio.Server) -> None:
+        handlers = {"Wait": grpc.unary_unary_rpc_method_handler(self.wait)}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
+
+
+def make_server(slow: Slow, **overrides: Any) -> GrpcServer:
+    options: dict[str, Any] = {
+        "listen": "127.0.0.1:0",
+        "variable": "LINGUA_POOL_LISTEN",
+        "services": [(SERVICE, slow.register)],
+        "instance_id": "pool-0",
+        "max_message_bytes": 100_000,
+        "keepalive_time_ms": 20_000,
+        "keepalive_timeout_ms": 5000,
+        "drain_grace_ms": 20_000,
+    }
+    return GrpcServer(**{**options, **overrides})
+
+
+@pytest.fixture
+async def slow() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+async def server(slow: Slow) -> AsyncIterator[GrpcServer]:
+    server = make_server(slow)
+    yield server
+    slow.release.set()
+    await server.drain()
+
+
+async def health_of(channel: grpc.aio.Channel, service: str) -> int:
+    stub = health_pb2_grpc.HealthStub(channel)
+    response = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+    return int(response.status)
+
+
+async def test_health_flips_for_the_server_and_for_each_service(server: GrpcServer) -> None:
+    async with grpc.aio.insecure_channel(await server.start()) as channel:
+        for serving, expected in ((False, NOT_SERVING), (True, SERVING), (False, NOT_SERVING)):
+            server.set_serving(serving)
+            assert await health_of(channel, "") == expected
+            assert await health_of(channel, SERVICE) == expected
+            # A process that waits for Redis is not one to be restarted.
+            assert await health_of(channel, LIVENESS) == SERVING
+
+
+async def test_the_health_of_a_service_that_is_not_there_is_not_found(server: GrpcServer) -> None:
+    async with grpc.aio.insecure_channel(await server.start()) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health_of(channel, "test.Other")
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(service="test.Other")
+        )
+        first = await watch.read()
+        watch.cancel()
+
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert first.status == SERVICE_UNKNOWN
+
+
+async def test_a_health_watch_hears_of_every_change_and_does_not_hold_up_the_drain(
+    server: GrpcServer,
+) -> None:
+    async with grpc.aio.insecure_channel(await server.start()) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert (await watch.read()).status == NOT_SERVING
+        server.set_serving(True)
+        assert (await watch.read()).status == SERVING
+
+        async with asyncio.timeout(10):  # the grace period is twice as long
+            await server.drain()
+
+        assert (await watch.read()).status == NOT_SERVING
+        assert await watch.read() is grpc.aio.EOF
+
+
+async def test_once_it_drains_a_server_cannot_be_declared_serving(server: GrpcServer) -> None:
+    statuses: list[int] = []
+    channel = grpc.aio.insecure_channel(await server.start())
+
+    async def look() -> None:
+        server.set_serving(True)
+        statuses.append(await health_of(channel, ""))
+
+    server.on_drain(look)
+    await server.drain()
+    await channel.close()
+
+    assert statuses == [NOT_SERVING]
+
+
+async def test_reflection_lists_all_services(server: GrpcServer) -> None:
+    async with grpc.aio.insecure_channel(await server.start()) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        responses = [answer async for answer in stub.ServerReflectionInfo(iter([request]))]
+
+    names = {service.name for service in responses[0].list_services_response.service}
+    assert names == {
+        SERVICE,
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+
+
+async def test_probes_are_not_counted(slow: Slow) -> None:
+    registry = CollectorRegistry()
+    server = make_server(slow, registry=registry)
+    async with grpc.aio.insecure_channel(await server.start()) as channel:
+        await health_of(channel, "")
+    await server.drain()
+
+    counted = [metric for metric in registry.collect() if metric.name.startswith("lingua_grpc_")]
+    assert counted
+    assert not [sample for metric in counted for sample in metric.samples]
+
+
+async def test_a_port_in_use_is_told_with_the_variable_and_the_address(
+    server: GrpcServer, slow: Slow
+) -> None:
+    address = await server.start()
+
+    with pytest.raises(SettingsError) as caught:
+        await make_server(slow, listen=address).start()
+
+    assert f"LINGUA_POOL_LISTEN='{address}': cannot listen there: " in str(caught.value)
+    assert "in use" in str(caught.value)
+
+
+async def test_a_call_in_flight_finishes_while_new_ones_are_refused(
+    server: GrpcServer, slow: Slow
+) -> None:
+    address = await server.start()
+    async with grpc.aio.insecure_channel(address) as channel:
+        call = channel.unary_unary(f"/{SERVICE}/Wait")(b"")
+        await slow.entered.wait()
+        drain = asyncio.create_task(server.drain())
+        await refused(address)
+        assert not drain.done()
+
+        slow.release.set()
+
+        assert await call == b"done"
+        await drain
+
+
+async def refused(address: str) -> None:
+    """Returns when a new connection to the address gets no answer."""
+    code = None
+    while code is not grpc.StatusCode.UNAVAILABLE:
+        async with grpc.aio.insecure_channel(address) as channel:
+            try:
+                await health_of(channel, "")
+            except grpc.aio.AioRpcError as error:
+                code = error.code()
+
+
+async def test_what_does_not_finish_within_the_grace_period_is_cut_off(slow: Slow) -> None:
+    server = make_server(slow, drain_grace_ms=50)
+    async with grpc.aio.insecure_channel(await server.start()) as channel:
+        call = channel.unary_unary(f"/{SERVICE}/Wait")(b"")
+        await slow.entered.wait()
+
+        await server.drain()
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        await slow.cancelled.wait()
+    assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+async def test_drain_steps_run_in_order_while_calls_are_still_taken(server: GrpcServer) -> None:
+    steps: list[str] = []
+    channel = grpc.aio.insecure_channel(await server.start())
+
+    def step(name: str) -> Callable[[], Any]:
+        async def run() -> None:
+            await health_of(channel, "")
+            steps.append(name)
+            if name == "breaks":
+                raise ValueError(name)
+
+        return run
+
+    for name in ("first", "breaks", "last"):
+        server.on_drain(step(name))
+    await asyncio.gather(server.drain(), server.drain())
+    await channel.close()
+
+    assert steps == ["first", "breaks", "last"]
+
+
+async def test_a_drain_step_that_hangs_ends_with_the_grace_period(slow: Slow) -> None:
+    server = make_server(slow, drain_grace_ms=50)
+    await server.start()
+    server.on_drain(asyncio.Event().wait)  # type: ignore[arg-type]
+
+    await server.drain()
+
+
+async def test_a_server_that_never_started_can_be_drained(server: GrpcServer) -> None:
+    await server.drain()
+
+
+PROCESS = """
+import asyncio, sys
+import grpc
+from lingua_scheduler.services.runtime.rpc.server import GrpcServer
+from lingua_scheduler.services.runtime.signals import stop_signals
+
+async def main(hang):
+    draining = asyncio.Event()
+
+    async def wait(request, context):
+        print("entered", flush=True)
+        await draining.wait()
+        return b"done"
+
+    async def drain():
+        print("draining", flush=True)
+        if hang:
+            await asyncio.Event().wait()
+        draining.set()
+
+    handlers = {"Wait": grpc.unary_unary_rpc_method_handler(wait)}
+    generic = grpc.method_handlers_generic_handler("test.Frame", handlers)
+    server = GrpcServer(
+        listen="127.0.0.1:0", variable="LINGUA_POOL_LISTEN", instance_id="pool-0",
+        services=[("test.Frame", lambda s: s.add_generic_rpc_handlers([generic]))],
+        max_message_bytes=100_000, keepalive_time_ms=20_000, keepalive_timeout_ms=5000,
+        drain_grace_ms=60_000,
+    )
+    server.on_drain(drain)
+    with stop_signals() as stopping:
+        print(await server.start(), flush=True)
+        server.set_serving(True)
+        await stopping.wait()
+        await server.drain()
+    print("drained", flush=True)
+
+asyncio.run(main(hang=sys.argv[1] == "hang"))
+"""
+
+
+async def start_process(mode: str) -> tuple[asyncio.subprocess.Process, Callable[[], Any]]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROCESS, mode, stdout=asyncio.subprocess.PIPE
+    )
+
+    async def line() -> str:
+        assert process.stdout is not None
+        return (await process.stdout.readline()).decode().strip()
+
+    return process, line
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_drains_the_process_which_then_exits_with_0(number: signal.Signals) -> None:
+    process, line = await start_process("finish")
+    async with grpc.aio.insecure_channel(await line()) as channel:
+        call = channel.unary_unary(f"/{SERVICE}/Wait")(b"")
+        assert await line() == "entered"
+
+        process.send_signal(number)
+
+        assert await call == b"done"
+    assert [await line(), await line()] == ["draining", "drained"]
+    assert await process.wait() == 0
+
+
+async def test_a_second_signal_ends_the_process_at_once() -> None:
+    process, line = await start_process("hang")
+    await line()
+    process.send_signal(signal.SIGTERM)
+    assert await line() == "draining"
+
+    process.send_signal(signal.SIGTERM)
+
+    assert await process.wait() == 128 + signal.SIGTERM

@@ -1,0 +1,355 @@
+"""The link's addresses: what a URL may say, and a real Sentinel, a real Cluster and TLS."""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis.embedded import (
+    EmbeddedRedis,
+    EmbeddedRedisError,
+    ServerBinary,
+    find_server,
+)
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.settings.redis_url import (
+    BadRedisUrlError,
+    Topology,
+    parse_redis_url,
+    slot_of,
+)
+
+Eventually = Callable[..., Awaitable[None]]
+
+SCRIPTS = {"add": "return redis.call('INCRBY', KEYS[1] .. ':n', ARGV[1])"}
+SLOTS = 16384
+
+
+@asynccontextmanager
+async def opened(url: str, prefix: str) -> AsyncIterator[RedisLink]:
+    # A failover is not what these calls are timed for.
+    link = RedisLink(url=url, prefix=prefix, scripts=SCRIPTS, timeout_ms=1000)
+    try:
+        await link.open()
+        yield link
+    finally:
+        await link.close()
+
+
+def packaged() -> ServerBinary:
+    """The server that comes with the packages: how these set-ups are made differs by version."""
+    try:
+        return find_server(path="")
+    except EmbeddedRedisError as error:
+        pytest.skip(f"the packaged Redis server is not installed: {error}")
+
+
+def ask(url: str, *command: str | int) -> Any:
+    with redis.Redis.from_url(url, protocol=2, socket_timeout=5) as client:
+        return client.execute_command(*command)
+
+
+def info(url: str, section: str) -> dict[str, Any]:
+    with redis.Redis.from_url(url, protocol=2, socket_timeout=5) as client:
+        return dict(client.info(section))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], bool], within: float = 20.0) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within} s"
+        time.sleep(0.02)
+
+
+async def keep_adding(link: RedisLink, eventually: Eventually) -> int:
+    """What a caller does through a failover: try, fail fast, try again."""
+    answer: list[int] = []
+
+    async def attempt() -> None:
+        while not answer:
+            with contextlib.suppress(DependencyDownError):
+                answer.append(await link.call("add", 1))
+            await asyncio.sleep(0.02)
+
+    attempts = asyncio.create_task(attempt())
+    try:
+        await eventually(lambda: bool(answer), within=30)
+    finally:
+        attempts.cancel()
+        await asyncio.gather(attempts, return_exceptions=True)
+    return answer[0]
+
+
+# What a URL may say
+
+
+def test_a_plain_url_is_read_as_redis_py_reads_it() -> None:
+    target = parse_redis_url("rediss://me:p%40ss@redis.example:6380/3?ssl_cert_reqs=none")
+    assert target.topology is Topology.SINGLE
+    assert target.seeds == (("redis.example", 6380),)
+    expected = {"username": "me", "password": "p@ss", "db": 3, "ssl_cert_reqs": "none"}
+    assert dict(target.options) == expected
+
+
+def test_a_sentinel_url_names_sentinels_master_and_database() -> None:
+    target = parse_redis_url("redis+sentinel://:pw@a:1,b,[::1]:3/mine/2?sentinel_password=other")
+    assert target.topology is Topology.SENTINEL
+    assert target.seeds == (("a", 1), ("b", 26379), ("::1", 3))
+    assert target.master_name == "mine"
+    assert dict(target.options) == {"password": "pw", "db": 2}
+    assert dict(target.sentinel_options) == {"password": "other"}
+
+
+def test_a_cluster_url_names_some_of_its_nodes() -> None:
+    target = parse_redis_url("rediss+cluster://a:7000,b:7001?ssl_ca_certs=ca.pem")
+    assert target.topology is Topology.CLUSTER
+    assert target.seeds == (("a", 7000), ("b", 7001))
+    assert target.options["ssl_ca_certs"] == "ca.pem"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:6379",
+        "http://:hunter2@host",
+        "redis://:hunter2@",
+        "redis://:hunter2@host:port",
+        "redis://:hunter2@one,two",
+        "redis://:hunter2#rest@host",
+        "redis://user:hunter2/rest@host",
+        "redis://:hunter2@host/not-a-number",
+        "redis://:hunter2@host?no_such_option=1",
+        "redis://:hunter2@host?socket_timeout=9",
+        "redis+sentinel://:hunter2@host:26379",
+        "redis+cluster://:hunter2@host:7000/1",
+        "redis+cluster://:hunter2@host:7000?db=1",
+        "rediss://:hunter2@host?ssl_cert_reqs=maybe",
+        "unix+cluster:///run/redis.sock",
+        "unix://",
+    ],
+)
+def test_a_bad_url_is_refused_with_what_is_allowed_and_without_the_password(url: str) -> None:
+    with pytest.raises(BadRedisUrlError, match=r"LINGUA_REDIS_URL.*redis\+sentinel://") as caught:
+        parse_redis_url(url)
+    assert isinstance(caught.value, ValueError)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_password_is_not_in_the_parsed_value_as_it_is_shown() -> None:
+    target = parse_redis_url("redis+sentinel://:hunter2@a/mine?sentinel_password=hunter2")
+    assert "hunter2" not in repr(target)
+
+
+@pytest.mark.parametrize("prefix", ["lingua:v1", "lingua:{}:{c7}", "lingua:{c7", "}{"])
+def test_a_cluster_needs_a_prefix_with_a_hash_tag(prefix: str) -> None:
+    with pytest.raises(BadRedisUrlError, match=r"lingua:v1:\{c7\}"):
+        RedisLink(url="redis+cluster://host:7000", prefix=prefix, scripts=SCRIPTS)
+    RedisLink(url="redis://host", prefix=prefix, scripts=SCRIPTS)
+    RedisLink(url="redis+cluster://host:7000", prefix="lingua:v1:{c7}", scripts=SCRIPTS)
+
+
+# Sentinel
+
+
+@contextmanager
+def sentinel(folder: Path, primary: EmbeddedRedis) -> Iterator[int]:
+    port = free_port()
+    config = folder / "sentinel.conf"
+    config.write_text(
+        f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
+        f"sentinel monitor mine 127.0.0.1 {primary.port} 1\n"
+        "sentinel down-after-milliseconds mine 400\nsentinel failover-timeout mine 3000\n"
+    )
+    command = [str(packaged().path), str(config), "--sentinel"]
+    with (
+        (folder / "sentinel.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            yield port
+        finally:
+            process.kill()
+
+
+def knows_replica(port: int) -> bool:
+    try:
+        replies = ask(f"redis://127.0.0.1:{port}", "SENTINEL", "REPLICAS", "mine")
+    except redis.RedisError:
+        return False
+    return any("slave" in str(reply) and "disconnected" not in str(reply) for reply in replies)
+
+
+async def test_the_link_follows_a_sentinel_failover(
+    tmp_path: Path, prefix: str, eventually: Eventually
+) -> None:
+    with ExitStack() as stack:
+        primary = stack.enter_context(
+            EmbeddedRedis(args=("--repl-diskless-sync-delay", "0"), binary=packaged())
+        )
+        follow = ("--replicaof", f"127.0.0.1 {primary.port}")
+        replica = stack.enter_context(EmbeddedRedis(args=follow, binary=packaged()))
+        wait_until(lambda: info(replica.url, "replication")["master_link_status"] == "up")
+        port = stack.enter_context(sentinel(tmp_path, primary))
+        wait_until(lambda: knows_replica(port))
+        # The first sentinel of the URL is not there: the next one is asked.
+        url = f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{port}/mine/0"
+        async with opened(url, prefix) as link:
+            assert await link.call("add", 1) == 1
+            wait_until(lambda: ask(replica.url, "GET", f"{prefix}:n") == b"1")
+            primary.kill()
+            assert await keep_adding(link, eventually) == 2
+            assert info(replica.url, "replication")["role"] == "master"
+
+
+async def test_a_master_that_the_sentinels_do_not_know_is_named(
+    tmp_path: Path, own_redis: EmbeddedRedis, prefix: str
+) -> None:
+    with sentinel(tmp_path, own_redis) as port:
+        wait_until(lambda: not _refuses(port))
+        link = RedisLink(
+            url=f"redis+sentinel://127.0.0.1:{port}/other", prefix=prefix, scripts=SCRIPTS
+        )
+        with pytest.raises(DependencyDownError, match="no master named 'other'"):
+            await link.open()
+
+
+def _refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+# Cluster
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[list[EmbeddedRedis], EmbeddedRedis]]:
+    """Three masters with a third of the slots each, and one replica that has no master yet."""
+    with ExitStack() as stack:
+        nodes, buses = [], []
+        for _ in range(4):
+            # The usual bus port, 10000 above, may be over 65535.
+            buses.append(free_port())
+            options = ("--cluster-enabled", "yes", "--cluster-port", str(buses[-1]))
+            quick = ("--cluster-node-timeout", "1500", "--repl-diskless-sync-delay", "0")
+            nodes.append(
+                stack.enter_context(EmbeddedRedis(args=(*options, *quick), binary=packaged()))
+            )
+        for index, node in enumerate(nodes[:3]):
+            slots = range(SLOTS * index // 3, SLOTS * (index + 1) // 3)
+            ask(node.url, "CLUSTER", "ADDSLOTS", *slots)
+            ask(node.url, "CLUSTER", "SET-CONFIG-EPOCH", index + 1)
+        for node, bus in zip(nodes[1:], buses[1:], strict=True):
+            ask(nodes[0].url, "CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+
+        def is_whole(node: EmbeddedRedis) -> bool:
+            facts = str(ask(node.url, "CLUSTER", "INFO"))
+            return "cluster_state:ok" in facts and "cluster_known_nodes:4" in facts
+
+        wait_until(lambda: all(map(is_whole, nodes)))
+        yield nodes[:3], nodes[3]
+
+
+async def test_the_link_finds_the_owner_of_its_slot_and_follows_it(
+    prefix: str, eventually: Eventually
+) -> None:
+    tagged = f"{prefix}:{{c7}}"
+    with cluster() as (masters, replica):
+        owner = masters[slot_of(tagged) * 3 // SLOTS]
+        other = next(node for node in masters if node is not owner)
+        owner_id = ask(owner.url, "CLUSTER", "MYID").decode()
+        ask(replica.url, "CLUSTER", "REPLICATE", owner_id)
+        wait_until(lambda: info(replica.url, "replication").get("master_link_status") == "up")
+
+        url = f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{other.port}"
+        async with opened(url, tagged) as link:
+            assert await link.call("add", 1) == 1
+            assert ask(owner.url, "GET", f"{tagged}:n") == b"1"
+
+            # A planned change of roles: the old owner answers MOVED.
+            wait_until(lambda: _knows_as_replica(owner, replica))
+            ask(replica.url, "CLUSTER", "FAILOVER")
+            wait_until(lambda: info(owner.url, "replication")["role"] == "slave")
+            assert await keep_adding(link, eventually) == 2
+
+            # A crash of the new owner: the first one is voted in again.
+            wait_until(lambda: info(owner.url, "replication").get("master_link_status") == "up")
+            wait_until(lambda: ask(owner.url, "READONLY") is not None)
+            replica.kill()
+            assert await keep_adding(link, eventually) == 3
+            assert info(owner.url, "replication")["role"] == "master"
+
+
+def _knows_as_replica(owner: EmbeddedRedis, replica: EmbeddedRedis) -> bool:
+    replica_id = ask(replica.url, "CLUSTER", "MYID").decode()
+    return int(info(owner.url, "replication")["connected_slaves"]) == 1 and bool(replica_id)
+
+
+# TLS
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for localhost and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl on the PATH to make a certificate with")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    made += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(made, check=True, capture_output=True)
+    return certificate, key
+
+
+@asynccontextmanager
+async def tls_in_front_of(port: int, certificate: Path, key: Path) -> AsyncIterator[int]:
+    """Not every server is built with TLS, so it ends in a proxy before a real one."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(65536):
+                writer.write(chunk)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield int(server.sockets[0].getsockname()[1])
+
+
+async def test_tls_is_spoken_and_the_certificate_checked(
+    own_redis: EmbeddedRedis, prefix: str, certificate: tuple[Path, Path]
+) -> None:
+    async with tls_in_front_of(own_redis.port, *certificate) as port:
+        url = f"rediss://localhost:{port}/0"
+        async with opened(f"{url}?ssl_ca_certs={certificate[0]}", prefix) as link:
+            assert await link.call("add", 2) == 2
+        with pytest.raises(DependencyDownError, match=r"(?i)certificate"):
+            async with opened(url, prefix):
+                pass
+        async with opened(f"{url}?ssl_cert_reqs=none", prefix) as link:
+            assert await link.call("add", 1) == 3

@@ -1,0 +1,281 @@
+"""A session gateway as a process of its own, and a raw client that can misbehave towards it.
+
+A RawClient speaks Converse by hand: it says only what a test has it say.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+
+from lingua_scheduler.services.runtime.errors import from_rpc_error
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_pb2_grpc
+from lingua_scheduler.v1.session_pb2 import ServerEvent
+from tests.support.dispatcher_process import RawNode
+from tests.support.pool_process import PoolProcess, reason
+from tests.support.service_process import SOON_S, ServiceProcess
+
+FORMAT = common_pb2.AudioFormat(
+    encoding=common_pb2.AUDIO_ENCODING_PCM_S16LE, sample_rate_hz=16000, channels=1
+)
+# Of FORMAT: 100 ms.
+CHUNK_BYTES = 3200
+
+
+def speech(mark: int, ms: int = 100) -> bytes:
+    """Audio of FORMAT that a node tells from that of any other mark."""
+    return bytes([mark % 256, mark // 256]) * (ms * CHUNK_BYTES // 200)
+
+
+class GatewayProcess(ServiceProcess):
+    """Starts a session gateway that finds its dispatchers at `dispatchers`, and ends it."""
+
+    name = "gateway"
+    package = "session_gateway"
+
+    def __init__(
+        self, *, pool: PoolProcess, redis_url: str, dispatchers: str, **settings: Any
+    ) -> None:
+        # A busy machine is no reason for these tests to fail.
+        settings = {"redis_timeout_ms": 4000, **settings}
+        super().__init__(
+            redis_url=redis_url, prefix=pool.prefix, dispatcher_address=dispatchers, **settings
+        )
+
+
+def new_session(src: str, tgt: str = "es", **fields: Any) -> session_pb2.NewSession:
+    """A session of a fixed direction."""
+    values: dict[str, Any] = {
+        "direction": common_pb2.LanguagePair(src=src, tgt=tgt),
+        "audio_format": FORMAT,
+        "options": session_pb2.SessionOptions(require_tts=True),
+        "tenant": "t",
+        **fields,
+    }
+    return session_pb2.NewSession(**values)
+
+
+class RawClient:
+    """One Converse stream; `metadata` says who calls, where that is asked."""
+
+    def __init__(self, address: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+        self._channel = grpc.aio.insecure_channel(
+            address, options=(("grpc.use_local_subchannel_pool", 1),)
+        )
+        self.call: Any = session_pb2_grpc.SessionGatewayStub(self._channel).Converse(
+            metadata=metadata
+        )
+        self.events: list[ServerEvent] = []
+        self.messages = 0
+        self.seq = 0
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._failed: grpc.aio.AioRpcError | None = None
+        self._changed = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+        self.ended = False
+
+    async def open(self, new: session_pb2.NewSession) -> session_pb2.Opened:
+        """Opens a session."""
+        await self.say(open=session_pb2.Open(new=new))
+        return (await self.event("opened")).opened
+
+    async def resume(
+        self, opened: session_pb2.Opened, *, results_seen: int = 0, next_seq: int = 0
+    ) -> session_pb2.Opened:
+        """Takes a session up."""
+        resume = session_pb2.ResumeSession(
+            session_id=opened.session_id,
+            resume_token=opened.resume_token,
+            results_seen=results_seen,
+            next_seq=next_seq,
+        )
+        await self.say(open=session_pb2.Open(resume=resume))
+        again = (await self.event("opened")).opened
+        self.seq = again.next_seq
+        return again
+
+    async def say(self, **fields: Any) -> None:
+        """One message."""
+        await self.call.write(session_pb2.ClientMessage(**fields))
+
+    async def send(self, data: bytes = bytes(CHUNK_BYTES), *, final: bool = False, **f: Any) -> int:
+        """The next chunk; returns its seq."""
+        chunk = session_pb2.AudioChunk(**{"seq": self.seq, "data": data, "is_final": final, **f})
+        self.seq += 1
+        await self.say(audio=chunk)
+        return chunk.seq
+
+    async def event(
+        self,
+        kind: str,
+        holds: Callable[[ServerEvent], bool] = lambda _: True,
+        *,
+        within: float = SOON_S,
+    ) -> ServerEvent:
+        """The first event of this kind for which something holds, be it here or to come."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while True:
+                    for event in self.events:
+                        if event.WhichOneof("event") == kind and holds(event):
+                            return event
+                    assert not self.ended, f"the stream ended without {kind}: {self.told()}"
+                    self._changed.clear()
+                    await self._changed.wait()
+        raise AssertionError(f"no such {kind} within {within} s: {self.told()}")
+
+    async def result(self, index: int, *, within: float = SOON_S) -> session_pb2.Result:
+        """The result of an utterance."""
+        found = await self.event(
+            "result", lambda e: e.result.utterance_index == index, within=within
+        )
+        return found.result
+
+    async def error(self, reason: str, *, within: float = SOON_S) -> common_pb2.Error:
+        """An error of this reason."""
+        wanted = common_pb2.ErrorReason.Value(f"ERROR_REASON_{reason}")
+        return (await self.event("error", lambda e: e.error.reason == wanted, within=within)).error
+
+    async def missing(self, index: int, *, within: float = SOON_S) -> common_pb2.Error:
+        """Why an utterance is missing."""
+        found = await self.event(
+            "missing", lambda e: e.missing.utterance_index == index, within=within
+        )
+        return found.missing.why
+
+    async def utterance(
+        self, index: int, kind: str, *, within: float = SOON_S
+    ) -> session_pb2.UtteranceEvent:
+        """What is said of an utterance: finalized, accepted or retrying."""
+
+        def is_it(event: ServerEvent) -> bool:
+            told = event.utterance
+            return told.utterance_index == index and told.HasField(kind)  # type: ignore[arg-type]
+
+        return (await self.event("utterance", is_it, within=within)).utterance
+
+    async def acked(self, next_seq: int) -> None:
+        """Returns when all chunks below are acknowledged."""
+        await self.event("audio_ack", lambda event: event.audio_ack.next_seq >= next_seq)
+
+    async def status(self, within: float = SOON_S) -> grpc.StatusCode:
+        """How the stream ended."""
+        async with asyncio.timeout(within):
+            await asyncio.gather(self._reader, return_exceptions=True)
+            return await self.call.code()
+
+    async def failure(self, within: float = SOON_S) -> common_pb2.Error:
+        """Waits for the end of the stream, and for what its status says."""
+        await self.status(within)
+        assert self._failed is not None, f"the stream ended well: {self.told()}"
+        said = from_rpc_error(self._failed)
+        assert said is not None, f"not an error of the scheduler: {self._failed!r}"
+        return said
+
+    async def refused(self, why: str, within: float = SOON_S) -> common_pb2.Error:
+        """Waits for an error that ends the stream: as its last event, and as its status."""
+        said = await self.failure(within)
+        assert (reason(said), self.told()[-1:]) == (why, ["error"]), (said, self.told())
+        assert self.events[-1].error == said
+        return said
+
+    def outcomes(self) -> list[tuple[int, str]]:
+        """Index and text of every result, in the order in which they came; "" for a missing one."""
+        return [
+            (each.result.utterance_index, each.result.texts.translated)
+            if each.HasField("result")
+            else (each.missing.utterance_index, "")
+            for each in self.events
+            if each.WhichOneof("event") in ("result", "missing")
+        ]
+
+    async def half_close(self) -> None:
+        """Says nothing more, and still listens."""
+        await self.call.done_writing()
+
+    def stop_reading(self) -> None:
+        """Takes one more message, and then none until `read_on`."""
+        self._may_read.clear()
+
+    def read_on(self) -> None:
+        """Reads again."""
+        self._may_read.set()
+
+    def told(self) -> list[str]:
+        """The kinds of all events, in order."""
+        return [event.WhichOneof("event") or "" for event in self.events]
+
+    def of(self, kind: str) -> list[Any]:
+        """All events of a kind."""
+        return [getattr(each, kind) for each in self.events if each.WhichOneof("event") == kind]
+
+    async def close(self) -> None:
+        """Drops the stream."""
+        self.call.cancel()
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        await self._channel.close()
+
+    async def _read(self) -> None:
+        try:
+            while isinstance(message := await self.call.read(), session_pb2.ServerMessage):
+                self.events.extend(message.events)
+                self.messages += 1
+                self._changed.set()
+                await self._may_read.wait()
+        except grpc.aio.AioRpcError as error:
+            self._failed = error
+        finally:
+            self.ended = True
+            self._changed.set()
+
+
+@contextlib.asynccontextmanager
+async def raw_client(
+    address: str, metadata: tuple[tuple[str, str], ...] = ()
+) -> AsyncIterator[RawClient]:
+    """A client whose stream is dropped at the end."""
+    client = RawClient(address, metadata)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@contextlib.asynccontextmanager
+async def working(
+    node: RawNode, spoken: bytes = b""
+) -> AsyncIterator[dict[str, dispatcher_pb2.JobSpec]]:
+    """A node that does every job at once; its result says which audio it heard.
+
+    Gives what it was given, by job. A job that comes again has to be the same.
+    """
+    jobs: dict[str, dispatcher_pb2.JobSpec] = {}
+
+    async def work() -> None:
+        while True:
+            assign = await node.expect_assign(within=3600)
+            known = jobs.setdefault(assign.attempt.job_id, assign.job)
+            assert known.audio == assign.job.audio
+            await node.ack(assign)
+            await node.result(assign, heard(assign.job), speech=spoken)
+
+    task = asyncio.create_task(work())
+    try:
+        yield jobs
+    finally:
+        task.cancel()
+        (ended,) = await asyncio.gather(task, return_exceptions=True)
+        # Its dispatcher may have been killed.
+        assert isinstance(ended, asyncio.CancelledError | grpc.aio.AioRpcError), repr(ended)
+
+
+def heard(job: dispatcher_pb2.JobSpec) -> str:
+    """What a working node says of a job: the marks of its chunks, each of 100 ms."""
+    chunks = [job.audio[at : at + CHUNK_BYTES] for at in range(0, len(job.audio), CHUNK_BYTES)]
+    marks = [int.from_bytes(chunk[:2], "little") for chunk in chunks]
+    assert all(chunk == speech(mark) for chunk, mark in zip(chunks, marks, strict=True))
+    return " ".join(map(str, marks))

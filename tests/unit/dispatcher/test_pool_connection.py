@@ -1,0 +1,132 @@
+"""The two halves of an Operate stream, with a Redis that answers when the test says so."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lingua_scheduler.services.pool_service.stream import OperateStream
+from lingua_scheduler.v1 import common_pb2, pool_pb2
+
+
+class Work:
+    """Stands for the operations: every commit waits for its future, heartbeats for a task."""
+
+    def __init__(self) -> None:
+        self.replies: list[asyncio.Future[Any]] = []
+        self.attempts = SimpleNamespace(
+            words={"commit": self._words}, send=self._send, fill={"commit": self._fill}
+        )
+        self.by_name = {"heartbeat": self._heartbeat}
+        self.beating: set[str] = set()
+
+    def _words(self, request: pool_pb2.CommitRequest) -> tuple[str]:
+        return (request.node_id,)
+
+    def _send(self, name: str, node_id: str) -> asyncio.Future[Any]:
+        self.replies.append(asyncio.get_running_loop().create_future())
+        return self.replies[-1]
+
+    def _fill(self, request: Any, reply: int, response: pool_pb2.CommitResponse) -> None:
+        response.lease_ends_ms = reply
+
+    async def _heartbeat(self, request: Any) -> pool_pb2.HeartbeatResponse:
+        self.beating.add("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.beating.add("ended")
+        return pool_pb2.HeartbeatResponse()
+
+
+class Context:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.results: list[pool_pb2.OperationResult] = []
+
+    def done(self) -> bool:
+        return False
+
+    async def write(self, data: bytes) -> None:
+        self.results += pool_pb2.OperateResponse.FromString(data).results
+
+
+def new_stream(work: Any) -> OperateStream:
+    return OperateStream(operations=work, spans=None, instance_id="p1", max_message_bytes=10_000)
+
+
+def commit(number: int, node_id: str = "n1") -> pool_pb2.OperateRequest:
+    attempt = common_pb2.AttemptRef(job_id="j1", attempt=1)
+    request = pool_pb2.CommitRequest(node_id=node_id, attempt=attempt)
+    return pool_pb2.OperateRequest(operations=[pool_pb2.Operation(id=number, commit=request)])
+
+
+async def said(*requests: pool_pb2.OperateRequest) -> AsyncIterator[pool_pb2.OperateRequest]:
+    for request in requests:
+        yield request
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_message_waits_for_those_before_it_and_all_are_answered_after_the_close() -> None:
+    work, context = Work(), Context()
+    stream = new_stream(work)
+    writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
+    await turns()
+    await stream.read(said(commit(1), commit(2), commit(3, node_id="")))
+    work.replies[1].set_result(22)
+    await turns()
+    assert context.results == []
+    stream.close()
+    work.replies[0].set_exception(RuntimeError("no"))
+    await writing
+    assert [result.id for result in context.results] == [1, 2, 3]
+    assert [result.WhichOneof("result") for result in context.results] == [
+        "error",
+        "commit",
+        "error",
+    ]
+
+
+async def test_no_more_than_64_messages_are_under_way() -> None:
+    work, context = Work(), Context()
+    stream = new_stream(work)
+    reading = asyncio.create_task(stream.read(said(*(commit(n) for n in range(100)))))
+    writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
+    await turns(200)
+    assert len(work.replies) == 64
+    for done in range(100):
+        work.replies[done].set_result(done)
+        await turns()
+    await reading
+    stream.close()
+    await writing
+    assert [result.commit.lease_ends_ms for result in context.results] == list(range(100))
+
+
+async def test_what_is_given_up_is_cancelled_and_nobody_complains(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    work, context = Work(), Context()
+    stream = new_stream(work)
+    writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
+    beat = pool_pb2.Operation(id=9, heartbeat=pool_pb2.HeartbeatRequest())
+    rest = commit(2), commit(3), commit(4, node_id=""), pool_pb2.OperateRequest(operations=[beat])
+    await stream.read(said(commit(1), *rest))
+    await turns()
+    work.replies[1].set_exception(RuntimeError("no"))
+    writing.cancel()
+    stream.give_up()
+    await turns()
+    assert [reply.cancelled() for reply in work.replies] == [True, False, True]
+    assert work.beating == {"begun", "ended"}
+    work.replies.clear()
+    del stream, writing
+    await turns()
+    assert caplog.records == []

@@ -1,0 +1,441 @@
+"""Tokens of sessions and nodes: when they are asked for, and what a refusal means."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from lingua_scheduler.sdk import (
+    Channels,
+    Node,
+    NodeRefusedError,
+    Reconnecting,
+    Resumed,
+    Session,
+    SessionLostError,
+    SessionRefusedError,
+    SessionUnavailableError,
+    Translated,
+)
+from lingua_scheduler.sdk._transport import tokens
+from lingua_scheduler.sdk._transport.channels import is_loopback
+from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
+from tests.conftest import Eventually
+from tests.unit.sdk.test_session_peer import (
+    PATIENCE_S,
+    Peer,
+    PeerStream,
+    closed,
+    english,
+    entered,
+    leave,
+    opened,
+    peers,
+)
+
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+LOGGER = "lingua_scheduler.sdk"
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    async with peers("a") as (made,):
+        yield made
+
+
+def counting() -> Callable[[], str]:
+    """Gives token-1, token-2 and so on."""
+    numbers = iter(range(1, 100))
+    return lambda: f"token-{next(numbers)}"
+
+
+async def entering(session: Session, peer: Peer) -> tuple[asyncio.Task[Session], PeerStream]:
+    """The session on its way in, and its first stream, on which it has asked for that."""
+    task = asyncio.create_task(session.__aenter__())
+    return task, await asking(peer)
+
+
+async def asking(peer: Peer) -> PeerStream:
+    """The next stream, on which Open has come. Then nothing more is on its way.
+
+    gRPC hides the status of a stream that ends while something is written to it.
+    """
+    stream = await peer.stream()
+    await stream.hear_kind("open")
+    return stream
+
+
+async def speaks(session: Session, stream: PeerStream) -> None:
+    """Sends something, which is held from now on. Then nothing more is on its way."""
+    await session.send(bytes(3200))
+    await stream.hear_kind("audio")
+
+
+# ---- where it comes from ----
+
+
+async def test_a_function_is_asked_at_every_connection_async_or_in_a_thread(peer: Peer) -> None:
+    asked_in: list[threading.Thread] = []
+    give = counting()
+
+    def blocking() -> str:
+        asked_in.append(threading.current_thread())
+        return give()
+
+    async def asynchronous() -> str:
+        return blocking()
+
+    for function, first in ((blocking, 1), (asynchronous, 3)):
+        session = english(peer, token=function)
+        stream = await entered(session, peer)
+        assert peer.metadata["authorization"] == f"Bearer token-{first}"
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        await (await peer.stream()).opens()
+        assert peer.metadata["authorization"] == f"Bearer token-{first + 1}"
+        await leave(session)
+    main = threading.main_thread()
+    assert [thread is main for thread in asked_in] == [False, False, True, True]
+
+
+async def test_a_file_is_read_at_every_connection(peer: Peer, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    session = english(peer, token=file)
+    stream = await entered(session, peer)
+    assert peer.metadata["authorization"] == "Bearer one"
+    file.write_text("two\n")
+    stream.end(grpc.StatusCode.UNAVAILABLE)
+    await (await peer.stream()).opens()
+    assert peer.metadata["authorization"] == "Bearer two"
+    await leave(session)
+
+
+@pytest.mark.parametrize("wrong", ["", "Bearer abc", "a\nb", "sécret"])
+def test_a_text_that_is_no_token_is_refused_and_not_repeated(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"^token: must be letters") as caught:
+        Session("127.0.0.1:1", src="en", tgt="es", token=wrong)
+    assert not wrong or wrong not in str(caught.value)
+    with pytest.raises(TypeError, match=r"^token: must be a text, a pathlib\.Path"):
+        Node(node_id="n", asr=["en"], semantic=["en"], token=b"abc")  # type: ignore[arg-type]
+
+
+async def test_a_function_that_fails_is_asked_again_and_its_error_is_the_cause(
+    peer: Peer,
+) -> None:
+    failures = iter([KeyError("secret-word"), ValueError("secret-word")])
+
+    async def token() -> str:
+        for error in failures:
+            raise error
+        return "good"
+
+    session = english(peer, token=token)
+    await entered(session, peer)
+    assert peer.metadata["authorization"] == "Bearer good"
+    await leave(session)
+
+    def broken() -> str:
+        raise LookupError("secret-word")
+
+    session = english(peer, token=broken, reconnect_seconds=0.3)
+    with pytest.raises(SessionUnavailableError, match=r"no token: LookupError in broken") as caught:
+        await session.__aenter__()
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert "secret-word" not in str(caught.value)
+
+
+async def test_a_function_that_hangs_is_given_no_more_time_than_the_session_has(
+    peer: Peer,
+) -> None:
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    session = english(peer, token=never, reconnect_seconds=0.2)
+    with pytest.raises(SessionUnavailableError, match=r"no token: none within 1\.0 s"):
+        await session.__aenter__()
+
+
+async def test_a_file_that_is_not_there_is_named(peer: Peer, tmp_path: Path) -> None:
+    session = english(peer, token=tmp_path / "nowhere", reconnect_seconds=0.2)
+    with pytest.raises(SessionUnavailableError, match=r"cannot read '.*nowhere': No such file"):
+        await session.__aenter__()
+
+
+# ---- what a refusal means ----
+
+
+async def test_a_session_whose_token_expires_goes_on_with_the_next(peer: Peer) -> None:
+    session = english(peer, token=counting())
+    first = await entered(session, peer)
+    await speaks(session, first)
+    first.end(UNAUTHENTICATED, "the token has expired")
+    second = await peer.stream()
+    assert peer.metadata["authorization"] == "Bearer token-2"
+    await second.opens()
+    await second.hear_kind("audio")
+    closing = asyncio.create_task(session.close())
+    await second.hear_kind("close")
+    second.say(closed())
+    await closing
+    heard = [event async for event in session.events()]
+    assert [type(event) for event in heard] == [Reconnecting, Resumed]
+    await leave(session)
+
+
+async def test_a_new_token_that_is_refused_too_is_the_end(peer: Peer) -> None:
+    session = english(peer, token=counting())
+    opening, stream = await entering(session, peer)
+    stream.end(UNAUTHENTICATED, "not by us")
+    (await asking(peer)).end(UNAUTHENTICATED, "nor this one")
+    with pytest.raises(SessionRefusedError, match="UNAUTHENTICATED: nor this one; the token befor"):
+        await opening
+    assert peer.waiting() == 0
+
+
+async def test_a_good_connection_between_two_refusals_makes_both_the_first(peer: Peer) -> None:
+    session = english(peer, token=counting())
+    stream = await entered(session, peer)
+    for _ in range(3):
+        stream.end(UNAUTHENTICATED, "expired")
+        stream = await peer.stream()
+        await stream.opens()
+    assert peer.metadata["authorization"] == "Bearer token-4"
+    await leave(session)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_the_same_token_again_after_a_refusal_is_the_end(peer: Peer, is_open: bool) -> None:
+    session = english(peer, token=lambda: "always-this")
+    opening, stream = await entering(session, peer)
+    if is_open:
+        stream.say(opened())
+        await opening
+        await speaks(session, stream)
+    stream.end(UNAUTHENTICATED, "not now")
+    error = SessionLostError if is_open else SessionRefusedError
+    with pytest.raises(error, match=r"not now; and the same token was given again"):
+        await (session.drained() if is_open else opening)
+    assert peer.waiting() == 0
+    await leave(session)
+
+
+@pytest.mark.parametrize(("token", "hint"), [("fixed", "; a function or a file"), (None, "")])
+async def test_with_a_fixed_token_or_none_a_refusal_is_final_at_once(
+    peer: Peer, token: str | None, hint: str
+) -> None:
+    session = english(peer, token=token)
+    opening, stream = await entering(session, peer)
+    stream.end(UNAUTHENTICATED, "who?")
+    with pytest.raises(SessionRefusedError, match=r"^UNAUTHENTICATED: who\?$"):
+        await opening
+    session = english(peer, token=token)
+    stream = await entered(session, peer)
+    await speaks(session, stream)
+    stream.end(UNAUTHENTICATED, "expired")
+    with pytest.raises(SessionLostError, match=f"^UNAUTHENTICATED: expired{hint}"):
+        await session.drained()
+    await leave(session)
+    assert peer.waiting() == 0
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_what_is_not_permitted_is_final_with_any_token(peer: Peer, is_open: bool) -> None:
+    session = english(peer, token=counting())
+    opening, stream = await entering(session, peer)
+    if is_open:
+        stream.say(opened())
+        await opening
+        await speaks(session, stream)
+    stream.end(DENIED, "nodes may not speak")
+    error = SessionLostError if is_open else SessionRefusedError
+    with pytest.raises(error, match="PERMISSION_DENIED: nodes may not speak"):
+        await (session.drained() if is_open else opening)
+    assert peer.waiting() == 0
+    await leave(session)
+
+
+# ---- nodes ----
+
+
+class Dispatcher(dispatcher_pb2_grpc.DispatcherServicer):
+    """Takes each node in or not, as the test has said, and keeps the tokens."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.tokens: list[str] = []
+        self.answers: asyncio.Queue[tuple[bool, grpc.StatusCode | None]] = asyncio.Queue()
+
+    def next(self, *, welcome: bool, end: grpc.StatusCode | None) -> None:
+        """What becomes of the next stream; None: it stays."""
+        self.answers.put_nowait((welcome, end))
+
+    async def Connect(  # noqa: N802 (gRPC names it)
+        self, request_iterator: Any, context: Any
+    ) -> None:
+        found = dict(context.invocation_metadata())
+        self.tokens.append(str(found.get("authorization", "")))
+        await anext(request_iterator)
+        welcome, end = await self.answers.get()
+        if welcome:
+            event = dispatcher_pb2.DispatcherEvent(welcome=dispatcher_pb2.Welcome())
+            await context.write(dispatcher_pb2.DispatcherMessage(events=[event]))
+        if end is not None:
+            await context.abort(end, "said the dispatcher")
+        async for _ in request_iterator:
+            pass
+
+
+@contextlib.asynccontextmanager
+async def running_dispatcher(
+    credentials: grpc.ServerCredentials | None = None,
+) -> AsyncIterator[Dispatcher]:
+    """One that listens; with TLS where there are credentials."""
+    made, server = Dispatcher(), grpc.aio.server()
+    dispatcher_pb2_grpc.add_DispatcherServicer_to_server(made, server)
+    if credentials is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+    made.address = f"127.0.0.1:{port}"
+    await server.start()
+    yield made
+    await server.stop(None)
+
+
+@pytest.fixture
+async def dispatcher() -> AsyncIterator[Dispatcher]:
+    async with running_dispatcher() as made:
+        yield made
+
+
+def node_with(token: tokens.Token | None) -> Node:
+    node = Node(node_id="gpu-1", asr=["en"], semantic=["en"], token=token, drain_seconds=0)
+
+    @node.handler
+    async def translate(job: object) -> Translated:
+        return Translated(source="a", translated="b")
+
+    return node
+
+
+async def serve(node: Node, dispatcher: Dispatcher) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        await node.serve(dispatcher.address)
+
+
+async def test_a_node_whose_token_expires_goes_on_with_the_next(dispatcher: Dispatcher) -> None:
+    dispatcher.next(welcome=True, end=UNAUTHENTICATED)
+    dispatcher.next(welcome=True, end=grpc.StatusCode.UNAVAILABLE)
+    dispatcher.next(welcome=False, end=UNAUTHENTICATED)
+    dispatcher.next(welcome=True, end=UNAUTHENTICATED)
+    dispatcher.next(welcome=False, end=UNAUTHENTICATED)
+    with pytest.raises(NodeRefusedError, match="UNAUTHENTICATED: said the dispatcher; the token"):
+        await serve(node_with(counting()), dispatcher)
+    assert dispatcher.tokens == [f"Bearer token-{number}" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("token", "code"),
+    [("fixed", UNAUTHENTICATED), (lambda: "always", UNAUTHENTICATED), (counting(), DENIED)],
+)
+async def test_a_node_that_no_other_token_would_help_ends(
+    dispatcher: Dispatcher, token: tokens.Token, code: grpc.StatusCode
+) -> None:
+    dispatcher.next(welcome=False, end=code)
+    with pytest.raises(NodeRefusedError, match=f"{code.name}: said the dispatcher"):
+        await serve(node_with(token), dispatcher)
+    assert len(dispatcher.tokens) == 1
+
+
+async def test_a_node_waits_for_a_token_file_and_says_what_is_missing(
+    dispatcher: Dispatcher,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    eventually: Eventually,
+) -> None:
+    file = tmp_path / "token"
+    node = node_with(file)
+    serving = asyncio.create_task(serve(node, dispatcher))
+    with caplog.at_level(logging.WARNING, LOGGER):
+        await eventually(lambda: "no token: cannot read" in caplog.text)
+        file.write_text("there")
+        dispatcher.next(welcome=True, end=None)
+        await eventually(lambda: node.connected)
+    assert dispatcher.tokens == ["Bearer there"]
+    await node.stop()
+    await serving
+
+
+# ---- nobody else reads it ----
+
+
+async def test_no_token_is_in_logs_errors_or_what_objects_say_of_themselves(
+    peer: Peer, dispatcher: Dispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "very-secret-token"
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, LOGGER):
+        for token in (secret, lambda: secret):
+            session = english(peer, token=token)
+            opening, stream = await entering(session, peer)
+            stream.end(UNAUTHENTICATED, "no")
+            with pytest.raises(SessionRefusedError) as refused:
+                await opening
+            node = node_with(token)
+            dispatcher.next(welcome=True, end=grpc.StatusCode.UNAVAILABLE)
+            dispatcher.next(welcome=False, end=DENIED)
+            with pytest.raises(NodeRefusedError) as denied:
+                await serve(node, dispatcher)
+            source = tokens.TokenSource(token)
+            await source.ask(1.0)
+            for said in (refused.value, denied.value, session, node, source):
+                assert secret not in f"{said!r} {said}"
+    assert caplog.records
+    assert secret not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("127.0.0.1:1", True),
+        ("127.8.8.8:1", True),
+        ("[::1]:1", True),
+        ("ipv4:127.0.0.1:1", True),
+        ("dns:///LocalHost:1", True),
+        ("unix:/run/lingua.sock", True),
+        ("10.0.0.1:1", False),
+        ("[::]:1", False),
+        ("localhost.example.com:1", False),
+        ("gateway:7730", False),
+    ],
+)
+def test_what_stays_on_this_machine_is_known_by_its_address(address: str, local: bool) -> None:
+    assert is_loopback(address) is local
+
+
+async def test_a_token_that_leaves_the_machine_in_plain_text_is_warned_of_once(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, LOGGER)
+    # An address that counts as another machine's, and reaches this one.
+    address = peer.address.replace("127.0.0.1", "0.0.0.0")
+    channels = Channels()
+    for token in (None, "t", "t"):
+        session = Session(address, src="en", tgt="es", token=token, channels=channels)
+        stream = await entered(session, peer)
+        assert ("in plain text" in caplog.text) is (token is not None)
+        stream.end()
+        await leave(session)
+    assert caplog.text.count("in plain text") == 1
+    session = english(peer, token="t")
+    await entered(session, peer)
+    await leave(session)
+    assert caplog.text.count("in plain text") == 1
+    await channels.close()
