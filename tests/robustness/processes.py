@@ -22,9 +22,10 @@ from pathlib import Path
 def tell(*_):
     Path(os.environ["TEST_TASKS"], str(os.getpid())).write_text(str(len(asyncio.all_tasks())))
 signal.signal(signal.SIGUSR1, tell)
-from lingua_scheduler.services.runtime import lua_scripts, service_process
-load = lua_scripts.load_scripts
-service_process.load_scripts = lambda: load([Path({str(CLOCK)!r}), lua_scripts.packaged_root()])
+from lingua_scheduler.services.runtime import service_process
+from lingua_scheduler.services.runtime.redis import scripts
+load = scripts.load_scripts
+service_process.load_scripts = lambda: load([Path({str(CLOCK)!r}), scripts.packaged_root()])
 {RUNNER}"""
 
 _NODE = "from tests.robustness.traffic import node_program; node_program.main()"
