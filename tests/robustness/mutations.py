@@ -43,7 +43,7 @@ class Mutation:
 
 
 _MACHINE = " ".join(
-    f"tests/unit/test_job_machine{part}.py" for part in ("", "_table", "_properties")
+    f"tests/unit/dispatcher/test_job_machine{part}.py" for part in ("", "_table", "_properties")
 )
 
 MUTATIONS = (
