@@ -43,7 +43,7 @@ def test_the_wheel_works_without_the_checkout(tmp_path: Path) -> None:
 PROGRAM = """
 import json
 import lingua_scheduler
-from lingua_scheduler.cli.up import LocalScheduler
+from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 with LocalScheduler() as scheduler:
     services = [each.name for each in scheduler.services]
 print(json.dumps({"file": lingua_scheduler.__file__, "services": services}))
