@@ -213,7 +213,7 @@ async def test_refusals_are_counted_by_direction_and_unserved_ones_together(
     async with running_pool(redis_url, pool.prefix) as other:
         await other.process.reaches(1, "lingua_pool_slots", src="zh", tgt="en", kind="speech")
         await failure(other.stub.Allocate(allocation("j2")))
-        for each in ("xx>en", "yy>en"):
+        for each in ("qaa>en", "qab>en"):
             await failure(other.stub.Allocate(allocation("j3", wants=criteria(each))))
 
         async def refusals(**labels: str) -> float:
