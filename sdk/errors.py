@@ -110,8 +110,8 @@ class JobError(SdkError):
     Args:
         cause: a name for tools such as MODEL_LOAD_FAILED, 1 to 64 characters of A-Z 0-9 _.
         detail: for people; 200 characters of it are kept.
-        worth_retry: False if no other node would do better, such as for broken audio; the job
-            then fails without a retry.
+        worth_retry: False if no other node would do better, such as for broken audio. The job
+            fails if a second node says the same.
     """
 
     def __init__(self, cause: str, detail: str = "", *, worth_retry: bool = True) -> None:

@@ -105,6 +105,13 @@ MUTATIONS = (
         _MACHINE,
     ),
     Mutation(
+        "one node alone cannot call a job hopeless",
+        "services/dispatcher/job/rules.py",
+        "HOPELESS_SAYINGS = 2",
+        "HOPELESS_SAYINGS = 1",
+        _MACHINE,
+    ),
+    Mutation(
         "an acknowledgement counts for its own attempt only",
         "services/dispatcher/job/machine.py",
         "        attempt = self.attempts.get(number)\n"

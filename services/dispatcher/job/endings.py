@@ -18,8 +18,8 @@ class Ending:
     cancels: bool = False
     # Whether it is one of the job's tries.
     counts: bool = True
-    # Whether the job ends with it.
-    ends_job: bool = False
+    # Whether the node says that no other node would do better. The job ends if a second one agrees.
+    is_hopeless: bool = False
     # Whether the node blames the job, so that it does not count against the node.
     job_at_fault: bool = False
     # Whether the next attempt is there already: another home has made it.
@@ -28,7 +28,7 @@ class Ending:
     @property
     def lets_another_try(self) -> bool:
         """Whether a new attempt on another node follows."""
-        return not self.ends_job and not self.is_replaced
+        return not self.is_replaced
 
 
 NOT_ACKNOWLEDGED = Ending(
@@ -51,7 +51,7 @@ BAD_JOB = Ending(cause=pool_pb2.RELEASE_CAUSE_BAD_JOB, job_at_fault=True)
 # The node has no room, or is going away. Neither says anything of the job.
 TURNED_AWAY = Ending(cause=pool_pb2.RELEASE_CAUSE_REJECTED, counts=False)
 FAILED = Ending()
-HOPELESS = Ending(ends_job=True, job_at_fault=True)
+HOPELESS = Ending(is_hopeless=True, job_at_fault=True)
 # The node has forgotten what it held for the job. It runs the job, but cannot do all of it.
 NOT_JOINED = Ending(outcome=pool_pb2.ATTEMPT_OUTCOME_CANCELLED)
 # Its reservation was over before the pool heard of the acknowledgement. No fault of the node.

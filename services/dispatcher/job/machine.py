@@ -102,7 +102,13 @@ class JobMachine(JobSteps):
         if self._waits_since is None:
             self._waits_since = now
         wait_until = self._waits_since + self._rules.queue_wait_ms
-        self._readmit_tried(why)
+        facts = why.metadata
+        if self._tried and facts.get("excluded", "") == facts.get("drawn"):
+            # There are no other nodes than those that were tried.
+            if self._hopeless and self._lost_for is not None:
+                self._fail(self._lost_for)
+                return self._out()
+            self._readmit_tried()
         if why.reason in _WORTH_A_WAIT and now + self._hopeless_ms(why) < wait_until:
             self._clear(BOUND)
             self._wait(WAIT, wait_until)

@@ -36,7 +36,7 @@ Every event in every phase ("-": nothing happens):
     partial       -        -         -        run+pass pass     back+pass hold+pass -
     result        -        late      late     done     done     done     done     late
     failed        -        late      late     next     next     next     fail     late
-    hopeless      -        late      late     fail     fail     fail     fail     late
+    hopeless      -        late      late     next     next     next     fail     late
     kept          -        -         -        -        -        -        done     -
     not kept      -        -         -        -        -        -        send     -
     timer ack     -        -         -        next     -        -        fail     -

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 MAX_MISSES = 10
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 50.0, 1000.0
 
+# Nodes that must call a job hopeless before it ends: one alone may be wrong, or lie.
+HOPELESS_SAYINGS = 2
+
 # A job that waits for the node of its turn keeps this part of its time for another node.
 KEPT_FOR_ANOTHER_NODE = 1 / 3
 

@@ -31,6 +31,7 @@ from lingua_scheduler.services.dispatcher.job.effects import (
 from lingua_scheduler.services.dispatcher.job.endings import Ending
 from lingua_scheduler.services.dispatcher.job.phases import STATES, Phase
 from lingua_scheduler.services.dispatcher.job.rules import (
+    HOPELESS_SAYINGS,
     KEPT_FOR_ANOTHER_NODE,
     MAX_MISSES,
     JobRules,
@@ -87,6 +88,8 @@ class JobSteps:
         self._lost_for: Problem | None = None
         self._tries = 0
         self._misses = 0
+        # How many attempts ended with a node's word that no other node would do better.
+        self._hopeless = 0
         self._asked: Allocate | None = None
         self._waits_since: float | None = None
         self._started_ms = 0.0
@@ -136,12 +139,10 @@ class JobSteps:
         else:
             self._ask(now)
 
-    def _readmit_tried(self, why: Problem) -> None:
-        """Nodes that were tried may be tried again, if the pool says that there are no others."""
-        facts = why.metadata
-        if self._tried and facts.get("excluded", "") == facts.get("drawn"):
-            self._excluded = [each for each in self._excluded if each not in self._tried]
-            self._tried.clear()
+    def _readmit_tried(self) -> None:
+        """Nodes that were tried may be tried again."""
+        self._excluded = [each for each in self._excluded if each not in self._tried]
+        self._tried.clear()
 
     def _wait(self, key: TimerKey, until: float) -> None:
         self.phase = Phase.WAITING
@@ -292,7 +293,9 @@ class JobSteps:
             return
         has_missed_enough = self._deadline_ms is None and self._misses > MAX_MISSES
         is_spent = self._tries > self._rules.max_retry or has_missed_enough
-        if ending.ends_job or attempt.stage is Stage.KEPT or (is_alone and is_spent):
+        self._hopeless += ending.is_hopeless
+        is_hopeless = ending.is_hopeless and self._hopeless >= HOPELESS_SAYINGS
+        if is_hopeless or attempt.stage is Stage.KEPT or (is_alone and is_spent):
             self._end_attempt(attempt, ending, what, _FAILED, said)
             self._fail(why)
             return

@@ -602,7 +602,9 @@ class JobFailed(_message.Message):
     detail: _builtins.str
     """For operators; clients are told the cause only."""
     worth_retry: _builtins.bool
-    """False: no other node would do better (the audio is broken); the job fails without a retry."""
+    """False: no other node would do better (the audio is broken). A second node is asked, if there is
+    one; if it says the same, the job fails without further retries.
+    """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(

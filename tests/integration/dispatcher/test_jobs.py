@@ -453,22 +453,44 @@ async def test_a_failure_after_the_acknowledgement_sends_the_job_elsewhere(patie
     assert len(record.attempts[0].detail) <= 200
 
 
-async def test_a_failure_that_is_not_worth_a_retry_ends_the_job(patient: Scene) -> None:
+async def test_a_job_that_two_nodes_call_not_worth_a_retry_has_failed(patient: Scene) -> None:
     first, gateway = await patient.node("a"), patient.gateway()
     job = await gateway.submit(patient.spec())
     assign = await first.take_job()
-    second = await patient.node("b")
+    second, third = await patient.node("b"), await patient.node("c")
 
     await first.fail(assign, "BAD_AUDIO", "no header", worth_retry=False)
+    await first.expect_received(assign)
+    other, again = await whoever_gets_it([second, third])
+    await other.ack(again)
+    await other.fail(again, "BAD_AUDIO", "no samples", worth_retry=False)
 
     error = await gateway.failed(job)
     assert reason(error) == "JOB_FAILED"
     assert error.message.endswith("BAD_AUDIO")
-    await first.expect_received(assign)
-    assert await second.settled() == []
+    await other.expect_received(again)
+    assert await (third if other is second else second).settled() == []
     record = await patient.ended(job)
     assert record.state == common_pb2.JOB_STATE_FAILED
-    assert record.attempts[0].detail == "BAD_AUDIO: no header"
+    assert [each.detail for each in record.attempts] == [
+        "BAD_AUDIO: no header",
+        "BAD_AUDIO: no samples",
+    ]
+
+
+async def test_a_node_that_calls_a_good_job_hopeless_keeps_nobody_from_its_result(
+    patient: Scene,
+) -> None:
+    liar, gateway = await patient.node("a"), patient.gateway()
+    job = await gateway.submit(patient.spec())
+    assign = await liar.take_job()
+    honest = await patient.node("b")
+
+    await liar.fail(assign, "BAD_AUDIO", worth_retry=False)
+
+    await honest.result(await honest.take_job(), "hello")
+    delivered = await gateway.delivered(job)
+    assert (delivered.result.texts.translated, delivered.attempts) == ("hello", 2)
 
 
 async def test_a_job_that_fails_everywhere_has_as_many_tries_as_are_allowed(

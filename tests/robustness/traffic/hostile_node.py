@@ -114,6 +114,7 @@ class HostileNode:
             *reports,
             ("result beyond a limit", self._result_beyond),
             ("rejected as bad", self._reject),
+            ("called hopeless", self._call_hopeless),
             ("fails", self._fail),
             ("says that it holds, and fails", self._hold_and_fail),
             ("holds whatever it hears", self._hold),
@@ -134,6 +135,11 @@ class HostileNode:
 
     async def _reject(self, node: RawNode, assign: JobAssign) -> None:
         await node.reject(assign, dispatcher_pb2.JobReject.CAUSE_BAD_JOB, "x" * 60_000)
+
+    async def _call_hopeless(self, node: RawNode, assign: JobAssign) -> None:
+        """Says that no other node would do better."""
+        await node.ack(assign)
+        await node.fail(assign, "BROKEN_AUDIO", worth_retry=False)
 
     async def _fail(self, node: RawNode, assign: JobAssign) -> None:
         await node.ack(assign)

@@ -1,7 +1,8 @@
 """The job machine by example: every line of the design's section on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pytest
 
@@ -85,8 +86,13 @@ class Job:
         )
         return self.then(self.machine.on_allocated(self.now, answer))
 
-    def refused(self, reason: common_pb2.ErrorReason.ValueType, retry_ms: int = 0) -> "Job":
-        problem = fx.Problem(reason, "refused", retry_ms)
+    def refused(
+        self,
+        reason: common_pb2.ErrorReason.ValueType,
+        retry_ms: int = 0,
+        facts: Mapping[str, str] = MappingProxyType({}),
+    ) -> "Job":
+        problem = fx.Problem(reason, "refused", retry_ms, facts)
         return self.then(self.machine.on_refused(self.now, problem))
 
     def room(self) -> "Job":
@@ -287,11 +293,29 @@ def test_an_attempt_that_takes_too_long_is_cancelled_and_tried_elsewhere() -> No
     assert job.ending() == ("Complete", 1, pool_pb2.ATTEMPT_OUTCOME_TIMED_OUT, 0)
 
 
-def test_a_failure_that_is_not_worth_a_retry_ends_the_job() -> None:
+def test_a_failure_that_is_not_worth_a_retry_needs_a_second_node_to_end_the_job() -> None:
     job = running().failed(1, worth_retry=False)
+    assert job.kinds() == [fx.Confirm, fx.Complete, fx.Retrying, fx.Allocate]
+
+    job.given(2).acked(2).failed(2, worth_retry=False)
 
     assert job.kinds() == [fx.Confirm, fx.Complete, fx.Fail]
-    assert job.ending() == ("Complete", 1, pool_pb2.ATTEMPT_OUTCOME_FAILED, FAILED)
+    assert job.ending() == ("Complete", 2, pool_pb2.ATTEMPT_OUTCOME_FAILED, FAILED)
+    assert job.failure() == common_pb2.ERROR_REASON_JOB_FAILED
+
+
+def test_one_node_that_calls_a_job_hopeless_does_not_keep_another_from_doing_it() -> None:
+    job = running().failed(1, worth_retry=False).given(2).acked(2).result(2)
+
+    assert isinstance(job.effects[-1], fx.Deliver)
+
+
+def test_a_job_that_the_only_node_calls_hopeless_ends_at_once() -> None:
+    job = running().failed(1, worth_retry=False)
+
+    job.refused(ALL_FULL, facts={"drawn": "1", "excluded": "1"})
+
+    assert job.kinds() == [fx.Fail]
     assert job.failure() == common_pb2.ERROR_REASON_JOB_FAILED
 
 
@@ -693,12 +717,14 @@ def test_a_hedge_needs_a_try_that_is_left() -> None:
     assert ("hedge", 0) not in job.machine.timers
 
 
-def test_a_failure_not_worth_a_retry_ends_both_halves_of_a_hedge() -> None:
+def test_a_failure_not_worth_a_retry_leaves_the_other_half_of_a_hedge() -> None:
     job = hedged().failed(1, worth_retry=False)
+    assert job.kinds() == [fx.Confirm, fx.Complete]
 
-    assert job.kinds() == [fx.Confirm, fx.Complete, fx.CancelOnNode, fx.Release, fx.Fail]
-    ends = [each.final for each in job.effects if isinstance(each, fx.Release | fx.Complete)]
-    assert ends == [FAILED, FAILED]
+    job.failed(2, worth_retry=False)
+
+    assert job.kinds() == [fx.Confirm, fx.Complete, fx.Fail]
+    assert job.ending() == ("Complete", 2, pool_pb2.ATTEMPT_OUTCOME_FAILED, FAILED)
 
 
 # ---- a node's connection ----

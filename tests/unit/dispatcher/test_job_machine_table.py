@@ -44,7 +44,7 @@ def reached(phase: Phase) -> tuple[Job, int]:
     job.start()
     if phase is Phase.FETCHING:
         return job.told(1, common_pb2.JOB_STATE_DONE, lease=0), 1
-    job.given(1).failed(1)
+    job.given(1).failed(1, worth_retry=phase is not Phase.OVER)
     if phase is Phase.WAITING:
         job.refused(ALL_FULL)
     if phase in (Phase.SELECTING, Phase.WAITING):
