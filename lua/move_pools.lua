@@ -10,7 +10,7 @@
 --   {'NODE_EPOCH_OLD'}, or {'POOL_FULL', name}.
 -- @include lib/codes
 -- @include lib/live
--- @include lib/pools
+-- @include lib/places
 
 local P, id, size, max_pools = KEYS[1], ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local node = live_get(P, id)
@@ -31,21 +31,29 @@ end
 if #names > 0 then
   local joins = tonumber(ARGV[6])
   local mine = pools_key(P, id)
-  local shards = redis.call('HMGET', mine, unpack(names))
+  local owner = redis.call('HGET', P .. ':node:' .. id, 'node_owner') or ''
+  local places = redis.call('HMGET', mine, unpack(names))
   local joined, left = {}, {}
   for i, name in ipairs(names) do
     if i <= joins then
-      if not shards[i] then
-        local nodes = tonumber(redis.call('HGET', P .. ':pools', name)) or 0
-        if nodes >= size * max_pools then
+      local _, joined_as = place_read(places[i] or '0')
+      if places[i] and joined_as ~= owner then
+        -- It has come back with another owner, or without one.
+        pool_leave(P, name, id, places[i], size)
+        redis.call('HDEL', mine, name)
+        places[i] = false
+      end
+      if not places[i] then
+        local entries = tonumber(redis.call('HGET', P .. ':pools', name)) or 0
+        if entries >= size * max_pools then
           if #joined > 0 then redis.call('HSET', mine, unpack(joined)) end
           return { 'POOL_FULL', name }
         end
         joined[#joined + 1] = name
-        joined[#joined + 1] = pool_join(P, name, id, size)
+        joined[#joined + 1] = pool_join(P, name, id, owner, size)
       end
-    elseif shards[i] then
-      pool_leave(P, name, id, tonumber(shards[i]), size)
+    elseif places[i] then
+      pool_leave(P, name, id, places[i], size)
       left[#left + 1] = name
     end
   end

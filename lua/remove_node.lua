@@ -12,7 +12,8 @@
 -- @include lib/now
 -- @include lib/codes
 -- @include lib/live
--- @include lib/pools
+-- @include lib/places
+-- @include lib/owners
 
 local P, id, epoch = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local older_than = tonumber(ARGV[6])
@@ -31,7 +32,7 @@ local mine = pools_key(P, id)
 local some = redis.call('HRANDFIELD', mine, tonumber(ARGV[4]), 'WITHVALUES')
 local names = {}
 for i = 1, #some, 2 do
-  pool_leave(P, some[i], id, tonumber(some[i + 1]), tonumber(ARGV[5]))
+  pool_leave(P, some[i], id, some[i + 1], tonumber(ARGV[5]))
   names[#names + 1] = some[i]
 end
 if #names > 0 then
@@ -39,6 +40,10 @@ if #names > 0 then
 end
 
 local remain = redis.call('HLEN', mine)
+local owner = remain == 0 and redis.call('HGET', P .. ':node:' .. id, 'node_owner')
+if owner and owner ~= '' then
+  owner_drop(P, owner, id)
+end
 if remain == 0 and ARGV[3] == '1' then
   local key = P .. ':node:' .. id
   redis.call('DEL', key, mine, key .. ':reserved', key .. ':running')

@@ -1,149 +1,156 @@
--- The draw: a bounded number of nodes at random, the least loaded of them taken.
--- @include lib/codes
--- @include lib/live
--- @include lib/slots
+-- The draw: picks a bounded number of a pool's entries at random, and takes a node of one of them.
+--
+-- Chance decides whose turn it is: each owner, and each node that has none, has the same chance,
+-- however many nodes and slots an owner has (decision 35). Load decides only among the nodes of one
+-- owner, and among the nodes that have none. If no node of that turn has room, the next turn is
+-- another's.
 -- @include lib/pools
+-- @include lib/candidates
 
--- Shards that are looked at before a draw gives up. Shards after the first are drawn only where
+-- Shards that are looked at before a draw gives up. Shards after the first are drawn only if
 -- nothing in those before had room, so that the choice stays fair: the first shard comes up in
--- proportion to its size, and within it all are alike.
+-- proportion to its size, and within it all entries are alike.
 local MAX_SHARDS = 3
 
--- Nodes that are looked at first. Where one of them is idle, no other could be better, and the rest
--- of the draw is spared. Of pools that are hardly larger all are looked at at once.
+-- Entries, or nodes of an owner, that are looked at first. If one of these nodes is idle, no other
+-- could be better, and the rest of the draw is spared. Pools that are hardly larger are read at once.
 local FEW, MANY = 4, 8
 
--- Why a node may not be chosen, or nil. `relaxed`: only what makes it unable, not unwise.
-local function unfit(want, now, beat, load, ejected, health, drained, stages, relaxed)
-  if health ~= READY or drained == 1 then return 'not_ready' end
-  if beat <= now - want.stale_ms then return 'stale' end
-  if bit.band(stages, want.stages) ~= want.stages then return 'stage' end
-  if relaxed then return nil end
-  if load > want.threshold then return 'overloaded' end
-  if ejected > now then return 'ejected' end
+-- A turn of the nodes that have no owner.
+local NODES = 1
+
+local byte = string.byte
+
+-- Nodes and their records, as best_of takes them.
+local function read(P, ids)
+  return { ids = ids, packed = redis.call('HMGET', P .. ':nodes:live', unpack(ids)) }
+end
+
+-- Removes the entries of owners from a list, and returns them. Nodes that have no owner are left.
+local function split(entries)
+  local owned = {}
+  for i = #entries, 1, -1 do
+    local kind = byte(entries[i])
+    if kind == ONLY_NODE or kind == OWNER then
+      owned[#owned + 1] = entries[i]
+      entries[i] = entries[#entries]
+      entries[#entries] = nil
+    end
+  end
+  return owned
+end
+
+-- Draws at most k nodes of a group of so many nodes. Returns their ids.
+local function draw_group(P, want, group, size, k)
+  local shard = math.floor(math.random(0, size - 1) / want.size)
+  return redis.call('SRANDMEMBER', shard_key(P, group, shard), k)
+end
+
+-- Gives the turn to one of the entries by chance, and takes a node of that turn. Returns id and
+-- settled record; or nil, nil and the turn, if other nodes of it may have room.
+-- is_part: there may be more entries than these, which are used up. If not, nodes that have no owner
+-- are not looked at here.
+local function first_turn(P, want, now, pool, entries, is_part)
+  local entry = entries[math.random(#entries)]
+  local kind = byte(entry)
+  if kind == ONLY_NODE then
+    return best_of(P, want, now, read(P, { string.sub(entry, 2) }), 1, 1)
+  elseif kind == OWNER then
+    local group = pool .. entry
+    local size = tonumber(redis.call('HGET', P .. ':pools:owned', group))
+    local drawn = read(P, draw_group(P, want, group, size, FEW))
+    local rule = size > FEW and 'idle' or nil
+    local id, node, any_ejected = best_of(P, want, now, drawn, 1, #drawn.ids, rule)
+    if id or any_ejected or not rule then return id, node end
+    drawn = read(P, draw_group(P, want, group, size, want.sample_k))
+    return best_of(P, want, now, drawn, 1, #drawn.ids)
+  elseif not is_part then
+    return nil, nil, NODES
+  end
+  split(entries)
+  local id, node, any_ejected = best_of(P, want, now, read(P, entries), 1, #entries, 'idle')
+  return id, node, not any_ejected and NODES or nil
+end
+
+-- Lists the nodes behind the entries of owners, and whose turn each of them is. Returns the turns,
+-- each the index of a node, or the first and last index of several; the ids; and the groups of which
+-- not all nodes were drawn, with their sizes. k: nodes of an owner that are drawn.
+local function list_owned(P, want, pool, owned, k)
+  local turns, ids, groups, more = {}, {}, {}, {}
+  for i = 1, #owned do
+    if byte(owned[i]) == ONLY_NODE then
+      ids[#ids + 1] = string.sub(owned[i], 2)
+      turns[#turns + 1] = #ids
+    else
+      groups[#groups + 1] = pool .. owned[i]
+    end
+  end
+  if #groups > 0 then
+    local sizes = redis.call('HMGET', P .. ':pools:owned', unpack(groups))
+    for i = 1, #groups do
+      local size, from = tonumber(sizes[i]), #ids + 1
+      local nodes = draw_group(P, want, groups[i], size, k)
+      for j = 1, #nodes do ids[#ids + 1] = nodes[j] end
+      turns[#turns + 1] = { from, #ids }
+      if size > #nodes then more[#more + 1] = { groups[i], size } end
+    end
+  end
+  return turns, ids, more
+end
+
+-- Gives turns by chance until one of them has a node that can be taken. Returns id and settled
+-- record, or nil. The entries are used up. turn: whose turn is the first (first_turn), or nil.
+local function take_turns(P, want, now, pool, entries, tally, turn)
+  local k = math.max(1, math.floor(want.sample_k / #entries))
+  local owned = split(entries)
+  if #owned == 0 then
+    local drawn = read(P, entries)
+    local id, node = best_of(P, want, now, drawn, 1, #entries, 'share')
+    if not id then count_all(want, now, drawn, tally) end
+    return id, node
+  end
+
+  -- The nodes that have no owner come last, and have as many turns as they are.
+  local turns, ids, more = list_owned(P, want, pool, owned, k)
+  local first, nodes = #ids + 1, #entries
+  for i = 1, nodes do ids[#ids + 1] = entries[i] end
+  local drawn = read(P, ids)
+  while #turns + nodes > 0 do
+    local at = turn == NODES and nodes > 0 and #turns + 1 or math.random(#turns + nodes)
+    local from, to = turns[at], turns[at]
+    if at > #turns then
+      from, to, nodes = first, #ids, 0
+    else
+      if type(from) == 'table' then from, to = from[1], from[2] end
+      turns[at] = turns[#turns]
+      turns[#turns] = nil
+    end
+    local id, node = best_of(P, want, now, drawn, from, to, 'share')
+    if id then return id, node end
+  end
+  count_all(want, now, drawn, tally)
+  -- An owner may have room in nodes that were not drawn.
+  for i = 1, math.min(#more, MAX_SHARDS) do
+    local others = read(P, draw_group(P, want, more[i][1], more[i][2], want.sample_k))
+    local id, node = best_of(P, want, now, others, 1, #others.ids)
+    if id then return id, node end
+  end
   return nil
 end
 
--- Whether an ordinary job finds no room. One slot may be kept for a turn (choose.lua).
-local function is_full(used, max, kept, now)
-  return used >= max - (kept > now and 1 or 0)
-end
-
-local function count(tally, why)
-  tally[why] = (tally[why] or 0) + 1
-  tally.drawn = (tally.drawn or 0) + 1
-end
-
--- Which of the candidates are left out because they are ejected, by id: at most a share of those
--- drawn. If more are ejected, somebody may have seen to that; chance decides which of them are
--- candidates all the same.
-local function left_out_of(want, now, ids, packed)
-  local ejected = {}
-  for i = 1, #ids do
-    if packed[i] and not want.excluded[ids[i]] then
-      local beat, _, _, load, until_ms, _, _, _, health, drained, stages =
-        struct.unpack(LIVE_FORMAT, packed[i])
-      if unfit(want, now, beat, load, until_ms, health, drained, stages) == 'ejected' then
-        ejected[#ejected + 1] = ids[i]
-      end
-    end
-  end
-  local left_out = {}
-  for i = 1, math.min(#ejected, math.floor(want.eject_share * #ids)) do
-    local drawn = math.random(i, #ejected)
-    ejected[i], ejected[drawn] = ejected[drawn], ejected[i]
-    left_out[ejected[i]] = true
-  end
-  return left_out
-end
-
--- Why none of the candidates could be taken, each by itself. left_out: as left_out_of said, or nil.
-local function count_all(want, now, ids, packed, tally, left_out)
-  for i = 1, #ids do
-    local record = packed[i]
-    if not record then
-      count(tally, 'gone')
-    elseif want.excluded[ids[i]] then
-      count(tally, 'excluded')
-    else
-      local beat, _, _, load, ejected, _, _, _, health, drained, stages =
-        struct.unpack(LIVE_FORMAT, record)
-      local why = unfit(want, now, beat, load, ejected, health, drained, stages)
-      if why == 'ejected' and not left_out[ids[i]] then why = nil end
-      count(tally, why or 'full')
-    end
-  end
-end
-
--- The best of the candidates that is fit and has room: least effective load, then fewest missed
--- beats, then a node of the asking instance, then chance. Returns id and settled record, or nil.
--- idle_only: nothing but a node that no other could beat.
-local best_of
-function best_of(P, want, now, ids, packed, tally, idle_only)
-  local best, best_load, best_missed, best_local, unbeaten, left_out
-  local beat_ms, instance = want.stale_ms / 3, want.instance
-  for i = 1, #ids do
-    -- They are looked at in random order, so of equals the first is as fair as any, and the rest is
-    -- spared where one is found that no other could beat.
-    local drawn = math.random(i, #ids)
-    ids[i], ids[drawn] = ids[drawn], ids[i]
-    packed[i], packed[drawn] = packed[drawn], packed[i]
-    local id, record = ids[i], packed[i]
-    if record and not want.excluded[id] then
-      local beat, _, next_end, load, ejected, kept, used, max, health, drained, stages =
-        struct.unpack(LIVE_FORMAT, record)
-      local why = unfit(want, now, beat, load, ejected, health, drained, stages)
-      if why == 'ejected' then
-        -- A few nodes do not tell how many of the pool are ejected.
-        if idle_only then return nil end
-        left_out = left_out or left_out_of(want, now, ids, packed)
-        if not left_out[id] then why = nil end
-      end
-      if not why and next_end <= now then
-        local node = live_unpack(record)
-        slots_settle(P, id, node, now)
-        live_put(P, id, node)
-        packed[i] = live_pack(node)
-        used = node.used
-      end
-      if not why and is_full(used, max, kept, now) then why = 'full' end
-      load = used / max
-      if not why and (not best or load <= best_load) then
-        local missed = math.floor((now - beat) / beat_ms)
-        local is_local = instance ~= '' and live_owner(record) == instance
-        if not best or load < best_load or missed < best_missed
-          or (missed == best_missed and is_local and not best_local) then
-          best, best_load, best_missed, best_local = i, load, missed, is_local
-          unbeaten = load == 0 and missed <= 0 and (is_local or instance == '')
-          if unbeaten then break end
-        end
-      end
-    end
-  end
-  if not best then
-    if not idle_only then count_all(want, now, ids, packed, tally, left_out) end
-    return nil
-  end
-  if idle_only and not unbeaten then return nil end
-  local id, node = ids[best], live_unpack(packed[best])
-  slots_settle(P, id, node, now)
-  if not is_full(node.used, node.max, node.kept, now) then return id, node end
-  -- The cache was wrong. It is put right, and the next best is taken.
-  live_put(P, id, node)
-  packed[best] = live_pack(node)
-  return best_of(P, want, now, ids, packed, tally, idle_only)
-end
-
--- Draws so many nodes of a shard, and takes the best. Returns id and settled record, or nil.
-local function draw_from_shard(P, want, now, key, k, tally, idle_only)
-  local ids = redis.call('SRANDMEMBER', key, k)
-  if #ids == 0 then return nil end
-  local packed = redis.call('HMGET', P .. ':nodes:live', unpack(ids))
-  return best_of(P, want, now, ids, packed, tally, idle_only)
+-- Draws from a shard of a pool, by its key. few: entries that are looked at first, if not all that
+-- are drawn. Returns id and settled record, or nil.
+local function draw_from_shard(P, want, now, pool, key, few, tally)
+  local entries = redis.call('SRANDMEMBER', key, few)
+  if #entries == 0 then return nil end
+  local id, node, turn = first_turn(P, want, now, pool, entries, few < want.sample_k)
+  if id then return id, node end
+  if few < want.sample_k then entries = redis.call('SRANDMEMBER', key, want.sample_k) end
+  return take_turns(P, want, now, pool, entries, tally, turn)
 end
 
 -- Draws from the pools that `want` names, as if they were one. Returns id and record, or nil; and
--- how many nodes the pools have.
+-- how many entries the pools have.
 local function draw_from_pools(P, want, now, tally)
   local sizes = redis.call('HMGET', P .. ':pools', unpack(want.pools))
   local total = 0
@@ -153,21 +160,17 @@ local function draw_from_pools(P, want, now, tally)
   end
   local seen, rounds = {}, total > 0 and MAX_SHARDS or 0
   for round = 1, rounds do
-    local at, pool = math.random(0, total - 1), 1
-    while at >= sizes[pool] do
-      at = at - sizes[pool]
-      pool = pool + 1
+    local at, number = math.random(0, total - 1), 1
+    while at >= sizes[number] do
+      at = at - sizes[number]
+      number = number + 1
     end
-    local key = shard_key(P, want.pools[pool], math.floor(at / want.size))
+    local pool, few = want.pools[number], want.sample_k
+    local key = shard_key(P, pool, math.floor(at / want.size))
     if not seen[key] then
       seen[key] = true
-      local id, node
-      if round == 1 and want.sample_k > FEW and total > MANY then
-        id, node = draw_from_shard(P, want, now, key, FEW, tally, true)
-      end
-      if not id then
-        id, node = draw_from_shard(P, want, now, key, want.sample_k, tally)
-      end
+      if round == 1 and few > FEW and total > MANY then few = FEW end
+      local id, node = draw_from_shard(P, want, now, pool, key, few, tally)
       if id then return id, node, total end
     end
   end
@@ -189,7 +192,7 @@ local function capable(P, want, id)
 end
 
 -- The fallback: draws from all nodes, by capability, for the moment between a node's registration
--- and its place in a pool.
+-- and its place in a pool. An owner with many nodes is drawn more often here.
 local function draw_from_all(P, want, now, tally)
   local drawn = redis.call('HRANDFIELD', P .. ':nodes:live', want.sample_k, 'WITHVALUES')
   local ids, packed = {}, {}
@@ -199,5 +202,8 @@ local function draw_from_all(P, want, now, tally)
       packed[#packed + 1] = drawn[i + 1]
     end
   end
-  return best_of(P, want, now, ids, packed, tally)
+  local candidates = { ids = ids, packed = packed }
+  local id, node = best_of(P, want, now, candidates, 1, #ids, 'share')
+  if not id then count_all(want, now, candidates, tally) end
+  return id, node
 end

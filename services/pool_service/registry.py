@@ -33,7 +33,9 @@ class Registry:
         """Makes a node known and moves it by the difference between its pools then and now."""
         settings = self._settings
         able = Capabilities.of(request.capabilities)
-        digest = able.digest()
+        owner = request.node_owner
+        # A node that comes back with another owner has to change its place in every pool.
+        digest = f"{able.digest()}@{owner}" if owner else able.digest()
         reply = await self._link.call(
             "register_node",
             request.node_id,
@@ -52,6 +54,9 @@ class Registry:
             digest,
             settings.heartbeat_stale_ms,
             settings.running_lease_ms,
+            owner,
+            settings.owner_nodes,
+            settings.owner_slots,
             len(request.running),
             *map(codes.lease_member, request.running),
             *map(codes.lease_member, request.finished),
@@ -62,17 +67,22 @@ class Registry:
         wanted = able.pools()
         joins = leaves = 0
         if not in_place:
-            joins, leaves = await self._move(request.node_id, epoch, wanted, digest)
+            joins, leaves = await self._move(request.node_id, epoch, wanted, owner, digest)
         return pool_pb2.RegisterNodeResponse(
             epoch=epoch, pools=len(wanted), pools_joined=joins, pools_left=leaves
         )
 
     async def _move(
-        self, node_id: str, epoch: int, wanted: set[str], digest: str
+        self, node_id: str, epoch: int, wanted: set[str], owner: str, digest: str
     ) -> tuple[int, int]:
         key = f"{self._settings.redis_prefix}:node:{node_id}:pools"
-        has = {name.decode() for name in await self._link.command("HKEYS", key)}
-        joins, leaves = iter(sorted(wanted - has)), iter(sorted(has - wanted))
+        flat = await self._link.command("HGETALL", key)
+        has = {
+            name.decode(): place.decode() for name, place in zip(flat[::2], flat[1::2], strict=True)
+        }
+        in_place = {name for name, place in has.items() if place.partition("@")[2] == owner}
+        joining, leaving = wanted - in_place, has.keys() - wanted
+        joins, leaves = iter(sorted(joining)), iter(sorted(leaving))
         while True:
             join = list(islice(joins, POOLS_A_STEP))
             leave = list(islice(leaves, POOLS_A_STEP - len(join)))
@@ -94,7 +104,7 @@ class Registry:
             if reply[0] != _OK:
                 raise refusal(reply, "", node_id)
             if last:
-                return len(wanted - has), len(has - wanted)
+                return len(joining), len(leaving)
 
     async def remove(self, request: pool_pb2.RemoveNodeRequest) -> pool_pb2.RemoveNodeResponse:
         """Forgets a node and takes it out of all pools."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import scripts as lua
 from .model import Node
-from .walk import CAPABILITIES, JOBS, NODES, PAIRS, SESSIONS, TENANTS, Step, Walk
+from .walk import CAPABILITIES, JOBS, NODES, OWNERS, PAIRS, SESSIONS, TENANTS, Step, Walk
 
 SHORT_MS = (500, 500, 1_000, 2_500, 5_000)
 LONG_MS = (10_000, 15_000, 15_500, 20_000, 30_000, 60_000)
@@ -41,7 +41,7 @@ class Chance:
                 "select": 4,
                 "allocate": 30,
                 "reserve": 3,
-                "bind": 4,
+                "bind": 7,
                 "clear": 1,
                 "take_over": 1,
                 "lose": 2,
@@ -81,9 +81,20 @@ class Chance:
             "most": node.most if node and self._often(0.6) else self._one((1, 2, 3)),
             "owner": self._one(("d1", "d2")),
             "load": self._load(),
+            "node_owner": self._owner(name, node, repeat),
             "running": [lease for lease in running if lease not in finished],
             "finished": finished,
         }
+
+    def _owner(self, name: str, node: Node | None, repeat: bool) -> str:
+        """Mostly the same: x of the first three nodes, y of the fourth, none of the last."""
+        if node and (repeat or self._often(0.9)):
+            return node.node_owner
+        return str(
+            self._one(("", *OWNERS))
+            if self._often(0.1)
+            else ("x", "x", "x", "y", "")[NODES.index(name)]
+        )
 
     def _running(self, walk: Walk, name: str) -> list[str]:
         """Mostly what the node runs, sometimes less, sometimes what it should not."""

@@ -62,9 +62,16 @@ class Node:
     kept: int = 0
     reserved: dict[str, int] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
-    pools: set[str] = field(default_factory=set)
+    node_owner: str = ""
+    # The pools that it is in, each with the owner that it is there for ('': none).
+    places: dict[str, str] = field(default_factory=dict)
     # The digest of the capabilities whose pools it is in; '' while it is on its way.
     in_place_for: str = ""
+
+    @property
+    def pools(self) -> set[str]:
+        """The pools that it is in."""
+        return set(self.places)
 
     @property
     def used(self) -> int:
@@ -219,6 +226,7 @@ class Model:
         most: int,
         owner: str,
         load: float,
+        node_owner: str,
         running: Sequence[str],
         finished: Sequence[str],
         reply: Registered | Refused,
@@ -228,18 +236,22 @@ class Model:
         if node and node.incarnation != incarnation and self._speaks(node):
             expect(reply, Refused("NODE_ID_CONFLICT", {node.owner: 1}))
             return
+        if refused := self._owner_refusal(node_owner, name, most):
+            expect(reply, refused)
+            return
         if node is None:
             node = Node(incarnation, "", 0, declared, lua.READY, load, most, owner, "", self.now)
             self.nodes[name] = node
         if node.stream != stream or node.is_out:
             node.epoch = max(self.now * 1000, node.epoch + 1)
-        in_place = node.in_place_for == declared.digest() and not node.is_out
+        in_place = node.in_place_for == lua.digest(declared, node_owner) and not node.is_out
         expect(reply, Registered(node.epoch, in_place))
         if not in_place:
             node.in_place_for = ""
         node.incarnation, node.stream, node.declared = incarnation, stream, declared
         node.health, node.load, node.most, node.beat = lua.READY, load, most, self.now
         node.owner, node.address = owner, f"{owner}:1"
+        node.node_owner = node_owner
         node.running = {
             lease: ends
             for lease, ends in node.running.items()
@@ -251,6 +263,29 @@ class Model:
             if lease in running or not self._given_up(lease)
         }
         self._renew(name, node, running)
+
+    def slots_of(self, node_owner: str) -> dict[str, int]:
+        """The nodes of an owner that are in pools or on the way there, and the slots of each."""
+        return {
+            name: node.most
+            for name, node in self.nodes.items()
+            if node_owner and node.node_owner == node_owner and node.health != lua.OUT
+        }
+
+    def _owner_refusal(self, node_owner: str, name: str, most: int) -> Refused | None:
+        limits = self.limits
+        others = {
+            other: slots for other, slots in self.slots_of(node_owner).items() if other != name
+        }
+        used = sum(others.values())
+        over, limit = "", 0
+        if node_owner and len(others) >= limits.owner_nodes:
+            over, have, limit = "owner_nodes", len(others), limits.owner_nodes
+        elif node_owner and used + most > limits.owner_slots:
+            over, have, limit = "owner_slots", used, limits.owner_slots
+        if not over:
+            return None
+        return Refused("QUOTA_EXCEEDED", {over: have, "limit": limit, "retry_ms": 5000})
 
     def _speaks(self, node: Node) -> bool:
         return node.health < lua.OFFLINE and node.beat > self.now - self.limits.stale_ms
@@ -274,15 +309,29 @@ class Model:
             expect(reply, "NODE_EPOCH_OLD")
             return
         for pool in join:
-            members = sum(pool in other.pools for other in self.nodes.values())
-            if pool not in node.pools and members >= self.limits.pool_size * self.limits.max_pools:
+            if node.places.get(pool) == node.node_owner:
+                continue
+            node.places.pop(pool, None)
+            if len(self.entries(pool)) >= self.limits.pool_size * self.limits.max_pools:
                 expect(reply, "POOL_FULL")
                 return
-            node.pools.add(pool)
+            node.places[pool] = node.node_owner
         expect(reply, "ok")
-        node.pools -= set(leave)
+        for pool in leave:
+            node.places.pop(pool, None)
         if digest:
             node.in_place_for = digest
+
+    def entries(self, pool: str) -> set[str]:
+        """Who has a place in the draw of a pool: nodes without an owner, and owners."""
+        by_owner: dict[str, list[str]] = {}
+        for name, node in self.nodes.items():
+            if pool in node.places:
+                by_owner.setdefault(node.places[pool], []).append(name)
+        nodes = set(by_owner.pop("", ()))
+        for owner, owned in by_owner.items():
+            nodes.add(f"@{owner}" if len(owned) > 1 else f"+{owned[0]}")
+        return nodes
 
     def heartbeat(self, beats: Iterable[tuple[Any, ...]], *, reply: list[tuple[str, ...]]) -> None:
         """Renews nodes and what they run; touches no pool."""
@@ -382,7 +431,7 @@ class Model:
             expect(reply, ("ok", 1, left, remain))
             if not pools <= node.pools or len(pools) != remain:
                 raise Broken(f"{name} was in {node.pools}, left {left} and is in {pools}")
-            node.pools = set(pools)
+            node.places = {pool: node.places[pool] for pool in pools}
             node.health = lua.LEAVING if remain else lua.OUT
             if forget and not remain:
                 del self.nodes[name]
@@ -423,21 +472,32 @@ class Model:
         choice = Choice()
         if self._by_binding(want, choice, may_wait) or self._by_preference(want, choice):
             return choice
-        shards = [shard for pool in want.pools for shard in self.shards.get(pool, ())]
+        shards = [(pool, shard) for pool in want.pools for shard in self.shards.get(pool, ())]
         path = lua.BY_POOL
         if not shards:
             path = lua.BY_FALLBACK
-            shards = [{name for name, node in self.nodes.items() if _capable(node, want)}]
+            shards = [("", {name for name, node in self.nodes.items() if _capable(node, want)})]
         barren = []
-        for shard in shards:
+        for pool, entries in shards:
             tallies = []
-            for left_out in self._ejections(shard, want):
-                ranks, tally = self._ranks(shard, want, left_out)
-                if ranks:
-                    best = min(ranks.values())
-                    choice.nodes |= {name: path for name, rank in ranks.items() if rank == best}
-                else:
-                    tallies.append(tally)
+            nodes = {entry for entry in entries if entry[0] not in "+@"}
+            owned = [
+                self.shards[pool + entry] if entry[0] == "@" else [{entry[1:]}]
+                for entry in entries - nodes
+            ]
+            for drawn in product(*owned):
+                groups = [group for group in (nodes, *drawn) if group]
+                everyone = [name for group in groups for name in group]
+                for left_out in self._ejections(everyone, want):
+                    found = [self._ranks(group, want, left_out) for group in groups]
+                    for ranks, _ in found:
+                        choice.nodes |= dict.fromkeys(_best(ranks), path)
+                    if not any(ranks for ranks, _ in found):
+                        tallies.append(sum((tally for _, tally in found), Counter()))
+            # An owner whose turn it is, or that has more nodes than were drawn, is looked at again.
+            for group in (group for groups in owned for group in groups):
+                ranks, _ = self._ranks(group, want, set(self.nodes))
+                choice.nodes |= dict.fromkeys(_best(ranks), path)
             if tallies:
                 barren.append(tallies)
         choice.refusals = [_refusal(drawn) for drawn in _draws(barren)]
@@ -915,6 +975,11 @@ class Model:
 
 def _capable(node: Node, want: Want) -> bool:
     return not node.declared.pools().isdisjoint(want.pools)
+
+
+def _best(ranks: Mapping[str, tuple[float, int, bool]]) -> list[str]:
+    best = min(ranks.values(), default=None)
+    return [name for name, rank in ranks.items() if rank == best]
 
 
 def _draws(barren: Sequence[Sequence[Counter[str]]]) -> Iterator[Counter[str]]:

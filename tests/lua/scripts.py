@@ -45,6 +45,8 @@ class Limits:
     eject_max_share: float = 0.5
     reconnect_grace_ms: int = 5_000
     forget_ms: int = 3_600_000
+    owner_nodes: int = 100
+    owner_slots: int = 1000
 
 
 class Registered(NamedTuple):
@@ -194,6 +196,7 @@ class Scripts:
         most: int = 2,
         owner: str = "d1",
         address: str = "d1:1",
+        node_owner: str = "",
         running: Sequence[str] = (),
         finished: Sequence[str] = (),
     ) -> Registered | Refused:
@@ -219,15 +222,20 @@ class Scripts:
                     capabilities.nmt_pairs,
                 ),
             ),
-            capabilities.digest(),
+            digest(capabilities, node_owner),
             self.limits.stale_ms,
             self.limits.running_lease_ms,
+            node_owner,
+            self.limits.owner_nodes,
+            self.limits.owner_slots,
             len(running),
             *running,
             *finished,
         )
-        if reply[0] != b"ok":
+        if reply[0] == b"NODE_ID_CONFLICT":
             return Refused(reply[0].decode(), {reply[1].decode(): 1})
+        if refused := _refused(reply):
+            return refused
         return Registered(reply[1], bool(reply[2]))
 
     def move(
@@ -261,6 +269,7 @@ class Scripts:
         capabilities: Capabilities | None = None,
         *,
         step: int = 200,
+        node_owner: str = "",
         **options: Any,
     ) -> int:
         """Registers a node and takes it to its pools, as the pool service does. Returns the epoch.
@@ -268,11 +277,12 @@ class Scripts:
         `step` is how many pools one script call moves.
         """
         capabilities = capabilities or able()
-        reply = self.register(node, capabilities, **options)
+        reply = self.register(node, capabilities, node_owner=node_owner, **options)
         assert isinstance(reply, Registered), reply
         if not reply.in_place:
-            for joins, leaves, digest in steps(self.pools_of(node), capabilities, step):
-                moved = self.move(node, reply.epoch, join=joins, leave=leaves, digest=digest)
+            way = steps(self.places_of(node), capabilities, step, node_owner)
+            for joins, leaves, last in way:
+                moved = self.move(node, reply.epoch, join=joins, leave=leaves, digest=last)
                 assert moved == "ok", moved
         return reply.epoch
 
@@ -523,8 +533,11 @@ class Scripts:
 
     def pools_of(self, node: str) -> dict[str, int]:
         """The pools that a node is in, and its shard in each."""
-        found = self.client.hgetall(self.key("node", node, "pools"))
-        return {name.decode(): int(shard) for name, shard in found.items()}
+        return {name: int(place.split("@")[0]) for name, place in self.places_of(node).items()}
+
+    def places_of(self, node: str) -> dict[str, str]:
+        """The same, with its owner: "<shard>" or "<shard>@<owner>"."""
+        return _strings(self.client.hgetall(self.key("node", node, "pools")))
 
     def shard(self, pool: str, shard: int = 0) -> set[str]:
         """The nodes of one shard."""
@@ -566,16 +579,21 @@ def clocked_scripts() -> dict[str, str]:
     return load_scripts([CLOCK, packaged_root()])
 
 
+def digest(capabilities: Capabilities, node_owner: str) -> str:
+    """What a node's places depend on, as the pool service says it."""
+    return f"{capabilities.digest()}@{node_owner}" if node_owner else capabilities.digest()
+
+
 def steps(
-    has: Iterable[str], capabilities: Capabilities, size: int
+    places: Mapping[str, str], capabilities: Capabilities, size: int, node_owner: str = ""
 ) -> list[tuple[list[str], list[str], str]]:
-    """The way from the pools that a node has to those it belongs in: (join, leave, digest)."""
+    """The way from the places that a node has to the pools it belongs in: (join, leave, digest)."""
     wanted = capabilities.pools()
-    has = set(has)
+    has = {name for name, place in places.items() if place.partition("@")[2] == node_owner}
     way = [(True, name) for name in sorted(wanted - has)]
-    way += [(False, name) for name in sorted(has - wanted)]
+    way += [(False, name) for name in sorted(places.keys() - wanted)]
     cut = [way[at : at + size] for at in range(0, len(way) + 1, size)]
-    digests = [""] * (len(cut) - 1) + [capabilities.digest()]
+    digests = [""] * (len(cut) - 1) + [digest(capabilities, node_owner)]
     return [
         ([name for joins, name in part if joins], [name for joins, name in part if not joins], last)
         for part, last in zip(cut, digests, strict=True)

@@ -61,7 +61,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "drained nodes are chosen": {" or drained == 1": ""},
     "silent nodes are chosen": {"if beat <= now - want.stale_ms then": "if false then"},
     "ejected nodes are chosen": {"if ejected > now then": "if false then"},
-    "any number of nodes may be ejected": {"if not left_out[id] then why = nil end": ""},
+    "any number of nodes may be ejected": {"if not drawn.left_out[id] then why = nil end": ""},
     "one session's failures eject a node": {
         "if node.failures > 0 and node.blamed == blamed then return end": ""
     },
@@ -79,6 +79,30 @@ FAULTS: dict[str, dict[str, str]] = {
         "state ~= 'unplaced' and (not winner": "(not winner"
     },
     "beats revive what has ended": {"if not state then return": "if true then return"},
+    "an owner brings any number of nodes": {
+        "if max_nodes > 0 and nodes + 1 > max_nodes then": "if false then"
+    },
+    "an owner brings any number of slots": {
+        "if max_slots > 0 and used + slots > max_slots then": "if false then"
+    },
+    "nodes that are out count for their owner": {
+        "if owner and owner ~= '' then\n  owner_drop(P, owner, id)": "if false then"
+    },
+    "an owner without nodes stays in a pool": {
+        "elseif left == 0 then\n    local key": "elseif false then\n    local key"
+    },
+    "the only node of an owner keeps its own entry when another joins": {
+        "elseif count == 2 then": "elseif false then"
+    },
+    "an owner with one node left keeps the entry of several": {
+        "if left == 1 then": "if false then"
+    },
+    "the shard of an owner's entry is forgotten when it moves": {
+        "redis.call('HSET', key, name, shard)": ""
+    },
+    "a node keeps its place when its owner changes": {
+        "if places[i] and joined_as ~= owner then": "if false then"
+    },
     "silence counts while nobody is heard": {"math.max(node.beat, heard_since)": "node.beat"},
     "a live node is replaced": {"and known[1] ~= incarnation": "and false"},
 }

@@ -370,7 +370,7 @@ def test_many_who_open_at_once_never_have_more_than_they_may(
 
 # ---- no limits, and all at random ----
 
-_COUNTING = """
+COUNTING = """
 local real = redis
 local redis = { sha1hex = real.sha1hex, call = function(...)
   real.call('INCR', KEYS[1] .. ':test:commands')
@@ -381,7 +381,7 @@ end }
 
 def test_jobs_without_limits_make_no_key_and_spend_no_command(many: Scripts) -> None:
     client = many.client
-    sources = {name: _COUNTING + source for name, source in clocked_scripts().items()}
+    sources = {name: COUNTING + source for name, source in clocked_scripts().items()}
     scripts = Scripts(client, many.prefix, sources=sources)
 
     def commands(quota: tuple[int, ...]) -> list[int]:

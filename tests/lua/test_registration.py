@@ -45,7 +45,7 @@ def test_a_node_joins_every_pool_that_its_capabilities_name(scripts: Scripts) ->
 
 
 def test_six_thousand_pools_are_joined_in_steps_that_stay_short(scripts: Scripts) -> None:
-    way = steps([], MANY, 200)
+    way = steps({}, MANY, 200)
     assert len(way) == 31
     assert max(len(join) for join, _, _ in way) == 200
     epoch = scripts.join("n1", MANY)
@@ -83,7 +83,7 @@ def test_a_change_that_moves_no_pool_takes_no_steps(scripts: Scripts) -> None:
 def test_a_way_that_broke_off_is_finished_by_the_next_registration(scripts: Scripts) -> None:
     reply = scripts.register("n1")
     assert isinstance(reply, Registered)
-    join, leave, _ = steps([], able(), 2)[0]
+    join, leave, _ = steps({}, able(), 2)[0]
     scripts.move("n1", reply.epoch, join=join, leave=leave)
     assert scripts.register("n1") == Registered(reply.epoch, False)
     scripts.join("n1")

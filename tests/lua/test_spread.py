@@ -64,7 +64,7 @@ def test_every_node_of_a_pool_is_drawn_alike(
 
 def test_a_draw_that_takes_each_shard_as_often_is_noticed(client: redis.Redis, prefix: str) -> None:
     fair = "math.floor(at / want.size)"
-    unfair = "math.random(0, math.floor((sizes[pool] - 1) / want.size))"
+    unfair = "math.random(0, math.floor((sizes[number] - 1) / want.size))"
     sources = {name: text.replace(fair, unfair) for name, text in clocked_scripts().items()}
     scripts = Scripts(client, prefix, limits=Limits(sample_k=20, pool_size=20), sources=sources)
     grow(scripts, 50)

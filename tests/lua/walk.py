@@ -23,7 +23,7 @@ LIMITS = Limits(
     reservation_ttl_ms=5_000,
     running_lease_ms=20_000,
     binding_ttl_ms=30_000,
-    held_in_row_max=2,
+    held_in_row_max=1,
     record_ttl_ms=30_000,
     unplaced_ttl_ms=10_000,
     eject_failures=2,
@@ -31,10 +31,13 @@ LIMITS = Limits(
     eject_max_ms=25_000,
     eject_max_share=0.5,
     forget_ms=40_000,
+    owner_nodes=3,
+    owner_slots=6,
 )
 POOLS_A_STEP = 2
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
+OWNERS = ("x", "y")
 JOBS = ("j1", "j2", "j3", "j4", "j5", "j6", "j7", "j8")
 TENANTS = ("t1", "t2")
 SESSIONS = ("a", "b")
@@ -47,6 +50,8 @@ CAPABILITIES = {
     "zh>en text": able(asr=["zh"], tts=[], nmt=["zh:en", "zh:fr"], stages=0b00111),
 }
 POOLS = sorted({pool for declared in CAPABILITIES.values() for pool in declared.pools()})
+# Also those of each owner in each pool.
+GROUPS = [*POOLS, *(f"{pool}@{owner}" for pool in POOLS for owner in OWNERS)]
 TURNS = [
     (tenant, session, *pair)
     for tenant in TENANTS
@@ -63,6 +68,8 @@ end
 read('HGETALL', 'nodes:live')
 read('SMEMBERS', 'nodes:all')
 read('HGETALL', 'pools')
+read('HGETALL', 'pools:owned')
+read('HGETALL', 'owners:slots')
 local function each(f)
   local count = tonumber(ARGV[at])
   for i = at + 1, at + count do f(ARGV[i]) end
@@ -76,6 +83,10 @@ each(function(id)
 end)
 each(function(pool)
   for shard = 0, 2 do read('SMEMBERS', 'pool:' .. pool .. ':' .. shard .. ':nodes') end
+end)
+each(function(owner)
+  read('HGETALL', 'owner:' .. owner .. ':pools')
+  read('HGETALL', 'owner:' .. owner .. ':nodes')
 end)
 each(function(job) read('HGETALL', 'job:' .. job) end)
 each(function(turn) read('HGETALL', 'turn:' .. turn) end)
@@ -101,9 +112,13 @@ class Dump:
     live: dict[str, tuple[Any, ...]]
     known: set[str]
     counts: dict[str, int]
+    owned: dict[str, int]
+    owner_slots: dict[str, int]
     reserved: dict[str, dict[str, int]] = field(default_factory=dict)
     running: dict[str, dict[str, int]] = field(default_factory=dict)
-    pools: dict[str, dict[str, int]] = field(default_factory=dict)
+    pools: dict[str, dict[str, str]] = field(default_factory=dict)
+    owner_pools: dict[str, dict[str, str]] = field(default_factory=dict)
+    owner_nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     shards: dict[str, list[set[str]]] = field(default_factory=dict)
     jobs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -135,7 +150,9 @@ class Walk:
         self._dump_script = client.register_script(DUMP)
         turns = [":".join(key) for key in TURNS]
         self._universe = [
-            argument for names in (NODES, POOLS, JOBS, turns) for argument in (len(names), *names)
+            argument
+            for names in (NODES, GROUPS, OWNERS, JOBS, turns)
+            for argument in (len(names), *names)
         ]
         self._epochs: dict[str, int] = {}
         self._forgotten: dict[str, int] = {}
@@ -155,7 +172,8 @@ class Walk:
         """Nothing but what the model knows of may be left, and nothing of the walk stays."""
         client, prefix = self.scripts.client, self.scripts.prefix
         keys = [key.decode() for key in client.scan_iter(f"{prefix}:*", count=10_000)]
-        known = {f"{prefix}:{name}" for name in ("nodes:live", "nodes:all", "pools")}
+        names = ("nodes:live", "nodes:all", "pools", "pools:owned", "owners:slots")
+        known = {f"{prefix}:{name}" for name in names}
         known |= {f"{prefix}:hearing:{name}" for name in ("since", "last")}
         known |= {f"{prefix}:test:{name}" for name in ("now_ms", "expires")}
         for node in self.model.nodes:
@@ -164,7 +182,10 @@ class Walk:
         known |= {f"{prefix}:job:{job}" for job in self.model.jobs}
         known |= {f"{prefix}:turn:{':'.join(key)}" for key in self.model.turns}
         known |= {f"{prefix}:session:{name}" for name in self.model.session_epochs}
-        known |= {f"{prefix}:pool:{pool}:{n}:nodes" for pool in POOLS for n in range(2)}
+        known |= {f"{prefix}:pool:{pool}:{n}:nodes" for pool in GROUPS for n in range(3)}
+        known |= {
+            f"{prefix}:owner:{owner}:{what}" for owner in OWNERS for what in ("pools", "nodes")
+        }
         client.delete(*keys)
         if left := set(keys) - known:
             raise Broken(f"keys were left behind: {sorted(left)}")
@@ -185,6 +206,7 @@ class Walk:
         most: int,
         owner: str,
         load: float,
+        node_owner: str,
         running: list[str],
         finished: list[str],
     ) -> None:
@@ -193,14 +215,17 @@ class Walk:
             self._advance(500)
         declared = CAPABILITIES[can]
         options: dict[str, Any] = {"incarnation": incarnation, "stream": stream, "most": most}
-        options |= {"owner": owner, "load": load, "running": running, "finished": finished}
+        options |= {"owner": owner, "load": load, "node_owner": node_owner}
+        options |= {"running": running, "finished": finished}
         reply = self.scripts.register(node, declared, address=f"{owner}:1", **options)
         self.model.register(node, declared, **options, reply=reply)
         if isinstance(reply, Registered):
             self._epochs[stream] = reply.epoch
             if not reply.in_place:
-                has = self.scripts.pools_of(node)
-                self.ways.append(Way(node, reply.epoch, steps(has, declared, POOLS_A_STEP)))
+                has = self.scripts.places_of(node)
+                self.ways.append(
+                    Way(node, reply.epoch, steps(has, declared, POOLS_A_STEP, node_owner))
+                )
 
     def _move(self, way: int) -> None:
         """The next part of one of the ways that were begun."""
@@ -330,14 +355,20 @@ class Walk:
         found = iter(self._dump_script(keys=[self.scripts.prefix], args=self._universe))
         live = {name: _unpacked(packed) for name, packed in _raw_pairs(next(found))}
         known = set(map(bytes.decode, next(found)))
-        dump = Dump(live, known, {name: int(count) for name, count in _pairs(next(found))})
+        counts, owned, slots = (
+            {name: int(count) for name, count in _pairs(next(found))} for _ in range(3)
+        )
+        dump = Dump(live, known, counts, owned, slots)
         for node in NODES:
             dump.reserved[node] = {lease: int(ends) for lease, ends in _pairs(next(found))}
             dump.running[node] = {lease: int(ends) for lease, ends in _pairs(next(found))}
-            dump.pools[node] = {name: int(shard) for name, shard in _pairs(next(found))}
+            dump.pools[node] = dict(_pairs(next(found)))
             dump.nodes[node] = dict(_pairs(next(found)))
-        for pool in POOLS:
+        for pool in GROUPS:
             dump.shards[pool] = [set(map(bytes.decode, next(found))) for _ in range(3)]
+        for owner in OWNERS:
+            dump.owner_pools[owner] = dict(_pairs(next(found)))
+            dump.owner_nodes[owner] = dict(_pairs(next(found)))
         for job in JOBS:
             dump.jobs[job] = dict(_pairs(next(found)))
         for turn in TURNS:
@@ -387,21 +418,33 @@ class Walk:
                 counts[pool] = total
             if sizes != [min(size, max(0, total - at * size)) for at in range(len(sizes))]:
                 raise Broken(f"pool {pool} has shards of {sizes}: a gap before the last")
-        _same("counts of pools", dump.counts, counts)
+        _same("counts of pools", dump.counts | dump.owned, counts)
         for name in NODES:
-            held = {
-                pool: at
-                for pool, shards in dump.shards.items()
-                for at, shard in enumerate(shards)
-                if name in shard
-            }
+            held = _places(dump, name)
             _same(f"shards of {name} and its own list of them", held, dump.pools[name])
             if node := self.model.nodes.get(name):
-                _same(f"pools of {name}", set(held), node.pools)
+                owners = {pool: place.partition("@")[2] for pool, place in held.items()}
+                _same(f"pools of {name}", owners, node.places)
                 if node.in_place_for and not node.is_out:
                     _same(f"pools of {name} and its abilities", set(held), node.declared.pools())
+                    _same(f"owners of {name}", set(owners.values()), {node.node_owner})
                 if node.health == lua.OUT and held:
                     raise Broken(f"{name} is out, but in {held}")
+        for owner in OWNERS:
+            placed = _places(dump, f"@{owner}")
+            for name in NODES:
+                only = _places(dump, f"+{name}")
+                placed |= {
+                    pool: only[pool] for pool in only if _owner_in(dump, name, pool) == owner
+                }
+            _same(f"entries of {owner}", placed, dump.owner_pools[owner])
+            has = {name: str(slots) for name, slots in self.model.slots_of(owner).items()}
+            _same(f"nodes of {owner}", dump.owner_nodes[owner], has)
+            slots = sum(self.model.slots_of(owner).values())
+            _same(f"slots of {owner}", dump.owner_slots.get(owner, 0), slots)
+        for pool in POOLS:
+            entries = set().union(*dump.shards[pool])
+            _same(f"entries of {pool}", entries, self.model.entries(pool))
 
     def _record(self, name: str) -> dict[str, str]:
         job = self.model.jobs.get(name)
@@ -435,6 +478,21 @@ class Walk:
             wanted |= {f"{turn.kind}_node_id": turn.node, f"{turn.kind}_until_ms": str(turn.until)}
             wanted |= {"id": turn.name} if turn.name else {}
         return wanted
+
+
+def _places(dump: Dump, entry: str) -> dict[str, str]:
+    """Where an entry is, by pool: "<shard>", or "<shard>@<owner>" in the group of an owner."""
+    found = {}
+    for name, shards in dump.shards.items():
+        pool, at_owner, owner = name.partition("@")
+        for number, shard in enumerate(shards):
+            if entry in shard:
+                found[pool] = f"{number}{at_owner}{owner}"
+    return found
+
+
+def _owner_in(dump: Dump, name: str, pool: str) -> str:
+    return dump.pools[name].get(pool, "").partition("@")[2]
 
 
 _LIVE = struct.Struct("<ddddddHHBBBBBIB")

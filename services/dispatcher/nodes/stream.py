@@ -63,6 +63,8 @@ class NodeStream:
     outbox: Outbox[Written]
     serves: frozenset[str]
     assigned: dict[AttemptKey, Assignment]
+    owner: str = ""
+    """Of the node, as its token says; empty: none, or the token names the node itself."""
     epoch: int = 0
     health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_READY
     load: common_pb2.NodeLoad | None = None
@@ -145,6 +147,7 @@ class NodeStream:
             load=self.load or self.hello.load,
             owner_instance=instance_id,
             owner_address=address,
+            node_owner=self.owner,
             running=running,
             finished=self.hello.unconfirmed,
         )

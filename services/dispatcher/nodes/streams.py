@@ -30,6 +30,7 @@ from lingua_scheduler.services.dispatcher.nodes.stream import (
 )
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.auth.principals import node_owner
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
 from lingua_scheduler.services.runtime.give_way import is_turn_of_others
@@ -246,6 +247,7 @@ class NodeStreams:
             ),
             serves=frozenset(),
             assigned={},
+            owner=node_owner(),
         )
         self._admitting[stream.node_id] += 1
         try:

@@ -12,8 +12,6 @@ _POOLS_SEEN = 100_000
 # Pools drawn at random that stand for all those without labels.
 _OTHERS_DRAWN = 1000
 
-_NONE = Room(0, 0)
-
 
 class Sample(NamedTuple):
     """The fleet at one time, and the room in each direction that has a label.
@@ -31,8 +29,9 @@ class Capacity:
     """Takes samples.
 
     One sample is one walk over all nodes, and at most thirty commands a pool, pool after pool, so
-    that other calls go in between. It is exact for pools of up to three shards. However many pools
-    there are, those with labels and up to a thousand others are read.
+    that other calls go in between; and one more for each owner that was drawn and has several nodes
+    there. It is exact for pools of up to three shards. However many pools there are, those with
+    labels and up to a thousand others are read.
 
     A direction whose last node has gone is shown with no slots for `keep_ms`, so that somebody
     notices; then it is dropped.
@@ -85,9 +84,7 @@ class Capacity:
         return {direction: _scaled(_sum(rooms), scale) for direction, rooms in sums.items()}
 
     async def _room(self, name: str, size: int, fleet: Fleet) -> Room:
-        drawn = await self._views.drawn(name, size)
-        found = _sum(fleet.rooms.get(node_id, _NONE) for node_id in drawn.node_ids)
-        return _scaled(found, drawn.scale)
+        return (await self._views.drawn(name, size)).room(fleet.rooms)
 
 
 def _scaled(room: Room, scale: float) -> Room:

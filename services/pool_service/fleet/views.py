@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -54,17 +54,19 @@ class Drawn(NamedTuple):
     """Nodes of a pool.
 
     Attributes:
-        size: how many nodes the pool has.
-        node_ids: all of them, or some drawn at random.
+        size: how many entries the pool has (lua/lib/pools.lua).
+        weights: by node id, how many nodes of the pool each stands for; 1 if all were read.
     """
 
     size: int
-    node_ids: list[str]
+    weights: dict[str, float]
 
-    @property
-    def scale(self) -> float:
-        """How many nodes of the pool each of these stands for."""
-        return max(1.0, self.size / len(self.node_ids)) if self.node_ids else 1.0
+    def room(self, rooms: Mapping[str, Room]) -> Room:
+        """The room in the pool, from that of its nodes that may be chosen."""
+        found = [(rooms[each], weight) for each, weight in self.weights.items() if each in rooms]
+        slots = sum(room.slots * weight for room, weight in found)
+        free = sum(room.free * weight for room, weight in found)
+        return Room(round(slots), round(free))
 
 
 @dataclass(slots=True)
@@ -105,14 +107,16 @@ class Views:
         now = await self._now_ms()
         live = LiveNode.unpack(packed)
         node = await self._shown(node_id, live, now)
-        languages = await self._link.command(
+        *languages, owner = await self._link.command(
             "HMGET",
             f"{self._prefix}:node:{node_id}",
             "asr_langs",
             "semantic_langs",
             "tts_langs",
             "nmt_pairs",
+            "node_owner",
         )
+        node.node_owner = (owner or b"").decode()
         asr, semantic, tts, nmt = (json.loads(listed or b"[]") for listed in languages)
         node.capabilities.CopyFrom(
             common_pb2.NodeCapabilities(
@@ -183,11 +187,11 @@ class Views:
             while names := list(islice(wanted, _POOLS_AT_ONCE)):
                 drawn = await asyncio.gather(*(self.drawn(each, sizes[each]) for each in names))
                 page.update(zip(names, drawn, strict=True))
-            nodes_read = sum(len(pool.node_ids) for pool in page.values())
+            nodes_read = sum(len(pool.weights) for pool in page.values())
             is_full = len(page) >= (request.page_size or _POOLS_A_PAGE)
             if cursor == "0" or is_full or nodes_read >= _NODES_A_PAGE:
                 break
-        rooms = await self._rooms({each for pool in page.values() for each in pool.node_ids})
+        rooms = await self._rooms({each for pool in page.values() for each in pool.weights})
         pools = [self._shown_pool(name, pool, rooms) for name, pool in page.items()]
         pools.sort(key=lambda pool: (pool.pair.src, pool.pair.tgt))
         return pool_pb2.ListPoolsResponse(
@@ -211,7 +215,7 @@ class Views:
         return fleet
 
     async def pools(self, most: int) -> dict[str, int]:
-        """How many nodes each pool has, by the pool's name; of about `most` pools at most."""
+        """How many entries each pool has, by its name; of about `most` pools at most."""
         cursor, found = "0", dict[str, int]()
         while len(found) < most:
             cursor, sizes = await self._scan_pools(cursor, _SCAN)
@@ -221,7 +225,7 @@ class Views:
         return found
 
     async def pool_sizes(self, names: Sequence[str]) -> dict[str, int]:
-        """How many nodes these pools have; those without any are left out."""
+        """How many entries these pools have; those without any are left out."""
         if not names:
             return {}
         sizes = await self._link.command("HMGET", f"{self._prefix}:pools", *names)
@@ -237,26 +241,53 @@ class Views:
         return _sizes(flat), count
 
     async def drawn(self, pool: str, size: int) -> Drawn:
-        """The nodes of a pool of so many, or some of them that stand for all."""
+        """The nodes of a pool of so many entries, or some of them that stand for all."""
         shards = self._shards(size)
         if shards <= _WHOLE_SHARDS and size <= _WHOLE_NODES:
-            found = [
-                await self._link.command("SMEMBERS", self._shard_key(pool, shard))
-                for shard in range(shards)
-            ]
+            entries = await self._members(pool, size)
         else:
             some = random.sample(range(shards), min(shards, _SHARDS_DRAWN))
             each = -(-_NODES_DRAWN // len(some))
-            found = await asyncio.gather(
-                *(
-                    self._link.command("SRANDMEMBER", self._shard_key(pool, shard), each)
-                    for shard in some
-                )
-            )
-        return Drawn(size, [node_id.decode() for nodes in found for node_id in nodes])
+            found = await asyncio.gather(*(self._draw(pool, shard, each) for shard in some))
+            entries = [entry for drawn in found for entry in drawn]
+        weight = max(1.0, size / len(entries)) if entries else 1.0
+        owners = [entry for entry in entries if entry.startswith("@")]
+        weights = dict.fromkeys(
+            (entry.removeprefix("+") for entry in entries if not entry.startswith("@")), weight
+        )
+        for node_id, stands_for in (await self._owned(pool, owners)).items():
+            weights[node_id] = weight * stands_for
+        return Drawn(size, weights)
+
+    async def _owned(self, pool: str, owners: list[str]) -> dict[str, float]:
+        """Nodes of these entries of owners, and how many nodes of its owner each stands for."""
+        if not owners:
+            return {}
+        groups = [pool + owner for owner in owners]
+        found = await self._link.command("HMGET", f"{self._prefix}:pools:owned", *groups)
+        sizes = [int(size or 0) for size in found]
+        each = max(1, _NODES_DRAWN // len(owners))
+        weights: dict[str, float] = {}
+        for group, size in zip(groups, sizes, strict=True):
+            if sum(sizes) <= _WHOLE_NODES:
+                nodes = await self._members(group, size)
+            else:
+                nodes = await self._draw(group, random.randrange(max(1, self._shards(size))), each)
+            weights.update(dict.fromkeys(nodes, size / max(1, len(nodes))))
+        return weights
+
+    async def _members(self, name: str, size: int) -> list[str]:
+        """All of a pool, or of an owner's nodes in a pool."""
+        keys = [self._shard_key(name, shard) for shard in range(self._shards(size))]
+        found = [await self._link.command("SMEMBERS", key) for key in keys]
+        return [entry.decode() for shard in found for entry in shard]
+
+    async def _draw(self, name: str, shard: int, most: int) -> list[str]:
+        found = await self._link.command("SRANDMEMBER", self._shard_key(name, shard), most)
+        return [entry.decode() for entry in found]
 
     def _shards(self, size: int) -> int:
-        """How many shards a pool of so many nodes has."""
+        """How many shards a pool of so many entries has."""
         return -(-size // self._pool_size)
 
     def _shard_key(self, pool: str, shard: int) -> str:
@@ -264,15 +295,16 @@ class Views:
 
     def _shown_pool(self, name: str, drawn: Drawn, rooms: dict[str, Room]) -> pool_pb2.Pool:
         *text, src, tgt = name.split(":")
-        ready = [rooms[node_id] for node_id in drawn.node_ids if node_id in rooms]
+        ready = (weight for node_id, weight in drawn.weights.items() if node_id in rooms)
+        room = drawn.room(rooms)
         return pool_pb2.Pool(
             pair=common_pb2.LanguagePair(src=src, tgt=tgt),
             text=bool(text),
             shards=self._shards(drawn.size),
-            nodes=drawn.size,
-            ready_nodes=round(len(ready) * drawn.scale),
-            slots=round(sum(room.slots for room in ready) * drawn.scale),
-            free_slots=round(sum(room.free for room in ready) * drawn.scale),
+            nodes=round(sum(drawn.weights.values())),
+            ready_nodes=round(sum(ready)),
+            slots=room.slots,
+            free_slots=room.free,
         )
 
     async def _scan_pools(self, cursor: str, count: int) -> tuple[str, dict[str, int]]:

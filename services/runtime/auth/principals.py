@@ -55,6 +55,12 @@ def own_tenant() -> str:
     return who.tenant if who is not None else ""
 
 
+def node_owner() -> str:
+    """The owner of the node that calls; "" if its token names the node itself, or with auth off."""
+    who = _caller.get()
+    return who.owner if who is not None else ""
+
+
 def tenant_for(said: str, field: str) -> str:
     """The tenant that a call is for, of which the caller said this: a client's is always its own.
 

@@ -36,6 +36,9 @@ def quota_error(reply: Sequence[Any]) -> QuotaExceededError:
         "sessions": f"as many sessions as the tenant may have at a time ({allowed}) are open",
         "jobs": f"as many jobs as the tenant may have at a time ({allowed}) are in flight",
         "audio": f"the tenant has used the speech that it may in a minute ({allowed / 1000:g} s)",
+        "owner_nodes": f"as many nodes as their owner may have ({allowed}) are connected",
+        "owner_slots": f"all nodes of the owner together would have more slots than the {allowed} "
+        f"allowed; they have {used} without this one",
     }
     return QuotaExceededError(
         words[limit],

@@ -355,6 +355,13 @@ class QuotaFields(BaseModel):
 WITHOUT_AUTH: dict[str, int] = dict.fromkeys(QuotaFields.model_fields, 0)
 
 
+class OwnerFields(BaseModel):
+    """Limits of one owner of nodes, if their tokens name an owner; 0: no limit."""
+
+    owner_nodes: int = _whole(100, 0, 1_000_000, "nodes of one owner at a time")
+    owner_slots: int = _whole(1000, 0, 100_000_000, "slots of all nodes of one owner together")
+
+
 class PoolFields(BaseModel):
     """Nodes, selection, reservation and affinity."""
 
@@ -522,6 +529,7 @@ GROUPS: dict[str, type[BaseModel]] = {
     "grpc": GrpcFields,
     "security": SecurityFields,
     "quotas": QuotaFields,
+    "owners": OwnerFields,
     "pool": PoolFields,
     "dispatcher": DispatcherFields,
     "gateway": GatewayFields,

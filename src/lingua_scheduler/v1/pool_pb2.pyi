@@ -184,6 +184,7 @@ class RegisterNodeRequest(_message.Message):
     OWNER_ADDRESS_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
+    NODE_OWNER_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     incarnation: _builtins.str
     """Drawn at random by the node's process when it starts. The same value says "I have reconnected";
@@ -199,6 +200,11 @@ class RegisterNodeRequest(_message.Message):
     owner_instance: _builtins.str
     """The dispatcher that holds the node's stream, and where other dispatchers reach it (host:port)."""
     owner_address: _builtins.str
+    node_owner: _builtins.str
+    """The owner that the node's token names; empty: the token names the node's id, or auth is off. All
+    nodes of an owner together get as many jobs as one node that has no owner, as long as both have
+    room, and are limited in number and slots (LINGUA_OWNER_NODES, LINGUA_OWNER_SLOTS).
+    """
     @_builtins.property
     def capabilities(self) -> _common_pb2.NodeCapabilities: ...
     @_builtins.property
@@ -230,10 +236,11 @@ class RegisterNodeRequest(_message.Message):
         owner_address: _builtins.str = ...,
         running: _abc.Iterable[_common_pb2.AttemptRef] | None = ...,
         finished: _abc.Iterable[_common_pb2.AttemptRef] | None = ...,
+        node_owner: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "load", b"load"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "finished", b"finished", "health", b"health", "incarnation", b"incarnation", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "running", b"running", "stream_id", b"stream_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "finished", b"finished", "health", b"health", "incarnation", b"incarnation", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "node_owner", b"node_owner", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "running", b"running", "stream_id", b"stream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1305,6 +1312,7 @@ class Node(_message.Message):
     EJECTED_UNTIL_MS_FIELD_NUMBER: _builtins.int
     POOLS_FIELD_NUMBER: _builtins.int
     DRAINED_BY_OPERATOR_FIELD_NUMBER: _builtins.int
+    NODE_OWNER_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     health: _common_pb2.NodeHealth.ValueType
     """What counts: the worst of what the node says, what the operator wishes and whether it is heard."""
@@ -1326,6 +1334,8 @@ class Node(_message.Message):
     """How many pools it is in."""
     drained_by_operator: _builtins.bool
     """An operator has drained it."""
+    node_owner: _builtins.str
+    """As in RegisterNodeRequest. Only in GetNode."""
     @_builtins.property
     def capabilities(self) -> _common_pb2.NodeCapabilities: ...
     def __init__(
@@ -1346,10 +1356,11 @@ class Node(_message.Message):
         ejected_until_ms: _builtins.int = ...,
         pools: _builtins.int = ...,
         drained_by_operator: _builtins.bool = ...,
+        node_owner: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "drained_by_operator", b"drained_by_operator", "ejected_until_ms", b"ejected_until_ms", "epoch", b"epoch", "failures_in_row", b"failures_in_row", "health", b"health", "last_heartbeat_ms", b"last_heartbeat_ms", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "pools", b"pools", "reserved", b"reserved", "running", b"running"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "drained_by_operator", b"drained_by_operator", "ejected_until_ms", b"ejected_until_ms", "epoch", b"epoch", "failures_in_row", b"failures_in_row", "health", b"health", "last_heartbeat_ms", b"last_heartbeat_ms", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "node_owner", b"node_owner", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "pools", b"pools", "reserved", b"reserved", "running", b"running"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

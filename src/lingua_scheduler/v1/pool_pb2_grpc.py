@@ -135,8 +135,8 @@ class PoolServiceServicer:
     def RegisterNode(self, request, context):
         """Makes a node known, or known anew after it reconnected. Joins and leaves pools by the
         difference to what was known of it.
-        Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL; NODE_NOT_FOUND or NODE_EPOCH_OLD where the
-        node was removed, or connected anew, in the middle of it.
+        Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL, QUOTA_EXCEEDED; NODE_NOT_FOUND or
+        NODE_EPOCH_OLD where the node was removed, or connected anew, in the middle of it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

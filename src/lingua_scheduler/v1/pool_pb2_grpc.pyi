@@ -40,8 +40,8 @@ class PoolServiceStub:
     RegisterNode: _grpc.UnaryUnaryMultiCallable[_pool_pb2.RegisterNodeRequest, _pool_pb2.RegisterNodeResponse]
     """Makes a node known, or known anew after it reconnected. Joins and leaves pools by the
     difference to what was known of it.
-    Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL; NODE_NOT_FOUND or NODE_EPOCH_OLD where the
-    node was removed, or connected anew, in the middle of it.
+    Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL, QUOTA_EXCEEDED; NODE_NOT_FOUND or
+    NODE_EPOCH_OLD where the node was removed, or connected anew, in the middle of it.
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_pool_pb2.HeartbeatRequest, _pool_pb2.HeartbeatResponse]
     """Renews many nodes, and the leases of what they run, in one round trip."""
@@ -102,8 +102,8 @@ class PoolServiceAsyncStub(PoolServiceStub):
     RegisterNode: _aio.UnaryUnaryMultiCallable[_pool_pb2.RegisterNodeRequest, _pool_pb2.RegisterNodeResponse]  # type: ignore[assignment]
     """Makes a node known, or known anew after it reconnected. Joins and leaves pools by the
     difference to what was known of it.
-    Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL; NODE_NOT_FOUND or NODE_EPOCH_OLD where the
-    node was removed, or connected anew, in the middle of it.
+    Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL, QUOTA_EXCEEDED; NODE_NOT_FOUND or
+    NODE_EPOCH_OLD where the node was removed, or connected anew, in the middle of it.
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_pool_pb2.HeartbeatRequest, _pool_pb2.HeartbeatResponse]  # type: ignore[assignment]
     """Renews many nodes, and the leases of what they run, in one round trip."""
@@ -167,8 +167,8 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_pool_pb2.RegisterNodeResponse, _abc.Awaitable[_pool_pb2.RegisterNodeResponse]]:
         """Makes a node known, or known anew after it reconnected. Joins and leaves pools by the
         difference to what was known of it.
-        Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL; NODE_NOT_FOUND or NODE_EPOCH_OLD where the
-        node was removed, or connected anew, in the middle of it.
+        Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL, QUOTA_EXCEEDED; NODE_NOT_FOUND or
+        NODE_EPOCH_OLD where the node was removed, or connected anew, in the middle of it.
         """
 
     @_abc_1.abstractmethod

@@ -78,6 +78,37 @@ async def test_a_node_counts_in_each_of_its_directions_and_once_in_the_fleet(
     }
 
 
+async def test_the_nodes_of_owners_count_however_many_an_owner_has(
+    pool: Pool, redis_url: str
+) -> None:
+    await pool.register("n1", slots=2)
+    await pool.register("one.1", slots=3, node_owner="one")
+    for number in range(4):
+        await pool.register(f"many.{number}", slots=5, node_owner="many")
+    for number in range(3):
+        wants = criteria(preferred_node_id=f"many.{number}")
+        await pool.stub.Allocate(allocation(f"j{number}", wants=wants))
+
+    async with capacity_of(pool, redis_url) as capacity:
+        assert (await capacity.sample(0.0)).rooms[ZH_EN] == Room(25, 22)
+    (shown,) = (await pool.stub.ListPools(pool_pb2.ListPoolsRequest(src="zh"))).pools
+    assert (shown.nodes, shown.ready_nodes, shown.slots, shown.free_slots) == (6, 6, 25, 22)
+
+
+async def test_a_pool_with_large_owners_is_estimated_from_some_of_their_nodes(
+    redis_url: str, prefix: str
+) -> None:
+    async with running_pool(redis_url, prefix, owner_nodes=0, owner_slots=0) as pool:
+        for owner, nodes in (("large", 900), ("larger", 1100), ("small", 1)):
+            for start in range(0, nodes, 100):
+                some = range(start, min(start + 100, nodes))
+                await asyncio.gather(
+                    *(pool.register(f"{owner}.{n}", slots=4, node_owner=owner) for n in some)
+                )
+        async with capacity_of(pool, redis_url) as capacity:
+            assert (await capacity.sample(0.0)).rooms[ZH_EN] == Room(8004, 8004)
+
+
 async def test_a_direction_whose_last_node_has_gone_is_shown_empty_for_a_while(
     pool: Pool, redis_url: str
 ) -> None:

@@ -283,6 +283,7 @@ def test_rows_cover_every_setting_group_by_group_with_a_description() -> None:
         "grpc",
         "security",
         "quotas",
+        "owners",
         "pool",
         "dispatcher",
         "gateway",

@@ -141,7 +141,8 @@ def client(tenant: str, signing: _Signing, **limits: Any) -> None:
     "--owner",
     metavar="NAME",
     default="",
-    help="For all nodes whose id begins with this name and a dot, such as acme.gpu-1.",
+    help="For all nodes whose id begins with this name and a dot, such as acme.gpu-1. "
+    "Together they get one share of the jobs: use it for nodes of others.",
 )
 @_options("365d")
 def node(node_id: str, owner: str, signing: _Signing) -> None:

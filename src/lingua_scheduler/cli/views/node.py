@@ -70,6 +70,8 @@ def node_page(response: pool_pb2.GetNodeResponse) -> str:
         ("translates", " ".join(pairs) or "any to any"),
         ("speaks", " ".join(able.tts_langs) or "nothing (text jobs only)"),
     ]
+    if node.node_owner:
+        facts.insert(0, ("belongs to", node.node_owner))
     if able.stages:
         stages = (enum_name(_STAGE, stage).lower() for stage in able.stages)
         facts.append(("stages", " ".join(stages)))

@@ -1,0 +1,132 @@
+-- Which of the nodes that were drawn is taken.
+-- @include lib/codes
+-- @include lib/live
+-- @include lib/slots
+
+-- Why a node may not be chosen, or nil. `relaxed`: only what makes it unable, not unwise.
+local function unfit(want, now, beat, load, ejected, health, drained, stages, relaxed)
+  if health ~= READY or drained == 1 then return 'not_ready' end
+  if beat <= now - want.stale_ms then return 'stale' end
+  if bit.band(stages, want.stages) ~= want.stages then return 'stage' end
+  if relaxed then return nil end
+  if load > want.threshold then return 'overloaded' end
+  if ejected > now then return 'ejected' end
+  return nil
+end
+
+-- Whether an ordinary job finds no room. One slot may be kept for a turn (choose.lua).
+local function is_full(used, max, kept, now)
+  return used >= max - (kept > now and 1 or 0)
+end
+
+local function count(tally, why)
+  tally[why] = (tally[why] or 0) + 1
+  tally.drawn = (tally.drawn or 0) + 1
+end
+
+-- Which of the candidates are left out because they are ejected, by id: at most a share of those
+-- drawn. If more are ejected, somebody may have seen to that; chance decides which of them are
+-- candidates all the same.
+local function left_out_of(want, now, ids, packed)
+  local ejected = {}
+  for i = 1, #ids do
+    if packed[i] and not want.excluded[ids[i]] then
+      local beat, _, _, load, until_ms, _, _, _, health, drained, stages =
+        struct.unpack(LIVE_FORMAT, packed[i])
+      if unfit(want, now, beat, load, until_ms, health, drained, stages) == 'ejected' then
+        ejected[#ejected + 1] = ids[i]
+      end
+    end
+  end
+  local left_out = {}
+  for i = 1, math.min(#ejected, math.floor(want.eject_share * #ids)) do
+    local drawn = math.random(i, #ejected)
+    ejected[i], ejected[drawn] = ejected[drawn], ejected[i]
+    left_out[ejected[i]] = true
+  end
+  return left_out
+end
+
+-- Why none of the drawn nodes could be taken, each by itself.
+local function count_all(want, now, drawn, tally)
+  local ids, packed = drawn.ids, drawn.packed
+  for i = 1, #ids do
+    local record = packed[i]
+    if not record then
+      count(tally, 'gone')
+    elseif want.excluded[ids[i]] then
+      count(tally, 'excluded')
+    else
+      local beat, _, _, load, ejected, _, _, _, health, drained, stages =
+        struct.unpack(LIVE_FORMAT, record)
+      local why = unfit(want, now, beat, load, ejected, health, drained, stages)
+      if why == 'ejected' and not drawn.left_out[ids[i]] then why = nil end
+      count(tally, why or 'full')
+    end
+  end
+end
+
+-- The best node that is fit and has room, of drawn.ids[from] to drawn.ids[to]: least effective load,
+-- then fewest missed beats, then a node of the asking instance, then chance. Returns id and settled
+-- record, or nil. Changes the order of these nodes.
+--
+-- drawn: ids, packed (their records), and left_out (left_out_of) once it is known.
+-- rule: nil      all ejected nodes are left out
+--       'share'  at most a share of all drawn nodes is left out because they are ejected
+--       'idle'   nothing but a node that no other could beat. Ends at an ejected one, since a few
+--                nodes do not tell how many are ejected, and then also returns true.
+local best_of
+function best_of(P, want, now, drawn, from, to, rule)
+  local ids, packed = drawn.ids, drawn.packed
+  local best, best_load, best_missed, best_local, unbeaten
+  local beat_ms, instance = want.stale_ms / 3, want.instance
+  for i = from, to do
+    -- They are looked at in random order, so of equals the first is as fair as any, and the rest is
+    -- spared where one is found that no other could beat.
+    if i < to then
+      local other = math.random(i, to)
+      ids[i], ids[other] = ids[other], ids[i]
+      packed[i], packed[other] = packed[other], packed[i]
+    end
+    local id, record = ids[i], packed[i]
+    if record and not want.excluded[id] then
+      local beat, _, next_end, load, ejected, kept, used, max, health, drained, stages =
+        struct.unpack(LIVE_FORMAT, record)
+      local why = unfit(want, now, beat, load, ejected, health, drained, stages)
+      if why == 'ejected' then
+        if rule == 'idle' then return nil, nil, true end
+        if rule == 'share' then
+          drawn.left_out = drawn.left_out or left_out_of(want, now, ids, packed)
+          if not drawn.left_out[id] then why = nil end
+        end
+      end
+      if not why and next_end <= now then
+        local node = live_unpack(record)
+        slots_settle(P, id, node, now)
+        live_put(P, id, node)
+        packed[i] = live_pack(node)
+        used = node.used
+      end
+      if not why and is_full(used, max, kept, now) then why = 'full' end
+      load = used / max
+      if not why and (not best or load <= best_load) then
+        local missed = math.floor((now - beat) / beat_ms)
+        local is_local = instance ~= '' and live_owner(record) == instance
+        if not best or load < best_load or missed < best_missed
+          or (missed == best_missed and is_local and not best_local) then
+          best, best_load, best_missed, best_local = i, load, missed, is_local
+          unbeaten = load == 0 and missed <= 0 and (is_local or instance == '')
+          if unbeaten then break end
+        end
+      end
+    end
+  end
+  if not best or (rule == 'idle' and not unbeaten) then return nil end
+  local id, node = ids[best], live_unpack(packed[best])
+  slots_settle(P, id, node, now)
+  if not is_full(node.used, node.max, node.kept, now) then return id, node end
+  -- The cache was wrong. It is put right, and the next best is taken.
+  live_put(P, id, node)
+  packed[best] = live_pack(node)
+  return best_of(P, want, now, drawn, from, to, rule)
+end
