@@ -11,7 +11,7 @@ COPY requirements.lock requirements-build.lock pyproject.toml ./
 RUN python3 -m pip install --require-hashes -r requirements-build.lock \
     && python3 -m venv --without-pip /opt/lingua \
     && python3 -m pip --python /opt/lingua/bin/python install --require-hashes -r requirements.lock
-COPY README.md ./
+COPY LICENSE README.md ./
 COPY lua lua
 COPY sdk sdk
 COPY services services

@@ -10,6 +10,7 @@ TALKING := .venv-interpreter
 TALKING_READY := $(TALKING)/.ready
 
 PROTOS := $(wildcard protos/lingua_scheduler/v1/*.proto)
+BASELINE := protos/baseline.txtpb
 TESTS ?= tests
 # Most tests wait more than they work: three workers suit two cores. WORKERS=0: one process.
 WORKERS ?= 3
@@ -19,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture test lint format proto proto-check api-docs rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run picture test coverage lint format proto proto-check proto-baseline api-docs rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,16 +54,24 @@ run-real: $(TALKING_READY)  ## two people, two languages, real speech; fetches w
 picture: $(RUN)  ## docs/pictures/run.svg: what `make run` shows, as a picture of a real run
 	@$(BIN)/python examples/conversation.py --picture docs/pictures/run.svg
 
-test: $(READY)  ## all tests
-	$(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+test: $(READY)  ## all tests; TESTS=tests/unit for some
+	$(PYTEST) $(TESTS) $(ARGS)
 
-lint: $(READY) proto-check  ## format, lint, types, import rules, protos
+# The percentage of lines that all tests together must run.
+FLOOR ?= 90
+coverage: $(READY)  ## all tests, and which lines they run in all processes; TESTS=... FLOOR=0
+	$(PYTEST) $(TESTS) $(ARGS) --cov --cov-report=term --cov-fail-under=$(FLOOR)
+
+lint: $(READY) proto-check  ## format, lint, types, import rules, protos and their baseline
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
+	@$(BIN)/buf breaking --against $(BASELINE) || \
+	  { echo "These changes break callers of the last release. CONTRIBUTING.md, Contracts, says what to do." >&2; exit 1; }
 	@$(BIN)/python docs/make_api.py --check
 
 format: $(READY)  ## format code and protos
@@ -80,6 +89,9 @@ proto-check: $(READY)
 	  $(MAKE) --no-print-directory --silent proto && \
 	  diff -r -x __pycache__ "$$tmp/committed" src/lingua_scheduler/v1 >/dev/null || \
 	  { echo "src/lingua_scheduler/v1 is not what protos/ generates: run 'make proto' and commit the result" >&2; exit 1; }
+
+proto-baseline: $(READY)  ## for a release: what later changes in protos/ must not break
+	$(BIN)/buf build --exclude-source-info -o $(BASELINE)
 
 api-docs: $(READY)  ## regenerate docs/api.md from protos/
 	$(BIN)/python docs/make_api.py
@@ -153,4 +165,4 @@ release-image:  ## the image for production; PYTHON_DIGEST=sha256:... of the bas
 	$(MAKE) image IMAGE_ARGS='$(IMAGE_ARGS) --build-arg PYTHON=$(PYTHON_TAG)@$(PYTHON_DIGEST)'
 
 clean:  ## remove the venv and everything built
-	rm -rf $(VENV) $(TALKING) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(TALKING) dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

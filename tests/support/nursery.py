@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -169,6 +170,8 @@ def _fork(order: dict[str, str], not_for_it: tuple[int, int]) -> int:
             os.close(target)
         os.environ.clear()
         os.environ.update(order["env"])  # type: ignore[arg-type]
+        if "coverage" in sys.modules:
+            threading.Thread(target=_save_coverage, daemon=True).start()
         exec(compile(order["code"], "<service>", "exec"), {"__name__": "__main__"})
         code = 0
     except SystemExit as end:
@@ -183,6 +186,15 @@ def _fork(order: dict[str, str], not_for_it: tuple[int, int]) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _save_coverage() -> None:
+    """Saves what was measured once a second: most tests end their services by SIGKILL."""
+    from coverage import Coverage
+
+    while (measuring := Coverage.current()) is not None:
+        time.sleep(1)
+        measuring.save()
 
 
 if __name__ == "__main__":
