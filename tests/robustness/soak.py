@@ -1,24 +1,22 @@
-"""Steady traffic for a long time: memory, file descriptors and tasks of every process stay flat.
+"""Steady traffic for a long time: memory, file descriptors and tasks of every service stay flat.
 
     python -m tests.robustness.soak --minutes 20
 
-Sessions come and go all the while, and others vanish without Close. What is compared are the
-medians of the first and the last quarter of the time after the warm-up. Ends with 1 where something
-grew, or a promise was broken.
+Sessions come and go all the while, and others vanish without Close. `growth.py` has the verdict:
+it compares the medians of the first and the last quarter after the warm-up, by kind of service. The
+exit code is 1 if a kind of service grew or a promise was broken.
 """
 
 import argparse
 import asyncio
 import os
 import random
-import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from tests.robustness.growth import Sample, growth_by_kind
 from tests.robustness.history import History
 from tests.robustness.report import plain
 from tests.robustness.store import AOF
@@ -27,29 +25,13 @@ from tests.robustness.validate import validate
 from tests.robustness.world import World
 
 SAMPLE_S = 5.0
-# Of the whole time: caches fill, pools of connections grow to what they need.
-WARM_UP = 0.25
 # How long one session talks; then another takes its place.
 SESSION_S = 20.0
 PEOPLE = 12
 # Sessions a second that vanish without Close.
 VANISHING = 3.0
-# What may be more at the end than at the beginning.
-MORE_MB = 6.0
-MORE_FILES = 4
-# Connections of sessions that vanish linger for seconds. A leak would be hundreds.
-MORE_FILES_OF_A_GATEWAY = 20
-MORE_TASKS = 6
 # Records of jobs and sessions come to their end within the warm-up.
 SHORT_LIVED = {"job_record_ttl_ms": 30_000, "kept_result_ms": 30_000, "resume_within_ms": 30_000}
-
-
-class Sample(NamedTuple):
-    """One process at one moment; tasks: -1 where it cannot be asked."""
-
-    mb: float
-    files: int
-    tasks: int
 
 
 def look(world: World, name: str) -> Sample:
@@ -91,23 +73,6 @@ async def vanishing(world: World, ends: float, per_s: float) -> int:
     return count
 
 
-def medians(samples: Sequence[Sample]) -> Sample:
-    """Of each kind of value."""
-    columns = list(zip(*samples, strict=True))
-    mb, files, tasks = (statistics.median(column) for column in columns)
-    return Sample(mb, round(files), round(tasks))
-
-
-def is_flat(name: str, first: Sample, last: Sample) -> bool:
-    """Whether a process has grown by no more than it may."""
-    more_files = MORE_FILES_OF_A_GATEWAY if name.startswith("gateway-") else MORE_FILES
-    return (
-        last.mb <= first.mb + MORE_MB
-        and last.files <= first.files + more_files
-        and last.tasks <= first.tasks + MORE_TASKS
-    )
-
-
 async def soak(
     world: World, minutes: float, vanishing_per_s: float
 ) -> tuple[dict[str, list[Sample]], History, int]:
@@ -130,29 +95,25 @@ async def soak(
 
 
 def main() -> None:
-    """Prints a row a process."""
+    """Prints a row for each kind of service."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--vanishing", type=float, default=VANISHING, help="sessions a second")
     chosen = parser.parse_args()
     with World(AOF, **SHORT_LIVED) as world:
         samples, done, gone = asyncio.run(soak(world, chosen.minutes, chosen.vanishing))
-    rows = [("process", "MB", "files", "tasks", "most MB", "")]
-    grown = 0
-    for name, taken in samples.items():
-        after = taken[int(len(taken) * WARM_UP) :]
-        quarter = max(1, len(after) // 4)
-        first, last = medians(after[:quarter]), medians(after[-quarter:])
-        flat = is_flat(name, first, last)
-        grown += not flat
+    growths = growth_by_kind(samples)
+    rows = [("service", "MB", "files", "tasks", "most MB", "")]
+    for each in growths:
+        first, last = each.first, each.last
         rows.append(
             (
-                name,
+                f"{each.instances} x {each.kind}",
                 f"{first.mb:.1f} -> {last.mb:.1f}",
                 f"{first.files} -> {last.files}",
                 f"{first.tasks} -> {last.tasks}" if first.tasks >= 0 else "",
-                f"{max(each.mb for each in taken):.1f}",
-                "flat" if flat else "GROWS",
+                f"{each.most_mb:.1f}",
+                "flat" if each.is_flat else "GROWS",
             )
         )
     violations = validate(done)
@@ -162,9 +123,9 @@ def main() -> None:
         f" {gone} sessions vanished"
     )
     print(plain(rows))
-    for each in violations[:20]:
-        print(f"VIOLATION {each}")
-    sys.exit(1 if grown or violations else 0)
+    for violation in violations[:20]:
+        print(f"VIOLATION {violation}")
+    sys.exit(1 if violations or not all(each.is_flat for each in growths) else 0)
 
 
 if __name__ == "__main__":
