@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Eventually
+from tests.documents.blocks import blocks_of
 from tests.unit.sdk.test_session_peer import (
     Peer,
     ack,
@@ -29,8 +30,8 @@ NODES_PAGE = PAGE.with_name("nodes.md")
 
 
 def blocks(page: Path) -> list[str]:
-    """The page's blocks of Python."""
-    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    """The page's blocks of Python. That all of them run is in tests/documents."""
+    return [block.code for block in blocks_of(page) if block.language == "python"]
 
 
 def examples(address: str) -> list[str]:

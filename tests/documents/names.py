@@ -1,0 +1,102 @@
+"""Whether what a command in a document names exists: subcommands, options, targets, files."""
+
+import importlib.util
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import click
+
+from lingua_scheduler.cli.app import app
+from lingua_scheduler.services.runtime.settings.settings import unknown_variables
+
+from .blocks import ELSEWHERE, ROOT, program, variables
+
+_MAKEFILE = (ROOT / "Makefile").read_text()
+_TARGETS = frozenset(re.findall(r"^([a-z][\w-]*):", _MAKEFILE, re.MULTILINE))
+
+
+def problems(words: list[str]) -> list[str]:
+    """What is wrong with a command; nothing if all that it names exists."""
+    own = variables(words)
+    rest = words[len(own) :]
+    found = [f"{name} sets nothing" for name in own if not _is_known_variable(name)]
+    name = program(words)
+    if name == "lingua":
+        return found + lingua_problems(rest[1:])
+    if name == "make":
+        return found + make_problems(rest[1:])
+    if name == "python":
+        return found + _python_problems(rest[1:], own.get("PYTHONPATH", "."))
+    if name == "pytest":
+        return found + [f"there is no {each}" for each in rest[1:] if not (ROOT / each).exists()]
+    if name == "kubectl":
+        return found + _kubectl_problems(rest[1:])
+    if name == "export":
+        exported = variables(rest[1:])
+        return found + [f"{each} sets nothing" for each in exported if not _is_known_variable(each)]
+    if name not in ELSEWHERE and name not in ("cd", "source"):
+        found.append(f"{name or words} is a command that no rule is for: see ELSEWHERE")
+    return found
+
+
+def lingua_problems(words: list[str]) -> list[str]:
+    """The subcommand and every option must exist."""
+    command: click.Command = app
+    context = click.Context(app)
+    found, options = [], _options(app)
+    for word in words:
+        if word.startswith("-") and word not in ("-", "--"):
+            if word.split("=")[0] not in options:
+                found.append(f"'lingua {' '.join(words)}' has no option {word}")
+        elif isinstance(command, click.Group):
+            inner = command.get_command(context, word)
+            if inner is None:
+                return [f"'lingua {' '.join(words)}' has no command {word}"]
+            command = inner
+            options |= _options(inner)
+    return found
+
+
+def _options(command: click.Command) -> set[str]:
+    named = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    return {*named, "-h", "--help"}
+
+
+def make_problems(words: list[str]) -> list[str]:
+    """Targets exist, and variables are read by the Makefile."""
+    found = []
+    for word in words:
+        name, is_variable, _ = word.partition("=")
+        if is_variable and not re.search(rf"\$[({{]{name}\b|^{name}\b", _MAKEFILE, re.MULTILINE):
+            found.append(f"the Makefile has no variable {name}")
+        elif not is_variable and word not in _TARGETS:
+            found.append(f"the Makefile has no target {word}")
+    return found
+
+
+def _python_problems(words: list[str], path: str) -> list[str]:
+    if words[:1] == ["-m"]:
+        module = words[1].split(".")
+        as_files = [ROOT / path / Path(*module), (ROOT / path / Path(*module)).with_suffix(".py")]
+        exists = any(each.exists() for each in as_files) or importlib.util.find_spec(words[1])
+        return [] if exists else [f"there is no module {words[1]}"]
+    return [] if (ROOT / words[0]).exists() else [f"there is no {words[0]}"]
+
+
+def _kubectl_problems(words: list[str]) -> list[str]:
+    if "--" in words:
+        inner = words[words.index("--") + 1 :]
+        return problems(inner)
+    named = [after for word, after in pairwise(words) if word in ("-k", "-f")]
+    return [f"there is no {each}" for each in named if each != "-" and not (ROOT / each).exists()]
+
+
+def _is_known_variable(name: str) -> bool:
+    if name.startswith("LINGUA_"):
+        return not unknown_variables({name: ""})
+    if re.search(rf"\b{name}\b", _MAKEFILE) or name == "PYTHONPATH":
+        return True
+    # Of an example or a test, which reads it by this name.
+    sources = [each for part in ("examples", "tests") for each in (ROOT / part).rglob("*.py")]
+    return any(f'"{name}"' in each.read_text() for each in sources)
