@@ -120,7 +120,7 @@ def test_only_turns_of_the_hostile_node_may_go_on_elsewhere() -> None:
 def test_the_summary_names_the_worst() -> None:
     history = attacked()
     assert summary(history) == (
-        "hostile: 23 acts of 2 kinds; longest silence 0.50 s (gateway-0);"
+        "hostile: 23 acts of 2 kinds; longest silence 0.50 s (gateway-0, 0.40 s at work);"
         " most memory +50 MB (gateway-0)"
     )
 

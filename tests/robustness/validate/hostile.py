@@ -84,7 +84,9 @@ def summary(history: History) -> str:
     """What hostile peers did, and what it cost, in a line."""
     hostile = _of(history)
     worst = longest_silence(history)
-    silence = f"{_own_s(history, worst):.2f} s ({worst.process})" if worst else "none"
+    silence = "none"
+    if worst:
+        silence = f"{_own_s(history, worst):.2f} s ({worst.process}, {worst.cpu_s:.2f} s at work)"
     grown = {name: most - before for name, (before, most) in hostile.memory_mb.items()}
     most = max(grown, key=lambda name: grown[name], default="")
     memory = f"{grown[most]:.0f} MB ({most})" if most else "unknown"
