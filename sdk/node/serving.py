@@ -35,9 +35,9 @@ from lingua_scheduler.sdk.node.handlers import Item
 from lingua_scheduler.sdk.node.job import CancelFlag
 from lingua_scheduler.sdk.node.protocol import NodeProtocol
 from lingua_scheduler.sdk.node.stream_state import WELCOME_WITHIN_S
-from lingua_scheduler.sdk.node.wire import reason_name
 from lingua_scheduler.sdk.node.workers import Workers
 from lingua_scheduler.sdk.results import Partial
+from lingua_scheduler.statuses import reason_name
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
 # A connection that lived so long was a good one: the next backoff starts small.

@@ -134,12 +134,6 @@ def safe_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def reason_name(reason: common_pb2.ErrorReason.ValueType) -> str:
-    """`NODE_ID_CONFLICT` for the enum's value; the number where it is not known."""
-    known = common_pb2.ErrorReason.DESCRIPTOR.values_by_number.get(reason)
-    return known.name.removeprefix("ERROR_REASON_") if known else str(reason)
-
-
 _REASONS = {int(reason): reason for reason in Reason}
 _STAGES = {int(stage): stage for stage in Stage}
 _KINDS: dict[type[Result], dispatcher_pb2.JobResult.Kind.ValueType] = {

@@ -30,7 +30,6 @@ from lingua_scheduler.sdk.errors import (
     SessionRefusedError,
     SessionUnavailableError,
 )
-from lingua_scheduler.sdk.node.wire import reason_name
 from lingua_scheduler.sdk.session.effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session.events import (
     Missing,
@@ -53,6 +52,7 @@ from lingua_scheduler.sdk.session.wire import (
     result_from,
 )
 from lingua_scheduler.silence import Silence, Verdict
+from lingua_scheduler.statuses import reason_name
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lingua_scheduler.sdk.audio import AudioFormat
 from lingua_scheduler.sdk.node.job import Reason, Stage
-from lingua_scheduler.sdk.node.wire import audio_format, reason_name
+from lingua_scheduler.sdk.node.wire import audio_format
 from lingua_scheduler.sdk.results import Timing
 from lingua_scheduler.sdk.session.events import (
     Accepted,
@@ -19,6 +19,7 @@ from lingua_scheduler.sdk.session.events import (
     Retrying,
     Texts,
 )
+from lingua_scheduler.statuses import reason_name
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
 # Of a server that does not say.

@@ -6,18 +6,17 @@ raise it again with `from_proto`.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import grpc
-from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
 
+from lingua_scheduler.statuses import DOMAIN
+from lingua_scheduler.statuses import from_rpc_error as from_rpc_error
+from lingua_scheduler.statuses import reason_name as reason_name
 from lingua_scheduler.v1 import common_pb2
-
-DOMAIN = "lingua-scheduler"
-DETAILS_KEY = "grpc-status-details-bin"
-REASON_PREFIX = "ERROR_REASON_"
 
 # A peer may drop answers whose metadata is over 8 KiB. The message is in there twice, once
 # percent-encoded (up to three bytes for each), and the details grow by a third in base64.
@@ -263,17 +262,6 @@ def internal_error(instance_id: str) -> InternalError:
     )
 
 
-def reason_name(reason: common_pb2.ErrorReason.ValueType) -> str:
-    """The reason as it is written outside protobuf: `NO_CAPABLE_NODE`.
-
-    One that a newer service sent and this one does not know is its number.
-    """
-    try:
-        return common_pb2.ErrorReason.Name(reason).removeprefix(REASON_PREFIX)
-    except ValueError:
-        return str(reason)
-
-
 def to_proto(error: LinguaError) -> common_pb2.Error:
     """The error as a message for a stream."""
     return common_pb2.Error(
@@ -314,21 +302,8 @@ def to_trailing_metadata(error: LinguaError) -> tuple[tuple[str, bytes], ...]:
     while status.ByteSize() > MAX_DETAILS_BYTES and (fields or metadata):
         (metadata or fields).pop()
         status = _status(error, fields, metadata)
-    return ((DETAILS_KEY, status.SerializeToString()),)
-
-
-def from_rpc_error(error: grpc.RpcError) -> common_pb2.Error | None:
-    """What a service of this project said when a call failed, or None if it said nothing.
-
-    None means that the error comes from elsewhere: gRPC itself, a proxy, another domain.
-    """
-    # RpcError itself has no such method; a sync call gives a tuple, an asyncio call a Metadata.
-    trailing_metadata: Callable[[], Iterable[tuple[str, str | bytes]] | None] | None
-    trailing_metadata = getattr(error, "trailing_metadata", None)
-    for key, value in (trailing_metadata and trailing_metadata()) or ():
-        if key == DETAILS_KEY and isinstance(value, bytes):
-            return _from_status(value)
-    return None
+    trailing: tuple[tuple[str, bytes], ...] = rpc_status.to_status(status).trailing_metadata
+    return trailing
 
 
 def _status(
@@ -349,35 +324,6 @@ def _status(
             bad_request.field_violations.add(field=field, description=problem)
         status.details.add().Pack(bad_request)
     return status
-
-
-def _from_status(data: bytes) -> common_pb2.Error | None:
-    info = error_details_pb2.ErrorInfo()
-    retry = error_details_pb2.RetryInfo()
-    bad_request = error_details_pb2.BadRequest()
-    try:
-        status = status_pb2.Status.FromString(data)
-        for detail in status.details:
-            for part in (info, retry, bad_request):
-                detail.Unpack(part)
-    except DecodeError:
-        return None
-    if info.domain != DOMAIN:
-        return None
-    # A newer server may have reasons that this client does not know.
-    name = REASON_PREFIX + info.reason
-    if name not in common_pb2.ErrorReason.keys():  # noqa: SIM118 (the wrapper is no dict)
-        name = "ERROR_REASON_UNSPECIFIED"
-    return common_pb2.Error(
-        reason=common_pb2.ErrorReason.Value(name),
-        message=status.message,
-        retry_after_ms=max(0, retry.retry_delay.ToMilliseconds()),
-        field_violations=[
-            common_pb2.FieldViolation(field=violation.field, description=violation.description)
-            for violation in bad_request.field_violations
-        ],
-        metadata=info.metadata,
-    )
 
 
 def _cut(text: str) -> str:

@@ -287,8 +287,8 @@ class RawNode:
         """What the status says of why the stream ended; None: nothing."""
         code = await self.status()
         call, nothing = self._call, grpc.aio.Metadata()
-        trailing = await call.trailing_metadata()
-        return from_rpc_error(grpc.aio.AioRpcError(code, nothing, trailing))
+        trailing, details = await call.trailing_metadata(), await call.details()
+        return from_rpc_error(grpc.aio.AioRpcError(code, nothing, trailing, details))
 
     def read_on(self) -> None:
         """Reads what it is sent, from now on."""

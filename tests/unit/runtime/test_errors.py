@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.errors import (
-    DETAILS_KEY,
     DependencyDownError,
     InvalidMessageError,
     LinguaError,
@@ -18,12 +17,18 @@ from lingua_scheduler.services.runtime.errors import (
     to_proto,
     to_trailing_metadata,
 )
+from lingua_scheduler.statuses import DOMAIN
 from lingua_scheduler.v1 import common_pb2
 
 
 def as_rpc_error(error: LinguaError) -> grpc.aio.AioRpcError:
     metadata = grpc.aio.Metadata(*to_trailing_metadata(error))
     return grpc.aio.AioRpcError(error.code, trailing_metadata=metadata, details=error.message)
+
+
+def failed_call(data: bytes, code: grpc.StatusCode, details: str = "") -> grpc.aio.AioRpcError:
+    metadata = grpc.aio.Metadata(("grpc-status-details-bin", data))
+    return grpc.aio.AioRpcError(code, trailing_metadata=metadata, details=details)
 
 
 def all_errors() -> list[type[LinguaError]]:
@@ -117,17 +122,24 @@ def test_details_that_are_broken_or_foreign_are_no_error_of_ours() -> None:
     foreign = status_pb2.Status()
     foreign.details.add().Pack(error_details_pb2.ErrorInfo(domain="elsewhere.example"))
     for data in (b"\xff\xff\xff", foreign.SerializeToString()):
-        metadata = grpc.aio.Metadata((DETAILS_KEY, data))
-        error = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, trailing_metadata=metadata)
-        assert from_rpc_error(error) is None
+        assert from_rpc_error(failed_call(data, grpc.StatusCode.OK)) is None
+
+
+def test_details_that_contradict_the_status_are_no_error_of_ours() -> None:
+    ((_, data),) = to_trailing_metadata(NoCapableNodeError("nobody speaks it"))
+    code = NoCapableNodeError.code
+
+    assert from_rpc_error(failed_call(data, code, "nobody speaks it")) is not None
+    assert from_rpc_error(failed_call(data, grpc.StatusCode.INTERNAL, "nobody speaks it")) is None
+    assert from_rpc_error(failed_call(data, code, "something else")) is None
 
 
 def test_a_reason_from_the_future_is_unspecified_but_keeps_its_message() -> None:
-    status = status_pb2.Status(message="new trouble")
-    info = error_details_pb2.ErrorInfo(domain=errors.DOMAIN, reason="NOT_YET_KNOWN")
+    code = grpc.StatusCode.ABORTED
+    status = status_pb2.Status(code=code.value[0], message="new trouble")
+    info = error_details_pb2.ErrorInfo(domain=DOMAIN, reason="NOT_YET_KNOWN")
     status.details.add().Pack(info)
-    metadata = grpc.aio.Metadata((DETAILS_KEY, status.SerializeToString()))
 
-    back = from_rpc_error(grpc.aio.AioRpcError(grpc.StatusCode.ABORTED, trailing_metadata=metadata))
+    back = from_rpc_error(failed_call(status.SerializeToString(), code, "new trouble"))
 
     assert back == common_pb2.Error(message="new trouble")
