@@ -26,6 +26,7 @@ nothing else of this project, so a node or an app needs no service's code.
 
 from lingua_scheduler.sdk._transport.channels import Channels
 from lingua_scheduler.sdk._transport.tls import Tls
+from lingua_scheduler.sdk._transport.tokens import Token
 from lingua_scheduler.sdk.audio import AudioFormat, Encoding, opus_packets
 from lingua_scheduler.sdk.errors import (
     HeldAudioMissingError,
@@ -39,7 +40,7 @@ from lingua_scheduler.sdk.errors import (
     SessionUnavailableError,
 )
 from lingua_scheduler.sdk.node.held_audio import HeldAudio, Turn
-from lingua_scheduler.sdk.node.job import Job, Pair, Reason, Stage
+from lingua_scheduler.sdk.node.job import Job
 from lingua_scheduler.sdk.node.node import Health, Node
 from lingua_scheduler.sdk.results import Held, NoSpeech, Partial, Timing, Translated
 from lingua_scheduler.sdk.session.events import (
@@ -62,6 +63,7 @@ from lingua_scheduler.sdk.session.events import (
 from lingua_scheduler.sdk.session.files import wav_format
 from lingua_scheduler.sdk.session.options import PauseDetection
 from lingua_scheduler.sdk.session.session import Counts, Session, Unacknowledged
+from lingua_scheduler.sdk.types import Pair, Reason, Stage
 
 __all__ = [
     "Accepted",
@@ -106,6 +108,7 @@ __all__ = [
     "Texts",
     "Timing",
     "Tls",
+    "Token",
     "Translated",
     "Turn",
     "Unacknowledged",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lingua_scheduler.sdk.audio import AudioFormat
-from lingua_scheduler.sdk.node.job import Stage
+from lingua_scheduler.sdk.types import Stage
 
 # As in the contract; a message is 4 MiB, and the texts need room as well.
 MAX_SPEECH_BYTES = 3 * 1024 * 1024

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import grpc
 
 from lingua_scheduler.sdk._transport.tls import Tls, TlsFiles
-from lingua_scheduler.sdk.node.stream_state import MAX_MESSAGE_BYTES
+from lingua_scheduler.sdk._transport.wire import MAX_MESSAGE_BYTES
 
 # As often as the services ping: often enough for the proxies that cut idle connections.
 KEEPALIVE_MS = 20_000

@@ -2,7 +2,7 @@
 
 import grpc
 
-from lingua_scheduler.sdk._transport.effects import Lost, Refused
+from lingua_scheduler.sdk._transport.endings import Lost, Refused
 from lingua_scheduler.statuses import from_rpc_error
 from lingua_scheduler.v1 import common_pb2
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from lingua_scheduler.sdk._transport.channels import Channels, Lease, is_loopback
-from lingua_scheduler.sdk._transport.effects import Close, Ending, Lost, Moved, Refused
+from lingua_scheduler.sdk._transport.endings import Close, Ending, Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.statuses import ending_of
 from lingua_scheduler.sdk._transport.tls import tls_hint
 from lingua_scheduler.sdk._transport.tokens import TokenSource

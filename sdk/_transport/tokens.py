@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from lingua_scheduler.sdk._transport.effects import Ending, Expired, Lost, Refused
+from lingua_scheduler.sdk._transport.endings import Ending, Expired, Lost, Refused
 from lingua_scheduler.v1 import common_pb2
 
 # A text; a file that has it; or a function, async or blocking, that gives it.

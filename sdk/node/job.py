@@ -3,47 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from enum import IntEnum
-from typing import NamedTuple
 
 from opentelemetry.trace import SpanContext
 
+from lingua_scheduler.sdk._transport.wire import audio_format_from, reason_from, stages_from
 from lingua_scheduler.sdk.audio import AudioFormat, Encoding, opus_packets
 from lingua_scheduler.sdk.node.tracing import span_context
-from lingua_scheduler.v1 import common_pb2
-
-
-class Pair(NamedTuple):
-    """A direction of translation."""
-
-    src: str
-    tgt: str
-
-
-class Reason(IntEnum):
-    """Why the utterance was cut."""
-
-    UNSPECIFIED = common_pb2.FINALIZE_REASON_UNSPECIFIED
-    # The speaker or the app said so.
-    IS_FINAL = common_pb2.FINALIZE_REASON_IS_FINAL
-    # A pause. The sentence may be unfinished; then Held is the answer.
-    TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
-    # Too long, while speech goes on: more of the same follows.
-    MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION
-    MAX_LENGTH = common_pb2.FINALIZE_REASON_MAX_LENGTH
-    SESSION_CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
-    # The other speaker began. As with TIMEOUT, the sentence may be unfinished.
-    INTERRUPTED = common_pb2.FINALIZE_REASON_INTERRUPTED
-
-
-class Stage(IntEnum):
-    """The stages of a job."""
-
-    ASR = common_pb2.STAGE_KIND_ASR
-    SEMANTIC = common_pb2.STAGE_KIND_SEMANTIC
-    NMT = common_pb2.STAGE_KIND_NMT
-    TTS = common_pb2.STAGE_KIND_TTS
-    TONE = common_pb2.STAGE_KIND_TONE
+from lingua_scheduler.sdk.types import Pair, Reason, Stage
+from lingua_scheduler.v1 import dispatcher_pb2
 
 
 class CancelFlag:
@@ -216,3 +183,44 @@ class Job:
             f"<Job {self.job_id}/{self.attempt} {self.pair.src}->{self.pair.tgt}"
             f" {self.session_id}#{self.utterance_index} {len(self.audio)} bytes>"
         )
+
+
+def job_from(
+    assign: dispatcher_pb2.JobAssign,
+    *,
+    cancelled: CancelFlag | None = None,
+    hold: Callable[[], None] | None = None,
+) -> Job:
+    """The job of an assignment that is not `bad_job`, received now."""
+    spec = assign.job
+    return Job(
+        job_id=assign.attempt.job_id,
+        attempt=assign.attempt.attempt,
+        tenant=spec.tenant,
+        session_id=spec.session_id,
+        utterance_index=spec.utterance_index,
+        job_type=spec.job_type or "translate",
+        pair=Pair(spec.pair.src, spec.pair.tgt),
+        audio=spec.audio,
+        audio_format=audio_format_from(spec.audio_format)
+        if spec.HasField("audio_format")
+        else None,
+        padding_ms=spec.padding_ms,
+        reason=reason_from(spec.reason),
+        features=dict(spec.features),
+        require_tts=spec.require_tts,
+        required_stages=stages_from(spec.required_stages),
+        partial_interval=spec.partial_interval_ms / 1000,
+        traceparent=spec.traceparent,
+        begins_turn=assign.begins_turn,
+        held=tuple(spec.held_utterances),
+        included=tuple(spec.included_utterances),
+        is_flush=spec.is_flush,
+        deadline=time.monotonic() + assign.time_left_ms / 1000 if assign.time_left_ms else None,
+        cancelled=cancelled,
+        hold=hold,
+    )
+
+
+def _audio_format(spec: dispatcher_pb2.JobSpec) -> AudioFormat | None:
+    return audio_format_from(spec.audio_format) if spec.HasField("audio_format") else None

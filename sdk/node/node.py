@@ -15,13 +15,14 @@ from typing import Literal, TypeVar
 from lingua_scheduler.sdk._transport.channels import Channels, parse_addresses
 from lingua_scheduler.sdk._transport.tls import Tls
 from lingua_scheduler.sdk._transport.tokens import Token, TokenSource
+from lingua_scheduler.sdk.node.capabilities import capabilities, check_slots
 from lingua_scheduler.sdk.node.handlers import Handler, Kind, check_picklable, kind_of
-from lingua_scheduler.sdk.node.job import Stage
 from lingua_scheduler.sdk.node.processes import ProcessWorkers
 from lingua_scheduler.sdk.node.protocol import NodeProtocol
 from lingua_scheduler.sdk.node.serving import Serving
-from lingua_scheduler.sdk.node.validate import capabilities, check_id, check_slots
 from lingua_scheduler.sdk.node.workers import LoopWorkers, ThreadWorkers, Workers
+from lingua_scheduler.sdk.types import Stage
+from lingua_scheduler.sdk.validate import check_id
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 # What running jobs may take when the node is told to stop.

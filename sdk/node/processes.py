@@ -19,8 +19,7 @@ from typing import Any
 
 from lingua_scheduler.sdk.errors import JobError
 from lingua_scheduler.sdk.node.handlers import Handler, Item
-from lingua_scheduler.sdk.node.job import CancelFlag
-from lingua_scheduler.sdk.node.wire import job_from
+from lingua_scheduler.sdk.node.job import CancelFlag, job_from
 from lingua_scheduler.sdk.node.workers import Say, Workers, run_blocking
 from lingua_scheduler.sdk.results import Held, Partial
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign

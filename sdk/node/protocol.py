@@ -28,21 +28,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lingua_scheduler.sdk._transport.effects import (
-    Close,
-    Effect,
-    Left,
-    Lost,
-    Moved,
-    Refused,
-    Start,
-    Stop,
-    Warn,
-)
+from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.patience import Patience
+from lingua_scheduler.sdk.node.effects import NodeEffect, Start, Stop, Warn
 from lingua_scheduler.sdk.node.kept_results import KeptResults
 from lingua_scheduler.sdk.node.partials import Partials
-from lingua_scheduler.sdk.node.stream_state import Batch, StreamState
+from lingua_scheduler.sdk.node.stream import Batch, StreamState
 from lingua_scheduler.sdk.node.wire import (
     MAX_DETAIL,
     Ref,
@@ -122,7 +113,7 @@ class NodeProtocol:
         self._last_run = 0
         self._patience = Patience()
         self._stream: StreamState | None = None
-        self._effects: list[Effect] = []
+        self._effects: list[NodeEffect] = []
 
     # ---- what the shell asks ----
 
@@ -179,7 +170,7 @@ class NodeProtocol:
         """The stream is gone. What runs goes on; what is unconfirmed stays."""
         self._stream = None
 
-    def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[Effect]:
+    def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[NodeEffect]:
         """The dispatcher has said something; whatever it is, it lives."""
         stream = self._stream
         if stream is None:
@@ -205,7 +196,7 @@ class NodeProtocol:
             self._close(stream, Close(Lost("the dispatcher does not read what it is told")))
         return self._out()
 
-    def on_timer(self, now: float) -> list[Effect]:
+    def on_timer(self, now: float) -> list[NodeEffect]:
         """It is `next_deadline`, or later."""
         for ref, running in list(self._running.items()):
             if running.deadline is not None and running.deadline <= now:
@@ -333,19 +324,21 @@ class NodeProtocol:
             self._running[ref].held = True
             self._answer("held", ref, self._running[ref].held_event(ref))
 
-    def on_result(self, run: int, result: Result) -> list[Effect]:
+    def on_result(self, run: int, result: Result) -> list[NodeEffect]:
         """A handler has its result. Only the first one counts."""
         if isinstance(result, Held):
             self.on_hold(run)
         return self._finish(run, lambda ref: result_event(ref, result))
 
-    def on_failed(self, run: int, cause: str, detail: str, *, worth_retry: bool) -> list[Effect]:
+    def on_failed(
+        self, run: int, cause: str, detail: str, *, worth_retry: bool
+    ) -> list[NodeEffect]:
         """A handler could not do it."""
         return self._finish(
             run, lambda ref: failed_event(ref, cause, detail, worth_retry=worth_retry)
         )
 
-    def on_ended(self, run: int) -> list[Effect]:
+    def on_ended(self, run: int) -> list[NodeEffect]:
         """A handler has ended, and its slot is free. Without a result, the job has failed.
 
         One that said that it keeps the audio has the result Held.
@@ -359,7 +352,7 @@ class NodeProtocol:
         why = "the handler ended without a result"
         return self.on_failed(run, "NO_RESULT", why, worth_retry=True)
 
-    def _finish(self, run: int, event: Callable[[Ref], NodeEvent]) -> list[Effect]:
+    def _finish(self, run: int, event: Callable[[Ref], NodeEvent]) -> list[NodeEffect]:
         ref = self._refs.get(run)
         if ref is not None:
             made = event(ref)
@@ -391,13 +384,13 @@ class NodeProtocol:
         self.draining = True
         self._beat_now()
 
-    def give_up(self) -> list[Effect]:
+    def give_up(self) -> list[NodeEffect]:
         """What still runs has failed, and another node is to do it."""
         for ref in list(self._running):
             self._fail_and_stop(ref, "NODE_STOPPED", "the node had to stop")
         return self._out()
 
-    def leave(self, detail: str) -> list[Effect]:
+    def leave(self, detail: str) -> list[NodeEffect]:
         """Say goodbye, after all that is ready, and end the stream."""
         stream = self._stream
         if stream is not None:
@@ -510,9 +503,9 @@ class NodeProtocol:
             stream.closing = True
             self._do(close)
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: NodeEffect) -> None:
         self._effects.append(effect)
 
-    def _out(self) -> list[Effect]:
+    def _out(self) -> list[NodeEffect]:
         effects, self._effects = self._effects, []
         return effects

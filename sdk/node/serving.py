@@ -14,27 +14,24 @@ from dataclasses import dataclass
 
 from lingua_scheduler.sdk._transport.backoff import Backoff
 from lingua_scheduler.sdk._transport.channels import Channels, Lease
-from lingua_scheduler.sdk._transport.effects import (
+from lingua_scheduler.sdk._transport.endings import (
     Close,
-    Effect,
     Ending,
     Expired,
     Left,
     Lost,
     Moved,
     Refused,
-    Start,
-    Stop,
-    Warn,
 )
 from lingua_scheduler.sdk._transport.stream_shell import FLUSH_S, StreamShell, is_going_away
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.sdk.errors import JobError, NodeRefusedError
 from lingua_scheduler.sdk.node import tracing
+from lingua_scheduler.sdk.node.effects import NodeEffect, Start, Stop, Warn
 from lingua_scheduler.sdk.node.handlers import Item
 from lingua_scheduler.sdk.node.job import CancelFlag
 from lingua_scheduler.sdk.node.protocol import NodeProtocol
-from lingua_scheduler.sdk.node.stream_state import WELCOME_WITHIN_S
+from lingua_scheduler.sdk.node.stream import WELCOME_WITHIN_S
 from lingua_scheduler.sdk.node.workers import Workers
 from lingua_scheduler.sdk.results import Partial
 from lingua_scheduler.statuses import reason_name
@@ -272,7 +269,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
 
     # ---- handlers ----
 
-    def _do(self, effects: Iterable[Effect]) -> None:
+    def _do(self, effects: Iterable[NodeEffect]) -> None:
         for effect in effects:
             match effect:
                 case Start():

@@ -10,8 +10,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from lingua_scheduler.sdk.node.handlers import Handler, Item, Kind, checked
-from lingua_scheduler.sdk.node.job import CancelFlag, Job
-from lingua_scheduler.sdk.node.wire import job_from
+from lingua_scheduler.sdk.node.job import CancelFlag, Job, job_from
 from lingua_scheduler.sdk.results import Partial
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lingua_scheduler.sdk.audio import PCM_SAMPLE_BYTES, AudioFormat, Encoding, opus_packet_ms
-from lingua_scheduler.sdk.node.job import Pair
+from lingua_scheduler.sdk.types import Pair
 
 MAX_OPUS_BYTES = 64 * 1024
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lingua_scheduler.sdk._transport.effects import Close
+from lingua_scheduler.sdk._transport.endings import Close
 from lingua_scheduler.sdk.errors import SessionError
 from lingua_scheduler.sdk.session.events import Event
 

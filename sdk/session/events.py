@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from lingua_scheduler.sdk.audio import AudioFormat
-from lingua_scheduler.sdk.node.job import Reason
 from lingua_scheduler.sdk.results import Timing
+from lingua_scheduler.sdk.types import Reason
 from lingua_scheduler.v1 import dispatcher_pb2
 
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 
 from lingua_scheduler.sdk._transport.channels import Channels, Lease
-from lingua_scheduler.sdk._transport.effects import Close, Ending, Lost
+from lingua_scheduler.sdk._transport.endings import Close, Ending, Lost
 from lingua_scheduler.sdk._transport.stream_shell import StreamShell, is_going_away
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.sdk.errors import SessionError

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+from lingua_scheduler.sdk._transport.wire import audio_format_message
 from lingua_scheduler.sdk.audio import AudioFormat, Encoding
-from lingua_scheduler.sdk.node.job import Pair
-from lingua_scheduler.sdk.node.validate import check_id, check_language
-from lingua_scheduler.sdk.session.wire import format_of
+from lingua_scheduler.sdk.types import Pair
+from lingua_scheduler.sdk.validate import check_id, check_language, check_number
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 MAX_FEATURES = 32
@@ -26,12 +26,6 @@ class PauseDetection(IntEnum):
     GAPS = session_pb2.PAUSE_DETECTION_GAPS
     # Nobody speaks, for `Limits.pause_ms` of audio; for microphones that never stop sending.
     VOICE_ACTIVITY = session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY
-
-
-def check_number(name: str, value: float, least: float, most: float) -> None:
-    """A number within limits. Raises ValueError, as all of these."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ValueError(f"{name}: {value!r} must be a number from {least:g} to {most:g}")
 
 
 def directions(src: str | None, tgt: str | None, a: str | None, b: str | None) -> tuple[Pair, ...]:
@@ -79,7 +73,7 @@ def new_session(
     )
     return session_pb2.NewSession(
         **languages,
-        audio_format=format_of(audio_format),
+        audio_format=audio_format_message(audio_format),
         options=session_pb2.SessionOptions(
             require_tts=require_tts,
             preferred_node_id=preferred_node_id,

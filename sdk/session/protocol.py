@@ -23,7 +23,7 @@ on where a stream broke.
 
 import random
 
-from lingua_scheduler.sdk._transport.effects import Close, Ending, Left, Lost, Moved, Refused
+from lingua_scheduler.sdk._transport.endings import Close, Ending, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.patience import Patience
 from lingua_scheduler.sdk.errors import (
     SessionError,

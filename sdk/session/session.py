@@ -18,12 +18,12 @@ from lingua_scheduler.sdk.session.link import SessionLink
 from lingua_scheduler.sdk.session.options import (
     LEAST_UNACKNOWLEDGED_BYTES,
     PauseDetection,
-    check_number,
     directions,
     new_session,
 )
 from lingua_scheduler.sdk.session.protocol import SessionProtocol
 from lingua_scheduler.sdk.session.sending import SessionSending
+from lingua_scheduler.sdk.validate import check_number
 
 # About four minutes of speech at 16 kHz.
 MAX_UNACKNOWLEDGED_BYTES = 8 * 1024 * 1024

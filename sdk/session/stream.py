@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lingua_scheduler.sdk._transport.effects import Lost, Moved, Refused
+from lingua_scheduler.sdk._transport.endings import Lost, Moved, Refused
 from lingua_scheduler.silence import Silence
 from lingua_scheduler.v1 import common_pb2
 

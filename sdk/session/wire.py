@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
+from lingua_scheduler.sdk._transport.wire import audio_format_from, reason_from, stage_from
 from lingua_scheduler.sdk.audio import AudioFormat
-from lingua_scheduler.sdk.node.job import Reason, Stage
-from lingua_scheduler.sdk.node.wire import audio_format
 from lingua_scheduler.sdk.results import Timing
 from lingua_scheduler.sdk.session.events import (
     Accepted,
@@ -25,19 +24,8 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 # Of a server that does not say.
 _CHUNK_BYTES = 64 * 1024
 
-# A newer server may know reasons, kinds and stages that this SDK does not.
-_REASONS = {int(reason): reason for reason in Reason}
-_STAGES = {int(stage): stage for stage in Stage}
+# A newer server may send kinds that this version does not know.
 _KINDS = {int(kind): kind for kind in ResultKind}
-
-
-def format_of(audio: AudioFormat) -> common_pb2.AudioFormat:
-    """A format as the contract has it."""
-    return common_pb2.AudioFormat(
-        encoding=common_pb2.AudioEncoding.ValueType(audio.encoding),
-        sample_rate_hz=audio.sample_rate_hz,
-        channels=audio.channels,
-    )
 
 
 def limits_from(message: session_pb2.SessionLimits) -> Limits:
@@ -110,7 +98,7 @@ def progress_from(message: session_pb2.UtteranceEvent) -> Finalized | Accepted |
                 index=index,
                 src=src,
                 tgt=tgt,
-                reason=_REASONS.get(message.finalized.reason, Reason.UNSPECIFIED),
+                reason=reason_from(message.finalized.reason),
                 audio_ms=message.finalized.audio_ms,
             )
         case "accepted":
@@ -157,14 +145,14 @@ def _format(message: session_pb2.Result) -> AudioFormat | None:
     if not message.HasField("speech_format"):
         return None
     try:
-        return audio_format(message.speech_format)
+        return audio_format_from(message.speech_format)
     except ValueError:
         return None
 
 
 def _stages(timings: Sequence[dispatcher_pb2.StageTiming]) -> tuple[Timing, ...]:
     return tuple(
-        Timing(stage=_STAGES[each.stage], started_ms=each.started_ms, took_ms=each.took_ms)
+        Timing(stage=stage, started_ms=each.started_ms, took_ms=each.took_ms)
         for each in timings
-        if each.stage in _STAGES
+        if (stage := stage_from(each.stage)) is not None
     )

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from lingua_scheduler.sdk import Held, HeldAudio, Job, JobError, Node, Reason, Translated
-from lingua_scheduler.sdk._transport.effects import Effect
+from lingua_scheduler.sdk.node.effects import NodeEffect
 from lingua_scheduler.sdk.node.protocol import NodeProtocol
 from lingua_scheduler.v1 import dispatcher_pb2
 
@@ -67,7 +67,7 @@ class _TellingProtocol(NodeProtocol):
         super().__init__(hello=hello)
         self._node_id = hello.node_id
 
-    def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[Effect]:
+    def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[NodeEffect]:
         was_welcomed = self.welcomed
         effects = super().on_message(now, message)
         if self.welcomed and not was_welcomed:

@@ -25,10 +25,10 @@ from lingua_scheduler.sdk import (
     NoSpeech,
     Reason,
     Tls,
+    Token,
     Translated,
     Turn,
 )
-from lingua_scheduler.sdk._transport.tokens import Token
 from lingua_scheduler.sdk.node.protocol import NodeProtocol
 from lingua_scheduler.sdk.node.wire import Ref, ref_of
 from lingua_scheduler.v1 import dispatcher_pb2

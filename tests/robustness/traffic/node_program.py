@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lingua_scheduler.sdk import Held, HeldAudio, Job, JobError, Node, Translated
-from lingua_scheduler.sdk._transport.effects import Effect
+from lingua_scheduler.sdk.node.effects import NodeEffect
 from lingua_scheduler.sdk.node.protocol import NodeProtocol
 from lingua_scheduler.sdk.node.wire import Ref, attempt_of
 from lingua_scheduler.v1 import dispatcher_pb2
@@ -78,7 +78,7 @@ class _Protocol(NodeProtocol):
         self._flood_at = 0.0
         self._partials_sent = 0
 
-    def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[Effect]:
+    def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[NodeEffect]:
         was_welcomed = self.welcomed
         effects = super().on_message(now, message)
         if self.welcomed and not was_welcomed:

@@ -7,23 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lingua_scheduler.sdk._transport.effects import (
-    Close,
-    Effect,
-    Left,
-    Lost,
-    Moved,
-    Refused,
-    Start,
-    Stop,
-    Warn,
-)
+from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk.audio import AudioFormat
-from lingua_scheduler.sdk.node.job import Stage
+from lingua_scheduler.sdk.node.effects import NodeEffect, Start, Stop, Warn
 from lingua_scheduler.sdk.node.kept_results import KeptResults
 from lingua_scheduler.sdk.node.protocol import NodeProtocol
-from lingua_scheduler.sdk.node.stream_state import MAX_ANSWERS, WELCOME_WITHIN_S
+from lingua_scheduler.sdk.node.stream import MAX_ANSWERS, WELCOME_WITHIN_S
 from lingua_scheduler.sdk.results import Held, NoSpeech, Partial, Timing, Translated
+from lingua_scheduler.sdk.types import Stage
 from lingua_scheduler.v1 import common_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import (
     DispatcherEvent,
@@ -79,7 +70,7 @@ class Driver:
         hello = Hello(node_id="n", incarnation="i", max_concurrent_jobs=slots)
         self.protocol = NodeProtocol(hello=hello, rng=random.Random(1), kept=kept)
         self.runs: dict[str, int] = {}
-        self.effects: list[Effect] = []
+        self.effects: list[NodeEffect] = []
 
     def connect(self, *cancelled: str, **fields: int) -> list[NodeEvent]:
         """A new stream that is welcomed; what is said on it, Hello first."""
@@ -93,10 +84,10 @@ class Driver:
         self.say(DispatcherEvent(welcome=welcome))
         return heard + self.drain()
 
-    def say(self, *events: DispatcherEvent) -> list[Effect]:
+    def say(self, *events: DispatcherEvent) -> list[NodeEffect]:
         return self._note(self.protocol.on_message(self.now, DispatcherMessage(events=events)))
 
-    def tick(self, seconds: float) -> list[Effect]:
+    def tick(self, seconds: float) -> list[NodeEffect]:
         """Time passes; timers are served when they are due."""
         end, effects = self.now + seconds, []
         while (due := self.protocol.next_deadline(self.now)) is not None and due <= end:
@@ -117,7 +108,7 @@ class Driver:
         self._note(self.protocol.on_result(run, Translated(source=job_id)))
         self._note(self.protocol.on_ended(run))
 
-    def _note(self, effects: list[Effect]) -> list[Effect]:
+    def _note(self, effects: list[NodeEffect]) -> list[NodeEffect]:
         for effect in effects:
             if isinstance(effect, Start):
                 self.runs[effect.assign.attempt.job_id] = effect.run
@@ -137,7 +128,7 @@ def kinds(events: list[NodeEvent], *without: str) -> list[str]:
     return [kind for kind in found if kind not in without]
 
 
-def starts(effects: list[Effect]) -> list[str]:
+def starts(effects: list[NodeEffect]) -> list[str]:
     return [each.assign.attempt.job_id for each in effects if isinstance(each, Start)]
 
 
@@ -769,7 +760,7 @@ class Interleaving:
         else:
             self.hear(self.driver.drain())
 
-    def note(self, effects: list[Effect]) -> None:
+    def note(self, effects: list[NodeEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Start):
                 self.live.add(effect.run)

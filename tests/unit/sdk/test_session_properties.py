@@ -6,7 +6,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lingua_scheduler.sdk._transport.effects import Close, Ending
+from lingua_scheduler.sdk._transport.endings import Close, Ending
 from lingua_scheduler.sdk.session.effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session.events import Missing, Result
 from lingua_scheduler.sdk.session.protocol import SessionProtocol

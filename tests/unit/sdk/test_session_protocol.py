@@ -10,7 +10,7 @@ from lingua_scheduler.sdk import (
     SessionRefusedError,
     SessionUnavailableError,
 )
-from lingua_scheduler.sdk._transport.effects import Close, Ending, Left, Lost, Moved, Refused
+from lingua_scheduler.sdk._transport.endings import Close, Ending, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.patience import FORGET_S
 from lingua_scheduler.sdk._transport.stream_shell import is_going_away
 from lingua_scheduler.sdk.session.effects import Fail, Give, Over, Retry, SessionEffect

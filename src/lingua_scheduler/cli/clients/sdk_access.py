@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from lingua_scheduler.sdk import Tls
-from lingua_scheduler.sdk._transport.tokens import Token
+from lingua_scheduler.sdk import Tls, Token
 from lingua_scheduler.services.runtime.auth.principals import Role
 from lingua_scheduler.services.runtime.settings.settings import Settings, variable_name
 

@@ -33,7 +33,7 @@ from lingua_scheduler.sdk import (
     SessionRefusedError,
     SessionUnavailableError,
 )
-from lingua_scheduler.sdk.node.validate import check_language
+from lingua_scheduler.sdk.validate import check_language
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 # Often enough to look alive on a terminal.

@@ -2,23 +2,7 @@
 
 from dataclasses import dataclass
 
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Run the handler. `run` names this execution; an attempt can have more than one."""
-
-    run: int
-    assign: dispatcher_pb2.JobAssign
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Nobody wants what this execution would give."""
-
-    run: int
-    why: str
+from lingua_scheduler.v1 import common_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +53,3 @@ class Close:
 
     ending: Ending
     graceful: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Warn:
-    """Something that whoever runs this should know."""
-
-    text: str
-
-
-Effect = Start | Stop | Close | Warn

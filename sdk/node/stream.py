@@ -3,13 +3,12 @@
 import random
 from collections.abc import Iterable
 
+from lingua_scheduler.sdk._transport.wire import MAX_MESSAGE_BYTES
 from lingua_scheduler.sdk.node.wire import Ref
 from lingua_scheduler.silence import Silence, Verdict
 from lingua_scheduler.v1 import common_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, Welcome
 
-# Largest message either side may send, unless Welcome says less.
-MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 # Left free in each message for framing, and for the heartbeat that shares it.
 SPARE_BYTES = 128 * 1024
 # Left free in each message for the heartbeat and for Bye.

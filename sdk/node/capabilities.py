@@ -1,23 +1,14 @@
 """Checks of a node's arguments, by the rules of the contract."""
 
-import re
 from collections.abc import Iterable, Sequence
 
-from lingua_scheduler.sdk.node.job import Pair, Stage
+from lingua_scheduler.sdk.types import Pair, Stage
+from lingua_scheduler.sdk.validate import check_language
 from lingua_scheduler.v1 import common_pb2
 
-_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}")
 MAX_LANGUAGES = 256
 MAX_PAIRS = 16384
 MAX_SLOTS = 1000
-
-
-def check_id(name: str, value: str) -> str:
-    """An id of 1 to 128 safe characters. Raises ValueError, as all of these."""
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise ValueError(f"{name}: {value!r} must be 1 to 128 characters of A-Z a-z 0-9 . _ -")
-    return value
 
 
 def check_slots(value: int) -> int:
@@ -56,13 +47,6 @@ def _languages(name: str, values: Sequence[str], *, optional: bool = False) -> l
     if len(values) > MAX_LANGUAGES:
         raise ValueError(f"{name}: has {len(values)} languages; at most {MAX_LANGUAGES}")
     return [check_language(f"{name}[{at}]", value) for at, value in enumerate(values)]
-
-
-def check_language(name: str, value: object) -> str:
-    """A language code."""
-    if not isinstance(value, str) or not _LANGUAGE.fullmatch(value):
-        raise ValueError(f"{name}: {value!r} must be a language code such as 'en' or 'zh-hant'")
-    return value
 
 
 def _pair(at: int, pair: tuple[str, str]) -> Pair:
