@@ -99,7 +99,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a result of an attempt that was given up is dropped",
-        "services/dispatcher/job/steps.py",
+        "services/dispatcher/job/transitions.py",
         "return attempt if attempt is not None and attempt.is_alive else None",
         "return attempt",
         _MACHINE,

@@ -23,9 +23,9 @@ from lingua_scheduler.services.dispatcher.job.effects import (
     TimerKey,
 )
 from lingua_scheduler.services.dispatcher.job.endings import Ending
-from lingua_scheduler.services.dispatcher.job.phases import Phase
+from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.services.dispatcher.job.rules import ASK_AGAIN_MS, MAX_DETAIL, JobRules
-from lingua_scheduler.services.dispatcher.job.steps import ASK, BOUND, DEADLINE, WAIT, JobSteps
+from lingua_scheduler.services.dispatcher.job.transitions import ASK, BOUND, DEADLINE, WAIT, JobSteps
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 __all__ = ["JobMachine", "JobRules", "Phase"]

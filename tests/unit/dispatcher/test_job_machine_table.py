@@ -1,11 +1,11 @@
-"""The job machine's table: every event in every phase does what job_phases says, and no more."""
+"""The job machine's table: every event in every phase does what job.model says, and no more."""
 
 from collections.abc import Callable
 
 import pytest
 
 from lingua_scheduler.services.dispatcher.job import effects as fx
-from lingua_scheduler.services.dispatcher.job import phases as job_phases
+from lingua_scheduler.services.dispatcher.job import model
 from lingua_scheduler.services.dispatcher.job.machine import JobMachine, Phase
 from lingua_scheduler.v1 import common_pb2
 from tests.unit.dispatcher.test_job_machine import (
@@ -23,8 +23,8 @@ PHASES = tuple(Phase)
 
 
 def table() -> dict[tuple[str, Phase], str]:
-    """The cells of the table in job_phases."""
-    lines = (job_phases.__doc__ or "").splitlines()
+    """The cells of the table in job.model."""
+    lines = (model.__doc__ or "").splitlines()
     heads = [at for at, line in enumerate(lines) if line.split() == [p.name for p in PHASES]]
     cells = {}
     for line in lines[heads[0] + 1 :]:

@@ -29,7 +29,7 @@ from lingua_scheduler.services.dispatcher.job.effects import (
     Wake,
 )
 from lingua_scheduler.services.dispatcher.job.endings import Ending
-from lingua_scheduler.services.dispatcher.job.phases import STATES, Phase
+from lingua_scheduler.services.dispatcher.job.model import STATES, Phase
 from lingua_scheduler.services.dispatcher.job.rules import (
     HOPELESS_SAYINGS,
     KEPT_FOR_ANOTHER_NODE,
