@@ -3,7 +3,8 @@
 import pytest
 
 from lingua_scheduler.services.dispatcher.job import effects as fx
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, JobRules, Phase
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import JobRules, Phase
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 NEEDED = common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED
@@ -142,11 +143,12 @@ def test_a_job_that_another_home_has_gone_on_with_is_looked_for_not_given_back()
     assert fx.Allocate in kinds(effects)
 
 
-def test_a_failure_for_good_stays_one() -> None:
+def test_a_node_that_calls_the_job_hopeless_does_not_end_it_alone() -> None:
+    """Another node has to agree, and needs the audio for that."""
     made = machine()
     given(made, BY_TIMEOUT)
     failed = dispatcher_pb2.JobFailed(attempt=ref(), cause="BROKEN_AUDIO", worth_retry=False)
-    assert failure(made.on_failed(0, failed, "n")) == common_pb2.ERROR_REASON_JOB_FAILED
+    assert failure(made.on_failed(0, failed, "n")) == common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED
 
 
 def test_no_other_node_is_tried_beside_the_one_that_holds_it() -> None:
