@@ -99,14 +99,14 @@ MUTATIONS = (
     ),
     Mutation(
         "a result of an attempt that was given up is dropped",
-        "services/dispatcher/job/transitions.py",
+        "services/dispatcher/job/model.py",
         "return attempt if attempt is not None and attempt.is_alive else None",
         "return attempt",
         _MACHINE,
     ),
     Mutation(
         "one node alone cannot call a job hopeless",
-        "services/dispatcher/job/rules.py",
+        "services/dispatcher/job/model.py",
         "HOPELESS_SAYINGS = 2",
         "HOPELESS_SAYINGS = 1",
         _MACHINE,
@@ -114,9 +114,9 @@ MUTATIONS = (
     Mutation(
         "an acknowledgement counts for its own attempt only",
         "services/dispatcher/job/machine.py",
-        "        attempt = self.attempts.get(number)\n"
+        "        attempt = job.attempts.get(number)\n"
         "        if attempt is not None and attempt.is_alive:",
-        "        attempt = self.attempts.get(max(self.attempts, default=0))\n"
+        "        attempt = job.attempts.get(max(job.attempts, default=0))\n"
         "        if attempt is not None and attempt.is_alive:",
         _MACHINE,
     ),

@@ -13,15 +13,15 @@ from lingua_scheduler.services.dispatcher.home.records import JobRecords
 from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
 from lingua_scheduler.services.dispatcher.home.waiting_bytes import WaitingBytes
 from lingua_scheduler.services.dispatcher.home.waiting_rounds import WaitingRounds
-from lingua_scheduler.services.dispatcher.job import effects as effects
+from lingua_scheduler.services.dispatcher.job import effects
 from lingua_scheduler.services.dispatcher.job.effects import (
     BY_BINDING,
     Attempt,
+    AttemptState,
     Effect,
-    Problem,
-    Stage,
+    FailureCause,
 )
-from lingua_scheduler.services.dispatcher.job.machine import Phase
+from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.services.dispatcher.job.timeline import cause_name, outcome_name
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
@@ -105,7 +105,7 @@ class JobActions(JobOutcomes):
         if job.is_behind:
             # Others wait for the same pool, and came first: there is no need to ask.
             job.is_behind = False
-            behind = Problem(
+            behind = FailureCause(
                 common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED, "others wait for room too"
             )
             self._feed(job, now, job.machine.on_refused(now, behind))
@@ -185,7 +185,7 @@ class JobActions(JobOutcomes):
         job.is_over_quota = error.reason == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
         waits_for_turn = error.reason == common_pb2.ERROR_REASON_BOUND_NODE_FULL
         job.turn_node = error.metadata.get("node_id", "") if waits_for_turn else ""
-        problem = Problem(error.reason, error.message, error.retry_after_ms, error.metadata)
+        problem = FailureCause(error.reason, error.message, error.retry_after_ms, error.metadata)
         job.is_particular = not (job.is_over_quota or waits_for_turn) and bool(
             effect.exclude or spec.strict or spec.required_stages
         )
@@ -209,7 +209,7 @@ class JobActions(JobOutcomes):
         assign.attempt.job_id = job.job_id
         assign.attempt.attempt = attempt.number
         _hide_the_session(assign.job, attempt.placement.turn_id or job.job_id)
-        if attempt.stage is Stage.KEPT or attempt.is_result_only:
+        if attempt.state is AttemptState.KEPT or attempt.is_result_only:
             assign.only_if_known = True
             assign.job.ClearField("audio")
         if traceparent := job.timeline.traceparent(attempt.number):
@@ -225,7 +225,7 @@ class JobActions(JobOutcomes):
         self._loop.call_soon(self._commit, job, effect.attempt)
 
     def _commit(self, job: Job, attempt: Attempt) -> None:
-        if attempt.stage is not Stage.ACKED:
+        if attempt.state is not AttemptState.ACKED:
             return  # Complete, or Release, has ended what this would have begun
         number = attempt.number
         request = pool_pb2.CommitRequest(attempt=job.ref(number), node_id=attempt.node_id)

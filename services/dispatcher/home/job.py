@@ -3,8 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lingua_scheduler.services.dispatcher.job.effects import BY_BINDING, Allocate, Attempt, Stage
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, Phase
+from lingua_scheduler.services.dispatcher.job.effects import (
+    BY_BINDING,
+    Allocate,
+    Attempt,
+    AttemptState,
+)
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.services.dispatcher.job.timeline import Timeline
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
@@ -110,10 +116,12 @@ class Job:
         """Whether it was done by a node that does not have the beginning of its turn."""
         if self.spec.included_utterances:
             return False
-        attempts = self.machine.attempts.values()
-        if any(each.stage is Stage.DONE and each.placement.path in BY_BINDING for each in attempts):
-            return False
-        return any(each.placement.binding in _LEFT_ITS_NODE for each in attempts)
+        has_left = False
+        for each in self.machine.attempts.values():
+            if each.state is AttemptState.DONE and each.placement.path in BY_BINDING:
+                return False
+            has_left = has_left or each.placement.binding in _LEFT_ITS_NODE
+        return has_left
 
     def ref(self, number: int) -> common_pb2.AttemptRef:
         """An attempt of this job."""

@@ -18,10 +18,10 @@ from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.orphans import Orphans
 from lingua_scheduler.services.dispatcher.home.spans import new_timeline
 from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
-from lingua_scheduler.services.dispatcher.job import endings as endings
+from lingua_scheduler.services.dispatcher.job import endings
 from lingua_scheduler.services.dispatcher.job.effects import Attempt
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, JobRules, Phase
-from lingua_scheduler.services.dispatcher.job.rules import MAX_DETAIL
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import MAX_DETAIL, JobRules, Phase
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.responsible import Report
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient

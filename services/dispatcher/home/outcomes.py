@@ -8,9 +8,9 @@ from typing import Any
 from lingua_scheduler.services.dispatcher.home.job import Job
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
-from lingua_scheduler.services.dispatcher.job import effects as effects
-from lingua_scheduler.services.dispatcher.job.effects import Problem
-from lingua_scheduler.services.dispatcher.job.machine import Phase
+from lingua_scheduler.services.dispatcher.job import effects
+from lingua_scheduler.services.dispatcher.job.effects import FailureCause
+from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.routes import Routes
 from lingua_scheduler.services.runtime import errors
@@ -209,7 +209,7 @@ class JobOutcomes:
         )
 
 
-def _error(problem: Problem) -> common_pb2.Error:
+def _error(problem: FailureCause) -> common_pb2.Error:
     return common_pb2.Error(
         reason=problem.reason,
         message=problem.message,

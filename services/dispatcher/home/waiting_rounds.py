@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from lingua_scheduler.services.dispatcher.home.job import Job
 from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
 from lingua_scheduler.services.dispatcher.home.waiting_bytes import WaitingBytes
-from lingua_scheduler.services.dispatcher.job.machine import Phase
+from lingua_scheduler.services.dispatcher.job.model import Phase
 
 # Waiting jobs with reasons of their own that one sign of room is offered to, before it is lost.
 _MAX_ASIDE = 8

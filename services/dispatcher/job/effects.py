@@ -1,6 +1,7 @@
-"""What a job's machine asks the world to do. Plain values: the shell carries them out in order.
+"""What a job's machine asks its shell to do. Plain values, carried out in order.
 
-Nobody changes them. They are not frozen: that would make each twice as dear, and a job has eight.
+Nobody modifies them. They are not frozen: that would double the cost of creating one, and every job
+creates at least eight.
 """
 
 from collections.abc import Mapping
@@ -11,19 +12,18 @@ from typing import NamedTuple
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
-# Names a timer of a job: what for, and of which attempt (0: of the job).
+# Identifies a timer of a job: its purpose, and the attempt that it belongs to (0: the job).
 TimerKey = tuple[str, int]
 
-
-# The paths by which a job comes to the node that has the beginning of its turn.
+# The paths by which a job gets to the node that has the beginning of its turn.
 BY_BINDING = (
     pool_pb2.PLACEMENT_PATH_TIMEOUT_BINDING,
     pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING,
 )
 
 
-class Problem(NamedTuple):
-    """Why something did not work, in the contract's terms."""
+class FailureCause(NamedTuple):
+    """Why a question, an attempt or a job failed, in the contract's terms."""
 
     reason: common_pb2.ErrorReason.ValueType
     message: str
@@ -31,31 +31,31 @@ class Problem(NamedTuple):
     metadata: Mapping[str, str] = MappingProxyType({})
 
 
-class Stage(Enum):
-    """How far an attempt is, and so what it holds in the pool."""
+class AttemptState(Enum):
+    """How far an attempt is, and therefore what it holds in the pool."""
 
-    # A reservation: Release ends it.
+    # A reservation, which Release ends.
     RESERVED = auto()
-    # A running lease, or its commit is under way: Complete ends it.
+    # A running lease, or one whose commit is under way. Complete ends it.
     ACKED = auto()
-    # Nothing: it was done under another home, and its result is looked for.
+    # Nothing: it finished under another home, and its result is being looked for.
     KEPT = auto()
-    # Nothing: its result is delivered.
+    # Nothing: its result was delivered.
     DONE = auto()
-    # Nothing: it is over without a result.
+    # Nothing: it ended without a result.
     ENDED = auto()
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One try on one node."""
+    """One try of the job on one node."""
 
     number: int
     placement: pool_pb2.Placement
-    stage: Stage = Stage.RESERVED
+    state: AttemptState = AttemptState.RESERVED
     # An earlier home made it, and may have sent it.
     is_taken_up: bool = False
-    # It has no slot: the node is only asked for its result, and must not begin.
+    # It has no slot: the node is asked only for the result, and must not start.
     is_result_only: bool = False
     # Its connection was lost, so the node may have it and cannot be told to stop.
     is_cut_off: bool = False
@@ -67,15 +67,15 @@ class Attempt:
 
     @property
     def is_alive(self) -> bool:
-        """Whether a result of it is still wanted."""
-        return self.stage is not Stage.ENDED and self.stage is not Stage.DONE
+        """Whether its result is still wanted."""
+        return self.state is not AttemptState.ENDED and self.state is not AttemptState.DONE
 
 
 @dataclass(slots=True)
 class Allocate:
-    """Ask the pool for a node; the one answer is on_allocated or on_refused.
+    """Ask the pool for a node. It answers once, with on_allocated or on_refused.
 
-    Always the last effect of its event, so that it may be answered at once.
+    Always the last effect of its event, so that the answer may come immediately.
     """
 
     number: int
@@ -85,14 +85,14 @@ class Allocate:
 
 @dataclass(slots=True)
 class Send:
-    """Write the assignment to the node's stream; what goes wrong is on_send_failed."""
+    """Write the assignment to the node's stream. If that fails, call on_send_failed."""
 
     attempt: Attempt
 
 
 @dataclass(slots=True)
 class CancelOnNode:
-    """Tell the node to stop; it need not answer."""
+    """Tell the node to stop. It need not answer."""
 
     attempt: Attempt
     why: str
@@ -100,17 +100,17 @@ class CancelOnNode:
 
 @dataclass(slots=True)
 class Commit:
-    """Make the reservation a running lease; the answer is on_committed."""
+    """Turn the reservation into a running lease. The answer is on_committed."""
 
     attempt: Attempt
 
 
 @dataclass(slots=True)
 class Release:
-    """Give the reservation back. Repeated until it is answered or the lease is over.
+    """Give the reservation back. Repeat until the pool answers or the lease has expired.
 
-    `final`: how the job ended, where it ends with this. `detail`: the node's own words, for
-    operators; clients are not told.
+    `final`: how the job ended, if it ends with this attempt. `detail`: the node's own description,
+    for operators only.
     """
 
     attempt: Attempt
@@ -121,10 +121,10 @@ class Release:
 
 @dataclass(slots=True)
 class Complete:
-    """Free the running slot. Repeated until it is answered or the lease is over.
+    """Free the running slot. Repeat until the pool answers or the lease has expired.
 
-    `final` and `detail`: as of Release; a success is always final. `job_at_fault`: it does not
-    count against the node.
+    `final` and `detail`: as in Release; a success is always final. `job_at_fault`: the failure does
+    not count against the node.
     """
 
     attempt: Attempt
@@ -136,7 +136,7 @@ class Complete:
 
 @dataclass(slots=True)
 class Confirm:
-    """Tell the node that it may forget what it reported of this attempt."""
+    """Tell the node that it may forget its report about this attempt."""
 
     node_id: str
     number: int
@@ -144,52 +144,53 @@ class Confirm:
 
 @dataclass(slots=True)
 class Locate:
-    """Look for the node until the job is no longer LOST; each new connection is on_node_back."""
+    """Look for the node until the job is no longer LOST. Each new connection is on_node_back."""
 
     attempt: Attempt
 
 
 @dataclass(slots=True)
 class Wait:
-    """Join the queue of those that wait for room; the call is on_room.
+    """Queue the job for room; its turn is on_room.
 
-    Who is called and has to wait again keeps the place. Leave the queue when the phase is no longer
-    WAITING or SELECTING: a call to a job that does not wait would be lost for those that do.
+    A job that got its turn and has to wait again keeps its place. It leaves the queue when its
+    phase is no longer WAITING or SELECTING: a turn given to a job that does not wait is lost for
+    those that do.
     """
 
 
 @dataclass(slots=True)
 class Wake:
-    """Call on_wake at this time, and not at the one that was told before."""
+    """Call on_wake at this time, instead of at the time given before."""
 
     at_ms: float
 
 
 @dataclass(slots=True)
 class Accepted:
-    """Tell the gateway: a node runs the job."""
+    """Tell the gateway that a node runs the job."""
 
     attempt: Attempt
 
 
 @dataclass(slots=True)
 class Retrying:
-    """Tell the gateway: an attempt ended without a result, and another follows."""
+    """Tell the gateway that an attempt ended without a result and another one follows."""
 
     number: int
-    why: Problem
+    why: FailureCause
 
 
 @dataclass(slots=True)
 class PassPartial:
-    """Give the gateway a partial result."""
+    """Send a partial result to the gateway."""
 
     partial: dispatcher_pb2.JobPartial
 
 
 @dataclass(slots=True)
 class Deliver:
-    """Give the gateway the result. The node's copy is confirmed when it has been taken."""
+    """Send the result to the gateway. When it has been taken, confirm it to the node."""
 
     attempt: Attempt
     result: dispatcher_pb2.JobResult
@@ -197,16 +198,16 @@ class Deliver:
 
 @dataclass(slots=True)
 class FetchKept:
-    """The job was done before: look for a kept result; the answer is on_kept."""
+    """Look for a kept result of a job that was done earlier. The answer is on_kept."""
 
     attempt: Attempt
 
 
 @dataclass(slots=True)
 class Fail:
-    """Tell the gateway: the job is over without a result."""
+    """Tell the gateway that the job ended without a result."""
 
-    why: Problem
+    why: FailureCause
 
 
 Effect = (

@@ -1,126 +1,165 @@
-"""The job machine: one job from its submission to its end. No I/O, no clock, no logging.
+"""The machine of one job: every event that may happen to it. No I/O, no clock, no logging.
 
-A method is an event; what it returns is what the shell has to do, in order. Every event carries the
-time. What each event does in each phase is the table in job_phases; the steps themselves are in
-job_steps; in how many ways an attempt may end, and what follows from each, is in job_endings.
+A method is an event; it returns the effects that the shell has to carry out, in order. Every event
+carries the time. The table in `model` says what each event does in each phase; `transitions` does
+it; `endings` lists the ways in which an attempt may end.
 """
 
 import math
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
-from lingua_scheduler.services.dispatcher.job import endings as endings
+from lingua_scheduler.services.dispatcher.job import endings, transitions
 from lingua_scheduler.services.dispatcher.job.effects import (
     BY_BINDING,
     Attempt,
+    AttemptState,
     CancelOnNode,
     Commit,
     Complete,
     Confirm,
     Effect,
+    FailureCause,
     PassPartial,
-    Problem,
     Send,
-    Stage,
     TimerKey,
+    Wake,
 )
 from lingua_scheduler.services.dispatcher.job.endings import Ending
-from lingua_scheduler.services.dispatcher.job.model import Phase
-from lingua_scheduler.services.dispatcher.job.rules import ASK_AGAIN_MS, MAX_DETAIL, JobRules
-from lingua_scheduler.services.dispatcher.job.transitions import ASK, BOUND, DEADLINE, WAIT, JobSteps
+from lingua_scheduler.services.dispatcher.job.model import (
+    ASK_AGAIN_MS,
+    MAX_DETAIL,
+    JobModel,
+    JobRules,
+    Phase,
+)
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
-
-__all__ = ["JobMachine", "JobRules", "Phase"]
 
 _BOUND_FULL = common_pb2.ERROR_REASON_BOUND_NODE_FULL
 _ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
 _OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
-_NO_ROOM = "its reservation was over, and the node has no room"
-# A kept result is looked for, and once more when its node does not have it.
-_MAX_LOOKS = 2
-# A node's word for having forgotten what it held for the job.
-HELD_AUDIO_MISSING = "HELD_AUDIO_MISSING"
 _WORTH_A_WAIT = (_BOUND_FULL, _ALL_FULL, _OVER_QUOTA)
+_NO_ROOM = "its reservation expired, and the node has no free slot"
+# A kept result is looked for, and once more if its node does not have it.
+_MAX_LOOKS = 2
+# The cause that a node reports if it no longer has what it held for the job.
+HELD_AUDIO_MISSING = "HELD_AUDIO_MISSING"
 
 
-class JobMachine(JobSteps):
-    """One job. See the table of job_phases for what each event does in each phase."""
+class JobMachine:
+    """One job. See the table of `model` for what each event does in each phase.
 
-    # ---- the gateway's events ----
+    Args:
+        rules: the operator's settings.
+        deadline_ms: when the job fails in any case; None: never.
+        earlier: attempts of the same job from before it began anew.
+        held: earlier utterances whose audio a node holds for the job.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: JobRules,
+        deadline_ms: float | None = None,
+        earlier: Mapping[int, Attempt] = MappingProxyType({}),
+        held: Iterable[int] = (),
+    ) -> None:
+        self._job = JobModel(rules=rules, deadline_ms=deadline_ms, earlier=earlier, held=held)
+        self.attempts: Mapping[int, Attempt] = self._job.attempts
+        self.timers: Mapping[TimerKey, float] = self._job.timers
+
+    @property
+    def phase(self) -> Phase:
+        """Where the job stands."""
+        return self._job.phase
+
+    @property
+    def state(self) -> common_pb2.JobState.ValueType:
+        """The phase in the contract's terms."""
+        return self._job.state
+
+    # ---- events from the gateway ----
 
     def start(self, now: float) -> list[Effect]:
-        """The job has been submitted."""
-        if self.phase is Phase.NEW:
-            self._started_ms = now
-            if self._deadline_ms is not None:
-                self._set(DEADLINE, self._deadline_ms)
-            self._select(now)
-        return self._out()
+        """The job was submitted."""
+        job = self._job
+        if job.phase is Phase.NEW:
+            job.started_ms = now
+            if job.deadline_ms is not None:
+                job.set_timer(transitions.DEADLINE, job.deadline_ms)
+            transitions.select(job)
+        return job.take_effects()
 
     def on_cancel(self, now: float, why: str) -> list[Effect]:
         """Nobody wants the job any more."""
-        if self.phase is not Phase.OVER:
-            problem = Problem(common_pb2.ERROR_REASON_JOB_CANCELLED, why)
-            self._fail(self._with_last(problem))
-        return self._out()
+        job = self._job
+        if job.phase is not Phase.OVER:
+            cause = FailureCause(common_pb2.ERROR_REASON_JOB_CANCELLED, why)
+            transitions.fail(job, transitions.with_last(job, cause))
+        return job.take_effects()
 
     def go_alone(self) -> None:
-        """Whoever waits for the job cannot bring what a node held for it."""
-        self._held = frozenset()
+        """The gateway cannot provide the audio that a node held for the job: do without it."""
+        self._job.held = frozenset()
 
-    # ---- the pool's events ----
+    # ---- events from the pool ----
 
     def on_allocated(self, now: float, answer: pool_pb2.AllocateResponse) -> list[Effect]:
-        """The pool has given a node, or tells of the attempt that the job already has."""
-        asked, self._asked = self._asked, None
+        """The pool has reserved a slot, or returns the attempt that the job already has."""
+        job = self._job
+        asked, job.asked = job.asked, None
         attempt = Attempt(answer.attempt.attempt, answer.placement, is_taken_up=answer.existing)
         if answer.existing and answer.state == common_pb2.JOB_STATE_ACKED:
-            attempt.stage = Stage.ACKED
-        wanted = self.phase is Phase.SELECTING or (
-            self.phase is Phase.PLACED and not answer.existing
+            attempt.state = AttemptState.ACKED
+        is_wanted = job.phase is Phase.SELECTING or (
+            job.phase is Phase.PLACED and not answer.existing
         )
-        if asked is None or not wanted:
-            self._decline(attempt, answer)
+        if asked is None or not is_wanted:
+            transitions.decline(job, attempt, answer)
         elif answer.existing and answer.lease_ends_ms == 0:
-            self._take_up_ended(attempt, answer)
-        elif attempt.number in self.attempts:
-            self._set(ASK, now + ASK_AGAIN_MS)
-        elif self._held and attempt.placement.path not in BY_BINDING:
-            self._decline(attempt, answer)
-            self._need_audio("their node is not available")
+            transitions.take_up_ended(job, attempt, answer)
+        elif attempt.number in job.attempts:
+            job.set_timer(transitions.ASK, now + ASK_AGAIN_MS)
+        elif job.held and attempt.placement.path not in BY_BINDING:
+            transitions.decline(job, attempt, answer)
+            transitions.need_audio(job, "their node is not available")
         else:
-            self._place(now, attempt)
-        return self._out()
+            transitions.place(job, now, attempt)
+        return job.take_effects()
 
-    def on_refused(self, now: float, why: Problem) -> list[Effect]:
+    def on_refused(self, now: float, why: FailureCause) -> list[Effect]:
         """The pool has no node."""
-        asked, self._asked = self._asked, None
-        if asked is None or self.phase is not Phase.SELECTING:
-            return self._out()
-        self._refused_for = why
+        job = self._job
+        asked, job.asked = job.asked, None
+        if asked is None or job.phase is not Phase.SELECTING:
+            return job.take_effects()
+        job.refused_for = why
         if why.reason == _BOUND_FULL and asked.wait_for_bound_node:
-            self._wait_for_turn(now, why)
-            return self._out()
-        if self._waits_since is None:
-            self._waits_since = now
-        wait_until = self._waits_since + self._rules.queue_wait_ms
-        facts = why.metadata
-        if self._tried and facts.get("excluded", "") == facts.get("drawn"):
-            # There are no other nodes than those that were tried.
-            if self._hopeless and self._lost_for is not None:
-                self._fail(self._lost_for)
-                return self._out()
-            self._readmit_tried()
-        if why.reason in _WORTH_A_WAIT and now + self._hopeless_ms(why) < wait_until:
-            self._clear(BOUND)
-            self._wait(WAIT, wait_until)
+            transitions.wait_for_turn(job, now, why)
+            return job.take_effects()
+        if job.waits.room_since is None:
+            job.waits.room_since = now
+        wait_until = job.waits.room_since + job.rules.queue_wait_ms
+        facts, tries = why.metadata, job.tries
+        if tries.nodes and facts.get("excluded", "") == facts.get("drawn"):
+            # There are no nodes besides those that were tried.
+            if tries.hopeless and job.lost_for is not None:
+                transitions.fail(job, job.lost_for)
+                return job.take_effects()
+            tries.readmit_nodes()
+        # Only for a quota is it known how long nothing can change.
+        hopeless_ms = why.retry_after_ms if why.reason == _OVER_QUOTA else 0
+        if why.reason in _WORTH_A_WAIT and now + hopeless_ms < wait_until:
+            transitions.wait_for_room(job, wait_until)
         else:
-            self._fail(self._with_last(why))
-        return self._out()
+            transitions.fail(job, transitions.with_last(job, why))
+        return job.take_effects()
 
     def on_room(self, now: float) -> list[Effect]:
         """A slot may have become free."""
-        if self.phase is Phase.WAITING:
-            self._select(now)
-        return self._out()
+        if self._job.phase is Phase.WAITING:
+            transitions.select(self._job)
+        return self._job.take_effects()
 
     def on_committed(
         self,
@@ -130,83 +169,95 @@ class JobMachine(JobSteps):
         *,
         is_over: bool = False,
     ) -> list[Effect]:
-        """The pool has answered a commit; is_over: there is no slot, since the job is done."""
-        attempt = self._live(number)
-        if attempt is None or attempt.stage is not Stage.ACKED:
-            return self._out()
+        """The pool has answered a commit. is_over: there is no slot, because the job is done."""
+        job = self._job
+        attempt = job.live(number)
+        if attempt is None or attempt.state is not AttemptState.ACKED:
+            return job.take_effects()
+        is_returning = job.returning == number and job.phase is Phase.LOST
         if outcome == pool_pb2.CommitResponse.OUTCOME_NO_ROOM:
-            if self._returning == number and self.phase is Phase.LOST:
+            if is_returning:
                 # The node came back without running it, and another job has its slot. But the node
-                # may have done it while it was away.
-                self._returning = None
+                # may have finished it while it was away.
+                job.returning = None
                 attempt.is_result_only = True
-                self._effects.append(Send(attempt))
+                job.effects.append(Send(attempt))
             else:
-                self._lose(now, attempt, endings.NO_ROOM, _NO_ROOM)
+                transitions.lose(job, now, attempt, endings.NO_ROOM, _NO_ROOM)
         elif outcome == pool_pb2.CommitResponse.OUTCOME_SUPERSEDED:
-            self._lose(now, attempt, endings.SUPERSEDED, "another attempt of the job is ahead")
-        elif self._returning == number and self.phase is Phase.LOST:
-            self._returning = None
+            why = "another attempt of the job has replaced it"
+            transitions.lose(job, now, attempt, endings.SUPERSEDED, why)
+        elif is_returning:
+            job.returning = None
             if is_over:
-                # This instance stood still, and another one has become the job's home. The node is
-                # left alone: it may have the result, and that is the other home's.
-                attempt.stage = Stage.ENDED
-                why = "another dispatcher has brought the job to its end"
-                self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
+                # This instance stood still, and another one became the job's home. The node is left
+                # alone: it may have the result, which belongs to the other home.
+                attempt.state = AttemptState.ENDED
+                why = "another dispatcher has finished the job"
+                transitions.fail(job, FailureCause(common_pb2.ERROR_REASON_JOB_FAILED, why))
             else:
-                self._effects.append(Send(attempt))
-        return self._out()
+                job.effects.append(Send(attempt))
+        return job.take_effects()
 
     def on_kept(self, now: float, result: dispatcher_pb2.JobResult | None) -> list[Effect]:
-        """What was kept of a job that was done before. Without it, the node is asked, once."""
-        for attempt in self._alive():
-            if attempt.stage is Stage.KEPT and result is not None:
-                self._deliver(attempt, result)
-            elif self.phase is Phase.FETCHING and self._looks >= _MAX_LOOKS:
-                why = "its node does not have the result any more, and it was not kept"
-                self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
-            elif self.phase is Phase.FETCHING:
-                self._effects.append(Send(attempt))
-                self._set(("ack", attempt.number), now + self._rules.ack_timeout_ms)
-        return self._out()
+        """The kept result of a job that was done earlier. If there is none, ask the node, once."""
+        job = self._job
+        for attempt in job.alive():
+            if attempt.state is AttemptState.KEPT and result is not None:
+                transitions.deliver(job, attempt, result)
+            elif job.phase is Phase.FETCHING and job.looks >= _MAX_LOOKS:
+                why = "its node no longer has the result, and the result was not kept"
+                transitions.fail(job, FailureCause(common_pb2.ERROR_REASON_JOB_FAILED, why))
+            elif job.phase is Phase.FETCHING:
+                job.effects.append(Send(attempt))
+                job.set_timer(("ack", attempt.number), now + job.rules.ack_timeout_ms)
+        return job.take_effects()
 
-    # ---- the node's events ----
+    # ---- events from nodes ----
 
     def on_send_failed(self, now: float, number: int, why: str) -> list[Effect]:
         """The assignment did not reach the node."""
-        return self._connection_lost(now, number, endings.NOT_SENT, why)
+        attempt = self._job.live(number)
+        if attempt is not None and self._job.phase is not Phase.LOST:
+            transitions.disconnect(self._job, now, attempt, endings.NOT_SENT, why)
+        return self._job.take_effects()
 
     def on_node_lost(self, now: float, number: int) -> list[Effect]:
-        """The connection of the node is gone, after the assignment was sent."""
-        why = "the node's connection was lost"
-        return self._connection_lost(now, number, endings.CUT_OFF, why)
+        """The node's connection was lost after the assignment was sent."""
+        attempt = self._job.live(number)
+        if attempt is not None and self._job.phase is not Phase.LOST:
+            why = "the node's connection was lost"
+            transitions.disconnect(self._job, now, attempt, endings.CUT_OFF, why)
+        return self._job.take_effects()
 
     def on_node_back(self, now: float, number: int, placement: pool_pb2.Placement) -> list[Effect]:
-        """The node of a lost attempt is connected again, and gets the assignment once more.
+        """The node of a lost attempt is connected again, and gets the assignment again.
 
-        If it still runs the attempt, or has its result, it says so; else it starts over. A node
-        whose process has started anew has given the slot back, so the pool is asked for it first.
+        If it still runs the attempt or has its result, it says so; otherwise it starts over. A
+        restarted node process has given its slot back, so the pool is asked for the slot first.
         """
-        attempt = self._live(number)
-        if attempt is not None and self.phase is Phase.LOST:
+        job = self._job
+        attempt = job.live(number)
+        if attempt is not None and job.phase is Phase.LOST:
             placement.path = attempt.placement.path
             placement.turn_id = attempt.placement.turn_id
             attempt.placement = placement
-            if attempt.stage is Stage.ACKED:
-                self._returning = number
-                self._effects.append(Commit(attempt))
+            if attempt.state is AttemptState.ACKED:
+                job.returning = number
+                job.effects.append(Commit(attempt))
             else:
-                self._effects.append(Send(attempt))
-        return self._out()
+                job.effects.append(Send(attempt))
+        return job.take_effects()
 
     def on_acked(self, now: float, number: int) -> list[Effect]:
-        """The node has taken the attempt on."""
-        attempt = self.attempts.get(number)
+        """The node has accepted the attempt."""
+        job = self._job
+        attempt = job.attempts.get(number)
         if attempt is not None and attempt.is_alive:
-            self._heard(now, attempt)
-        elif attempt is not None and attempt.stage is Stage.ENDED:
-            self._effects.append(CancelOnNode(attempt, "this attempt is over"))
-        return self._out()
+            transitions.hear(job, now, attempt)
+        elif attempt is not None and attempt.state is AttemptState.ENDED:
+            job.effects.append(CancelOnNode(attempt, "this attempt is over"))
+        return job.take_effects()
 
     def on_rejected(
         self,
@@ -216,126 +267,108 @@ class JobMachine(JobSteps):
         ending: Ending = endings.REJECTED,
         said: str = "",
     ) -> list[Effect]:
-        """The node will not take the attempt.
+        """The node does not accept the attempt.
 
-        why: the cause that it named. ending: what follows from it. said: its own words.
+        why: the cause that it gave. ending: the consequences. said: its own description.
         """
-        attempt = self._live(number)
-        if attempt is not None and attempt.stage is Stage.KEPT and self._looks < _MAX_LOOKS:
-            # It may have been kept, and the node told so, just before that was asked.
-            self._clear(("ack", number), ("job", number), ("grace", number))
-            self.phase = Phase.FETCHING
-            self._look(attempt)
-        elif attempt is not None:
-            if attempt.is_result_only:
-                self._lose(now, attempt, endings.NO_ROOM, _NO_ROOM)
-            else:
-                self._lose(now, attempt, ending, f"rejected: {why}", said)
-        return self._out()
+        job = self._job
+        attempt = job.live(number)
+        if attempt is None:
+            return job.take_effects()
+        if attempt.state is AttemptState.KEPT and job.looks < _MAX_LOOKS:
+            # The result may have been kept, and the node told so, just before it was asked.
+            job.clear_timers(("ack", number), ("job", number), ("grace", number))
+            transitions.fetch(job, attempt)
+        elif attempt.is_result_only:
+            transitions.lose(job, now, attempt, endings.NO_ROOM, _NO_ROOM)
+        else:
+            transitions.lose(job, now, attempt, ending, f"rejected: {why}", said)
+        return job.take_effects()
 
     def on_partial(self, now: float, partial: dispatcher_pb2.JobPartial) -> list[Effect]:
-        """The node has part of a result, and so it runs the attempt."""
-        attempt = self._live(partial.attempt.attempt)
+        """The node has part of a result, so it runs the attempt."""
+        attempt = self._job.live(partial.attempt.attempt)
         if attempt is not None:
-            self._heard(now, attempt)
-            self._effects.append(PassPartial(partial))
-        return self._out()
+            transitions.hear(self._job, now, attempt)
+            self._job.effects.append(PassPartial(partial))
+        return self._job.take_effects()
 
     def on_result(self, now: float, result: dispatcher_pb2.JobResult, node_id: str) -> list[Effect]:
         """The node has the result."""
-        attempt = self._live(result.attempt.attempt)
+        job = self._job
+        attempt = job.live(result.attempt.attempt)
         if attempt is None or attempt.node_id != node_id:
-            self._confirm_late(result.attempt.attempt, node_id)
-            return self._out()
-        if attempt.stage is Stage.KEPT:
-            self._deliver(attempt, result)
-        elif self._has_all(result):
-            self._effects.append(Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED))
-            self._deliver(attempt, result)
+            transitions.confirm_late(job, result.attempt.attempt, node_id)
+        elif attempt.state is AttemptState.KEPT:
+            transitions.deliver(job, attempt, result)
+        elif (
+            not job.held
+            or result.kind == dispatcher_pb2.JobResult.KIND_HELD
+            or job.held.issubset(result.joined_utterances)
+        ):
+            job.effects.append(Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED))
+            transitions.deliver(job, attempt, result)
         else:
-            self._effects.append(Confirm(node_id, attempt.number))
-            attempt.stage = Stage.ACKED  # it ran, whatever became of its acknowledgement
-            self._lose(now, attempt, endings.NOT_JOINED, "it has forgotten what it held")
-        return self._out()
-
-    def _has_all(self, result: dispatcher_pb2.JobResult) -> bool:
-        """Whether what the node held for the job is in its result, or still held."""
-        is_held = result.kind == dispatcher_pb2.JobResult.KIND_HELD
-        return not self._held or is_held or self._held.issubset(result.joined_utterances)
+            job.effects.append(Confirm(node_id, attempt.number))
+            attempt.state = AttemptState.ACKED  # it ran, even if its acknowledgement is missing
+            why = "the node no longer has the audio that it held"
+            transitions.lose(job, now, attempt, endings.NOT_JOINED, why)
+        return job.take_effects()
 
     def on_failed(self, now: float, failed: dispatcher_pb2.JobFailed, node_id: str) -> list[Effect]:
-        """The node could not do it."""
+        """The node could not do the job."""
+        job = self._job
         number = failed.attempt.attempt
-        attempt = self._live(number)
+        attempt = job.live(number)
         if attempt is None or attempt.node_id != node_id:
-            self._confirm_late(number, node_id)
-            return self._out()
-        self._effects.append(Confirm(node_id, number))
-        if attempt.stage is Stage.RESERVED:
-            attempt.stage = Stage.ACKED  # it ran, whatever became of its acknowledgement
+            transitions.confirm_late(job, number, node_id)
+            return job.take_effects()
+        job.effects.append(Confirm(node_id, number))
+        if attempt.state is AttemptState.RESERVED:
+            attempt.state = AttemptState.ACKED  # it ran, even if its acknowledgement is missing
         ending = endings.FAILED if failed.worth_retry else endings.HOPELESS
-        if self._held and failed.cause == HELD_AUDIO_MISSING:
+        if job.held and failed.cause == HELD_AUDIO_MISSING:
             ending = endings.NOT_JOINED
-        self._lose(now, attempt, ending, failed.cause, failed.detail[:MAX_DETAIL])
-        return self._out()
+        transitions.lose(job, now, attempt, ending, failed.cause, failed.detail[:MAX_DETAIL])
+        return job.take_effects()
 
     # ---- time ----
 
     def on_wake(self, now: float) -> list[Effect]:
-        """It is the time of the last Wake. The first timer is due, unless it was cleared."""
-        self._wakes_ms = math.inf
-        due = [key for key, at_ms in self.timers.items() if at_ms <= now]
-        first = min(due, key=self.timers.__getitem__, default=None)
-        later = [at_ms for key, at_ms in self.timers.items() if key != first]
+        """The time of the last Wake has come. The first timer is due, unless it was cleared."""
+        job = self._job
+        job.wakes_ms = math.inf
+        due = [key for key, at_ms in job.timers.items() if at_ms <= now]
+        first = min(due, key=job.timers.__getitem__, default=None)
+        later = [at_ms for key, at_ms in job.timers.items() if key != first]
         if later:
-            self._wake(min(later))
-        return self._out() if first is None else self.on_timer(now, first)
+            job.wakes_ms = min(later)
+            job.effects.append(Wake(job.wakes_ms))
+        return job.take_effects() if first is None else self.on_timer(now, first)
 
     def on_timer(self, now: float, key: TimerKey) -> list[Effect]:
-        """A timer that was set is due. One that is not set any more does nothing."""
-        if key not in self.timers:
+        """A timer is due. If it is no longer set, nothing happens."""
+        job = self._job
+        if key not in job.timers:
             return []
-        del self.timers[key]
+        del job.timers[key]
         kind, number = key
         match kind:
             case "ask" | "hedge":
-                self._ask(now)
-            case "bound" if self.phase is Phase.WAITING:
-                self._select(now)
-            case "wait" if self.phase is Phase.WAITING:
-                self._fail(self._waited_in_vain())
+                transitions.ask(job)
+            case "bound" if job.phase is Phase.WAITING:
+                transitions.select(job)
+            case "wait" if job.phase is Phase.WAITING:
+                transitions.fail(job, transitions.waited_in_vain(job))
             case "deadline":
-                self._fail(self._out_of_time())
+                transitions.fail(job, transitions.past_deadline(job))
             case "ack":
                 why = "it was not acknowledged in time"
-                self._lose(now, self.attempts[number], endings.NOT_ACKNOWLEDGED, why)
+                transitions.lose(job, now, job.attempts[number], endings.NOT_ACKNOWLEDGED, why)
             case "job":
-                self._lose(now, self.attempts[number], endings.TOOK_TOO_LONG, "it took too long")
+                why = "it took longer than the job timeout"
+                transitions.lose(job, now, job.attempts[number], endings.TOOK_TOO_LONG, why)
             case "grace":
-                why = "its node did not come back"
-                self._lose(now, self.attempts[number], endings.NOT_BACK, why)
-        return self._out()
-
-    @staticmethod
-    def _hopeless_ms(why: Problem) -> float:
-        """For how long nothing can change: only of a quota is that known."""
-        return why.retry_after_ms if why.reason == _OVER_QUOTA else 0
-
-    def _out_of_time(self) -> Problem:
-        """What a job fails with whose deadline has passed."""
-        reason, refused = common_pb2.ERROR_REASON_JOB_TIMEOUT, self._refused_for
-        if refused is None or self._alive():
-            problem = Problem(reason, "the job's deadline passed before a result came")
-        else:
-            message = f"the job's deadline passed while it waited for a node: {refused.message}"
-            problem = Problem(reason, message, metadata=refused.metadata)
-        return self._with_last(problem)
-
-    def _waited_in_vain(self) -> Problem:
-        """What a job fails with that has waited for long enough."""
-        refused, wait_ms = self._refused_for, self._rules.queue_wait_ms
-        if refused is not None and refused.reason == _OVER_QUOTA:
-            return refused
-        message = f"no node had room within {wait_ms:.0f} ms"
-        facts = refused.metadata if refused is not None else {}
-        return self._with_last(Problem(_ALL_FULL, message, int(wait_ms), facts))
+                why = "its node did not reconnect in time"
+                transitions.lose(job, now, job.attempts[number], endings.NOT_BACK, why)
+        return job.take_effects()

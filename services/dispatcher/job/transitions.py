@@ -1,41 +1,38 @@
-"""What a job's machine does, step by step. What makes it do so is in job_machine."""
+"""What events change in a job's model, and the effects they ask for.
 
-import math
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+Functions of the model: each one changes it and appends effects to `job.effects`. `machine` decides
+which of them an event leads to.
+"""
 
-from lingua_scheduler.services.dispatcher.job import endings as endings
+from lingua_scheduler.services.dispatcher.job import endings
 from lingua_scheduler.services.dispatcher.job.effects import (
     BY_BINDING,
     Accepted,
     Allocate,
     Attempt,
+    AttemptState,
     CancelOnNode,
     Commit,
     Complete,
     Confirm,
     Deliver,
-    Effect,
     Fail,
+    FailureCause,
     FetchKept,
     Locate,
-    Problem,
     Release,
     Retrying,
     Send,
-    Stage,
     TimerKey,
     Wait,
-    Wake,
 )
 from lingua_scheduler.services.dispatcher.job.endings import Ending
-from lingua_scheduler.services.dispatcher.job.model import STATES, Phase
-from lingua_scheduler.services.dispatcher.job.rules import (
+from lingua_scheduler.services.dispatcher.job.model import (
     HOPELESS_SAYINGS,
     KEPT_FOR_ANOTHER_NODE,
     MAX_MISSES,
-    JobRules,
-    pause_ms,
+    JobModel,
+    Phase,
 )
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -43,363 +40,307 @@ _UNSPECIFIED = common_pb2.JOB_STATE_UNSPECIFIED
 _DONE = common_pb2.JOB_STATE_DONE
 _FAILED = common_pb2.JOB_STATE_FAILED
 _CANCELLED = common_pb2.JOB_STATE_CANCELLED
+_OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 
-# Timers of the job; those of an attempt are ("ack" | "job" | "grace", its number).
+# Timers of the job. Those of an attempt are ("ack" | "job" | "grace", its number).
 ASK, BOUND, DEADLINE, HEDGE, WAIT = (
     (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "wait")
 )
 
+# ---- looking for a node ----
 
-class JobSteps:
-    """The state of one job, and the steps that change it. Effects gather until `_out`.
 
-    Args:
-        rules: what it is judged by.
-        deadline_ms: when it fails in any case; None: never.
-        earlier: attempts of the same job, all of them over, from before it began anew. Their
-            numbers are not used again, and what is still said of them is late.
-        held: earlier utterances whose audio a node holds for the job. Only that node can do it; if
-            it cannot, the job fails with HELD_AUDIO_NEEDED, to begin anew with that audio.
+def select(job: JobModel) -> None:
+    """Starts to look for a node."""
+    job.phase = Phase.SELECTING
+    ask(job)
+
+
+def ask(job: JobModel) -> None:
+    """Asks the pool for a node: the first, or a hedge for one that is slow to acknowledge."""
+    may_wait = (
+        job.phase is Phase.SELECTING
+        and job.rules.affinity_wait_ms > 0
+        and not job.waits.leaves_turn
+    )
+    exclude: tuple[str, ...] = ()
+    if job.attempts:
+        busy = [attempt.node_id for attempt in job.alive()]
+        exclude = tuple(dict.fromkeys(job.tries.excluded + busy))
+    job.asked = Allocate(max(job.attempts, default=0) + 1, exclude, may_wait)
+    job.effects.append(job.asked)
+
+
+def wait_for_room(job: JobModel, until: float) -> None:
+    """Waits for room on any node."""
+    job.clear_timers(BOUND)
+    _wait(job, WAIT, until)
+
+
+def wait_for_turn(job: JobModel, now: float, why: FailureCause) -> None:
+    """Waits for the node that has the beginning of the turn, as long as the deadline allows."""
+    is_away = why.metadata.get("waits_for") == "disconnected"
+    until = job.waits.turn_ends(now, job.rules, is_away=is_away)
+    if job.deadline_ms is not None:
+        kept = (job.deadline_ms - job.started_ms) * KEPT_FOR_ANOTHER_NODE
+        until = min(until, job.deadline_ms - kept)
+    job.clear_timers(WAIT)
+    if now < until:
+        _wait(job, BOUND, until)
+    else:
+        job.waits.leaves_turn = True
+        ask(job)
+
+
+def _wait(job: JobModel, key: TimerKey, until: float) -> None:
+    job.phase = Phase.WAITING
+    job.effects.append(Wait())
+    job.set_timer(key, until)
+
+
+def decline(job: JobModel, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:
+    """Gives back a slot that came too late."""
+    if attempt.number in job.attempts:
+        return
+    if not answer.existing:
+        # Its node has never heard of it, but its number is used up.
+        job.attempts[attempt.number] = attempt
+        job.effects.append(Release(attempt, pool_pb2.RELEASE_CAUSE_HEDGE_LOST, _final(job)))
+        attempt.state = AttemptState.ENDED
+    elif job.phase is Phase.OVER and answer.lease_ends_ms > 0:
+        job.attempts[attempt.number] = attempt
+        _end_attempt(job, attempt, endings.NOT_WANTED, "the job is over", _final(job))
+
+
+def take_up_ended(job: JobModel, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:
+    """Continues a job that was over before it was submitted here."""
+    if answer.state == _DONE:
+        attempt.state = AttemptState.KEPT
+        job.attempts[attempt.number] = attempt
+        job.clear_timers(WAIT, BOUND)
+        fetch(job, attempt)
+    elif answer.error.reason:
+        fail(job, FailureCause(answer.error.reason, answer.error.message))
+    elif answer.state == _CANCELLED:
+        why = "the job was cancelled earlier"
+        fail(job, FailureCause(common_pb2.ERROR_REASON_JOB_CANCELLED, why))
+    else:
+        why = "the job failed earlier"
+        fail(job, FailureCause(common_pb2.ERROR_REASON_JOB_FAILED, why))
+
+
+def fetch(job: JobModel, attempt: Attempt) -> None:
+    """Looks for the kept result of a job that is done."""
+    job.phase = Phase.FETCHING
+    job.looks += 1
+    job.effects.append(FetchKept(attempt))
+
+
+# ---- the life of an attempt ----
+
+
+def place(job: JobModel, now: float, attempt: Attempt) -> None:
+    """Sends an attempt to the node that the pool has chosen."""
+    rules = job.rules
+    may_hedge = rules.hedge_after_ms > 0 and not job.alive() and not job.held
+    job.attempts[attempt.number] = attempt
+    job.waits.room_since = None
+    job.clear_timers(WAIT, BOUND)
+    job.effects.append(Send(attempt))
+    if attempt.state is AttemptState.ACKED:  # under its previous home
+        _run(job, now, attempt)
+        return
+    job.phase = Phase.PLACED
+    job.set_timer(("ack", attempt.number), now + rules.ack_timeout_ms)
+    if may_hedge and job.tries.count < rules.max_retry:
+        job.set_timer(HEDGE, now + rules.hedge_after_ms)
+
+
+def hear(job: JobModel, now: float, attempt: Attempt) -> None:
+    """Notes that the node has the attempt."""
+    attempt.is_cut_off = False
+    job.clear_timers(("ack", attempt.number), ("grace", attempt.number))
+    if attempt.state is AttemptState.RESERVED:
+        attempt.state = AttemptState.ACKED
+        job.effects.append(Commit(attempt))
+        _run(job, now, attempt)
+    elif attempt.state is AttemptState.ACKED:
+        job.phase = Phase.RUNNING
+    else:
+        job.phase = Phase.FETCHING
+        if ("job", attempt.number) not in job.timers:
+            job.set_timer(("job", attempt.number), now + job.rules.job_timeout_ms)
+
+
+def _run(job: JobModel, now: float, attempt: Attempt) -> None:
+    job.phase = Phase.RUNNING
+    job.clear_timers(HEDGE)
+    job.set_timer(("job", attempt.number), now + job.rules.job_timeout_ms)
+    job.effects.append(Accepted(attempt))
+    for other in job.alive():
+        if other is not attempt:
+            job.tries.add(other.node_id, endings.HEDGE_LOST)
+            _end_attempt(job, other, endings.HEDGE_LOST, "another node was faster")
+
+
+def disconnect(job: JobModel, now: float, attempt: Attempt, ending: Ending, why: str) -> None:
+    """Waits for the node of an attempt to come back, or tries another one."""
+    attempt.is_cut_off = attempt.is_taken_up or ending is not endings.NOT_SENT
+    grace_ms = _grace_ms(job, attempt)
+    if grace_ms is None:
+        lose(job, now, attempt, ending, why)
+    else:
+        job.phase = Phase.LOST
+        job.clear_timers(("ack", attempt.number), HEDGE)
+        job.set_timer(("grace", attempt.number), now + grace_ms)
+        job.effects.append(Locate(attempt))
+
+
+def _grace_ms(job: JobModel, attempt: Attempt) -> float | None:
+    """How long its node may take to come back; None: another node is tried at once."""
+    if attempt.state is not AttemptState.RESERVED:
+        return job.rules.grace_ms
+    if any(other is not attempt for other in job.alive()):
+        return None
+    # Its node has the beginning of the turn. The binding itself is not asked: whatever ends a turn
+    # has cleared it, and a later home does not know about it.
+    if attempt.placement.path in BY_BINDING:
+        return job.rules.affinity_away_ms
+    # Its previous home may have sent it, so the node most likely runs it and is reconnecting.
+    return job.rules.ack_timeout_ms if attempt.is_taken_up else None
+
+
+def lose(
+    job: JobModel, now: float, attempt: Attempt, ending: Ending, what: str, said: str = ""
+) -> None:
+    """Ends an attempt without a result, and moves on to the next one or to the end of the job.
+
+    what: told to the client. said: the node's own description, which may contain anything; it goes
+    to the attempt's record, for operators.
     """
-
-    def __init__(
-        self,
-        *,
-        rules: JobRules,
-        deadline_ms: float | None = None,
-        earlier: Mapping[int, Attempt] = MappingProxyType({}),
-        held: Iterable[int] = (),
-    ) -> None:
-        self.phase = Phase.NEW
-        self.attempts = dict(earlier)
-        self.timers: dict[TimerKey, float] = {}
-        """When each timer that is set is due."""
-        self._rules = rules
-        self._deadline_ms = deadline_ms
-        self._held = frozenset(held)
-        self._end_state = _UNSPECIFIED
-        self._effects: list[Effect] = []
-        # When the shell calls; later timers need no call of their own.
-        self._wakes_ms = math.inf
-        self._excluded: list[str] = []
-        # Nodes that have had a try of the job: excluded, but only as long as there are others.
-        self._tried: list[str] = []
-        # How the last attempt ended that was lost.
-        self._lost_for: Problem | None = None
-        self._tries = 0
-        self._misses = 0
-        # How many attempts ended with a node's word that no other node would do better.
-        self._hopeless = 0
-        self._asked: Allocate | None = None
-        self._waits_since: float | None = None
-        self._started_ms = 0.0
-        # Since when it waits for the node of its turn, and since when that node is disconnected.
-        self._turn_since: float | None = None
-        self._away_since: float | None = None
-        # It has waited long enough: another node may have the rest of the turn.
-        self._leaves_turn = False
-        self._refused_for: Problem | None = None
-        # The lost attempt whose node is back, until the pool has its slot again.
-        self._returning: int | None = None
-        # How often a kept result was looked for.
-        self._looks = 0
-
-    @property
-    def state(self) -> common_pb2.JobState.ValueType:
-        """The phase in the contract's terms."""
-        if self.phase is Phase.OVER:
-            return self._end_state
-        if self.attempts and self.phase in (Phase.SELECTING, Phase.WAITING):
-            return common_pb2.JOB_STATE_RETRYING
-        return STATES[self.phase]
-
-    # ---- looking for a node ----
-
-    def _select(self, now: float) -> None:
-        self.phase = Phase.SELECTING
-        self._ask(now)
-
-    def _ask(self, now: float) -> None:
-        """Asks the pool, for a first node or beside the one that is slow to acknowledge."""
-        may_wait = (
-            self.phase is Phase.SELECTING
-            and self._rules.affinity_wait_ms > 0
-            and not self._leaves_turn
-        )
-        exclude: tuple[str, ...] = ()
-        if self.attempts:
-            busy = [attempt.node_id for attempt in self._alive()]
-            exclude = tuple(dict.fromkeys(self._excluded + busy))
-        self._asked = Allocate(max(self.attempts, default=0) + 1, exclude, may_wait)
-        self._effects.append(self._asked)
-
-    def _ask_soon(self, now: float, pause: float) -> None:
-        if pause:
-            self._set(ASK, now + pause)
+    tries = job.tries
+    tries.add(attempt.node_id, ending)
+    why = FailureCause(ending.reason, f"attempt {attempt.number} on {attempt.node_id}: {what}")
+    job.lost_for = why
+    is_kept = attempt.state is AttemptState.KEPT
+    is_alone = all(other is attempt for other in job.alive())
+    if job.held and is_alone and ending.lets_another_try and not is_kept:
+        _end_attempt(job, attempt, ending, what, said=said)
+        need_audio(job, why.message)
+        return
+    has_missed_enough = job.deadline_ms is None and tries.misses > MAX_MISSES
+    is_spent = tries.count > job.rules.max_retry or has_missed_enough
+    is_hopeless = ending.is_hopeless and tries.hopeless >= HOPELESS_SAYINGS
+    if is_hopeless or is_kept or (is_alone and is_spent):
+        _end_attempt(job, attempt, ending, what, _FAILED, said)
+        fail(job, why)
+        return
+    _end_attempt(job, attempt, ending, what, said=said)
+    if is_alone:
+        job.clear_timers(HEDGE)
+        job.effects.append(Retrying(attempt.number, why))
+        job.phase = Phase.SELECTING
+        if job.asked is not None:
+            return  # a hedge was asked for, and becomes the next attempt
+        if pause_ms := tries.pause_ms(ending):
+            job.set_timer(ASK, now + pause_ms)
         else:
-            self._ask(now)
+            ask(job)
 
-    def _readmit_tried(self) -> None:
-        """Nodes that were tried may be tried again."""
-        self._excluded = [each for each in self._excluded if each not in self._tried]
-        self._tried.clear()
 
-    def _wait(self, key: TimerKey, until: float) -> None:
-        self.phase = Phase.WAITING
-        self._effects.append(Wait())
-        self._set(key, until)
+def need_audio(job: JobModel, why: str) -> None:
+    """Fails a job because the node that holds the beginning of its turn cannot do it."""
+    held = ", ".join(str(index) for index in sorted(job.held))
+    message = f"the audio of utterances {held} is needed again: {why}"
+    fail(job, FailureCause(common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED, message))
 
-    def _wait_for_turn(self, now: float, why: Problem) -> None:
-        """Waits for the node that has the beginning of the turn, as long as the deadline allows."""
-        if self._turn_since is None:
-            self._turn_since = now
-        until = self._turn_since + self._rules.affinity_wait_ms
-        if why.metadata.get("waits_for") != "disconnected":
-            self._away_since = None
-        else:
-            if self._away_since is None:
-                self._away_since = now
-            until = min(until, self._away_since + self._rules.affinity_away_ms)
-        if self._deadline_ms is not None:
-            kept = (self._deadline_ms - self._started_ms) * KEPT_FOR_ANOTHER_NODE
-            until = min(until, self._deadline_ms - kept)
-        # The wait for room at any node begins after this one.
-        self._waits_since = None
-        self._clear(WAIT)
-        if now < until:
-            self._wait(BOUND, until)
-        else:
-            self._leaves_turn = True
-            self._ask(now)
 
-    def _decline(self, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:
-        """Gives back what the pool gave too late."""
-        if attempt.number in self.attempts:
-            return
-        if not answer.existing:
-            # Its node has never heard of it, but its number is used up.
-            self.attempts[attempt.number] = attempt
-            self._effects.append(Release(attempt, pool_pb2.RELEASE_CAUSE_HEDGE_LOST, self._final()))
-            attempt.stage = Stage.ENDED
-        elif self.phase is Phase.OVER and answer.lease_ends_ms > 0:
-            self.attempts[attempt.number] = attempt
-            self._end_attempt(attempt, endings.NOT_WANTED, "the job is over", self._final())
+def _end_attempt(
+    job: JobModel,
+    attempt: Attempt,
+    ending: Ending,
+    why: str,
+    final: common_pb2.JobState.ValueType = _UNSPECIFIED,
+    said: str = "",
+) -> None:
+    """Ends a living attempt, and gives back the slot that it holds, if any."""
+    if ending.cancels:
+        job.effects.append(CancelOnNode(attempt, why))
+    if attempt.state is AttemptState.RESERVED:
+        cut_off = pool_pb2.RELEASE_CAUSE_CONNECTION_LOST
+        cause = cut_off if attempt.is_cut_off else ending.cause
+        job.effects.append(Release(attempt, cause, final, said))
+    elif attempt.state is AttemptState.ACKED:
+        detail = f"{why}: {said}" if said else why
+        at_fault = ending.job_at_fault
+        job.effects.append(Complete(attempt, ending.outcome, detail, final, at_fault))
+    attempt.state = AttemptState.ENDED
+    job.clear_timers(*((kind, attempt.number) for kind in ("ack", "job", "grace")))
 
-    def _take_up_ended(self, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:
-        """The job was over before it came here."""
-        if answer.state == _DONE:
-            attempt.stage = Stage.KEPT
-            self.attempts[attempt.number] = attempt
-            self.phase = Phase.FETCHING
-            self._clear(WAIT, BOUND)
-            self._look(attempt)
-        elif answer.error.reason:
-            self._fail(Problem(answer.error.reason, answer.error.message))
-        elif answer.state == _CANCELLED:
-            why = "the job had been cancelled before"
-            self._fail(Problem(common_pb2.ERROR_REASON_JOB_CANCELLED, why))
-        else:
-            why = "the job had failed before"
-            self._fail(Problem(common_pb2.ERROR_REASON_JOB_FAILED, why))
 
-    def _look(self, attempt: Attempt) -> None:
-        self._looks += 1
-        self._effects.append(FetchKept(attempt))
+def confirm_late(job: JobModel, number: int, node_id: str) -> None:
+    """Confirms a report that nobody needs, unless the pool may still return its attempt."""
+    may_be_returned = job.phase in (Phase.NEW, Phase.SELECTING, Phase.WAITING)
+    if number in job.attempts or not may_be_returned:
+        job.effects.append(Confirm(node_id, number))
 
-    # ---- an attempt's life ----
 
-    def _place(self, now: float, attempt: Attempt) -> None:
-        may_hedge = self._rules.hedge_after_ms > 0 and not self._alive() and not self._held
-        self.attempts[attempt.number] = attempt
-        self._waits_since = None
-        self._clear(WAIT, BOUND)
-        self._effects.append(Send(attempt))
-        if attempt.stage is Stage.ACKED:  # by its last home
-            self._run(now, attempt)
-            return
-        self.phase = Phase.PLACED
-        self._set(("ack", attempt.number), now + self._rules.ack_timeout_ms)
-        if may_hedge and self._tries < self._rules.max_retry:
-            self._set(HEDGE, now + self._rules.hedge_after_ms)
+# ---- the end of the job ----
 
-    def _heard(self, now: float, attempt: Attempt) -> None:
-        """The node has the attempt."""
-        attempt.is_cut_off = False
-        self._clear(("ack", attempt.number), ("grace", attempt.number))
-        if attempt.stage is Stage.RESERVED:
-            attempt.stage = Stage.ACKED
-            self._effects.append(Commit(attempt))
-            self._run(now, attempt)
-        elif attempt.stage is Stage.ACKED:
-            self.phase = Phase.RUNNING
-        else:
-            self.phase = Phase.FETCHING
-            if ("job", attempt.number) not in self.timers:
-                self._set(("job", attempt.number), now + self._rules.job_timeout_ms)
 
-    def _run(self, now: float, attempt: Attempt) -> None:
-        self.phase = Phase.RUNNING
-        self._clear(HEDGE)
-        self._set(("job", attempt.number), now + self._rules.job_timeout_ms)
-        self._effects.append(Accepted(attempt))
-        for other in self._alive():
-            if other is not attempt:
-                self._count(other, endings.HEDGE_LOST)
-                self._end_attempt(other, endings.HEDGE_LOST, "another node was faster")
+def deliver(job: JobModel, attempt: Attempt, result: dispatcher_pb2.JobResult) -> None:
+    """Ends the job with a result."""
+    attempt.state = AttemptState.DONE
+    _end(job, _DONE, Deliver(attempt, result), "another node was faster")
 
-    def _connection_lost(self, now: float, number: int, ending: Ending, why: str) -> list[Effect]:
-        attempt = self._live(number)
-        if attempt is None or self.phase is Phase.LOST:
-            return self._out()
-        attempt.is_cut_off = attempt.is_taken_up or ending is not endings.NOT_SENT
-        grace_ms = self._grace_ms(attempt)
-        if grace_ms is None:
-            self._lose(now, attempt, ending, why)
-        else:
-            self.phase = Phase.LOST
-            self._clear(("ack", number), HEDGE)
-            self._set(("grace", number), now + grace_ms)
-            self._effects.append(Locate(attempt))
-        return self._out()
 
-    def _grace_ms(self, attempt: Attempt) -> float | None:
-        """How long its node may take to come back; None: another node is tried at once."""
-        if attempt.stage is not Stage.RESERVED:
-            return self._rules.grace_ms
-        if any(other is not attempt for other in self._alive()):
-            return None
-        # Its node has the beginning of the turn. Not the binding itself is asked: what ends a turn
-        # has cleared that, and a later home is not told.
-        if attempt.placement.path in BY_BINDING:
-            return self._rules.affinity_away_ms
-        # Its last home may have sent it, so most likely the node runs it and is on its way.
-        return self._rules.ack_timeout_ms if attempt.is_taken_up else None
+def fail(job: JobModel, why: FailureCause) -> None:
+    """Ends the job without a result."""
+    cancelled = why.reason == common_pb2.ERROR_REASON_JOB_CANCELLED
+    _end(job, _CANCELLED if cancelled else _FAILED, Fail(why), why.message)
 
-    def _lose(
-        self, now: float, attempt: Attempt, ending: Ending, what: str, said: str = ""
-    ) -> None:
-        """The attempt is over without a result: on to the next, or to the job's end.
 
-        what: told to the client. said: the node's own words, which may hold anything; they go to
-        the attempt's record, for operators.
-        """
-        self._count(attempt, ending)
-        why = Problem(ending.reason, f"attempt {attempt.number} on {attempt.node_id}: {what}")
-        self._lost_for = why
-        is_alone = all(other is attempt for other in self._alive())
-        if self._held and is_alone and ending.lets_another_try and attempt.stage is not Stage.KEPT:
-            self._end_attempt(attempt, ending, what, said=said)
-            self._need_audio(why.message)
-            return
-        has_missed_enough = self._deadline_ms is None and self._misses > MAX_MISSES
-        is_spent = self._tries > self._rules.max_retry or has_missed_enough
-        self._hopeless += ending.is_hopeless
-        is_hopeless = ending.is_hopeless and self._hopeless >= HOPELESS_SAYINGS
-        if is_hopeless or attempt.stage is Stage.KEPT or (is_alone and is_spent):
-            self._end_attempt(attempt, ending, what, _FAILED, said)
-            self._fail(why)
-            return
-        self._end_attempt(attempt, ending, what, said=said)
-        if is_alone:
-            self._clear(HEDGE)
-            self._effects.append(Retrying(attempt.number, why))
-            self.phase = Phase.SELECTING
-            if self._asked is None:  # else a hedge was asked for, and is the next attempt
-                self._ask_soon(now, 0.0 if ending.counts else pause_ms(self._misses))
+def _end(
+    job: JobModel, state: common_pb2.JobState.ValueType, last: Deliver | Fail, why: str
+) -> None:
+    job.phase = Phase.OVER
+    job.end_state = state
+    for attempt in job.alive():
+        _end_attempt(job, attempt, endings.NOT_WANTED, why, _final(job))
+    job.timers.clear()
+    job.effects.append(last)
 
-    def _need_audio(self, why: str) -> None:
-        """The node that holds the beginning of the turn cannot do the job."""
-        held = ", ".join(str(index) for index in sorted(self._held))
-        message = f"the audio of utterances {held} is needed again: {why}"
-        self._fail(Problem(common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED, message))
 
-    def _count(self, attempt: Attempt, ending: Ending) -> None:
-        self._tries += ending.counts
-        self._misses += not ending.counts
-        self._excluded.append(attempt.node_id)
-        if ending.counts:
-            self._tried.append(attempt.node_id)
+def _final(job: JobModel) -> common_pb2.JobState.ValueType:
+    """The job's state for a lease operation: how the job failed, if it did."""
+    over = job.phase is Phase.OVER and job.end_state != _DONE
+    return job.end_state if over else _UNSPECIFIED
 
-    def _end_attempt(
-        self,
-        attempt: Attempt,
-        ending: Ending,
-        why: str,
-        final: common_pb2.JobState.ValueType = _UNSPECIFIED,
-        said: str = "",
-    ) -> None:
-        """Ends a living attempt, and gives back the slot that it holds, if any."""
-        if ending.cancels:
-            self._effects.append(CancelOnNode(attempt, why))
-        if attempt.stage is Stage.RESERVED:
-            cut_off = pool_pb2.RELEASE_CAUSE_CONNECTION_LOST
-            cause = cut_off if attempt.is_cut_off else ending.cause
-            self._effects.append(Release(attempt, cause, final, said))
-        elif attempt.stage is Stage.ACKED:
-            detail = f"{why}: {said}" if said else why
-            at_fault = ending.job_at_fault
-            self._effects.append(Complete(attempt, ending.outcome, detail, final, at_fault))
-        attempt.stage = Stage.ENDED
-        self._clear(*((kind, attempt.number) for kind in ("ack", "job", "grace")))
 
-    # ---- the end ----
+def with_last(job: JobModel, why: FailureCause) -> FailureCause:
+    """The cause, and how the last attempt was lost, if there was one."""
+    if job.lost_for is None:
+        return why
+    return why._replace(message=f"{why.message}; last: {job.lost_for.message}")
 
-    def _deliver(self, attempt: Attempt, result: dispatcher_pb2.JobResult) -> None:
-        attempt.stage = Stage.DONE
-        self._end(_DONE, Deliver(attempt, result), "another node was faster")
 
-    def _fail(self, why: Problem) -> None:
-        cancelled = why.reason == common_pb2.ERROR_REASON_JOB_CANCELLED
-        self._end(_CANCELLED if cancelled else _FAILED, Fail(why), why.message)
+def past_deadline(job: JobModel) -> FailureCause:
+    """Why a job fails whose deadline has passed."""
+    reason, refused = common_pb2.ERROR_REASON_JOB_TIMEOUT, job.refused_for
+    if refused is None or job.alive():
+        cause = FailureCause(reason, "the job's deadline passed before a result arrived")
+    else:
+        message = f"the job's deadline passed while it waited for a node: {refused.message}"
+        cause = FailureCause(reason, message, metadata=refused.metadata)
+    return with_last(job, cause)
 
-    def _end(self, state: common_pb2.JobState.ValueType, last: Deliver | Fail, why: str) -> None:
-        self.phase = Phase.OVER
-        self._end_state = state
-        for attempt in self._alive():
-            self._end_attempt(attempt, endings.NOT_WANTED, why, self._final())
-        self.timers.clear()
-        self._effects.append(last)
 
-    def _with_last(self, why: Problem) -> Problem:
-        """The problem, and how the last attempt was lost, if there was one."""
-        if self._lost_for is None:
-            return why
-        return why._replace(message=f"{why.message}; last: {self._lost_for.message}")
-
-    def _final(self) -> common_pb2.JobState.ValueType:
-        """What a lease operation says of the job: how it failed, if it did."""
-        over = self.phase is Phase.OVER and self._end_state != _DONE
-        return self._end_state if over else _UNSPECIFIED
-
-    # ---- small things ----
-
-    def _confirm_late(self, number: int, node_id: str) -> None:
-        """A report that nobody needs; unless the pool's answer is still to tell of its attempt."""
-        may_be_told_of = self.phase in (Phase.NEW, Phase.SELECTING, Phase.WAITING)
-        if number in self.attempts or not may_be_told_of:
-            self._effects.append(Confirm(node_id, number))
-
-    def _alive(self) -> list[Attempt]:
-        return [attempt for attempt in self.attempts.values() if attempt.is_alive]
-
-    def _live(self, number: int) -> Attempt | None:
-        attempt = self.attempts.get(number)
-        return attempt if attempt is not None and attempt.is_alive else None
-
-    def _set(self, key: TimerKey, at_ms: float) -> None:
-        self.timers[key] = at_ms
-        if at_ms < self._wakes_ms:
-            self._wake(at_ms)
-
-    def _clear(self, *keys: TimerKey) -> None:
-        for key in keys:
-            if key in self.timers:
-                del self.timers[key]
-
-    def _wake(self, at_ms: float) -> None:
-        self._wakes_ms = at_ms
-        self._effects.append(Wake(at_ms))
-
-    def _out(self) -> list[Effect]:
-        effects, self._effects = self._effects, []
-        return effects
+def waited_in_vain(job: JobModel) -> FailureCause:
+    """Why a job fails that has waited for room long enough."""
+    refused, wait_ms = job.refused_for, job.rules.queue_wait_ms
+    if refused is not None and refused.reason == _OVER_QUOTA:
+        return refused
+    message = f"no node had room within {wait_ms:.0f} ms"
+    facts = refused.metadata if refused is not None else {}
+    reason = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
+    return with_last(job, FailureCause(reason, message, int(wait_ms), facts))

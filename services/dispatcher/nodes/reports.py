@@ -1,6 +1,6 @@
 """Reports of nodes that are over the contract's limits: each fails the attempt that it is about."""
 
-from lingua_scheduler.services.dispatcher.job.rules import MAX_DETAIL
+from lingua_scheduler.services.dispatcher.job.model import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.nodes.responsible import Report
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.v1 import dispatcher_pb2

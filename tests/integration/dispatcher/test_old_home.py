@@ -40,4 +40,4 @@ async def test_an_old_home_asks_for_the_result_and_has_nothing_done_twice(
         assert late.only_if_known
         assert not late.job.audio
         await node.reject(late, dispatcher_pb2.JobReject.CAUSE_NOT_KNOWN)
-        assert "does not have the result" in (await first.failed(job)).message
+        assert "no longer has the result" in (await first.failed(job)).message

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from lingua_scheduler.services.dispatcher.job.rules import MAX_MISSES
+from lingua_scheduler.services.dispatcher.job.model import MAX_MISSES
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 from tests.support.dispatcher_process import DispatcherProcess, Scene, running_dispatcher, scene
 from tests.support.pool_process import PoolProcess

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lingua_scheduler.services.dispatcher.job import effects as fx
-from lingua_scheduler.services.dispatcher.job import endings as endings
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, JobRules, Phase
+from lingua_scheduler.services.dispatcher.job import endings
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import JobRules, Phase
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
@@ -356,11 +357,11 @@ class World:
         if home != self.homes:
             return
         if is_lost:
-            answer = fx.Problem(common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN, "lost")
+            answer = fx.FailureCause(common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN, "lost")
         self._after(self.choices.delay(), lambda: self._answered(answer))
 
-    def _answered(self, answer: pool_pb2.AllocateResponse | fx.Problem) -> None:
-        if isinstance(answer, fx.Problem):
+    def _answered(self, answer: pool_pb2.AllocateResponse | fx.FailureCause) -> None:
+        if isinstance(answer, fx.FailureCause):
             name = "refused " + common_pb2.ErrorReason.Name(answer.reason)[13:]
             facts = answer.metadata
             if "drawn" in facts and facts["drawn"] == facts["excluded"]:
@@ -371,7 +372,7 @@ class World:
             number = answer.attempt.attempt
             self._tell(name, number, lambda: self.machine.on_allocated(self.now, answer))
 
-    def _decide(self, asked: fx.Allocate, home: int) -> pool_pb2.AllocateResponse | fx.Problem:
+    def _decide(self, asked: fx.Allocate, home: int) -> pool_pb2.AllocateResponse | fx.FailureCause:
         store, number = self.store, asked.number
         over = store.state in _OVER
         if over and not store.latest:
@@ -389,14 +390,16 @@ class World:
         if asked.wait_for_bound_node and self.choices.one_in(3):
             waits_for = ("full", "disconnected", "silent")[self.choices.pick(3)]
             metadata = {"waits_for": waits_for}
-            return fx.Problem(common_pb2.ERROR_REASON_BOUND_NODE_FULL, "bound", metadata=metadata)
+            return fx.FailureCause(
+                common_pb2.ERROR_REASON_BOUND_NODE_FULL, "bound", metadata=metadata
+            )
         if not store.latest and self.choices.one_in(self.calm):
             retry_ms = (0, 20, 10_000)[self.choices.pick(3)]
-            return fx.Problem(common_pb2.ERROR_REASON_QUOTA_EXCEEDED, "quota", retry_ms)
+            return fx.FailureCause(common_pb2.ERROR_REASON_QUOTA_EXCEEDED, "quota", retry_ms)
         if not free or self.choices.one_in(self.calm // 2):
             drawn, excluded = str(len(self.fleet)), str(len(self.fleet) - len(free))
             facts = {"drawn": drawn, "excluded": excluded}
-            return fx.Problem(ALL_FULL, "full", metadata=facts)
+            return fx.FailureCause(ALL_FULL, "full", metadata=facts)
         store.node[number] = free[self.choices.pick(len(free))]
         store.attempt[number] = store.state = "reserved"
         store.latest, store.home = number, home

@@ -6,8 +6,8 @@ import pytest
 
 from lingua_scheduler.services.dispatcher.home.job import Job
 from lingua_scheduler.services.dispatcher.job import effects as fx
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, JobRules, Phase
-from lingua_scheduler.services.dispatcher.job.rules import ASK_AGAIN_MS
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import ASK_AGAIN_MS, JobRules, Phase
 from lingua_scheduler.services.dispatcher.job.timeline import Timeline
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
@@ -55,7 +55,7 @@ def failed_machine() -> JobMachine:
     machine.start(0)
     machine.on_allocated(0, answer(1))
     machine.on_rejected(0, 1, "FULL")
-    machine.on_refused(0, fx.Problem(ALL_FULL, "full"))
+    machine.on_refused(0, fx.FailureCause(ALL_FULL, "full"))
     assert machine.phase is Phase.OVER
     return machine
 

@@ -7,9 +7,9 @@ from types import MappingProxyType
 import pytest
 
 from lingua_scheduler.services.dispatcher.job import effects as fx
-from lingua_scheduler.services.dispatcher.job import endings as endings
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, JobRules, Phase
-from lingua_scheduler.services.dispatcher.job.rules import ASK_AGAIN_MS, MAX_MISSES
+from lingua_scheduler.services.dispatcher.job import endings
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import ASK_AGAIN_MS, MAX_MISSES, JobRules, Phase
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 FAILED = common_pb2.JOB_STATE_FAILED
@@ -92,7 +92,7 @@ class Job:
         retry_ms: int = 0,
         facts: Mapping[str, str] = MappingProxyType({}),
     ) -> "Job":
-        problem = fx.Problem(reason, "refused", retry_ms, facts)
+        problem = fx.FailureCause(reason, "refused", retry_ms, facts)
         return self.then(self.machine.on_refused(self.now, problem))
 
     def room(self) -> "Job":
@@ -585,13 +585,13 @@ def test_over_its_quota_a_job_waits_and_then_fails_as_such() -> None:
 
     job.at(200).timer("wait")
 
-    assert job.effects == [fx.Fail(fx.Problem(OVER_QUOTA, "refused", 70))]
+    assert job.effects == [fx.Fail(fx.FailureCause(OVER_QUOTA, "refused", 70))]
 
 
 def test_who_cannot_be_let_through_within_the_wait_is_told_so_at_once() -> None:
     job = Job().start().at(10).refused(OVER_QUOTA, 200)
 
-    assert job.effects == [fx.Fail(fx.Problem(OVER_QUOTA, "refused", 200))]
+    assert job.effects == [fx.Fail(fx.FailureCause(OVER_QUOTA, "refused", 200))]
 
 
 def test_quota_and_room_share_one_wait_and_the_last_refusal_is_told() -> None:
@@ -625,7 +625,7 @@ def test_a_turn_waits_for_its_node_no_longer_than_two_thirds_of_its_time() -> No
 
 def test_a_turn_waits_less_for_a_node_that_is_disconnected() -> None:
     job = Job(affinity_wait_ms=20_000, affinity_away_ms=300).start()
-    away = fx.Problem(BOUND_FULL, "away", metadata={"waits_for": "disconnected"})
+    away = fx.FailureCause(BOUND_FULL, "away", metadata={"waits_for": "disconnected"})
 
     job.at(10).refused(BOUND_FULL).at(1000).room()
     job.then(job.machine.on_refused(job.now, away))
@@ -901,7 +901,7 @@ def test_the_deadline_ends_a_job_wherever_it_is() -> None:
 # ---- nodes that were tried ----
 
 
-ALL_TRIED = fx.Problem(ALL_FULL, "no other node", metadata={"drawn": "1", "excluded": "1"})
+ALL_TRIED = fx.FailureCause(ALL_FULL, "no other node", metadata={"drawn": "1", "excluded": "1"})
 
 
 def asks(job: Job) -> fx.Allocate:
@@ -942,7 +942,7 @@ def test_a_job_that_ends_without_an_attempt_says_how_its_last_one_ended(end: str
 def test_who_waits_in_vain_is_told_what_the_pool_has_counted() -> None:
     job = Job().start()
     facts = {"drawn": "3", "full": "2", "silent": "1"}
-    job.then(job.machine.on_refused(0, fx.Problem(ALL_FULL, "full", metadata=facts)))
+    job.then(job.machine.on_refused(0, fx.FailureCause(ALL_FULL, "full", metadata=facts)))
     job.at(200).timer("wait")
     (failed,) = [effect for effect in job.effects if isinstance(effect, fx.Fail)]
     assert failed.why.metadata == facts

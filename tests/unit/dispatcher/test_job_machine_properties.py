@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from lingua_scheduler.services.dispatcher.job import effects as fx
-from lingua_scheduler.services.dispatcher.job.effects import Stage
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, JobRules, Phase
-from lingua_scheduler.services.dispatcher.job.rules import MAX_MISSES
+from lingua_scheduler.services.dispatcher.job.effects import AttemptState
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import MAX_MISSES, JobRules, Phase
 from lingua_scheduler.v1 import common_pb2
 from tests.unit.dispatcher.job_world import Choices, World, shrink
 
@@ -52,11 +52,11 @@ class Promises:
         self._waits_since: float | None = None
         self._turn_since: float | None = None
         self._final_op = False
-        self._was: dict[int, Stage] = {}
+        self._was: dict[int, AttemptState] = {}
         self._phase = Phase.NEW
 
     def before(self) -> None:
-        self._was = {each.number: each.stage for each in self.machine.attempts.values()}
+        self._was = {each.number: each.state for each in self.machine.attempts.values()}
         self._phase = self.machine.phase
 
     def after(self, now: float, event: str, number: int, effects: list[fx.Effect]) -> None:
@@ -125,12 +125,12 @@ class Promises:
         assert not self._given_back.intersection(freed), f"given back before: {freed}"
         self._given_back.update(freed)
         for each, stage in self._was.items():
-            was_alive = stage not in (Stage.ENDED, Stage.DONE)
+            was_alive = stage not in (AttemptState.ENDED, AttemptState.DONE)
             if was_alive and each not in alive:
                 own = each == number or event == "kept"
                 knows = own and event in _NODE_KNOWS
                 assert knows or each in cancelled, f"{each} goes on at its node"
-                assert (each in freed) == (stage is not Stage.KEPT), f"{each} keeps its slot"
+                assert (each in freed) == (stage is not AttemptState.KEPT), f"{each} keeps its slot"
             elif was_alive:
                 assert each not in freed, f"{each} lives without a slot"
         for effect in effects:
@@ -159,7 +159,7 @@ class Promises:
                 self._readmitted.discard(node_id)
                 self._sent[effect.attempt.number] = node_id
         if number in self._was and number not in self._alive():
-            unsent = event == "send failed" and self._was[number] is Stage.RESERVED
+            unsent = event == "send failed" and self._was[number] is AttemptState.RESERVED
             if unsent or event in ("committed SUPERSEDED", "turned away"):
                 self._misses.add(number)
         tries = len(self._sent) - len(self._misses)
@@ -188,7 +188,7 @@ class Promises:
     def _check_late_report(self, event: str, number: int, effects: list[fx.Effect]) -> None:
         if event not in ("result", "failed", "hopeless"):
             return
-        if self._was.get(number, Stage.ENDED) not in (Stage.ENDED, Stage.DONE):
+        if self._was.get(number, AttemptState.ENDED) not in (AttemptState.ENDED, AttemptState.DONE):
             return
         asks = self._phase in (Phase.NEW, Phase.SELECTING, Phase.WAITING)
         may_be_told_of = asks and number not in self._was

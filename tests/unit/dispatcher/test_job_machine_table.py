@@ -1,4 +1,4 @@
-"""The job machine's table: every event in every phase does what job.model says, and no more."""
+"""The table of the job machine: every event in every phase does what it says, and no more."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,8 @@ import pytest
 
 from lingua_scheduler.services.dispatcher.job import effects as fx
 from lingua_scheduler.services.dispatcher.job import model
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, Phase
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.v1 import common_pb2
 from tests.unit.dispatcher.test_job_machine import (
     ALL_FULL,

@@ -4,12 +4,13 @@ from lingua_scheduler.services.dispatcher.home.job import Job
 from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
 from lingua_scheduler.services.dispatcher.home.waiting_bytes import WaitingBytes
 from lingua_scheduler.services.dispatcher.home.waiting_rounds import WaitingRounds
-from lingua_scheduler.services.dispatcher.job.effects import Problem
-from lingua_scheduler.services.dispatcher.job.machine import JobMachine, JobRules
+from lingua_scheduler.services.dispatcher.job.effects import FailureCause
+from lingua_scheduler.services.dispatcher.job.machine import JobMachine
+from lingua_scheduler.services.dispatcher.job.model import JobRules
 from lingua_scheduler.services.dispatcher.job.timeline import Timeline
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
-ALL_FULL = Problem(common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED, "full")
+ALL_FULL = FailureCause(common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED, "full")
 QUEUE = "zh:en"
 RULES = JobRules(
     ack_timeout_ms=1500,
