@@ -141,8 +141,10 @@ def lingua(scheduler: LocalScheduler, *args: str, cwd: Path | None = None) -> st
     return ended.stdout
 
 
-def await_nodes(scheduler: LocalScheduler, count: int) -> None:
-    """Returns when so many nodes are ready."""
+def await_nodes(
+    scheduler: LocalScheduler, count: int, running: "subprocess.Popen[str] | None" = None
+) -> None:
+    """Returns when so many nodes are ready; fails if the process that they are of has ended."""
     deadline = time.monotonic() + WITHIN_S
     while True:
         nodes = json.loads(lingua(scheduler, "nodes", "list", "--health", "ready", "--json"))[
@@ -151,6 +153,7 @@ def await_nodes(scheduler: LocalScheduler, count: int) -> None:
         if len(nodes) == count:
             return
         assert time.monotonic() < deadline, nodes
+        assert running is None or running.poll() is None, "the node has ended"
         time.sleep(0.1)
 
 
@@ -201,7 +204,7 @@ def node_of(block: Block, scheduler: LocalScheduler, folder: Path) -> Iterator[s
     await_nodes(scheduler, 0)
     with program(to_run(block, scheduler), folder) as running:
         try:
-            await_nodes(scheduler, 1)
+            await_nodes(scheduler, 1, running)
             yield node_id
         except BaseException:
             running.kill()
