@@ -35,7 +35,9 @@ def problems(words: list[str]) -> list[str]:
     if name == "export":
         exported = variables(rest[1:])
         return found + [f"{each} sets nothing" for each in exported if not _is_known_variable(each)]
-    if name not in ELSEWHERE and name not in ("cd", "source"):
+    if rest and "/" in rest[0]:
+        return found + ([] if (ROOT / rest[0]).exists() else [f"there is no {rest[0]}"])
+    if name not in ELSEWHERE:
         found.append(f"{name or words} is a command that no rule is for: see ELSEWHERE")
     return found
 
