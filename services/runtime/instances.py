@@ -34,14 +34,14 @@ class Instances:
             try:
                 await self.announce(address)
             except LinguaError as error:
-                _log.warning("this instance could not be announced: %s", error)
+                _log.warning("instance announcement failed", extra={"reason": str(error)})
 
     async def leave(self) -> None:
         """This instance ends."""
         try:
             await self._link.call("announce_instance", self._instance_id, "", 0)
         except LinguaError as error:
-            _log.info("this instance could not be taken off the list: %s", error)
+            _log.info("instance removal failed", extra={"reason": str(error)})
 
     async def address_of(self, instance_id: str) -> str:
         """Where an instance is, or "" where it does not run."""

@@ -26,6 +26,6 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         and isinstance(error, RuntimeError)
         and _WORDS in str(error)
     ):
-        _log.debug("a connection was given up during its TLS handshake: %s", error)
+        _log.debug("connection abandoned during tls handshake", extra={"reason": str(error)})
         return
     loop.default_exception_handler(context)

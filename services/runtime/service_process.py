@@ -146,9 +146,9 @@ async def run_service(
         redis_up.set(up)
         server.set_serving(up)
         if up:
-            _log.info("Redis answers")
+            _log.info("redis up")
         else:
-            _log.error("Redis is down: %s", reason)
+            _log.error("redis down", extra={"reason": reason})
 
     link.on_change.append(on_redis)
     working: list[asyncio.Task[None]] = []
@@ -177,7 +177,7 @@ async def run_service(
         await link.close()
         await exposition.stop()
         await asyncio.to_thread(stop_tracing)
-    _log.info("ended")
+    _log.info("service ended")
 
 
 def _tune_garbage_collection() -> None:
@@ -219,5 +219,5 @@ async def _open(link: RedisLink, service: Service, address: str) -> None:
         except DependencyDownError as error:
             if str(error) != told:
                 told = str(error)
-                _log.error("waiting: %s", error)
+                _log.error("waiting for a dependency", extra={"reason": str(error)})
             await asyncio.sleep(_OPEN_AGAIN_S)

@@ -22,10 +22,10 @@ def stop_signals() -> Iterator[asyncio.Event]:
 
     def stop(number: signal.Signals) -> None:
         if stopping.is_set():
-            _log.warning("second signal, ending at once", extra={"signal": number.name})
+            _log.warning("ending at once on a second signal", extra={"signal": number.name})
             logging.shutdown()
             os._exit(128 + number)
-        _log.info("draining; a second signal ends at once", extra={"signal": number.name})
+        _log.info("draining", extra={"signal": number.name})
         stopping.set()
 
     handled = (signal.SIGTERM, signal.SIGINT)

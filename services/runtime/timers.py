@@ -168,7 +168,7 @@ class Timers(Generic[Owner, Key]):
                 self._on_due(timer.owner, timer.key)
             except Exception:
                 facts = {"owner": str(timer.owner), "timer": str(timer.key)}
-                _log.exception("a timer's callback failed", extra=facts)
+                _log.exception("timer callback failed", extra=facts)
         self._arm()
 
 

@@ -41,7 +41,7 @@ class PoolProcess(ServiceProcess):
             for line in self.log().splitlines():
                 with contextlib.suppress(json.JSONDecodeError):
                     record = json.loads(line)
-                    if record["message"] == "listening":
+                    if record["event"] == "listening":
                         self.address, self.metrics_address = record["address"], record["metrics"]
                         return
             assert self.process.poll() is None, f"the pool service ended:\n{self.log()}"

@@ -135,11 +135,10 @@ def guard_of(settings: Settings, service: str) -> Guard | None:
             "(mutual TLS)"
         )
     if not settings.tls_cert_file and not is_loopback(address):
+        # Harmless if a proxy in front of this address terminates TLS.
         _log.warning(
-            "auth is on without TLS: tokens travel in the clear, unless something in front of %s "
-            "has TLS (%s)",
-            address,
-            variable_name("tls_cert_file"),
+            "auth is on without tls",
+            extra={"address": address, "unset": variable_name("tls_cert_file")},
         )
     if not has_keys:
         return Guard(None)

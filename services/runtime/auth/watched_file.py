@@ -57,10 +57,11 @@ class WatchedFile(Generic[Content]):
         try:
             self._content = self._read()
         except (OSError, ValueError) as error:
-            _log.error("%s; what was read before still counts", self._words(error))
+            _log.error("file reload failed", extra={"reason": self._words(error)})
             return
         self.version += 1
-        _log.info("%s was read again", self._variable, extra={"path": str(self._path)})
+        facts = {"variable": self._variable, "path": str(self._path)}
+        _log.info("file reloaded", extra=facts)
 
     def _read(self) -> Content:
         return self._parse(self._path.read_bytes())

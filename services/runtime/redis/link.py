@@ -55,7 +55,7 @@ STALL_S, STALL_GRACE_S = 0.05, 0.02
 # refused it because of its own state; the script or command was at fault.
 ERROR_KINDS = ("away", "timeout", "lost", "refused", "error")
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class RedisLink:
@@ -309,7 +309,6 @@ class RedisLink:
         if not self._up or lane.generation != self._generation:
             return
         self._up, self._down_reason = False, reason
-        log.warning("Redis is down: %s", reason)
         while self._queue:
             self._fail(self._queue.popleft(), reason, kind)
         self._probe = asyncio.create_task(self._probe_until_up())
@@ -327,7 +326,6 @@ class RedisLink:
                 self._down_reason = in_full(error)
                 pause = min(max(pause + 0.05, PROBE_MIN_S), PROBE_MAX_S)
             else:
-                log.info("Redis is up")
                 self._tell()
                 return
 
@@ -352,7 +350,7 @@ class RedisLink:
             try:
                 callback(self._up, self._down_reason)
             except Exception:
-                log.exception("a callback on the change of the Redis link failed")
+                _log.exception("redis link callback failed")
 
     def _fail(self, call: Call, reason: str, kind: str) -> None:
         happened = "may have happened" if call.sent else "was not sent"

@@ -158,19 +158,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     def _internal(self, method: Method, error: BaseException) -> InternalError:
         failure = internal_error(self._instance_id)
-        facts = {"error_id": failure.metadata["error_id"], "method": method.name}
-        _log.error("call failed: %s", type(error).__name__, exc_info=error, extra=facts)
+        facts = {
+            "error_id": failure.metadata["error_id"],
+            "method": method.name,
+            "error": type(error).__name__,
+        }
+        _log.error("call failed", exc_info=error, extra=facts)
         return failure
 
     def _log_if_unexpected(self, method: Method, error: BaseException) -> None:
         """Logs what ended a call whose caller is gone: an answer could only reach a freed call."""
         if not isinstance(error, LinguaError | grpc.aio.BaseError):
-            _log.error(
-                "call failed after its caller had gone: %s",
-                type(error).__name__,
-                exc_info=error,
-                extra={"method": method.name},
-            )
+            facts = {"method": method.name, "error": type(error).__name__}
+            _log.error("call failed after its caller left", exc_info=error, extra=facts)
 
 
 async def _until(expires_s: float, work: Awaitable[Any]) -> Any:

@@ -160,7 +160,7 @@ class CallObserver:
                 self._seconds.labels(method.name).observe(seconds)
         if method.unary and _log.isEnabledFor(logging.DEBUG):
             facts = {"method": method.name, "code": code.name, "ms": round(seconds * 1000, 3)}
-            _log.debug("call", extra=facts)
+            _log.debug("call ended", extra=facts)
 
 
 def _code(context: Context, *, ended_well: bool) -> grpc.StatusCode:

@@ -183,7 +183,7 @@ class GrpcServer:
                 for callback in self._drain_callbacks:
                     await _run_callback(callback)
         except TimeoutError:
-            _log.warning("the grace period ended before all was handed over")
+            _log.warning("drain incomplete", extra={"grace_s": self._grace_s})
         await self._server.stop(max(0.0, end - loop.time()))
         if self._probes is not None:
             await self._probes.stop(0)
@@ -194,7 +194,7 @@ async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
         await callback()
     except Exception:
         # The rest of the drain matters more than any one part of it.
-        _log.exception("a step of the drain failed")
+        _log.exception("drain callback failed")
 
 
 async def _bind(

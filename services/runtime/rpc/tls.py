@@ -88,7 +88,7 @@ class TlsFiles:
         except SettingsError as error:
             if str(error) != self._told:
                 self._told = str(error)
-                _log.error("the certificate in use stays: %s", error)
+                _log.error("certificate reload failed", extra={"reason": str(error)})
             return False
         self._told = ""
         if loaded != self._loaded:
@@ -96,7 +96,7 @@ class TlsFiles:
             facts = {"kind": self.kind, "file": self._certificate.path or self._authorities.path}
             if loaded.not_after is not None:
                 facts["not_after"] = loaded.not_after.isoformat()
-            _log.info("certificates loaded anew", extra=facts)
+            _log.info("certificates reloaded", extra=facts)
         return True
 
     def _load(self) -> Loaded:

@@ -1,7 +1,8 @@
 """Log lines on stderr: JSON for machines, aligned text for a person at a terminal.
 
-Code logs as usual and names the facts in `extra`:
-`log.info("node joined", extra={"node_id": node_id})`.
+Every message of ours is an event: a constant in lower case. What differs from one occurrence to the
+next is in `extra`: `_log.info("node connected", extra={"node_id": node_id})`. JSON lines have the
+event in `event`, so a search for it finds all occurrences (docs/operations.md lists them).
 """
 
 import json
@@ -39,7 +40,7 @@ class JsonFormatter(logging.Formatter):
             "service": self._service,
             "instance": self._instance,
             "logger": record.name,
-            "message": record.getMessage(),
+            "event": record.getMessage(),
         }
         for key, value in _facts(record).items():
             # JSON has no word for nan and infinity.

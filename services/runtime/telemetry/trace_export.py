@@ -61,7 +61,7 @@ def start_export(
         "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"
     )
     if protocol != "grpc":
-        _log.warning("spans are exported over OTLP/gRPC only", extra={"protocol": protocol})
+        _log.warning("unsupported otlp protocol ignored", extra={"protocol": protocol})
     attributes = {
         SERVICE_INSTANCE_ID: instance_id,
         "service.version": metadata.version("lingua-scheduler"),

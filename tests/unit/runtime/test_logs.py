@@ -60,7 +60,7 @@ def test_a_json_line_has_time_origin_message_and_the_facts_given(
         "service": "pool",
         "instance": "pool-0",
         "logger": "lingua_scheduler.test",
-        "message": "node n1 joined",
+        "event": "node n1 joined",
         "node_id": "n1",
         "utterance_index": 3,
     }
@@ -116,7 +116,7 @@ def test_the_level_of_the_settings_counts(monkeypatch: pytest.MonkeyPatch) -> No
     log.info("unheard")
     log.warning("heard")
 
-    assert [line["message"] for line in json_lines(stderr)] == ["heard"]
+    assert [line["event"] for line in json_lines(stderr)] == ["heard"]
 
 
 def test_python_warnings_are_log_lines_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_a_terminal_can_have_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
     log.info("hello")
 
-    assert json_lines(stderr)[0]["message"] == "hello"
+    assert json_lines(stderr)[0]["event"] == "hello"
 
 
 def test_people_see_a_traceback_on_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_of_many_lines_of_a_kind_some_are_counted_instead(monkeypatch: pytest.Mo
     say(11)
 
     lines = [each for each in json_lines(stderr) if each["level"] == "info"]
-    assert [each["message"] for each in lines] == [
+    assert [each["event"] for each in lines] == [
         "call 0 refused",
         "call 1 refused",
         "call 2 refused",
