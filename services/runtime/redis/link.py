@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import trace
 from redis.exceptions import RedisError
 
+from lingua_scheduler.services.runtime.deadlines import DeadlineTimer
 from lingua_scheduler.services.runtime.errors import DependencyDownError
 from lingua_scheduler.services.runtime.redis.lane import Call, Lane
 from lingua_scheduler.services.runtime.redis.primary import (
@@ -46,11 +47,6 @@ PROBE_MIN_S, PROBE_MAX_S = 0.1, 0.25
 STEADY_S = 1.0
 # A probe has more to do than a call: ask sentinels, TLS, load every script.
 PROBE_TIMEOUT_S = 2.0
-# Timers this close together are served together.
-SLACK_S = 0.005
-# When the event loop itself was this late, replies may lie in the socket unread: let it read
-# them before it calls Redis slow.
-STALL_S, STALL_GRACE_S = 0.05, 0.02
 # How a call fails: made while the link is down; not answered in time; its connection broke; Redis
 # refused it because of its own state; the script or command was at fault.
 ERROR_KINDS = ("away", "timeout", "lost", "refused", "error")
@@ -111,7 +107,7 @@ class RedisLink:
         # Every call under way, oldest first. All have the same time, so the first ends first and
         # one timer is enough.
         self._under_way: deque[Call] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = DeadlineTimer(self._expire)
         self._probe: asyncio.Task[None] | None = None
         self.on_change: list[Callable[[bool, str], None]] = []
         """Called with (up, reason) after each change; must not block."""
@@ -161,9 +157,7 @@ class RedisLink:
         """Fail what is under way, let go of every connection. The link may be opened again."""
         was_up, self._up, self._down_reason = self._up, False, "it is closed"
         self._closing = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.disarm()
         tasks = [task for task in (self._probe, *(lane.task for lane in self._lanes)) if task]
         for task in tasks:
             task.cancel()
@@ -220,8 +214,7 @@ class RedisLink:
         call = Call(name, packed, loop.create_future(), loop.time() + self._timeout)
         self._queue.append(call)
         self._under_way.append(call)
-        if self._timer is None:
-            self._timer = loop.call_at(call.deadline, self._on_time, call.deadline)
+        self._timer.arm(loop, call.deadline)
         # The lane wakes in the next turn of the loop, when the rest of this turn is queued too.
         if self._idle and len(self._queue) == 1:
             self._idle.pop().set_result(None)
@@ -272,16 +265,8 @@ class RedisLink:
         for call in batch:
             self._fail(call, reason, kind)
 
-    def _on_time(self, due: float, spared: float = -math.inf) -> None:
-        """Fail the calls and cut the lanes whose time is over; set the timer for the next.
-
-        When it comes late itself, it spares them once and looks again a little later. What was
-        over by `spared` has had that.
-        """
-        loop = self._loop
-        now = loop.time()
-        stalled = now - due > STALL_S
-        over = spared if stalled else now + SLACK_S
+    def _expire(self, over: float) -> float:
+        """Fail the calls and cut the lanes whose deadline has passed; return the next deadline."""
         for lane in self._lanes:
             if lane.deadline <= over and not lane.overdue and lane.task is not None:
                 lane.overdue = True
@@ -291,14 +276,10 @@ class RedisLink:
         while self._under_way and self._under_way[0].deadline <= over:
             self._fail(self._under_way.popleft(), self._no_answer(), "timeout")
             self._forget_done()
-        if stalled:
-            due = now + STALL_GRACE_S
-            self._timer = loop.call_at(due, self._on_time, due, now)
-            return
         due = min((lane.deadline for lane in self._lanes if not lane.overdue), default=math.inf)
         if self._under_way:
             due = min(due, self._under_way[0].deadline)
-        self._timer = loop.call_at(due, self._on_time, due) if due < math.inf else None
+        return due
 
     def _forget_done(self) -> None:
         while self._under_way and self._under_way[0].future.done():
