@@ -30,7 +30,7 @@ class SessionGatewayService:
         self._address = ""
         self._instances = Instances(link=ground.link, settings=settings)
         self._dispatchers = DispatcherLink(settings=settings, lines=ground.lines)
-        self._dispatchers.on_change.append(metrics.dispatcher_up.set)
+        self._dispatchers.on_change.append(lambda up, _: metrics.dispatcher_up.set(up))
         metrics.jobs.set_function(lambda: self._dispatchers.jobs)
         self._sessions = Sessions(
             settings=settings,

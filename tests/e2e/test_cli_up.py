@@ -137,12 +137,11 @@ def test_every_instance_knows_all_instances_of_the_services_before_it_its_own_nu
     running = up("--instances", "2")
     at = {each["name"]: each["address"] for each in running.ready()["services"]}
     pools = [at["pool-1"], at["pool-2"]]
-    assert becomes(lambda: running.log.count("the pool service at") == 2)
-    said = {
-        line.split(" | ")[0]: line for line in running.log.splitlines() if "pool service" in line
-    }
-    assert f" {pools[0]},{pools[1]} is up" in said["dispatcher-1"]
-    assert f" {pools[1]},{pools[0]} is up" in said["dispatcher-2"]
+    connected = "peer connected peer=pool"
+    assert becomes(lambda: running.log.count(connected) == 2)
+    said = {line.split(" | ")[0]: line for line in running.log.splitlines() if connected in line}
+    assert f" address={pools[0]},{pools[1]}" in said["dispatcher-1"]
+    assert f" address={pools[1]},{pools[0]}" in said["dispatcher-2"]
 
 
 def test_services_that_have_no_ipv4_address_are_named_one_by_one() -> None:

@@ -1,11 +1,9 @@
-"""The home's side of the relay: one stream to each dispatcher that owns nodes we use."""
+"""The home's side of the relay: one stream to each dispatcher that owns nodes of its jobs."""
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.responsible import Responsible
@@ -13,11 +11,11 @@ from lingua_scheduler.services.dispatcher.nodes.stream import AttemptKey, attemp
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime.give_way import is_turn_of_others
 from lingua_scheduler.services.runtime.rpc.channels import Lines, open_stream
-from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
+from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.rpc.outbox import Outbox
-from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.silence import Silence
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 _log = logging.getLogger(__name__)
@@ -25,11 +23,11 @@ _log = logging.getLogger(__name__)
 _PING = dispatcher_pb2.RelayRequest(ping=True).SerializeToString()
 _RELAY = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].methods_by_name["Relay"]
 
-# What may wait for another dispatcher that reads slowly; beyond that, orders fail.
+# What may wait for a dispatcher that reads slowly; orders beyond that fail.
 _MAX_EVENTS = 10_000
 _MAX_BYTES = 64 * 1024 * 1024
-# A dispatcher that cannot be reached is dead, and its nodes are about to connect elsewhere. If it
-# were told at once, a job would use up all that it may miss on one after the other of them.
+# A dispatcher that cannot be reached is dead, and its nodes are about to connect elsewhere. If jobs
+# were told at once, each would use up its misses on one of these nodes after the other.
 _UNREACHABLE_S = 0.1
 
 
@@ -40,12 +38,25 @@ class _UnderWay:
     written: bool = False
 
 
-class _Peer:
-    """One stream, from its first order to its end."""
+class _OwnerStream:
+    """One stream to a dispatcher that owns nodes, from its first order to its end.
 
-    def __init__(self, address: str, max_message_bytes: int) -> None:
+    Args:
+        address: of the dispatcher.
+        max_message_bytes: the most that a message may have.
+        take: called with each report.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        max_message_bytes: int,
+        take: Callable[["_OwnerStream", dispatcher_pb2.RelayReport], None],
+    ) -> None:
+        self._take = take
         self.address = address
-        # Requests, serialized, and what was assigned by each. One after the other they are one.
+        # Requests, serialized, and what each assigns. Concatenated they are one request, because
+        # repeated fields append.
         self.outbox: Outbox[tuple[bytes, _UnderWay | None]] = Outbox(
             max_events=_MAX_EVENTS,
             max_bytes=_MAX_BYTES,
@@ -55,36 +66,52 @@ class _Peer:
         self.under_way: dict[AttemptKey, _UnderWay] = {}
         self.reached = False
         self.task: asyncio.Task[None] | None = None
-        self.cut = asyncio.Event()
-        # From when it is known that the other side answers; older versions do not.
-        self.watch: StreamWatch | None = None
 
     def ask(self) -> None:
-        """Asks whether somebody is there."""
+        """Asks the dispatcher to answer at once."""
         self.outbox.put((_PING, None), len(_PING), droppable=True, replaces="ping")
 
-    def be_frozen(self, why: str) -> None:
-        """Ends the stream: nobody answers."""
-        _log.warning("relay to %s ended: %s", self.address, why)
-        self.cut.set()
+    async def read(self, stream: ClientStream) -> None:
+        """Takes in reports until the dispatcher ends the stream."""
+        silence: Silence | None = None
+        while isinstance(message := await stream.read(), dispatcher_pb2.RelayResponse):
+            if silence is not None:
+                silence.heard = True
+            elif message.pong:
+                # Only now it is known that the dispatcher answers; older versions do not.
+                silence = stream.watch(self.ask)
+            for at, report in enumerate(message.reports):
+                if is_turn_of_others(at):
+                    await asyncio.sleep(0)
+                self._take(self, report)
 
-    @staticmethod
-    def mark_written(requests: list[tuple[bytes, _UnderWay | None]], *, written: bool) -> None:
-        """Says of each assignment in these requests whether its node may have it."""
-        for _, sent in requests:
-            if sent is not None:
-                sent.written = written
+    async def write(self, stream: ClientStream) -> None:
+        """Writes orders until the outbox is closed."""
+        while requests := await self.outbox.take():
+            # A write that fails may have got through all the same, unless it is the first: then
+            # there never was a connection.
+            _mark_written(requests, written=self.reached)
+            await stream.write(b"".join([data for data, _ in requests]))
+            self.reached = True
+            _mark_written(requests, written=True)
+
+
+def _mark_written(requests: list[tuple[bytes, _UnderWay | None]], *, written: bool) -> None:
+    """Says of each assignment in these requests whether its node may have it."""
+    for _, sent in requests:
+        if sent is not None:
+            sent.written = written
 
 
 class RelayClients:
-    """Orders to nodes that are connected elsewhere, and what comes back.
+    """Sends orders to nodes that are connected to other dispatchers, and takes their reports.
 
-    An order that cannot be delivered, because the owner is gone or the node is no longer there, is
-    told to the responsible at once. A dispatcher that cannot be reached takes its node along: the
-    pool is told, so that no other job is sent there.
+    If an order cannot be delivered, because the owner or the node is gone, the responsible is told
+    at once. If an owner cannot be reached, its nodes are reported to the pool as offline, so that
+    no other job is sent there.
 
-    These connections are not made anew while they last: each goes to one instance, which no name
-    stands for, and TLS looks at certificates only when it connects.
+    These connections are not renewed: each goes to one instance, not to a name, and TLS checks
+    certificates only when it connects.
     """
 
     def __init__(
@@ -101,7 +128,7 @@ class RelayClients:
         self._pool = pool
         self._metrics = metrics
         self._responsible = responsible
-        self._peers: dict[str, _Peer] = {}
+        self._peers: dict[str, _OwnerStream] = {}
 
     def order(
         self,
@@ -113,7 +140,9 @@ class RelayClients:
         """Queues the one order of a request for the owner of the node."""
         peer = self._peers.get(placement.owner_address)
         if peer is None:
-            peer = _Peer(placement.owner_address, self._settings.max_message_bytes)
+            peer = _OwnerStream(
+                placement.owner_address, self._settings.max_message_bytes, self._take
+            )
             peer.ask()
             self._peers[placement.owner_address] = peer
             peer.task = asyncio.create_task(self._run(peer))
@@ -135,12 +164,12 @@ class RelayClients:
             else:
                 self._metrics.backpressure.labels("relay").inc()
                 why = "too much waits for the node's dispatcher, or the job is too large for it"
-                # Later: whoever asks is in the middle of something.
+                # Later: the caller is in the middle of something.
                 asyncio.get_running_loop().call_soon(
                     self._responsible.on_not_sent, placement.node_id, attempt, why
                 )
         elif order.HasField("cancel"):
-            # Nodes do not answer that.
+            # Nodes do not answer a cancel.
             peer.under_way.pop(attempt_key(order.cancel.attempt), None)
 
     async def close(self) -> None:
@@ -150,50 +179,23 @@ class RelayClients:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, peer: _Peer) -> None:
+    async def _run(self, peer: _OwnerStream) -> None:
         try:
             async with self._lines.channel(peer.address) as channel:
-                metadata = self._lines.metadata()
-                stream = open_stream(channel, _RELAY, dispatcher_pb2.RelayResponse, metadata)
-                read, write = self._read(peer, stream), self._write(peer, stream)
-                await run_duplex(read=read, write=write, cut=peer.cut)
-        except grpc.aio.AioRpcError as error:
-            _log.warning("relay to %s ended: %s", peer.address, error.details())
-            if not peer.reached:
-                await asyncio.sleep(_UNREACHABLE_S)
+                stream = ClientStream(
+                    open_stream(channel, _RELAY, self._lines.metadata()),
+                    silence_ms=self._settings.peer_silence_ms,
+                )
+                end = await stream.run(read=peer.read(stream), write=peer.write(stream))
+            if not end.clean:
+                facts = {"address": peer.address, "reason": end.reason}
+                _log.warning("relay stream lost", extra=facts)
+                if not peer.reached:
+                    await asyncio.sleep(_UNREACHABLE_S)
         finally:
-            if peer.watch is not None:
-                peer.watch.stop()
             self._gone(peer)
 
-    async def _read(self, peer: _Peer, stream: Any) -> None:
-        async for message in stream:
-            if peer.watch is not None:
-                peer.watch.silence.heard = True
-            elif message.pong:
-                peer.watch = StreamWatch(
-                    silence_ms=self._settings.peer_silence_ms, ask=peer.ask, cut=peer.be_frozen
-                )
-            for at, report in enumerate(message.reports):
-                if is_turn_of_others(at):
-                    await asyncio.sleep(0)
-                self._take(peer, report)
-
-    @staticmethod
-    async def _write(peer: _Peer, stream: Any) -> None:
-        try:
-            while requests := await peer.outbox.take():
-                # A write that fails may have got through all the same, unless it is the first: then
-                # there never was a connection.
-                peer.mark_written(requests, written=peer.reached)
-                await stream.write(b"".join(data for data, _ in requests))
-                peer.reached = True
-                peer.mark_written(requests, written=True)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            # The stream is over, and the reader learns why.
-            await peer.cut.wait()
-
-    def _take(self, peer: _Peer, report: dispatcher_pb2.RelayReport) -> None:
+    def _take(self, peer: _OwnerStream, report: dispatcher_pb2.RelayReport) -> None:
         kind = report.WhichOneof("report")
         key = attempt_key(report.attempt)
         if kind in ("not_sent", "lost", "reject", "result", "failed"):
@@ -206,7 +208,7 @@ class RelayClients:
         elif kind in ("ack", "reject", "partial", "result", "failed"):
             self._responsible.on_report(report.node_id, getattr(report, kind))
 
-    def _gone(self, peer: _Peer) -> None:
+    def _gone(self, peer: _OwnerStream) -> None:
         if self._peers.get(peer.address) is peer:
             del self._peers[peer.address]
         peer.outbox.close()

@@ -1,52 +1,102 @@
-"""The dispatcher's way to the pool service: every operation it uses, typed."""
+"""The dispatcher's client of the pool service: every call that it makes, typed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from lingua_scheduler.services.dispatcher.pool.connection import OperateStream
+from lingua_scheduler.services.dispatcher.pool.connection import PoolConnection
+from lingua_scheduler.services.dispatcher.pool.operations import PoolCounts
+from lingua_scheduler.services.dispatcher.pool.retries import Retries
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.rpc.channels import Lines, in_words
+from lingua_scheduler.services.runtime.rpc.channels import Lines, in_words, unary_method
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import trace_metadata
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
-# To be added to redis_timeout_ms: the pool service must be able to say that Redis is slow before
-# it is called slow itself. Two event loops under load take a few hundred ms at worst.
+# Added to redis_timeout_ms: the pool service must be able to say that Redis is slow before the pool
+# service itself counts as slow. Two event loops under load take a few hundred ms at worst.
 MARGIN_MS = 600
 
-# For how long the pool is told of a node that has gone, if Redis is away. Later the node is silent
-# for so long that the sweep takes it out first.
+# For how long the pool is told of a node that has gone, if Redis is down. After that the node has
+# been silent for so long that the sweep has removed it.
 _TELL_FOR_MS = 300_000.0
+
+_METHODS = pool_pb2.DESCRIPTOR.services_by_name["PoolService"].methods_by_name
 
 Response = TypeVar("Response", bound=Message)
 
 
-class PoolClient(OperateStream):
-    """The operations of the pool service; what holds for all of them is said at OperateStream."""
+class PoolClient:
+    """The operations of the pool service. They promise what PoolConnection promises.
+
+    Args:
+        connection: carries the operations; the client opens and closes it.
+    """
+
+    def __init__(self, connection: PoolConnection) -> None:
+        self._connection = connection
+        self._link = connection.link
+        self._retries = Retries(send=connection.send, counts=connection.counts)
 
     @classmethod
     def from_settings(cls, settings: Settings, lines: Lines) -> PoolClient:
         """A client of LINGUA_POOL_ADDRESS, with the limits of the settings."""
         return cls(
-            address=settings.pool_address,
-            timeout_ms=settings.redis_timeout_ms + MARGIN_MS,
-            max_message_bytes=settings.max_message_bytes,
-            silence_ms=settings.peer_silence_ms,
-            renew_ms=settings.channel_renew_ms,
-            lines=lines,
+            PoolConnection(
+                address=settings.pool_address,
+                timeout_ms=settings.redis_timeout_ms + MARGIN_MS,
+                max_message_bytes=settings.max_message_bytes,
+                silence_ms=settings.peer_silence_ms,
+                renew_ms=settings.channel_renew_ms,
+                lines=lines,
+            )
         )
+
+    @property
+    def up(self) -> bool:
+        """Whether the pool service answers, as far as is known."""
+        return self._link.up
+
+    @property
+    def on_change(self) -> list[Callable[[bool, str], None]]:
+        """Called with (up, reason) after each change; must not block."""
+        return self._link.on_change
+
+    @property
+    def counts(self) -> PoolCounts:
+        """What has happened since the start."""
+        return self._connection.counts
+
+    @property
+    def retries_outstanding(self) -> int:
+        """Operations of `persistently` that are not over."""
+        return len(self._retries)
+
+    async def open(self) -> None:
+        """Starts to connect. Returns when it has, or after a second; then it goes on trying."""
+        await self._connection.open()
+
+    async def settle(self, within_s: float) -> None:
+        """Gives operations that must get through some time, if the pool service is up."""
+        self._connection.flush()
+        if self._link.up:
+            await self._retries.settle(within_s)
+
+    async def close(self) -> None:
+        """Fails what is under way and stops retrying. The client may be opened again."""
+        self._retries.end_all()
+        await self._connection.close()
 
     def allocate(
         self, request: pool_pb2.AllocateRequest, traceparent: str = ""
     ) -> asyncio.Future[pool_pb2.AllocateResponse]:
-        """Chooses a node and reserves a slot. These raise LinguaError as pool.proto says."""
-        return self._queue_up("allocate", request, traceparent)
+        """Chooses a node and reserves a slot. Fails with LinguaError as pool.proto says."""
+        return self._connection.send("allocate", request, traceparent)
 
     async def commit(self, request: pool_pb2.CommitRequest) -> pool_pb2.CommitResponse:
         """Makes a reservation a running lease."""
@@ -71,7 +121,7 @@ class PoolClient(OperateStream):
     async def set_node_health(
         self, request: pool_pb2.SetNodeHealthRequest
     ) -> pool_pb2.SetNodeHealthResponse:
-        """Says how a node is."""
+        """Sets the health of a node."""
         return await self._operate("set_node_health", request, pool_pb2.SetNodeHealthResponse)
 
     async def bind_session(
@@ -89,15 +139,15 @@ class PoolClient(OperateStream):
     async def register_node(
         self, request: pool_pb2.RegisterNodeRequest
     ) -> pool_pb2.RegisterNodeResponse:
-        """Makes a node known. With thousands of pools it may time out; a repeat goes on."""
+        """Registers a node. With thousands of pools it may time out; a repeat resumes."""
         return await self._unary("RegisterNode", request, pool_pb2.RegisterNodeResponse)
 
     async def remove_node(self, request: pool_pb2.RemoveNodeRequest) -> pool_pb2.RemoveNodeResponse:
-        """Forgets a node."""
+        """Removes a node."""
         return await self._unary("RemoveNode", request, pool_pb2.RemoveNodeResponse)
 
     async def get_node(self, request: pool_pb2.GetNodeRequest) -> pool_pb2.GetNodeResponse:
-        """A node and its leases."""
+        """Returns a node and its leases."""
         return await self._unary("GetNode", request, pool_pb2.GetNodeResponse)
 
     def persistently(
@@ -110,22 +160,22 @@ class PoolClient(OperateStream):
         *,
         patient: bool = False,
     ) -> None:
-        """Gets an operation of the stream done, whatever is down meanwhile. Never raises.
+        """Retries an operation in the background until it is answered. Never raises.
 
-        It is repeated in the background until it is answered, and not begun again after
-        `give_up_after_ms`. Of more than `MAX_REPEATS` the oldest is dropped.
+        It is not sent again after `give_up_after_ms`. If there are more than `MAX_RETRIED`, the
+        oldest is dropped.
 
         Args:
             operation: its field in pool.proto's Operation, such as "commit".
             request: what that field holds.
             give_up_after_ms: such as the time after which the lease is surely over.
-            then: called later with the response, or with None where there is none: refused for a
-                reason that a repeat would not change, given up, dropped, closed.
-            traceparent: the span that it is part of, where that is sampled.
+            then: called later with the response, or with None if there is none: the operation was
+                refused, given up or dropped, or the client is closed.
+            traceparent: the span that it is part of, if that is sampled.
             patient: nobody waits for it, so it may share a message with what comes soon.
         """
-        if self._runner is not None:
-            self._repeats.add(
+        if self._link.is_open:
+            self._retries.add(
                 operation, request, give_up_after_ms, then, traceparent, patient=patient
             )
         else:
@@ -134,7 +184,7 @@ class PoolClient(OperateStream):
     def persist(
         self, operation: str, request: Message, give_up_after_ms: float, traceparent: str = ""
     ) -> asyncio.Future[Any]:
-        """As `persistently`, for those who wait for the answer. To cancel it ends nothing."""
+        """As `persistently`, with a future. Cancelling the future does not stop the operation."""
         future = asyncio.get_running_loop().create_future()
 
         def answered(response: Any) -> None:
@@ -147,8 +197,8 @@ class PoolClient(OperateStream):
     def take_offline(self, node_id: str, epoch: int) -> None:
         """Takes a node whose connection is gone out of selection.
 
-        Repeated for as long as Redis may be away: a turn waits for a node that is only silent, and
-        goes elsewhere sooner if it hears that the node is gone.
+        Retried for as long as Redis may be down: a turn waits for a node that is only silent, and
+        goes elsewhere sooner if the node is known to be gone.
         """
         request = pool_pb2.SetNodeHealthRequest(
             node_id=node_id, epoch=epoch, health=common_pb2.NODE_HEALTH_OFFLINE
@@ -156,37 +206,41 @@ class PoolClient(OperateStream):
         self.persistently("set_node_health", request, _TELL_FOR_MS)
 
     async def _unary(self, name: str, request: Message, kind: type[Response]) -> Response:
-        """Calls any instance; where that one cannot reach Redis, the next one, once."""
+        """Calls any instance; if that one cannot reach Redis, the next one, once."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._timeout
+        timeout_s = self._connection.timeout_s
+        until = loop.time() + timeout_s
         try:
-            return await self._unary_once(name, request, kind, self._timeout)
+            return await self._unary_once(name, request, kind, timeout_s)
         except errors.DependencyDownError:
             left = until - loop.time()
-            if not self._up or left <= 0:
+            if not self._link.up or left <= 0:
                 raise
             return await self._unary_once(name, request, kind, left)
 
     async def _unary_once(
         self, name: str, request: Message, kind: type[Response], timeout: float
     ) -> Response:
-        if not self._accepts:
-            raise self._down(self._down_reason)
-        method: Callable[..., Awaitable[Response]] = getattr(self._stub, name)
-        metadata = self._lines.metadata() + trace_metadata()
-        wait = not self._up
+        link, down = self._link, self._connection.down
+        if not link.accepts:
+            raise down(link.down_reason)
+        method = unary_method(link.channel.current, _METHODS[name])
+        metadata = link.channel.lines.metadata() + trace_metadata()
         try:
-            return await method(request, timeout=timeout, wait_for_ready=wait, metadata=metadata)
+            response: Response = await method(
+                request, timeout=timeout, wait_for_ready=not link.up, metadata=metadata
+            )
+            return response
         except grpc.RpcError as error:
             said = errors.from_rpc_error(error)
-            raise (errors.from_proto(said) if said else self._down(in_words(error))) from error
+            raise (errors.from_proto(said) if said else down(in_words(error))) from error
         except asyncio.CancelledError:
-            # A channel that is closed cancels its calls, though nobody has cancelled the caller.
+            # Closing a channel cancels its calls, though nobody has cancelled the caller.
             task = asyncio.current_task()
-            if self._accepts or (task and task.cancelling()):
+            if link.accepts or (task and task.cancelling()):
                 raise
-            raise self._down(self._down_reason) from None
+            raise down(link.down_reason) from None
 
     async def _operate(self, operation: str, request: Message, kind: type[Response]) -> Response:
-        response: Response = await self._queue_up(operation, request)
+        response: Response = await self._connection.send(operation, request)
         return response

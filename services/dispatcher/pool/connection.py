@@ -1,76 +1,59 @@
-"""The stream to the pool service: many operations under way, failures at once, back by itself."""
+"""Many operations under way on the pool service, over a stream that reconnects by itself."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
-import grpc
 from google.protobuf.message import Message
 
-from lingua_scheduler.services.dispatcher.pool.calls import Call
-from lingua_scheduler.services.dispatcher.pool.retries import (
-    PAUSE_MAX_S,
-    PAUSE_MIN_S,
-    PoolClientCounts,
-    Repeats,
-    jittered,
-)
-from lingua_scheduler.services.dispatcher.pool.stream import BROKEN, PoolStream
+from lingua_scheduler.services.dispatcher.pool.operations import PendingOperation, PoolCounts
+from lingua_scheduler.services.dispatcher.pool.stream import PoolStream
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.rpc.channels import Lines, in_words, open_stream
+from lingua_scheduler.services.runtime.deadlines import DeadlineTimer
+from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream, StreamEnd
 from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S
+from lingua_scheduler.services.runtime.rpc.reconnecting import PAUSE_MAX_S, ReconnectingStream
 from lingua_scheduler.services.runtime.rpc.renewed_channel import RenewedChannel
-from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
+from lingua_scheduler.v1 import pool_pb2
 
-# A stream that broke sooner than this is opened again after a pause, not at once.
-STEADY_S = 1.0
-# Calls wait so long for the first connection: services that start together need not fail once.
-FIRST_CONNECT_S = 1.0
-# And so long for the next one after an instance has drained: nothing was lost, all goes on.
+# How long operations wait for the next stream after an instance has drained.
 HANDOVER_S = 0.3
-# What a stream or channel that is left has beyond the time of its last call.
+# What a replaced stream or channel has beyond the timeout of its last operation.
 LEFT_S = 1.0
-# As in RedisLink: timers this close together are served together; when the event loop itself was
-# this late, answers may lie unread, so it reads them before it calls the service slow.
-SLACK_S, STALL_S, STALL_GRACE_S = 0.005, 0.05, 0.02
-
-_log = logging.getLogger(__name__)
 
 _OPERATE = pool_pb2.DESCRIPTOR.services_by_name["PoolService"].methods_by_name["Operate"]
 
 
-class OperateStream:
-    """Operations on the pool service, over a stream that comes back by itself.
+class PoolConnection:
+    """Sends operations to the pool service.
 
     Promises:
-    - A call returns or raises within `timeout_ms`. One that fails with DependencyDownError may
-      have happened; every one may be repeated with the same ids.
+    - An operation returns or raises within `timeout_ms`. One that fails with DependencyDownError
+      may have happened; every one may be repeated with the same ids.
     - Operations that are asked for at the same time, or while a message is being written, share
-      a message, and so do patient ones with the next that is not, or within 20 ms. The service
-      begins those of one message in the order in which they were asked for.
-    - When the stream breaks, or stays silent for `timeout_ms` with a call waiting or for
-      `silence_ms` without one, what is under way on it fails at once, and so does every call until
-      there is a new one, on any instance.
-      The client itself repeats only what certainly did not run: what a draining instance left.
-    - No call fails because the connection is made anew: those that are under way end on the old
+      a message. Patient ones share the next message, or leave after 20 ms. The service begins
+      the operations of one message in the order in which they were asked for.
+    - If the stream breaks, or stays silent for `timeout_ms` while an operation waits or for
+      `silence_ms` otherwise, what is under way on it fails at once, and so does every operation
+      until there is a new stream, on any instance. The connection itself repeats only what
+      certainly did not run: what a draining instance left unanswered.
+    - No operation fails because the connection is renewed: those under way end on the old one.
+    - A service that keeps saying that it cannot reach Redis is left for one that can, if there is
       one.
-    - A service that goes on saying that it cannot reach Redis is left for one that can, if there is
-      one; until then all is asked of the one that there is.
     - An error of the service is raised as the exception that it was there.
 
     Args:
-        address: host:port or dns:///name:port. Of a name with several addresses, each new stream
+        address: host:port or dns:///name:port. If a name has several addresses, each new stream
             may reach another one.
-        timeout_ms: what a call may take.
-        max_message_bytes: what a message may have.
+        timeout_ms: how long an operation may take.
+        max_message_bytes: the most that a message may have.
         silence_ms: after which a service that says nothing, and does not answer, is left.
-        renew_ms: after which the connection is made anew; see RenewedChannel.
-        lines: how it is called.
+        renew_ms: after which the connection is renewed; see RenewedChannel.
+        lines: how the service is called.
     """
 
     def __init__(
@@ -83,111 +66,71 @@ class OperateStream:
         renew_ms: int,
         lines: Lines,
     ) -> None:
-        self._address = address
-        self._timeout = timeout_ms / 1000
         self._max_bytes = max_message_bytes
-        self._silence_ms = silence_ms
-        self._lines = lines
-        self._channel = RenewedChannel(
-            address=address, lines=lines, renew_ms=renew_ms, grace_s=self._timeout + LEFT_S
-        )
-        self._stub: pool_pb2_grpc.PoolServiceAsyncStub
-        # From when it is open; to ask for it is a system call each time.
+        # Set by `open`: asking for the running loop is a system call each time.
         self._loop: asyncio.AbstractEventLoop
-        self._runner: asyncio.Task[None] | None = None
-        self._up = False
-        # Whether calls are queued; until `_patience` also while there is no stream.
-        self._accepts = False
-        self._patience = -math.inf
-        self._down_reason = "it has not been opened"
         self._next_id = 0
-        self._queue: deque[Call] = deque()
-        # Every call under way, oldest first. All have the same time, so the first ends first and
-        # one timer is enough.
-        self._under_way: deque[Call] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        # Of patient calls.
+        self._queue: deque[PendingOperation] = deque()
+        # Oldest first. All have the same timeout, so the first expires first.
+        self._under_way: deque[PendingOperation] = deque()
+        self._deadlines = DeadlineTimer(self._expire)
+        # Wakes the writer for patient operations.
         self._waker: asyncio.TimerHandle | None = None
-        # The one that sends; beside it there may be some that wait for their last answers.
-        self._current: PoolStream | None = None
-        self._streams: dict[PoolStream, asyncio.Task[None]] = {}
-        self._lost = asyncio.Event()
-        self.counts = PoolClientCounts()
-        self._repeats = Repeats(send=self._queue_up, counts=self.counts)
-        self.on_change: list[Callable[[bool, str], None]] = []
-        """Called with (up, reason) after each change; must not block."""
-
-    @property
-    def up(self) -> bool:
-        """Whether the pool service answers, as far as is known."""
-        return self._up
-
-    @property
-    def down_reason(self) -> str:
-        """Why the client is down, for people; empty while it is up."""
-        return self._down_reason
-
-    @property
-    def repeats_outstanding(self) -> int:
-        """Calls of `persistently` that are not over."""
-        return len(self._repeats)
+        self.timeout_s = timeout_ms / 1000
+        """How long an operation may take."""
+        self.counts = PoolCounts()
+        """What has happened since the start."""
+        self.link: ReconnectingStream[PoolStream] = ReconnectingStream(
+            service="pool",
+            channel=RenewedChannel(
+                address=address, lines=lines, renew_ms=renew_ms, grace_s=self.timeout_s + LEFT_S
+            ),
+            method=_OPERATE,
+            silence_ms=silence_ms,
+            greet_within_s=self.timeout_s,
+            handover_s=HANDOVER_S,
+            owner=self,
+        )
+        """The stream that all operations share."""
 
     async def open(self) -> None:
         """Starts to connect. Returns when it has, or after a second; then it goes on trying."""
-        if self._channel.is_open:
-            raise RuntimeError("this client is already open")
         self._loop = asyncio.get_running_loop()
-        self._stub = pool_pb2_grpc.PoolServiceStub(self._channel.open())
-        self._accepts, self._patience = True, self._loop.time() + FIRST_CONNECT_S
-        self._down_reason = "it is not connected yet"
-        connected = asyncio.Event()
-        self._runner = asyncio.create_task(self._stay_connected(connected))
-        try:
-            async with asyncio.timeout(FIRST_CONNECT_S):
-                await connected.wait()
-        except TimeoutError:
-            _log.warning("the pool service at %s is away: %s", self._address, self._down_reason)
-
-    async def settle(self, within_s: float) -> None:
-        """Gives calls that must get through a moment for it, while the pool service answers."""
-        self._wake()
-        if self._up:
-            await self._repeats.settle(within_s)
+        await self.link.open()
 
     async def close(self) -> None:
-        """Fails what is under way, ends what is being repeated. The client may be opened again."""
-        was_up, self._up, self._accepts = self._up, False, False
-        runner, self._runner = self._runner, None
-        self._down_reason = "the client is closed"
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._wake()
-        self._repeats.end_all()
-        for call in self._under_way:
-            self._fail(call, self._down_reason)
+        """Fails what is under way. The connection may be opened again."""
+        self._deadlines.disarm()
+        self.flush()
+        for operation in self._under_way:
+            self._fail(operation, "the client is closed")
         self._under_way.clear()
         self._queue.clear()
-        self._current = None
-        tasks = [task for task in (runner, *self._streams.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await self._channel.close()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if was_up:
-            self._tell()
+        await self.link.close()
 
-    def _queue_up(
-        self, operation: str, request: Message, traceparent: str = "", *, patient: bool = False
+    def send(
+        self, name: str, request: Message, traceparent: str = "", *, patient: bool = False
     ) -> asyncio.Future[Any]:
-        if not self._accepts:
-            raise self._down(self._down_reason)
+        """Queues an operation; the future has its response or error.
+
+        Args:
+            name: its field in pool.proto's Operation, such as "commit".
+            request: what that field holds.
+            traceparent: the span that it is part of, if that is sampled.
+            patient: nobody waits for it, so it may wait to share a message.
+
+        Raises:
+            DependencyDownError: there is no stream to any instance.
+            InvalidMessageError: the request is too large.
+        """
+        if not self.link.accepts:
+            raise self.down(self.link.down_reason)
         self._next_id += 1
         batch = pool_pb2.OperateRequest()
         message = batch.operations.add()
         message.id = self._next_id
         # The contract's own types refuse what does not fit together.
-        getattr(message, operation).CopyFrom(request)
+        getattr(message, name).CopyFrom(request)
         if traceparent:
             message.traceparent = traceparent
         data = batch.SerializeToString()
@@ -197,199 +140,107 @@ class OperateStream:
                 "send less, or set LINGUA_MAX_MESSAGE_BYTES"
             )
         loop = self._loop
-        call = Call(self._next_id, operation, data, loop.create_future(), loop.time())
-        self._queue.append(call)
-        self._under_way.append(call)
-        if self._timer is None:
-            due = call.made + self._timeout
-            self._timer = loop.call_at(due, self._on_time, due)
+        made = loop.time()
+        operation = PendingOperation(self._next_id, name, data, loop.create_future(), made)
+        self._queue.append(operation)
+        self._under_way.append(operation)
+        self._deadlines.arm(loop, made + self.timeout_s)
         # The writer wakes in the next turn of the loop, when the rest of this turn is queued too.
         if not patient:
-            self._wake()
+            self.flush()
         elif self._waker is None:
-            self._waker = loop.call_later(SHARE_WITHIN_S, self._wake)
-        return call.future
+            self._waker = loop.call_later(SHARE_WITHIN_S, self.flush)
+        return operation.future
 
-    def _wake(self) -> None:
+    def flush(self) -> None:
+        """Sends what is queued, patient or not."""
         if self._waker is not None:
             self._waker.cancel()
             self._waker = None
-        if self._current is not None:
-            self._current.wake()
+        if (current := self.link.current) is not None:
+            current.wake()
 
-    # ---- streams ----
+    def down(self, reason: str, happened: str = "") -> errors.DependencyDownError:
+        """The error of a call that could not be made, or has no answer."""
+        return errors.DependencyDownError(
+            f"the pool service cannot be used{happened}",
+            why=f"{self.link.channel.address}: {reason}",
+            retry_after_ms=int(PAUSE_MAX_S * 1000),
+        )
 
-    async def _stay_connected(self, connected: asyncio.Event) -> None:
-        loop = asyncio.get_running_loop()
-        pause = 0.0
-        while True:
-            began = loop.time()
-            if await self._channel.reconnect(self._connect):
-                connected.set()
-                await self._channel.renew_until(self._lost, self._connect)
-                if loop.time() - began > STEADY_S:
-                    pause = 0.0
-            await asyncio.sleep(jittered(pause))
-            pause = min(max(2 * pause, PAUSE_MIN_S), PAUSE_MAX_S)
+    # ---- what the link asks for and reports ----
 
-    async def _connect(self, channel: grpc.aio.Channel) -> bool:
-        """Opens a stream that takes the place of the current one, if there is one."""
-        stub = pool_pb2_grpc.PoolServiceStub(channel)
-        stream = PoolStream(
-            open_stream(channel, _OPERATE, pool_pb2.OperateResponse, self._lines.metadata()),
+    def new_peer(self, stream: ClientStream) -> PoolStream:
+        """A stream is being opened."""
+        return PoolStream(
+            stream,
             queue=self._queue,
             max_bytes=self._max_bytes,
-            silence_ms=self._silence_ms,
             counts=self.counts,
             on_answers=self._forget_done,
-            on_storeless=self._channel.look_elsewhere,
+            on_storeless=self.link.look_elsewhere,
         )
-        try:
-            await stream.greet(self._timeout)
-        except Exception as error:
-            stream.cancel()
-            reason = in_words(error)
-            if isinstance(error, TimeoutError):
-                reason = self._no_answer()
-                self._channel.forsake()
-            if not isinstance(error, BROKEN):
-                _log.exception("the stream to the pool service failed inside")
-            if self._current is None:
-                self._is_away(reason)
-            return False
-        except BaseException:
-            stream.cancel()
-            raise
-        if self._current is not None and not stream.has_store:
-            stream.cancel()
-            return False
-        self._channel.hold(channel)
-        self._streams[stream] = asyncio.create_task(self._serve(stream, channel))
-        old, self._current, self._stub = self._current, stream, stub
-        self._lost.clear()
-        self._came_up()
-        if old is not None:
-            old.finish(self._timeout + LEFT_S)
-        return True
 
-    async def _serve(self, stream: PoolStream, channel: grpc.aio.Channel) -> None:
-        clean = False
-        try:
-            try:
-                clean, reason = await stream.run()
-            except Exception as error:
-                reason = in_words(error)
-                if not isinstance(error, BROKEN):
-                    _log.exception("the stream to the pool service failed inside")
-            if stream.is_cut:
-                self._channel.forsake()
-            self._stream_over(stream, reason, clean=clean)
-            await self._channel.let_go(channel)
-        finally:
-            del self._streams[stream]
+    def is_fit(self, peer: PoolStream, greeting: pool_pb2.OperateResponse) -> bool:
+        """An instance without a store replaces no other."""
+        peer.take_greeting(greeting)
+        return self.link.current is None or peer.has_store
 
-    def _came_up(self) -> None:
-        self._patience = -math.inf
+    def on_current(self, peer: PoolStream, replaced: PoolStream | None) -> None:
+        """Operations are sent on this stream from now on."""
         self.counts.streams += 1
-        self._accepts = True
-        if not self._up:
-            self._up, self._down_reason = True, ""
-            _log.info("the pool service at %s is up", self._address)
-            self._tell()
+        if replaced is not None:
+            replaced.finish(self.timeout_s + LEFT_S)
 
-    def _stream_over(self, stream: PoolStream, reason: str, *, clean: bool) -> None:
-        unanswered = list(stream.sent.values())
-        stream.sent.clear()
-        if not clean or not self._accepts:
-            for call in unanswered:
-                self._fail(call, reason)
-        else:
+    def on_end(self, peer: PoolStream, end: StreamEnd) -> None:
+        """What has no answer fails, or is sent again if it certainly did not run."""
+        unanswered = list(peer.sent.values())
+        peer.sent.clear()
+        if end.clean and self.link.accepts:
             # The service answers all that it has read, so these did not run.
             self._queue.extendleft(reversed(unanswered))
-            for call in unanswered:
-                call.stream = None
-        if self._current is stream:
-            self._current = None
-            if clean:
-                self._patience = asyncio.get_running_loop().time() + HANDOVER_S
-            self._is_away(reason)
-            self._lost.set()
-        elif self._current is not None:
-            self._current.wake()
+            for operation in unanswered:
+                operation.stream = None
+        else:
+            for operation in unanswered:
+                self._fail(operation, end.reason)
+        if self.link.current is not None:
+            self.link.current.wake()
 
-    def _is_away(self, reason: str) -> None:
-        """There is no stream: calls fail, unless there will be one in a moment."""
-        if not self._up:
-            self._down_reason = reason
-        if asyncio.get_running_loop().time() < self._patience:
-            return
+    def on_down(self, reason: str) -> None:
+        """What is queued fails."""
         while self._queue:
             self._fail(self._queue.popleft(), reason)
         self._forget_done()
-        self._accepts, self._down_reason = False, reason
-        if self._up:
-            self._up = False
-            _log.warning("the pool service at %s is down: %s", self._address, reason)
-            self._tell()
 
-    # ---- time ----
+    # ---- deadlines ----
 
-    def _on_time(self, due: float, spared: float = -math.inf) -> None:
-        """Fails the calls whose time is over, breaks a silent stream, sets the timer for the next.
-
-        When it comes late itself, it spares them once and looks again a little later. What was
-        over by `spared` has had that.
-        """
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        stalled = now - due > STALL_S
-        over = (spared if stalled else now + SLACK_S) - self._timeout
+    def _expire(self, over: float) -> float:
+        """Fails operations that have timed out, and cuts a silent stream."""
+        made_by = over - self.timeout_s
         self._forget_done()
-        while self._under_way and self._under_way[0].made <= over:
-            call = self._under_way.popleft()
+        while self._under_way and self._under_way[0].made <= made_by:
+            operation = self._under_way.popleft()
             self.counts.timeouts += 1
-            stream = call.stream or self._current
-            self._fail(call, self._no_answer())
-            if stream is not None:
-                stream.sent.pop(call.id, None)
-                if stream.heard < call.made:
-                    stream.cut(self._no_answer())
+            peer = operation.stream or self.link.current
+            reason = f"no answer within {self.timeout_s * 1000:.0f} ms"
+            self._fail(operation, reason)
+            if peer is not None:
+                peer.sent.pop(operation.id, None)
+                if peer.heard < operation.made:
+                    peer.stream.cut_frozen(reason)
             self._forget_done()
-        for stream in self._streams:
-            stream.wake()
-        if stalled:
-            due = now + STALL_GRACE_S
-            self._timer = loop.call_at(due, self._on_time, due, now)
-        elif self._under_way:
-            due = self._under_way[0].made + self._timeout
-            self._timer = loop.call_at(due, self._on_time, due)
-        else:
-            self._timer = None
+        for peer in self.link.peers:
+            peer.wake()
+        return self._under_way[0].made + self.timeout_s if self._under_way else math.inf
 
     def _forget_done(self) -> None:
         while self._under_way and self._under_way[0].future.done():
-            call = self._under_way.popleft()
-            if call.stream is not None:
-                call.stream.sent.pop(call.id, None)
+            operation = self._under_way.popleft()
+            if operation.stream is not None:
+                operation.stream.sent.pop(operation.id, None)
 
-    def _tell(self) -> None:
-        for callback in self.on_change:
-            try:
-                callback(self._up, self._down_reason)
-            except Exception:
-                _log.exception("a callback on the change of the pool client failed")
-
-    def _fail(self, call: Call, reason: str) -> None:
-        if not call.future.done():
-            happened = "was not sent" if call.stream is None else "may have happened"
-            call.future.set_exception(self._down(reason, f"; the call {happened}"))
-
-    def _no_answer(self) -> str:
-        return f"no answer within {self._timeout * 1000:.0f} ms"
-
-    def _down(self, reason: str, happened: str = "") -> errors.DependencyDownError:
-        return errors.DependencyDownError(
-            f"the pool service cannot be used{happened}",
-            why=f"{self._address}: {reason}",
-            retry_after_ms=int(PAUSE_MAX_S * 1000),
-        )
+    def _fail(self, operation: PendingOperation, reason: str) -> None:
+        if not operation.future.done():
+            happened = "was not sent" if operation.stream is None else "may have happened"
+            operation.future.set_exception(self.down(reason, f"; the call {happened}"))

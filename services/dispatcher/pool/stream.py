@@ -1,4 +1,4 @@
-"""One Operate stream to one pool service."""
+"""One Operate stream to one instance of the pool service."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-import grpc
-
-from lingua_scheduler.services.dispatcher.pool.calls import Call, answer, take_batch
-from lingua_scheduler.services.dispatcher.pool.retries import PoolClientCounts
-from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
+from lingua_scheduler.services.dispatcher.pool.operations import (
+    PendingOperation,
+    PoolCounts,
+    answer,
+    take_batch,
+)
+from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 # A pool service does 5 to 8 operations a ms. More of them at once would only wait there, and in
@@ -18,143 +20,109 @@ from lingua_scheduler.v1 import common_pb2, pool_pb2
 MAX_UNANSWERED = 1000
 
 # A service that says for longer than this that it has no store is left, if there is a better one.
-# Calls that fail together do so because of one that was slow, and the next may go well again.
+# Operations that fail together may do so because of one slow reply, and the next may go well.
 STORELESS_S = 0.1
-
-BROKEN = (grpc.RpcError, OSError, TimeoutError, asyncio.InvalidStateError)
 
 _NO_STORE = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 
-_Stream = grpc.aio.StreamStreamCall[bytes, pool_pb2.OperateResponse]
-
 
 class PoolStream:
-    """A stream, from its greeting to its end.
+    """The dispatcher's side of an Operate stream.
 
     Args:
-        stream: the call, whose requests are serialized here.
-        queue: calls that are to be sent; only the newest stream takes from it.
-        max_bytes: what a message may have.
-        silence_ms: after which a service that says nothing, and does not answer, is left.
+        stream: the stream.
+        queue: operations that are to be sent; only the newest stream takes from it.
+        max_bytes: the most that a message may have.
         counts: what was sent is counted there.
-        on_answers: called when some calls were answered.
-        on_storeless: called for each message which says that the service has no store still.
+        on_answers: called when some operations were answered.
+        on_storeless: called for each message that says that the service still has no store.
     """
 
     def __init__(
         self,
-        stream: _Stream,
+        stream: ClientStream,
         *,
-        queue: deque[Call],
+        queue: deque[PendingOperation],
         max_bytes: int,
-        silence_ms: int,
-        counts: PoolClientCounts,
+        counts: PoolCounts,
         on_answers: Callable[[], None],
         on_storeless: Callable[[], None],
     ) -> None:
-        self._stream = stream
         self._queue = queue
         self._max_bytes = max_bytes
-        self._silence_ms = silence_ms
         self._counts = counts
         self._on_answers = on_answers
         self._on_storeless = on_storeless
-        # When it first said so, where it has said nothing else since.
+        # When it first said so, if it has said nothing else since.
         self._storeless_since: float | None = None
         self._loop = asyncio.get_running_loop()
-        self._cut: asyncio.Future[str] = self._loop.create_future()
         self._wake: asyncio.Future[None] | None = None
         self._asks = False
         self._finishing = False
-        self._last_moment: asyncio.TimerHandle | None = None
-        self.sent: dict[int, Call] = {}
-        """Calls that were sent here and have no answer, oldest first."""
+        self.stream = stream
+        """The stream."""
+        self.sent: dict[int, PendingOperation] = {}
+        """Operations that were sent here and have no answer, oldest first."""
         self.heard = self._loop.time()
-        """When it was last heard."""
-
-    async def greet(self, within: float) -> None:
-        """Returns when the service has answered a message, if only an empty one."""
-        async with asyncio.timeout(within):
-            await self._stream.write(b"")
-            response = await self._stream.read()
-        if not isinstance(response, pool_pb2.OperateResponse):
-            raise ConnectionError("it is draining")
-        self.heard = self._loop.time()
-        self._look_at_store(response)
+        """When the service last said something."""
 
     @property
     def has_store(self) -> bool:
         """Whether the service could reach Redis when it was last heard, as far as it said."""
         return self._storeless_since is None
 
-    async def run(self) -> tuple[bool, str]:
-        """Runs the stream to its end; whether the service ended it on purpose, and the reason."""
-        watch = StreamWatch(silence_ms=self._silence_ms, ask=self._ask, cut=self.cut)
-        reading = asyncio.create_task(self._read(watch))
-        writing = asyncio.create_task(self._write())
-        try:
-            await asyncio.wait((reading, self._cut), return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                return False, self._cut.result()
-            reading.result()
-            return True, "it ended the stream"
-        finally:
-            watch.stop()
-            # A timer would keep the stream, and so its connection.
-            if self._last_moment is not None:
-                self._last_moment.cancel()
-            self.cancel()
-            reading.cancel()
-            writing.cancel()
-            await asyncio.gather(reading, writing, return_exceptions=True)
+    def take_greeting(self, greeting: pool_pb2.OperateResponse) -> None:
+        """Takes in the answer to the first message."""
+        self.heard = self._loop.time()
+        self._look_at_store(greeting)
+
+    async def read(self) -> None:
+        """Takes in answers until the service ends the stream."""
+        read, silence = self.stream.read, self.stream.watch(self._ask)
+        while isinstance(response := await read(), pool_pb2.OperateResponse):
+            silence.heard = True
+            self.heard = self._loop.time()
+            was_full = len(self.sent) >= MAX_UNANSWERED
+            for result in response.results:
+                # None: it has timed out.
+                if (operation := self.sent.pop(result.id, None)) is not None:
+                    answer(operation, result)
+            self._look_at_store(response)
+            self._on_answers()
+            # Otherwise whatever is queued may wait.
+            if was_full or self._finishing:
+                self.wake()
+
+    async def write(self) -> None:
+        """Sends what is queued. Returns if the stream is finishing and all has its answer."""
+        while not self._finishing:
+            if self._asks:
+                self._asks = False
+                await self.stream.write(b"")
+            elif batch := take_batch(self._queue, MAX_UNANSWERED - len(self.sent), self._max_bytes):
+                await self._send(batch)
+            else:
+                await self._woken()
+        while self.sent:
+            await self._woken()
 
     def wake(self) -> None:
-        """There is something to send, or room for it."""
+        """Tells the writer that there is something to send, or room for it."""
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def finish(self, within: float) -> None:
-        """Takes no more calls; ends when those that it has are answered, or within that time."""
+    def finish(self, within_s: float) -> None:
+        """Takes no more operations; ends when those it has are answered, or after that time."""
         self._finishing = True
-        self._last_moment = self._loop.call_later(within, self.cut, "it is left, and does not end")
+        self.stream.cut_after(within_s, "the replaced stream did not end")
         self.wake()
-
-    def cut(self, reason: str) -> None:
-        """Ends the stream at once."""
-        if not self._cut.done():
-            self._cut.set_result(reason)
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether this side ended it, since the other one did not answer."""
-        return self._cut.done()
-
-    def cancel(self) -> None:
-        """Ends a stream that does not run."""
-        self._stream.cancel()
 
     def _ask(self) -> None:
         self._asks = True
         self.wake()
 
-    async def _read(self, watch: StreamWatch) -> None:
-        silence = watch.silence
-        while isinstance(response := await self._stream.read(), pool_pb2.OperateResponse):
-            silence.heard = True
-            self.heard = self._loop.time()
-            was_full = len(self.sent) >= MAX_UNANSWERED
-            for result in response.results:
-                # None: its time was over.
-                if (call := self.sent.pop(result.id, None)) is not None:
-                    answer(call, result)
-            self._look_at_store(response)
-            self._on_answers()
-            # Else what waits to be sent does so because it is patient.
-            if was_full or self._finishing:
-                self.wake()
-
     def _look_at_store(self, response: pool_pb2.OperateResponse) -> None:
-        # Operations of one message share a round trip to Redis: any of them tells.
+        # Operations of one message share a round trip to Redis, so any of them tells.
         if not response.results or response.results[-1].error.reason != _NO_STORE:
             self._storeless_since = None
         elif self._storeless_since is None:
@@ -162,32 +130,13 @@ class PoolStream:
         elif self.heard - self._storeless_since >= STORELESS_S and not self._finishing:
             self._on_storeless()
 
-    async def _write(self) -> None:
-        try:
-            while not self._finishing:
-                if self._asks:
-                    self._asks = False
-                    await self._stream.write(b"")
-                elif batch := take_batch(
-                    self._queue, MAX_UNANSWERED - len(self.sent), self._max_bytes
-                ):
-                    await self._send(batch)
-                else:
-                    await self._woken()
-            while self.sent:
-                await self._woken()
-            await self._stream.done_writing()
-        except BROKEN:
-            # The reader learns why.
-            return
-
-    async def _send(self, batch: list[Call]) -> None:
-        for call in batch:
-            call.stream = self
-            self.sent[call.id] = call
+    async def _send(self, batch: list[PendingOperation]) -> None:
+        for operation in batch:
+            operation.stream = self
+            self.sent[operation.id] = operation
         self._counts.messages += 1
         self._counts.operations += len(batch)
-        await self._stream.write(b"".join([call.request for call in batch]))
+        await self.stream.write(b"".join([operation.request for operation in batch]))
 
     async def _woken(self) -> None:
         self._wake = self._loop.create_future()

@@ -1,11 +1,12 @@
 """Channels from one service to another."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from lingua_scheduler.services.runtime.auth.own_token import OwnToken
 from lingua_scheduler.services.runtime.auth.principals import Role
@@ -49,17 +50,28 @@ def channel_options(settings: Settings) -> ChannelOptions:
 
 
 def open_stream(
-    channel: grpc.aio.Channel,
-    method: MethodDescriptor,
-    answer: type[Message],
-    metadata: Metadata,
-) -> Any:
-    """Calls a method that streams both ways; requests are serialized by whoever makes them."""
-    name = f"/{method.containing_service.full_name}/{method.name}"
+    channel: grpc.aio.Channel, method: MethodDescriptor, metadata: Metadata
+) -> grpc.aio.StreamStreamCall[bytes, Any]:
+    """Calls a method that streams both ways. The caller serializes the requests."""
     call: Any = channel.stream_stream(
-        name, request_serializer=None, response_deserializer=answer.FromString
+        _path(method),
+        request_serializer=None,
+        response_deserializer=GetMessageClass(method.output_type).FromString,
     )
-    return call(metadata=metadata)
+    return cast("grpc.aio.StreamStreamCall[bytes, Any]", call(metadata=metadata))
+
+
+def unary_method(channel: grpc.aio.Channel, method: MethodDescriptor) -> Callable[..., Any]:
+    """A method that has one request and one response, for one call."""
+    return channel.unary_unary(
+        _path(method),
+        request_serializer=GetMessageClass(method.input_type).SerializeToString,
+        response_deserializer=GetMessageClass(method.output_type).FromString,
+    )
+
+
+def _path(method: MethodDescriptor) -> str:
+    return f"/{method.containing_service.full_name}/{method.name}"
 
 
 class Lines:

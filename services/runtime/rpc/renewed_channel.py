@@ -53,8 +53,10 @@ class RenewedChannel:
     """
 
     def __init__(self, *, address: str, lines: Lines, renew_ms: int, grace_s: float = 0.0) -> None:
-        self._address = address
-        self._lines = lines
+        self.address = address
+        """Of the service."""
+        self.lines = lines
+        """How the service is called."""
         self._renew_s = renew_ms / 1000 if renew_ms else math.inf
         self._grace_s = grace_s
         self._current: grpc.aio.Channel | None = None
@@ -79,7 +81,7 @@ class RenewedChannel:
 
     def open(self) -> grpc.aio.Channel:
         """Makes the first channel."""
-        self._use(self._lines.channel(self._address))
+        self._use(self.lines.channel(self.address))
         return self.current
 
     async def close(self) -> None:
@@ -110,8 +112,8 @@ class RenewedChannel:
         """Opens a stream where there is none; whether that went well."""
         old = self.current
         # With certificates that are no longer good it might never go well.
-        if self._forsaken or self._lines.certificates_changed(old):
-            self._use(self._lines.channel(self._address))
+        if self._forsaken or self.lines.certificates_changed(old):
+            self._use(self.lines.channel(self.address))
             await self._close_unused(old)
         return await connect(self.current)
 
@@ -132,7 +134,7 @@ class RenewedChannel:
         """
         while not await self._is_over(lost):
             asked = self._begin_look() if self._elsewhere.is_set() else 1
-            old, new = self.current, self._lines.channel(self._address)
+            old, new = self.current, self.lines.channel(self.address)
             self.hold(new)
             try:
                 new.get_state(try_to_connect=True)
@@ -143,7 +145,7 @@ class RenewedChannel:
                     await self._close_unused(old)
                 else:
                     self._not_before = _now() + _AGAIN_S * random.uniform(0.8, 1.2)
-                    _log.warning("no new connection to %s; the old one stays", self._address)
+                    _log.warning("no new connection to %s; the old one stays", self.address)
             finally:
                 await self.let_go(new)
 
@@ -151,7 +153,7 @@ class RenewedChannel:
         """Waits until a new channel is due, or `lost` is set."""
         while not lost.is_set():
             now = _now()
-            due = now >= self._old_at or self._lines.certificates_changed(self.current)
+            due = now >= self._old_at or self.lines.certificates_changed(self.current)
             if due and now >= self._not_before:
                 return False
             if now < self._look_from:

@@ -12,9 +12,10 @@ from typing import Any
 import grpc
 import pytest
 
-from lingua_scheduler.services.dispatcher.pool import retries as pool_repeats
+from lingua_scheduler.services.dispatcher.pool import retries as pool_retries
 from lingua_scheduler.services.dispatcher.pool import stream as pool_stream
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
+from lingua_scheduler.services.dispatcher.pool.connection import PoolConnection
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.errors import DependencyDownError
 from lingua_scheduler.services.runtime.rpc.channels import Lines
@@ -42,12 +43,14 @@ TIMEOUT_MS = 1000
 def make_client(address: str, *, timeout_ms: int = TIMEOUT_MS, **limits: int) -> PoolClient:
     settings = load_settings({})
     return PoolClient(
-        address=address,
-        timeout_ms=timeout_ms,
-        max_message_bytes=limits.get("max_message_bytes", settings.max_message_bytes),
-        silence_ms=settings.peer_silence_ms,
-        renew_ms=settings.channel_renew_ms,
-        lines=Lines(settings),
+        PoolConnection(
+            address=address,
+            timeout_ms=timeout_ms,
+            max_message_bytes=limits.get("max_message_bytes", settings.max_message_bytes),
+            silence_ms=settings.peer_silence_ms,
+            renew_ms=settings.channel_renew_ms,
+            lines=Lines(settings),
+        )
     )
 
 
@@ -162,8 +165,8 @@ async def test_two_thousand_operations_at_once_share_a_few_messages(client: Pool
     )
     assert {answer.outcome for answer in outcomes} == {RELEASED}
     assert client.counts.operations == 4000
-    assert not client._current.sent
-    assert not client._under_way
+    assert not client._link.current.sent
+    assert not client._connection._under_way
 
 
 async def test_a_caller_that_goes_away_leaves_nothing_behind(client: PoolClient) -> None:
@@ -174,7 +177,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_behind(client: PoolClient)
     with pytest.raises(asyncio.CancelledError):
         await gone
     await client.allocate(allocation("j2"))
-    assert not client._current.sent
+    assert not client._link.current.sent
     assert client.up
 
 
@@ -217,7 +220,7 @@ async def test_a_killed_service_fails_calls_at_once_and_is_found_again_on_its_po
                     await client.get_node(pool_pb2.GetNodeRequest(node_id="n1"))
                 assert time.monotonic() - began < 0.1
                 repeated = client.persist("release", release("kept"), 60_000)
-                await eventually(lambda: client.counts.repeats > 2)
+                await eventually(lambda: client.counts.retries > 2)
                 process.stop()
                 await started(process)
                 await eventually(lambda: client.up)
@@ -227,7 +230,7 @@ async def test_a_killed_service_fails_calls_at_once_and_is_found_again_on_its_po
                 done.set()
                 await asyncio.gather(*workers)
             assert (await asyncio.wait_for(repeated, 5)).outcome == RELEASED
-            assert client.repeats_outstanding == 0
+            assert client.retries_outstanding == 0
             assert [up for up, _ in changes] == [False, True]
             assert changes[0][1]
             assert client.counts.streams == 2
@@ -270,20 +273,20 @@ async def test_what_must_get_through_is_given_up_when_its_time_is_over(
         assert await asyncio.wait_for(client.persist("release", release("j1"), 300), 5) is None
         assert client.counts.given_up == 1
         client.persistently("release", release("j2"), 60_000)
-        assert client.repeats_outstanding == 1
-    assert client.repeats_outstanding == 0
+        assert client.retries_outstanding == 1
+    assert client.retries_outstanding == 0
     assert await client.persist("release", release("j3"), 60_000) is None
 
 
 async def test_what_is_refused_is_not_repeated(client: PoolClient) -> None:
     assert await asyncio.wait_for(client.persist("release", release(""), 60_000), 5) is None
-    assert (client.counts.refused, client.counts.repeats) == (1, 0)
+    assert (client.counts.refused, client.counts.retries) == (1, 0)
 
 
 async def test_of_too_many_that_must_get_through_the_oldest_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool_repeats, "MAX_REPEATS", 10)
+    monkeypatch.setattr(pool_retries, "MAX_RETRIED", 10)
     async with client_of(free_address()) as client:
         futures = [client.persist("release", release(f"j{n}"), 60_000) for n in range(12)]
         await asyncio.sleep(0)

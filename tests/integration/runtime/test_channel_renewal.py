@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
+from lingua_scheduler.services.dispatcher.pool.connection import PoolConnection
 from lingua_scheduler.services.runtime.rpc import renewed_channel
 from lingua_scheduler.services.runtime.rpc.channels import Lines
 from lingua_scheduler.services.runtime.settings.settings import load_settings
@@ -105,12 +106,14 @@ def named(names: NameServer, processes: Sequence[ServiceProcess]) -> str:
 @contextlib.asynccontextmanager
 async def client_of(address: str) -> AsyncIterator[PoolClient]:
     client = PoolClient(
-        address=address,
-        timeout_ms=10_000,
-        max_message_bytes=1_000_000,
-        silence_ms=10_000,
-        renew_ms=RENEW_MS,
-        lines=Lines(load_settings({})),
+        PoolConnection(
+            address=address,
+            timeout_ms=10_000,
+            max_message_bytes=1_000_000,
+            silence_ms=10_000,
+            renew_ms=RENEW_MS,
+            lines=Lines(load_settings({})),
+        )
     )
     await client.open()
     try:
@@ -181,10 +184,10 @@ async def test_a_pool_service_that_is_added_is_used_and_no_call_fails(
             streams = client.counts.streams
             await eventually(lambda: client.counts.streams >= streams + RENEWALS, 20)
             # One that calls, one that ends, one that is being opened.
-            assert client._channel.channels <= 3
+            assert client._link.channel.channels <= 3
         assert client.counts.timeouts == 0
-        await eventually(lambda: client._channel.channels == 1)
-        assert list(client._streams) == [client._current]
+        await eventually(lambda: client._link.channel.channels == 1)
+        assert list(client._link.peers) == [client._link.current]
         assert len(asyncio.all_tasks()) <= tasks + 1
         await eventually(lambda: open_files() <= files + len(HOSTS) * 2)
 
@@ -227,7 +230,7 @@ async def test_calls_under_way_are_answered_on_the_connection_that_is_left(
         # Each ran once.
         assert sum(len(batch.operations) for batch in server.batches) == len(calls)
         assert client.counts.streams > len(calls)
-        await eventually(lambda: len(client._streams) <= 2)
+        await eventually(lambda: len(client._link.peers) <= 2)
 
 
 class Owner:
@@ -316,7 +319,7 @@ async def test_a_dispatcher_that_is_added_gets_jobs_and_none_is_lost(
     ):
         files, tasks = open_files(), len(asyncio.all_tasks())
         changes: list[bool] = []
-        link.on_change.append(changes.append)
+        link.on_change.append(lambda up, _: changes.append(up))
         owners = [Owner(link, corner, f"s{at}-{corner.src}") for at in range(5)]
         enough, finished = asyncio.Event(), "lingua_dispatcher_jobs_finished_total"
         working = [asyncio.create_task(owner.work(enough)) for owner in owners]
@@ -325,8 +328,8 @@ async def test_a_dispatcher_that_is_added_gets_jobs_and_none_is_lost(
         names.ready.append(HOSTS[1])
         await dispatchers[1].reaches(20, finished)
         for _ in range(RENEWALS):
-            current = link._current
-            await eventually(lambda old=current: link._current is not old)
+            current = link._connection.current
+            await eventually(lambda old=current: link._connection.current is not old)
         enough.set()
         jobs = sum(await asyncio.gather(*working))
         told = sum((owner.told for owner in owners), Counter[tuple[str, str]]())
@@ -336,7 +339,9 @@ async def test_a_dispatcher_that_is_added_gets_jobs_and_none_is_lost(
         assert set(told.values()) == {1}
         assert changes == []
         # Each half second, those that have no job any more end.
-        await eventually(lambda: len(link._streams) <= 3 and link._channel.channels <= 4)
+        await eventually(
+            lambda: len(link._connection.peers) <= 3 and link._connection.channel.channels <= 4
+        )
         assert len(asyncio.all_tasks()) <= tasks + 20
         await eventually(lambda: open_files() <= files + 20)
 
@@ -353,17 +358,17 @@ async def test_a_job_stays_on_its_connection_until_it_is_over(
         linked(named(names, dispatchers)) as link,
     ):
         node, owner = await corner.node(), Owner(link, corner, f"s-{corner.src}")
-        job, old = owner.submit(0), link._current
+        job, old = owner.submit(0), link._connection.current
         assign = await node.take_job()
         for _ in range(4):
-            current = link._current
-            await eventually(lambda was=current: link._current is not was)
+            current = link._connection.current
+            await eventually(lambda was=current: link._connection.current is not was)
         assert link._jobs[job].stream is old
         await node.result(assign)
         await owner.until(job, "delivered")
-        assert old in link._streams
+        assert old in link._connection.peers
         link.taken(job)
-        await eventually(lambda: old not in link._streams)
+        await eventually(lambda: old not in link._connection.peers)
         assert set(owner.told.values()) == {1}
         await node.expect_received(assign)
         assert await node.settled() == []
@@ -380,7 +385,7 @@ async def test_a_job_that_takes_too_long_is_moved_to_the_new_connection_and_has_
         linked(named(names, dispatchers), result_deadline_ms=300) as link,
     ):
         node, owner = await corner.node(), Owner(link, corner, f"s-{corner.src}")
-        job, old = owner.submit(0), link._current
+        job, old = owner.submit(0), link._connection.current
         assign = await node.take_job()
         await eventually(lambda: link._jobs[job].stream not in (old, None))
         await node.result(assign)
