@@ -67,7 +67,7 @@ def made_gateway(
         peer_silence_ms=2000,
         limits={
             "live.live_session._MAX_BYTES": OUTBOX_BYTES,
-            "dispatcher.stream._GREET_S": 1.0,
+            "dispatcher.link._GREET_S": 1.0,
         },
         **settings,
     )
