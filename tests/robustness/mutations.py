@@ -122,14 +122,14 @@ MUTATIONS = (
     ),
     Mutation(
         "audio is acknowledged only when it is safe",
-        "services/session_gateway/session/steps.py",
+        "services/session_gateway/session/intake.py",
         "if gathered is not None and gathered < safe:",
         "if gathered is not None and gathered < safe and False:",
         "round: kill -9 of a gateway",
     ),
     Mutation(
         "what a node holds is kept until a result has it",
-        "services/session_gateway/session/held_turns.py",
+        "services/session_gateway/session/turns.py",
         "return audio if audio and self._budget.take(len(audio)) else None",
         "return None",
         "tests/unit/gateway/test_session_held_audio.py",
@@ -157,7 +157,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a result is given to the app once",
-        "services/session_gateway/session/result_queue.py",
+        "services/session_gateway/session/delivery.py",
         "        if not self.deadlines.remove(index):\n            return False\n",
         "        self.deadlines.remove(index)\n",
         "tests/unit/gateway/test_result_queue.py",

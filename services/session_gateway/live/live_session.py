@@ -17,15 +17,19 @@ from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.live.voice_activity import Voices
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.session import effects as effects
-from lingua_scheduler.services.session_gateway.session.alarms import AlarmKey, ClearTimer, SetTimer
-from lingua_scheduler.services.session_gateway.session.core import Past, Phase, SessionCore
-from lingua_scheduler.services.session_gateway.session.effects import Effect
-from lingua_scheduler.services.session_gateway.session.held_turns import HeldBudget
-from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
+from lingua_scheduler.services.session_gateway.session.core import SessionCore, SessionPhase
+from lingua_scheduler.services.session_gateway.session.effects import (
+    ClearTimer,
+    Effect,
+    SetTimer,
+    TimerKey,
+)
+from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs, add_timeline
+from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speech import Direction
+from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
-from lingua_scheduler.services.session_gateway.session.utterance_steps import add_steps_before
 from lingua_scheduler.services.session_gateway.store.session_record import SessionRecord
 from lingua_scheduler.services.session_gateway.store.session_store import KeptSession, SessionStore
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
@@ -85,7 +89,7 @@ class LiveSession:
         limits: common_pb2.TenantLimits,
         store: SessionStore,
         link: DispatcherLink,
-        timers: "Timers[LiveSession, AlarmKey]",
+        timers: "Timers[LiveSession, TimerKey]",
         metrics: GatewayMetrics,
         max_message_bytes: int,
         held_budget: HeldBudget,
@@ -192,7 +196,7 @@ class LiveSession:
         That closes the session, unless the client was told to go elsewhere: then it is about to
         resume there, so only the stream ends.
         """
-        if self._sent_away and self._core.phase is Phase.OPEN:
+        if self._sent_away and self._core.phase is SessionPhase.OPEN:
             self._end_stream()
         else:
             self._feed(self._core.on_close(self._now()))
@@ -214,7 +218,7 @@ class LiveSession:
             case "failed":
                 self._feed(core.on_failed(now, index, event.failed))
 
-    def on_timer(self, key: AlarmKey) -> None:
+    def on_timer(self, key: TimerKey) -> None:
         """A timer of its own is due."""
         self._feed(self._core.on_timer(self._now(), key))
 
@@ -345,7 +349,7 @@ class LiveSession:
     def _fill_job(self, spec: dispatcher_pb2.JobSpec, utterance: Utterance) -> None:
         now = self._now_ms
         self._specs.fill(spec, utterance, now)
-        add_steps_before(spec, utterance, now=now, wall_us=time.time_ns() // 1000)
+        add_timeline(spec, utterance, now=now, wall_us=time.time_ns() // 1000)
         if self._spans is not None:
             spec.traceparent = self._spans.submitted(utterance, spec.steps)
 

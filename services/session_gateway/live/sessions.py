@@ -23,10 +23,10 @@ from lingua_scheduler.services.session_gateway.dispatcher.link import Dispatcher
 from lingua_scheduler.services.session_gateway.live.live_session import LiveSession
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
-from lingua_scheduler.services.session_gateway.session.alarms import AlarmKey
-from lingua_scheduler.services.session_gateway.session.held_turns import HeldBudget, replay_from
-from lingua_scheduler.services.session_gateway.session.model import Past
+from lingua_scheduler.services.session_gateway.session.effects import TimerKey
+from lingua_scheduler.services.session_gateway.session.resume import Past, replay_from
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
+from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
 from lingua_scheduler.services.session_gateway.validate import (
     check_open,
@@ -71,7 +71,7 @@ class Sessions:
         self._link = link
         self._metrics = metrics
         self._live: dict[str, LiveSession] = {}
-        self._timers: Timers[LiveSession, AlarmKey] = Timers(
+        self._timers: Timers[LiveSession, TimerKey] = Timers(
             on_due=LiveSession.on_timer, clock=lambda: asyncio.get_running_loop().time() * 1000
         )
         self._held_budget = HeldBudget(settings.held_audio_total_bytes)

@@ -136,7 +136,7 @@ class SessionSpans:
                 "lingua.direction": f"{utterance.direction.src}:{utterance.direction.tgt}",
                 "lingua.reason": reason,
                 "lingua.audio_ms": utterance.audio_ms,
-                "lingua.taken_up": utterance.is_taken_up,
+                "lingua.taken_up": utterance.is_resumed,
             },
         )
         self._links = [*self._links[1 - _MAX_LINKS :], context]

@@ -1,8 +1,14 @@
 """The core of a session: events in, effects out. No I/O, no clock, no logging.
 
-A method is an event; what it returns is what the shell has to do, in order. Every event carries the
-time. How speech is cut is in gatherer; how results come in order is in result_queue; the steps that
-events share are in session_steps.
+Each `on_` method is an event. It gets the current time, and returns the effects that the shell has
+to carry out, in order. The parts of a core, in the order in which speech passes through them:
+
+    intake      checks chunks, puts them in sequence, acknowledges them
+    gatherer    cuts speech into utterances
+    recording   records cuts in the store
+    jobs        submits and retries the jobs of utterances, and ends them
+    turns       keeps a copy of the audio that nodes hold
+    delivery    sends results in order, until the client has confirmed them
 
 Every event in every phase ("-": nothing happens):
 
@@ -32,302 +38,321 @@ Every event in every phase ("-": nothing happens):
     timer idle       close                  -                    -                 -
     timer goodbye    -                      -                    end               -
 
-Where a node holds all that was said last in a direction, an end without speech, or the close, makes
-an utterance without chunks: a flush job without audio ends the turn, so that the held text comes.
+If a node holds all of the last speech of a direction, an end without speech, or the close of the
+session, creates an utterance without chunks: its flush job ends the turn, so that the node
+translates what it holds.
 
-While Redis is away, the deadlines stand still, for at most `redis_outage_max_ms`. A cut that cannot
-be written down shows that it is away, and so does a job that fails with SCHEDULER_DEPENDENCY_DOWN;
-the next try of either shows whether it is back.
+While Redis is unavailable, deadlines are extended by at most `redis_outage_max_ms`. Redis counts as
+unavailable if a cut cannot be recorded, or a job fails with SCHEDULER_DEPENDENCY_DOWN, until the
+next try of either succeeds.
 
-What a dispatcher says of an utterance that is over, or of none, is late and changes nothing. A late
-result is counted, and let go of unless the client may still need it after a resume.
+Events of a dispatcher about an utterance that is over or unknown are late and change nothing. A
+late result is counted, and confirmed to the dispatcher unless the client may need it after a
+resume.
 """
 
-from lingua_scheduler.services.session_gateway.session import effects as effects
-from lingua_scheduler.services.session_gateway.session.alarms import (
+from collections.abc import Callable, Iterable, MutableMapping
+from enum import Enum, auto
+
+from lingua_scheduler.services.session_gateway.session.delivery import Delivery
+from lingua_scheduler.services.session_gateway.session.effects import (
     DEADLINE,
     FRAGMENT,
     GOODBYE,
     HANGOVER,
     IDLE,
     PAUSE,
-    RECORD,
-    AlarmKey,
+    Effect,
+    EffectBuffer,
+    End,
+    Gate,
+    Leave,
+    Taken,
+    TimerKey,
 )
-from lingua_scheduler.services.session_gateway.session.chunk_checks import (
-    RefusedChunkError,
-    bad_audio,
-    checked_chunk,
-    invalid,
-)
-from lingua_scheduler.services.session_gateway.session.effects import Effect
-from lingua_scheduler.services.session_gateway.session.job_specs import set_pair
-from lingua_scheduler.services.session_gateway.session.model import Past, Phase
-from lingua_scheduler.services.session_gateway.session.speech import Chunk
-from lingua_scheduler.services.session_gateway.session.steps import (
-    DEPENDENCY_DOWN,
-    RECORD_AGAIN_MS,
-    RECORDING,
-    SessionSteps,
-)
-from lingua_scheduler.services.session_gateway.session.utterance import Stage, Utterance
+from lingua_scheduler.services.session_gateway.session.gatherer import Gatherer
+from lingua_scheduler.services.session_gateway.session.intake import Intake, invalid
+from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
+from lingua_scheduler.services.session_gateway.session.jobs import SessionJobs
+from lingua_scheduler.services.session_gateway.session.recording import Recording
+from lingua_scheduler.services.session_gateway.session.resume import Past, Replay
+from lingua_scheduler.services.session_gateway.session.rules import SessionRules
+from lingua_scheduler.services.session_gateway.session.speech import Cut, Direction, directions_of
+from lingua_scheduler.services.session_gateway.session.turns import HeldBudget, HeldTurns
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
-__all__ = ["Past", "Phase", "SessionCore"]
-
-# No job was made, and a later try may make one. Any other failure is for good.
-_WORTH_A_RETRY = frozenset(
-    {
-        common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
-        common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
-        common_pb2.ERROR_REASON_BOUND_NODE_FULL,
-        common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
-        common_pb2.ERROR_REASON_DRAINING,
-        common_pb2.ERROR_REASON_BACKPRESSURE,
-        common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
-    }
-)
-_HELD_AUDIO_NEEDED = common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED
-_TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
+# How long the client has to confirm all results after the session is closed.
+GOODBYE_MS = 2000.0
+# Results that a client may leave unconfirmed: a resume has to go through all of them.
+MAX_UNSEEN = 5000
 
 
-class SessionCore(SessionSteps):
-    """One session at one gateway. See the table above for what each event does in each phase."""
+class SessionPhase(Enum):
+    """Where a session stands; see the table above."""
+
+    OPEN = auto()
+    # The client has closed it; the remaining results are delivered.
+    CLOSING = auto()
+    # All results are delivered, and the client has been told so.
+    CLOSED = auto()
+    OVER = auto()
+
+
+class SessionCore:
+    """One session at one gateway. The table above says what each event does in each phase.
+
+    Args:
+        rules: limits and durations.
+        opened: what the client asked for.
+        specs: of the session's jobs.
+        past: what happened before this gateway served the session.
+        counts: counters of the gateway.
+        now: the current time.
+        listen: returns how much of the end of a chunk has no voice; None without voice detection.
+        held_budget: shared by all sessions of the gateway.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: SessionRules,
+        opened: session_pb2.NewSession,
+        specs: JobSpecs,
+        past: Past,
+        counts: MutableMapping[str, int],
+        now: float,
+        listen: Callable[[Direction, bytes], float] | None = None,
+        held_budget: HeldBudget | None = None,
+    ) -> None:
+        directions = directions_of(opened)
+        self.phase = SessionPhase.OPEN
+        self._rules = rules
+        self._counts = counts
+        self._gate_open = True
+        # When the client last sent anything.
+        self._heard_ms = now
+        self._out = EffectBuffer()
+        self._turns = HeldTurns(
+            audio_format=opened.audio_format,
+            max_bytes=rules.held_audio_max_bytes,
+            budget=held_budget or HeldBudget(),
+        )
+        self._delivery = Delivery(
+            rules=rules, past=past, direction=directions[0], counts=counts, out=self._out, now=now
+        )
+        self._recording = Recording(
+            past=past, turns=self._turns, delivery=self._delivery, out=self._out
+        )
+        self._jobs = SessionJobs(
+            past=past,
+            rules=rules,
+            directions=directions,
+            specs=specs,
+            turns=self._turns,
+            delivery=self._delivery,
+            recording=self._recording,
+            counts=counts,
+            out=self._out,
+            now=now,
+        )
+        self._replay = Replay(
+            past=past, turns=self._turns, open_utterances=self._jobs.open.values(), now=now
+        )
+        self._intake = Intake(
+            audio_format=opened.audio_format,
+            directions=directions,
+            next_seq=past.next_seq,
+            replay=self._replay,
+            turns=self._turns,
+            listen=listen,
+            counts=counts,
+            out=self._out,
+        )
+        self._gatherer = Gatherer(
+            rules=rules,
+            timers=self._out.timers,
+            counts=counts,
+            on_empty_end=self._jobs.on_empty_end,
+            continues=self._jobs.unfinished,
+        )
+
+    @property
+    def results(self) -> int:
+        """How many results the client has confirmed."""
+        return self._delivery.results
+
+    @property
+    def missing(self) -> int:
+        """How many missing utterances the client has confirmed."""
+        return self._delivery.missing
+
+    @property
+    def last_chunk_ms(self) -> float:
+        """When the last chunk arrived; 0 if none has."""
+        return self._intake.last_chunk_ms
 
     def start(self, now: float) -> list[Effect]:
-        """The client has been told that the session is open."""
+        """Starts the session: the client has been told that it is open."""
         self._heard_ms = now
-        self._alarms.set(IDLE, now + self._rules.session_idle_ms)
-        return self._out(now)
+        self._out.timers.set(IDLE, now + self._rules.session_idle_ms)
+        return self._advance(now)
 
-    # ---- the client's events ----
+    # ---- events of the client ----
 
     def on_chunk(self, now: float, chunk: session_pb2.AudioChunk) -> list[Effect]:
-        """Audio has come."""
-        if self.phase is Phase.OVER:
+        """A chunk has arrived."""
+        if self.phase is SessionPhase.OVER:
             return []
         self._heard_ms = now
-        if self.phase is not Phase.OPEN:
-            self._refuse(chunk, invalid("audio", "the session was closed before it"))
-        elif chunk.seq < self._expected_seq:
-            self._counts["repeated_chunk"] += 1
-        elif chunk.seq > self._expected_seq:
-            self._refuse_gap(chunk)
-        elif self._take_chunk(now, chunk):
-            return self._out(now, follows=False)
-        return self._out(now)
+        if self.phase is not SessionPhase.OPEN:
+            self._intake.refuse(chunk, invalid("audio", "the session was closed before it"))
+            return self._advance(now)
+        taken = self._intake.take(now, chunk)
+        if taken is None:
+            return self._advance(now)
+        cuts = self._gatherer.on_chunk(now, taken)
+        if taken.data and not cuts:
+            # Nearly all chunks only extend the gathered speech: nothing else can have changed.
+            return self._out.take()
+        self._add_cuts(now, cuts)
+        return self._advance(now)
 
     def on_playback(self, now: float, *, on: bool) -> list[Effect]:
-        """The app begins or ends to play speech."""
-        if self.phase is Phase.OPEN:
+        """The app starts or stops playing speech."""
+        if self.phase is SessionPhase.OPEN:
             self._heard_ms = now
             self._gatherer.on_playback(now, on=on)
-        return self._out(now)
+        return self._advance(now)
 
     def on_close(self, now: float) -> list[Effect]:
-        """Nothing more will be said."""
-        if self.phase is Phase.OPEN:
+        """The client closes the session: no more audio follows."""
+        if self.phase is SessionPhase.OPEN:
             self._close(now)
-        return self._out(now)
+        return self._advance(now)
 
     def on_seen(self, now: float, seen: int) -> list[Effect]:
-        """The client has seen so many results."""
-        if self.phase is Phase.OVER:
+        """The client confirms that it has seen this many results."""
+        if self.phase is SessionPhase.OVER:
             return []
         self._heard_ms = now
-        if seen <= self._seen:
-            return self._out(now, follows=False)
-        if seen > self._queue.next_out:
-            told = f"{seen} is more than the {self._queue.next_out} that have been delivered"
-            self._problem(invalid("results_seen", told))
-            return self._out(now)
-        for index in range(self._seen, seen):
-            if index in self._lacking:
-                self._lacking.remove(index)
-                self.missing += 1
-            else:
-                self.results += 1
-            job_id = self._unseen.pop(index, None)
-            held_back_ms = self._held_back_ms.pop(index, 0.0)
-            if job_id is not None:
-                self._todo.append(effects.Taken(job_id, held_back_ms))
-        self._seen = seen
-        return self._out(now, follows=self.phase is Phase.CLOSED)
+        if seen <= self._delivery.seen:
+            return self._out.take()
+        if seen > self._delivery.sent:
+            told = f"{seen} is more than the {self._delivery.sent} that have been delivered"
+            self._out.error(invalid("results_seen", told))
+            return self._advance(now)
+        self._delivery.confirm(seen)
+        return self._advance(now) if self.phase is SessionPhase.CLOSED else self._out.take()
 
     def on_left(self, now: float) -> list[Effect]:
-        """The stream is gone: the session goes on elsewhere, or not at all."""
+        """The stream has ended: the session is resumed elsewhere, or not at all."""
         self._finish(None, forget=False)
-        return self._out(now)
+        return self._advance(now)
 
-    # ---- the store's events ----
+    # ---- events of the store ----
 
     def on_recorded(self, now: float) -> list[Effect]:
-        """The cuts are written down: their jobs may be made."""
-        if self.phase is Phase.OVER:
-            return []
-        recorded, self._recording = self._recording or [], None
-        self._run_deadlines(now, RECORDING)
-        self._outage_told = False
-        for utterance in recorded:
-            self._recorded[utterance.index] = utterance.ranges
-            if utterance.stage is Stage.CUT:
-                utterance.stage = Stage.READY
-                finalized = self._tell(utterance).finalized
-                finalized.reason = utterance.reason
-                finalized.audio_ms = utterance.audio_ms
-        return self._out(now)
+        """The cuts are recorded: their jobs may be created."""
+        if self.phase is not SessionPhase.OVER:
+            self._recording.on_recorded(now)
+        return self._advance(now)
 
     def on_record_failed(self, now: float, why: common_pb2.Error) -> list[Effect]:
-        """The cuts may or may not be written down: they are written once more."""
-        self._unrecorded = (self._recording or []) + self._unrecorded
-        self._recording = None
-        for utterance in self._unrecorded:
-            utterance.last_problem = why.message
-        if self.phase in (Phase.OPEN, Phase.CLOSING):
-            if why.reason == DEPENDENCY_DOWN:
-                self._stop_deadlines(now, RECORDING)
-            self._alarms.set(RECORD, now + RECORD_AGAIN_MS)
-            if not self._outage_told:
-                self._outage_told = True
-                self._problem(why)
-        return self._out(now)
+        """The cuts may or may not be recorded: they are recorded again."""
+        is_live = self.phase in (SessionPhase.OPEN, SessionPhase.CLOSING)
+        self._recording.on_failed(now, why, retry=is_live)
+        return self._advance(now)
 
     def on_lost(self, now: float, why: common_pb2.Error) -> list[Effect]:
-        """The session is not this gateway's any more."""
+        """Another gateway has taken the session over, or it cannot go on here."""
         self._finish(why, forget=False)
-        return self._out(now)
+        return self._advance(now)
 
-    # ---- the dispatcher's events ----
+    # ---- events of the dispatcher ----
 
     def on_accepted(
         self, now: float, index: int, accepted: dispatcher_pb2.JobAccepted
     ) -> list[Effect]:
-        """A node has the job."""
-        utterance = self._at_dispatcher(index)
-        # Where the next try is waited for, it is the word of one that has failed since.
-        if utterance is not None and utterance.stage is not Stage.READY:
-            utterance.stage = Stage.ACCEPTED
-            self._run_deadlines(now, index)
-            utterance.accepted_ms = utterance.accepted_ms or now
-            told = self._tell(utterance).accepted
-            told.job_id = utterance.job_id
-            told.node_id = accepted.node_id
-            told.attempt = accepted.attempt
-        return self._out(now)
+        """A node has accepted the job."""
+        if utterance := self._jobs.submitted(index):
+            self._jobs.on_accepted(now, utterance, accepted)
+        return self._advance(now)
 
     def on_retrying(
         self, now: float, index: int, retrying: dispatcher_pb2.JobRetrying
     ) -> list[Effect]:
-        """An attempt has ended without a result; another follows."""
-        utterance = self._at_dispatcher(index)
-        if utterance is not None:
+        """An attempt has ended without a result, and another follows."""
+        if utterance := self._jobs.submitted(index):
             utterance.last_problem = retrying.why.message
-            told = self._tell(utterance).retrying
-            told.attempt = retrying.attempt
-            told.why.CopyFrom(retrying.why)
-        return self._out(now)
+            self._jobs.tell_retrying(utterance, retrying.attempt, retrying.why)
+        return self._advance(now)
 
     def on_partial(
         self, now: float, index: int, partial: dispatcher_pb2.JobPartial
     ) -> list[Effect]:
-        """Part of a result, for the app's display."""
-        utterance = self._at_dispatcher(index)
-        if utterance is not None:
-            told = self._event().partial
-            told.utterance_index = index
-            set_pair(told.direction, utterance.direction)
-            told.texts.CopyFrom(partial.texts)
-        return self._out(now)
+        """Part of a result has arrived, for the app to display."""
+        if utterance := self._jobs.submitted(index):
+            event = self._out.event().partial
+            event.utterance_index = index
+            utterance.direction.write_to(event.direction)
+            event.texts.CopyFrom(partial.texts)
+        return self._advance(now)
 
     def on_delivered(
         self, now: float, index: int, job_id: str, delivered: dispatcher_pb2.JobDelivered
     ) -> list[Effect]:
-        """The result."""
-        utterance = self._open.get(index)
-        if self.phase is Phase.OVER:
+        """The result has arrived."""
+        if self.phase is SessionPhase.OVER:
             return []
+        utterance = self._jobs.open.get(index)
         if utterance is not None:
             utterance.result_ms = now
-            self._end(now, utterance, delivered)
+            self._jobs.end(now, utterance, delivered)
         else:
             self._counts["late_result"] += 1
-            if not self._is_unseen_result(index):
-                self._todo.append(effects.Taken(job_id))
-        return self._out(now)
+            if not self._delivery.is_unseen_result(index):
+                self._out.add(Taken(job_id))
+        return self._advance(now)
 
     def on_failed(self, now: float, index: int, why: common_pb2.Error) -> list[Effect]:
-        """The job is over without a result, or was not made."""
-        utterance = self._at_dispatcher(index)
-        if why.reason == _TAKEN_OVER:
+        """The job has failed, or was not created."""
+        if why.reason == common_pb2.ERROR_REASON_SESSION_TAKEN_OVER:
             self._finish(why, forget=False)
-        elif utterance is None:
-            pass  # late
-        elif why.reason == _HELD_AUDIO_NEEDED and not utterance.is_attached:
-            self._bring_held(now, utterance, why)
-        elif why.reason in _WORTH_A_RETRY:
-            self._retry(now, utterance, why)
-        else:
-            self._end(now, utterance, why)
-        return self._out(now)
+        elif utterance := self._jobs.submitted(index):
+            self._jobs.on_failed(now, utterance, why)
+        return self._advance(now)
 
     # ---- time ----
 
-    def on_timer(self, now: float, key: AlarmKey) -> list[Effect]:
-        """A timer has come. One that is not set, or not for now, does nothing."""
-        if not self._alarms.take(now, key):
+    def on_timer(self, now: float, key: TimerKey) -> list[Effect]:
+        """A timer is due. One that is not set, or not due yet, does nothing."""
+        if not self._out.timers.take(now, key):
             return []
         if key == PAUSE:
-            self._take_cuts(now, self._gatherer.on_pause_timer(now))
+            self._add_cuts(now, self._gatherer.on_pause_timer(now))
         elif key == HANGOVER:
-            self._take_cuts(now, self._gatherer.on_hangover_timer(now))
+            self._add_cuts(now, self._gatherer.on_hangover_timer(now))
         elif key == FRAGMENT:
-            self._take_cuts(now, self._gatherer.on_fragment_timer(now))
+            self._add_cuts(now, self._gatherer.on_fragment_timer(now))
         elif key == DEADLINE:
-            self._give_up(now)
-            self._set_deadline()
+            self._jobs.give_up_overdue(now)
         elif key == IDLE:
             self._check_idle(now)
-        elif key == GOODBYE and self.phase is Phase.CLOSED:
+        elif key == GOODBYE and self.phase is SessionPhase.CLOSED:
             self._finish(None, forget=False)
-        elif key == RECORD or key[0] == "retry":
-            pass  # what waits for it goes on below
-        return self._out(now)
-
-    def _give_up(self, now: float) -> None:
-        for index in self._queue.deadlines.overdue(now):
-            utterance = self._open[index]
-            if utterance.tries or utterance.is_taken_up:
-                utterance.may_have_result = utterance.stage is not Stage.READY
-                self._todo.append(effects.CancelJob(utterance.job_id, "its deadline has passed"))
-            told = f"no result within {self._rules.result_deadline_ms / 1000:g} s"
-            if utterance.is_over_quota:
-                reason = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
-            elif self._queue.deadlines.is_stopped:
-                reason = DEPENDENCY_DOWN
-                told += f", and {self._rules.redis_outage_max_ms / 1000:g} s more without Redis"
-            else:
-                reason = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
-            if reason != common_pb2.ERROR_REASON_QUOTA_EXCEEDED:
-                self._counts["deadline_missed"] += 1
-            if utterance.last_problem:
-                told += f"; last: {utterance.last_problem}"
-            self._end(now, utterance, common_pb2.Error(reason=reason, message=told))
-
-    def _close(self, now: float) -> None:
-        self._take_cuts(now, self._gatherer.on_close(now))
-        self._alarms.clear(IDLE)
-        self.phase = Phase.CLOSING
+        # The timers for recording and for retries need nothing but what follows.
+        return self._advance(now)
 
     def _check_idle(self, now: float) -> None:
         if not self._gate_open:
-            # It may speak all the time: nobody listens.
+            # The client may be sending, but its messages are not read.
             self._heard_ms = now
         due = self._heard_ms + self._rules.session_idle_ms
         if now < due:
-            self._alarms.set(IDLE, due)
-        elif self.phase is Phase.OPEN:
+            self._out.timers.set(IDLE, due)
+        elif self.phase is SessionPhase.OPEN:
             seconds = self._rules.session_idle_ms / 1000
-            self._problem(
+            self._out.error(
                 common_pb2.Error(
                     reason=common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
                     message=f"nothing was said for {seconds:g} s: the session is closed",
@@ -335,68 +360,78 @@ class SessionCore(SessionSteps):
             )
             self._close(now)
 
-    # ---- chunks ----
+    # ---- what follows from an event ----
 
-    def _take_chunk(self, now: float, chunk: session_pb2.AudioChunk) -> bool:
-        """Takes the chunk that was expected; True where only the gathered speech has grown.
+    def _advance(self, now: float) -> list[Effect]:
+        """Does everything that the new state allows, and returns the effects of the event."""
+        if self.phase is not SessionPhase.OVER:
+            self._end_turns(now)
+            self._delivery.release(now)
+            self._jobs.submit_ready(now)
+            self._recording.write(now, self._intake)
+            self._intake.acknowledge(self._jobs.open.values(), self._gatherer.first_seq)
+            self._set_gate(now)
+            self._check_done(now)
+        return self._out.take()
 
-        Nothing follows from that, and it is what nearly every chunk does: so it is kept cheap.
-        """
-        try:
-            good = checked_chunk(chunk, self._format, self._directions)
-        except RefusedChunkError as refused:
-            self._refuse(chunk, refused.error)
-            return False
-        self._expected_seq += 1
-        self._gap_told = None
-        self.last_chunk_ms = now
-        self._counts["chunk"] += 1
-        for utterance in self._replayed:
-            if utterance.has(chunk.seq):
-                self._replay(utterance, good)
-                return False
-        if self._known and any(first <= chunk.seq < end for first, end in self._known):
-            return False
-        if self._listen is not None and good.data:
-            good = good._replace(quiet_ms=self._listen(good.direction, good.data))
-        cuts = self._gatherer.on_chunk(now, good)
-        self._take_cuts(now, cuts)
-        return bool(good.data) and not cuts
+    def _add_cuts(self, now: float, cuts: Iterable[Cut]) -> None:
+        for cut in cuts:
+            if self._delivery.unconfirmed >= MAX_UNSEEN:
+                # Its chunks are not acknowledged: the client can resume, confirm, and send them
+                # again.
+                why = common_pb2.Error(
+                    reason=common_pb2.ERROR_REASON_BACKPRESSURE,
+                    message=f"the client has not confirmed {MAX_UNSEEN} results (results_seen)",
+                )
+                self._finish(why, forget=False)
+                return
+            self._jobs.add(now, cut)
 
-    def _replay(self, utterance: Utterance, chunk: Chunk) -> None:
-        """A chunk has come again that another gateway had cut."""
-        if utterance.stage is Stage.REPLAY:
-            utterance.chunks.append(chunk.data)
-        utterance.first_client_ms = utterance.first_client_ms or chunk.client_ms
-        if chunk.seq + 1 == utterance.ranges[-1][1]:
-            self._replayed.remove(utterance)
-            if utterance.index not in self._open:
-                self._turns.fill(utterance)
-            elif utterance.stage is Stage.REPLAY:
-                utterance.stage = Stage.READY
+    def _end_turns(self, now: float) -> None:
+        """Ends turns that a node holds if the speaker has finished, or the session is closing."""
+        is_closing = self.phase is SessionPhase.CLOSING
+        if self._jobs.may_flush or (is_closing and self._turns):
+            next_seq = self._intake.expected_seq
+            self._add_cuts(now, self._jobs.flushes(now, next_seq, is_closing=is_closing))
 
-    def _refuse_gap(self, chunk: session_pb2.AudioChunk) -> None:
-        self._counts["gap"] += 1
-        # Said once: whatever is on its way behind the gap would only say it again.
-        if self._gap_told != self._expected_seq:
-            self._gap_told = self._expected_seq
-            told = f"{chunk.seq} came where {self._expected_seq} was expected"
-            self._refuse(chunk, bad_audio("audio.seq", told))
+    def _set_gate(self, now: float) -> None:
+        """Stops reading the client's messages while too many utterances are pending."""
+        is_full = self._delivery.pending >= self._rules.session_utterances_max
+        if self._gate_open and not is_full:
+            return
+        # Chunks that are replayed have to be read: there is no result before they are here.
+        is_open = not is_full or self.phase is not SessionPhase.OPEN or self._replay.is_needed
+        if is_open != self._gate_open:
+            self._gate_open = is_open
+            self._heard_ms = now
+            self._gatherer.on_hold(now, on=not is_open)
+            self._out.add(Gate(is_open))
 
-    def _refuse(self, chunk: session_pb2.AudioChunk, why: common_pb2.Error) -> None:
-        self._counts["refused_chunk"] += 1
-        why.metadata["seq"] = str(chunk.seq)
-        why.metadata["expected_seq"] = str(self._expected_seq)
-        self._problem(why)
+    # ---- the end ----
 
-    # ---- utterances ----
+    def _close(self, now: float) -> None:
+        cuts = self._gatherer.on_close(now)
+        self.phase = SessionPhase.CLOSING
+        self._add_cuts(now, cuts)
+        self._out.timers.clear(IDLE)
 
-    def _at_dispatcher(self, index: int) -> Utterance | None:
-        utterance = self._open.get(index)
-        if utterance is None or utterance.tries == 0 or self.phase is Phase.OVER:
-            return None
-        return utterance
+    def _check_done(self, now: float) -> None:
+        if self.phase is SessionPhase.CLOSING and self._delivery.pending == 0:
+            self.phase = SessionPhase.CLOSED
+            self._out.timers.set(GOODBYE, now + GOODBYE_MS)
+            self._delivery.fill_closed(self._out.event().closed)
+        if self.phase is SessionPhase.CLOSED and self._delivery.unconfirmed == 0:
+            self._finish(None, forget=True)
 
-    def _is_unseen_result(self, index: int) -> bool:
-        """Whether it has a result that the client has not seen, or not yet said so."""
-        return self._seen <= index < self._queue.next_in and index not in self._lacking
+    def _finish(self, why: common_pb2.Error | None, *, forget: bool) -> None:
+        if self.phase is SessionPhase.OVER:
+            return
+        self.phase = SessionPhase.OVER
+        self._out.timers.clear_all()
+        self._turns.clear()
+        if why is not None:
+            self._out.error(why)
+        if not forget:
+            self._out.add(Leave((*self._delivery.unseen_job_ids, *self._jobs.submitted_ids)))
+        self._jobs.open.clear()
+        self._out.add(End(why, forget))

@@ -1,4 +1,4 @@
-"""Deadlines of utterances, on a clock that can be stopped. No I/O, no clock of its own."""
+"""Deadlines of utterances, on a clock that can be stopped."""
 
 import math
 from collections.abc import Hashable
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class _Deadline:
     at_ms: float
-    # Since when a stop of the clock counts for it, and how much longer it may be stopped.
+    # When its index was added, and for how much longer the clock may be stopped for it.
     since_ms: float
     spare_ms: float
 
@@ -16,11 +16,11 @@ class _Deadline:
 class Deadlines:
     """When each index is overdue.
 
-    The clock is stopped while at least one cause stops it. For each index it stands still for
-    `stop_max_ms` in all, then it runs on.
+    The clock stops while at least one cause stops it. For each index it is stopped for at most
+    `stop_max_ms` in total, and then runs again.
 
     Args:
-        stop_max_ms: how long the clock may stand still for an index.
+        stop_max_ms: for how long the clock may be stopped for an index.
     """
 
     def __init__(self, stop_max_ms: float = 0.0) -> None:
@@ -35,15 +35,15 @@ class Deadlines:
         return bool(self._causes)
 
     def add(self, index: int, at_ms: float, now: float = 0.0) -> None:
-        """An index that is overdue at that time, or later if the clock is stopped."""
+        """Adds an index that is overdue at this time, or later if the clock is stopped."""
         self._deadlines[index] = _Deadline(at_ms, now, self._stop_max_ms)
 
     def remove(self, index: int) -> bool:
-        """Forgets an index; False if there is none."""
+        """Removes an index. Returns False if it has no deadline."""
         return self._deadlines.pop(index, None) is not None
 
     def stop(self, now: float, cause: Hashable) -> bool:
-        """Stops the clock until the same cause ends; False if it was stopped for it already."""
+        """Adds a cause that stops the clock. Returns False if the cause is known already."""
         if cause in self._causes:
             return False
         if not self._causes:
@@ -52,25 +52,25 @@ class Deadlines:
         return True
 
     def go_on(self, now: float, cause: Hashable) -> bool:
-        """Ends a cause; True if the clock runs again by that."""
+        """Removes a cause. Returns True if this starts the clock again."""
         if cause not in self._causes:
             return False
         self._causes.remove(cause)
         if self._causes:
             return False
         for each in self._deadlines.values():
-            stood_ms = self._stood_ms(each, now)
-            each.at_ms += stood_ms
-            each.spare_ms -= stood_ms
+            stopped_ms = self._stopped_for_ms(each, now)
+            each.at_ms += stopped_ms
+            each.spare_ms -= stopped_ms
         return True
 
     def at(self, index: int, now: float) -> float:
         """When an index is overdue if the clock runs from now on."""
         each = self._deadlines[index]
-        return each.at_ms + (self._stood_ms(each, now) if self._causes else 0.0)
+        return each.at_ms + (self._stopped_for_ms(each, now) if self._causes else 0.0)
 
     def overdue(self, now: float) -> list[int]:
-        """Indexes whose time is over, in the order in which they were added."""
+        """The overdue indexes, in the order in which they were added."""
         return [index for index in self._deadlines if self.at(index, now) <= now]
 
     @property
@@ -83,5 +83,5 @@ class Deadlines:
         )
         return None if first == math.inf else first
 
-    def _stood_ms(self, each: _Deadline, now: float) -> float:
+    def _stopped_for_ms(self, each: _Deadline, now: float) -> float:
         return min(each.spare_ms, now - max(self._stopped_ms, each.since_ms))

@@ -45,14 +45,15 @@ the turn, and no node waits for a sentence's end that was silence.
 
 from collections.abc import Callable, Iterable, MutableMapping
 
-from lingua_scheduler.services.session_gateway.session.alarms import (
+from lingua_scheduler.services.session_gateway.session.effects import (
     FRAGMENT,
     HANGOVER,
     PAUSE,
-    Alarms,
+    SessionTimers,
 )
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speech import (
+    LEAVES_REST,
     Chunk,
     Cut,
     Direction,
@@ -68,9 +69,6 @@ _MAX_LENGTH = common_pb2.FINALIZE_REASON_MAX_LENGTH
 _CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
 _INTERRUPTED = common_pb2.FINALIZE_REASON_INTERRUPTED
 
-# More of the same speech follows in the next utterance.
-LEAVES_REST = frozenset({_MAX_DURATION, _MAX_LENGTH})
-
 
 class Gatherer:
     """Gathers the speech of one session.
@@ -80,7 +78,7 @@ class Gatherer:
 
     Args:
         rules: the numbers.
-        alarms: where its timers are set.
+        timers: of the session.
         counts: where it adds up what is worth counting.
         on_empty_end: told of an end in a direction in which nothing is gathered.
         continues: directions whose last cut, by another gateway, left a rest.
@@ -90,13 +88,13 @@ class Gatherer:
         self,
         *,
         rules: SessionRules,
-        alarms: Alarms,
+        timers: SessionTimers,
         counts: MutableMapping[str, int],
         on_empty_end: Callable[[Direction], None] = lambda _: None,
         continues: Iterable[Direction] = (),
     ) -> None:
         self._rules = rules
-        self._alarms = alarms
+        self._timers = timers
         self._counts = counts
         self._on_empty_end = on_empty_end
         self._speech: Speech | None = None
@@ -149,7 +147,7 @@ class Gatherer:
             return []
         due = self._last_ms + self._rules.pause_ms
         if now < due:
-            self._alarms.set_by(PAUSE, due)
+            self._timers.set_by(PAUSE, due)
             return []
         if self._is_short(self._speech):
             return self._keep_fragment(now)
@@ -280,7 +278,7 @@ class Gatherer:
             self._set_fragment_timer()
         self._full_ms = None
         self._joined_ms = 0.0
-        self._alarms.clear(PAUSE)
+        self._timers.clear(PAUSE)
         return []
 
     def _take_fragment(self, direction: Direction) -> Speech | None:
@@ -297,8 +295,8 @@ class Gatherer:
         hangover = self._hangover_ms(reason)
         if hangover <= 0:
             return self._cut(now)
-        self._alarms.clear(PAUSE)
-        self._alarms.set(HANGOVER, now + hangover)
+        self._timers.clear(PAUSE)
+        self._timers.set(HANGOVER, now + hangover)
         return []
 
     def _hangover_ms(self, reason: Reason) -> float:
@@ -313,8 +311,8 @@ class Gatherer:
         speech, ending = self._speech, self._ending
         self._speech = self._ending = self._full_ms = None
         self._joined_ms = 0.0
-        self._alarms.clear(PAUSE)
-        self._alarms.clear(HANGOVER)
+        self._timers.clear(PAUSE)
+        self._timers.clear(HANGOVER)
         if speech is None or ending is None:
             return []
         if ending[0] in LEAVES_REST:
@@ -333,10 +331,10 @@ class Gatherer:
     def _set_pause_timer(self) -> None:
         # Not moved with each chunk: when it comes, it looks whether it is time.
         if not self._deaf:
-            self._alarms.set_by(PAUSE, self._last_ms + self._rules.pause_ms)
+            self._timers.set_by(PAUSE, self._last_ms + self._rules.pause_ms)
 
     def _set_fragment_timer(self) -> None:
         if self._fragments:
-            self._alarms.set(FRAGMENT, min(until for _, until in self._fragments.values()))
+            self._timers.set(FRAGMENT, min(until for _, until in self._fragments.values()))
         else:
-            self._alarms.clear(FRAGMENT)
+            self._timers.clear(FRAGMENT)

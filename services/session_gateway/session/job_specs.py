@@ -1,6 +1,4 @@
-"""What a session's jobs are made of, and how the client is told of their results."""
-
-from collections.abc import Sequence
+"""The jobs of a session as they are submitted to dispatchers."""
 
 from lingua_scheduler.services.runtime.contract.audio import as_job_audio
 from lingua_scheduler.services.runtime.contract.job_ids import job_id, job_key_around
@@ -9,16 +7,20 @@ from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
+_GATHER = common_pb2.JobStep.KIND_GATHER
+_HANGOVER = common_pb2.JobStep.KIND_HANGOVER
+_SUBMIT = common_pb2.JobStep.KIND_SUBMIT
+
 
 class JobSpecs:
-    """Makes the jobs of one session; the same utterance always makes the same job.
+    """Makes the jobs of one session. The same utterance always makes the same job.
 
     Args:
         session_id: of the session.
-        opened: what the client asked for when it opened the session.
-        epoch: this gateway's hold on it.
-        rules: the numbers.
-        limits: what its tenant may use.
+        opened: what the client asked for.
+        epoch: of the session at this gateway.
+        rules: limits and durations.
+        limits: quotas of the session's tenant.
     """
 
     def __init__(
@@ -35,11 +37,12 @@ class JobSpecs:
         self._epoch = epoch
         self._rules = rules
         self._limits = limits
-        # By direction: what all its jobs have in common, and its share in their keys.
-        self._common: dict[Direction, tuple[dispatcher_pb2.JobSpec, tuple[str, str]]] = {}
+        # By direction: the fields that all its jobs share, and the text of their keys before and
+        # after the index.
+        self._shared: dict[Direction, tuple[dispatcher_pb2.JobSpec, tuple[str, str]]] = {}
 
     def job_id(self, index: int, direction: Direction) -> str:
-        """The id that the job of an utterance has or will have."""
+        """The id that the job of an utterance has, or will have."""
         before, after = self._of(direction)[1]
         return job_id(f"{before}{index}{after}")
 
@@ -50,7 +53,7 @@ class JobSpecs:
         return spec
 
     def fill(self, spec: dispatcher_pb2.JobSpec, utterance: Utterance, now: float) -> None:
-        """Makes the job of an utterance that has its chunks where it is to be."""
+        """Fills in the job of an utterance that has its chunks."""
         spec.CopyFrom(self._of(utterance.direction)[0])
         spec.utterance_index = utterance.index
         manual = utterance.reason == common_pb2.FINALIZE_REASON_IS_FINAL
@@ -70,17 +73,17 @@ class JobSpecs:
         spec.audio_ms = utterance.audio_ms
 
     def fill_attach(self, attach: dispatcher_pb2.AttachJob, utterance: Utterance) -> None:
-        """Says how a job is taken up whose audio a dispatcher has."""
+        """Fills in a request for the events of a job whose audio a dispatcher has."""
         attach.job_id, attach.session_epoch = utterance.job_id, self._epoch
 
     def _of(self, direction: Direction) -> tuple[dispatcher_pb2.JobSpec, tuple[str, str]]:
-        known = self._common.get(direction)
+        known = self._shared.get(direction)
         if known is None:
-            spec = self._all_have(direction)
-            known = self._common[direction] = spec, job_key_around(spec)
+            spec = self._shared_by_all(direction)
+            known = self._shared[direction] = spec, job_key_around(spec)
         return known
 
-    def _all_have(self, direction: Direction) -> dispatcher_pb2.JobSpec:
+    def _shared_by_all(self, direction: Direction) -> dispatcher_pb2.JobSpec:
         opened, options, limits = self._opened, self._opened.options, self._limits
         has_limits = limits is not None and (limits.jobs or limits.audio_ms_per_minute)
         return dispatcher_pb2.JobSpec(
@@ -98,42 +101,32 @@ class JobSpecs:
         )
 
 
-def set_pair(pair: common_pb2.LanguagePair, direction: Direction) -> None:
-    """Writes a direction as messages have it."""
-    pair.src, pair.tgt = direction
-
-
-def fill_result(
-    told: session_pb2.Result,
-    now: float,
-    utterance: Utterance,
-    delivered: dispatcher_pb2.JobDelivered,
-    lost: Sequence[int] = (),
+def add_timeline(
+    spec: dispatcher_pb2.JobSpec, utterance: Utterance, *, now: float, wall_us: int
 ) -> None:
-    """Makes a result as the client gets it, with where the time went."""
-    result = delivered.result
-    told.utterance_index = utterance.index
-    set_pair(told.direction, utterance.direction)
-    told.kind = result.kind
-    told.texts.CopyFrom(result.texts)
-    told.speech = result.speech
-    told.speech_format.CopyFrom(result.speech_format)
-    if result.joined_utterances:
-        told.joined_utterances.extend(result.joined_utterances)
-    if utterance.included and result.kind != dispatcher_pb2.JobResult.KIND_HELD:
-        # They were in its audio, whatever the node says.
-        told.joined_utterances[:] = sorted({*told.joined_utterances, *utterance.included})
-    if lost:
-        told.lost_utterances.extend(lost)
-    told.job_id = utterance.job_id
-    told.node_id = delivered.node_id
-    told.attempts = delivered.attempts
-    told.turn_broken = delivered.turn_broken
-    timings, began_ms = told.timings, utterance.accepted_ms or utterance.cut_ms
-    timings.audio_ms = utterance.audio_ms
-    timings.hangover_ms = round(utterance.cut_ms - utterance.ended_ms)
-    timings.dispatch_ms = round(max(0.0, utterance.accepted_ms - utterance.cut_ms))
-    timings.node_ms = round(utterance.result_ms - began_ms)
-    timings.deliver_ms = round(now - utterance.result_ms)
-    if result.timings:
-        timings.stages.extend(result.timings)
+    """Adds the timeline of an utterance up to its submission; the dispatcher continues it.
+
+    If another gateway cut the utterance, this gateway knows nothing of the time before.
+
+    Args:
+        spec: the utterance's job.
+        utterance: is about to be submitted, for the first time or again.
+        now: the current time on the clock of the utterance.
+        wall_us: the same moment in µs since the epoch.
+    """
+    offset_us = wall_us - now * 1000
+
+    def add(kind: common_pb2.JobStep.Kind.ValueType, start_ms: float, end_ms: float) -> None:
+        start_us, end_us = int(offset_us + start_ms * 1000), int(offset_us + end_ms * 1000)
+        spec.steps.add(kind=kind, started_us=start_us, took_us=end_us - start_us)
+
+    if not utterance.is_resumed:
+        add(_GATHER, utterance.first_ms, utterance.ended_ms)
+        if utterance.cut_ms > utterance.ended_ms:
+            add(_HANGOVER, utterance.ended_ms, utterance.cut_ms)
+    submit_ms = utterance.failed_ms or utterance.cut_ms
+    add(_SUBMIT, submit_ms, submit_ms)
+    if utterance.is_resumed:
+        spec.steps[-1].detail = "taken up"
+    elif utterance.tries > 1:
+        spec.steps[-1].detail = f"try {utterance.tries}"

@@ -1,36 +1,58 @@
-"""Stretches of speech: chunks that belong together, until they are an utterance."""
+"""Speech before it is an utterance: directions, chunks, stretches of chunks, and cuts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from lingua_scheduler.v1 import common_pb2
+from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # Why an utterance was cut.
 Reason: TypeAlias = "common_pb2.FinalizeReason.ValueType"
 
+# After a cut for one of these reasons, more of the same speech follows in the next utterance.
+LEAVES_REST = frozenset(
+    {common_pb2.FINALIZE_REASON_MAX_DURATION, common_pb2.FINALIZE_REASON_MAX_LENGTH}
+)
+# After a cut for one of these reasons, more of the same turn may follow (decision 12).
+MAY_CONTINUE = LEAVES_REST | {
+    common_pb2.FINALIZE_REASON_TIMEOUT,
+    common_pb2.FINALIZE_REASON_INTERRUPTED,
+}
+
 
 class Direction(NamedTuple):
-    """Who speaks to whom, in lower case."""
+    """Source and target language, in lower case."""
 
     src: str
     tgt: str
 
+    def write_to(self, pair: common_pb2.LanguagePair) -> None:
+        """Writes the direction into a message."""
+        pair.src, pair.tgt = self
+
+
+def directions_of(opened: session_pb2.NewSession) -> tuple[Direction, ...]:
+    """The directions of a session: one that is fixed, or both of a conversation."""
+    if opened.HasField("direction"):
+        return (Direction(opened.direction.src.lower(), opened.direction.tgt.lower()),)
+    a, b = opened.conversation.a.lower(), opened.conversation.b.lower()
+    return Direction(a, b), Direction(b, a)
+
 
 class Chunk(NamedTuple):
-    """A chunk that has been found good."""
+    """A chunk that has passed all checks."""
 
     seq: int
     data: bytes
-    # How long it lasts, and how many bytes it takes in a job.
+    # Its duration, and its size in bytes within a job.
     ms: float
     size: int
     is_final: bool
     direction: Direction
-    # When the client had recorded it; 0: not told.
+    # When the client recorded it; 0 if the client did not say.
     client_ms: int
-    # How much of its end is without voice, at most all of it; None: nobody listens for voice.
+    # How much of its end has no voice, at most all of it; None without voice detection.
     quiet_ms: float | None = None
 
 
@@ -39,22 +61,23 @@ class Speech:
     """Chunks of one direction, in order."""
 
     direction: Direction
-    # When its first chunk came, by the gateway's clock and by the client's.
+    # When its first chunk arrived, by the gateway's clock and by the client's.
     first_ms: float
     first_client_ms: int
     chunks: list[bytes] = field(default_factory=list)
-    # Which chunks, as [first, end) each; more than one where the other side spoke between.
+    # Sequence numbers of its chunks, each range as [first, end). There are several ranges if the
+    # other side spoke in between.
     ranges: list[tuple[int, int]] = field(default_factory=list)
     ms: float = 0.0
     size: int = 0
-    # Where voice is listened for: whether there was none so far, how long it is until the first
-    # voice (or the end, if there is none), and how long the silence at its end is.
+    # With voice detection: whether there was no voice so far, the duration up to the first voice
+    # (or the end, if there is none), and the duration of the silence at the end.
     is_silent: bool = False
     lead_ms: float = 0.0
     quiet_ms: float = 0.0
 
     def add(self, chunk: Chunk) -> None:
-        """One more chunk."""
+        """Appends a chunk."""
         if chunk.quiet_ms is not None:
             self._listen(chunk.quiet_ms, chunk.ms)
         self.chunks.append(chunk.data)
@@ -78,20 +101,20 @@ class Speech:
 
     @classmethod
     def nothing(cls, direction: Direction, now: float, seq: int) -> Speech:
-        """No chunk at all, before this one."""
+        """Speech without any chunk, positioned before the chunk `seq`."""
         return cls(direction, now, 0, ranges=[(seq, seq)])
 
     @property
     def first_seq(self) -> int:
-        """Its first chunk."""
+        """The sequence number of its first chunk."""
         return self.ranges[0][0]
 
 
 class Cut(NamedTuple):
-    """Speech that is an utterance now."""
+    """Speech that has become an utterance."""
 
     speech: Speech
     reason: Reason
-    # When its end was decided, and when it was cut: the hangover is between.
+    # When its end was decided, and when it was cut. The hangover lies in between.
     ended_ms: float
     cut_ms: float

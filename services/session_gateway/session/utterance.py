@@ -1,4 +1,4 @@
-"""One utterance between its cut and its end."""
+"""One utterance, from its cut to its end."""
 
 from __future__ import annotations
 
@@ -8,37 +8,27 @@ from enum import Enum, auto
 from lingua_scheduler.services.session_gateway.session.speech import Cut, Direction, Reason
 from lingua_scheduler.v1 import common_pb2, session_record_pb2
 
-# After these, more of the same turn may follow: see decision 12.
-MAY_CONTINUE = frozenset(
-    {
-        common_pb2.FINALIZE_REASON_MAX_DURATION,
-        common_pb2.FINALIZE_REASON_MAX_LENGTH,
-        common_pb2.FINALIZE_REASON_TIMEOUT,
-        common_pb2.FINALIZE_REASON_INTERRUPTED,
-    }
-)
 
+class UtteranceState(Enum):
+    """How far an utterance has come."""
 
-class Stage(Enum):
-    """How far it is."""
-
-    # Cut, and not written down yet.
+    # Cut, but not recorded in the store.
     CUT = auto()
-    # Another gateway cut it; its chunks are to come again.
+    # Cut by another gateway; the client has to send its chunks again.
     REPLAY = auto()
-    # To be submitted when its turn comes, or its next try.
+    # Waits to be submitted, for the first time or again.
     READY = auto()
-    # At a dispatcher, which has not accepted it.
+    # Submitted to a dispatcher, but not accepted by a node.
     SUBMITTED = auto()
-    # A node has it: its audio is safe.
+    # Accepted by a node: its audio is safe.
     ACCEPTED = auto()
-    # It has a result, or will have none.
+    # Has a result, or will never have one.
     OVER = auto()
 
 
 @dataclass(slots=True, eq=False)
 class Utterance:
-    """One utterance. Its chunks are kept until it is over: a dispatcher may die with its job."""
+    """One utterance. It keeps its chunks until it is over: a dispatcher may die with its job."""
 
     index: int
     direction: Direction
@@ -47,44 +37,45 @@ class Utterance:
     job_id: str
     audio_ms: int
     deadline_ms: float
-    stage: Stage
-    # Whether it goes on where the one before it in its direction was cut.
+    state: UtteranceState
+    # Whether the previous utterance of its direction was cut within a turn.
     continues: bool
     # Whether another gateway cut it, and may have submitted its job.
-    is_taken_up: bool = False
+    is_resumed: bool = False
     chunks: list[bytes] = field(default_factory=list)
     first_client_ms: int = 0
-    # Times of its way; 0: not known here.
+    # When its first chunk arrived, its end was decided, it was cut, its last submission failed, a
+    # node accepted it, and its result arrived. 0 if unknown here.
     first_ms: float = 0.0
     ended_ms: float = 0.0
     cut_ms: float = 0.0
-    # When its last try to be submitted had failed.
     failed_ms: float = 0.0
     accepted_ms: float = 0.0
     result_ms: float = 0.0
+    # Submissions so far, and when the next one is allowed.
     tries: int = 0
     retry_ms: float = 0.0
     last_problem: str = ""
-    # Earlier utterances that its node has to join, or those whose audio it brings along instead.
+    # Earlier utterances whose held audio its node has to join, or whose audio its job includes.
     held: tuple[int, ...] = ()
     included: tuple[int, ...] = ()
     included_audio: bytes = b""
-    # Whether it has to bring them along.
+    # Whether its job has to include held audio.
     brings_held: bool = False
-    # What its result left with its node: all, or so many bytes at the end. Or it has no result.
+    # Whether its node holds all of its audio, or how many bytes of its end; or it has no result.
     is_held: bool = False
     held_audio_bytes: int = 0
     is_missing: bool = False
-    # It was given up while a node may have had its result.
+    # Whether it was given up although a node may have had its result.
     may_have_result: bool = False
-    # Why it is tried again, as the client was told last.
+    # The reason and message of the last retry that the client was told of.
     told_why: tuple[int, str] | None = None
 
     @classmethod
     def from_cut(
         cls, cut: Cut, *, index: int, job_id: str, deadline_ms: float, continues: bool
     ) -> Utterance:
-        """One that was cut here."""
+        """An utterance that was cut here."""
         speech = cut.speech
         return cls(
             index=index,
@@ -94,7 +85,7 @@ class Utterance:
             job_id=job_id,
             audio_ms=round(speech.ms),
             deadline_ms=deadline_ms,
-            stage=Stage.CUT,
+            state=UtteranceState.CUT,
             continues=continues,
             chunks=speech.chunks,
             first_client_ms=speech.first_client_ms,
@@ -107,7 +98,7 @@ class Utterance:
     def from_record(
         cls, record: session_record_pb2.Cut, *, now: float, deadline_ms: float, accepted: bool
     ) -> Utterance:
-        """One that another gateway cut."""
+        """An utterance that another gateway cut."""
         utterance = cls(
             index=record.utterance_index,
             direction=Direction(record.direction.src, record.direction.tgt),
@@ -116,47 +107,47 @@ class Utterance:
             job_id=record.job_id,
             audio_ms=record.audio_ms,
             deadline_ms=deadline_ms,
-            stage=Stage.READY if accepted else Stage.REPLAY,
+            state=UtteranceState.READY if accepted else UtteranceState.REPLAY,
             continues=True,
-            is_taken_up=True,
+            is_resumed=True,
             first_ms=now,
             ended_ms=now,
             cut_ms=now,
             accepted_ms=now if accepted else 0.0,
         )
         if utterance.is_flush:
-            # No chunk of it has to come again.
-            utterance.stage = Stage.READY
+            # It has no chunks to replay.
+            utterance.state = UtteranceState.READY
         return utterance
 
     @property
     def is_attached(self) -> bool:
-        """Whether a dispatcher has its audio, and the client has not any more."""
+        """Whether only a dispatcher has its audio: the client may have dropped it."""
         return self.accepted_ms > 0 and not self.chunks and not self.is_flush
 
     @property
     def is_flush(self) -> bool:
-        """Whether nothing was said: its job ends what a node holds, and needs no chunk."""
+        """Whether it has no chunks: its job only ends the turn that a node holds."""
         return self.ranges[0][0] == self.ranges[0][1]
 
     @property
     def is_safe(self) -> bool:
-        """Whether the client may forget its audio."""
-        return self.stage is Stage.OVER or self.accepted_ms > 0
+        """Whether the client may drop its audio."""
+        return self.state is UtteranceState.OVER or self.accepted_ms > 0
 
     @property
     def is_over_quota(self) -> bool:
-        """Whether it waits because its tenant uses as much as it may."""
+        """Whether it waits because its tenant has reached a quota."""
         if self.told_why is None or self.is_safe:
             return False
         return self.told_why[0] == common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 
     def has(self, seq: int) -> bool:
-        """Whether a chunk is one of its own."""
+        """Whether a chunk belongs to it."""
         return any(first <= seq < end for first, end in self.ranges)
 
     def record(self, kept_seq: int = 0) -> session_record_pb2.Cut:
-        """How it is written down."""
+        """Its cut as the store records it."""
         cut = session_record_pb2.Cut(
             utterance_index=self.index,
             reason=self.reason,
@@ -167,7 +158,7 @@ class Utterance:
             is_missing=self.is_missing,
             kept_seq=kept_seq,
         )
-        cut.direction.src, cut.direction.tgt = self.direction
+        self.direction.write_to(cut.direction)
         for first, end in self.ranges:
             cut.chunks.add(first=first, end=end)
         return cut

@@ -4,7 +4,7 @@ import asyncio
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.session_gateway.session.effects import Record
-from lingua_scheduler.services.session_gateway.session.model import Past
+from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
 from lingua_scheduler.v1 import session_pb2
 

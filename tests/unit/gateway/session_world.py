@@ -21,12 +21,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lingua_scheduler.services.session_gateway.session import effects as fx
-from lingua_scheduler.services.session_gateway.session.alarms import AlarmKey, ClearTimer, SetTimer
-from lingua_scheduler.services.session_gateway.session.core import Past, Phase, SessionCore
-from lingua_scheduler.services.session_gateway.session.held_turns import replay_from
+from lingua_scheduler.services.session_gateway.session.core import SessionCore, SessionPhase
+from lingua_scheduler.services.session_gateway.session.effects import ClearTimer, SetTimer, TimerKey
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
+from lingua_scheduler.services.session_gateway.session.resume import Past, replay_from
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
-from lingua_scheduler.services.session_gateway.session.utterance import MAY_CONTINUE, Utterance
+from lingua_scheduler.services.session_gateway.session.speech import MAY_CONTINUE
+from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
 from tests.unit.dispatcher.job_world import Choices
 
@@ -65,7 +66,7 @@ class Life:
     # What the client has written and the gateway not read, and the other way round.
     wire: list[Message] = field(default_factory=list)
     down: list[session_pb2.ServerEvent] = field(default_factory=list)
-    timers: dict[AlarmKey, float] = field(default_factory=dict)
+    timers: dict[TimerKey, float] = field(default_factory=dict)
     gate_open: bool = True
     is_dead: bool = False
     is_over: bool = False
@@ -526,7 +527,7 @@ class World(ABC):
         if life.timers.get(timer.key) == timer.at_ms or self.choices.one_in(5):
             self._fire(life, timer.key)
 
-    def _fire(self, life: Life, key: AlarmKey) -> None:
+    def _fire(self, life: Life, key: TimerKey) -> None:
         if life.is_dead:
             return
         is_due = life.timers.get(key, self.now + 1) <= self.now
@@ -600,7 +601,7 @@ class World(ABC):
         else:
             why = common_pb2.Error(reason=_TAKEN_OVER)
             self._tell(life, "lost", lambda life: life.core.on_lost(self.now, why))
-            assert life.core.phase is Phase.OVER
+            assert life.core.phase is SessionPhase.OVER
 
     def _record_failed(self, life: Life) -> None:
         if not life.is_dead:
@@ -618,7 +619,7 @@ class World(ABC):
             self.check_job(life, utterance)
         if life.epoch == self.store.epoch:
             self.check_turn(life, utterance)
-        again = " again" if utterance.is_taken_up else ""
+        again = " again" if utterance.is_resumed else ""
         self.seen["attach" if utterance.is_attached else f"submit{again}"] += 1
         job = self.jobs.get(job_id)
         if life.epoch < self.store.epoch:

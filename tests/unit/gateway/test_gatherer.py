@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lingua_scheduler.services.session_gateway.session.alarms import (
+from lingua_scheduler.services.session_gateway.session.effects import (
     FRAGMENT,
     HANGOVER,
     PAUSE,
-    AlarmKey,
-    Alarms,
+    SessionTimers,
     SetTimer,
+    TimerKey,
 )
 from lingua_scheduler.services.session_gateway.session.gatherer import Gatherer
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
@@ -57,12 +57,12 @@ class Rig:
 
     def __init__(self, rules: SessionRules = RULES, continues: Iterable[Direction] = ()) -> None:
         self.counts: Counter[str] = Counter()
-        self.alarms = Alarms()
+        self.alarms = SessionTimers()
         self.gatherer = Gatherer(
-            rules=rules, alarms=self.alarms, counts=self.counts, continues=continues
+            rules=rules, timers=self.alarms, counts=self.counts, continues=continues
         )
         self.now = 1000.0
-        self.timers: dict[AlarmKey, float] = {}
+        self.timers: dict[TimerKey, float] = {}
         self.cuts: list[Cut] = []
         self._seq = 0
         self._told = 0
@@ -116,14 +116,14 @@ class Rig:
         self.now += ms
         return self
 
-    def fire(self, key: AlarmKey) -> Rig:
+    def fire(self, key: TimerKey) -> Rig:
         """The timer comes now, as a session's core takes it."""
         if self.alarms.take(self.now, key):
             self.timers.pop(key, None)
             self.call(key)
         return self
 
-    def call(self, key: AlarmKey) -> Rig:
+    def call(self, key: TimerKey) -> Rig:
         """What a timer calls, whether it is set or not."""
         call = {
             PAUSE: self.gatherer.on_pause_timer,

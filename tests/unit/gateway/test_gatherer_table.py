@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from lingua_scheduler.services.session_gateway.session import gatherer
-from lingua_scheduler.services.session_gateway.session.alarms import (
+from lingua_scheduler.services.session_gateway.session.effects import (
     FRAGMENT,
     HANGOVER,
     PAUSE,
-    AlarmKey,
+    TimerKey,
 )
 from lingua_scheduler.services.session_gateway.session.speech import Direction
 from tests.unit.gateway.test_gatherer import (
@@ -65,7 +65,7 @@ def after_gap(rig: Rig) -> Rig:
     return rig.late(3001).say(100)
 
 
-def fires(key: AlarmKey) -> Step:
+def fires(key: TimerKey) -> Step:
     return lambda rig: rig.late(60_000).call(key)
 
 

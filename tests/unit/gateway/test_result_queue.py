@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lingua_scheduler.services.session_gateway.session.result_queue import ResultQueue
+from lingua_scheduler.services.session_gateway.session.delivery import ResultQueue
 
 
 def expecting(count: int, first: int = 0) -> ResultQueue[str]:

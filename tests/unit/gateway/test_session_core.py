@@ -11,20 +11,24 @@ import pytest
 from lingua_scheduler.services.runtime.contract.audio import MAX_CHUNK_BYTES
 from lingua_scheduler.services.runtime.contract.job_ids import job_id, job_key
 from lingua_scheduler.services.session_gateway.session import effects as fx
-from lingua_scheduler.services.session_gateway.session.alarms import (
+from lingua_scheduler.services.session_gateway.session.core import (
+    MAX_UNSEEN,
+    SessionCore,
+    SessionPhase,
+)
+from lingua_scheduler.services.session_gateway.session.effects import (
     FRAGMENT,
     GOODBYE,
     HANGOVER,
     PAUSE,
-    AlarmKey,
     ClearTimer,
     SetTimer,
+    TimerKey,
 )
-from lingua_scheduler.services.session_gateway.session.core import Past, Phase, SessionCore
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
+from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speech import Direction
-from lingua_scheduler.services.session_gateway.session.steps import MAX_UNSEEN
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
 
 AB, BA = ("en", "zh"), ("zh", "en")
@@ -98,7 +102,7 @@ class Desk:
             now=now,
         )
         self.seq = past.next_seq if past else 0
-        self.timers: dict[AlarmKey, float] = {}
+        self.timers: dict[TimerKey, float] = {}
         self.effects: list[fx.Effect] = []
         # All that were ever sent, recorded or submitted.
         self.sent: list[session_pb2.ServerEvent] = []
@@ -259,7 +263,7 @@ class Desk:
         self.now = until
         return self
 
-    def timer(self, key: AlarmKey) -> Desk:
+    def timer(self, key: TimerKey) -> Desk:
         return self.do(self.core.on_timer(self.now, key))
 
     # ---- in one go ----
@@ -525,11 +529,20 @@ def test_a_client_that_confirms_nothing_is_sent_away_and_may_go_on_when_it_does(
 
     desk.cut()
     assert desk.errors()[-1].reason == common_pb2.ERROR_REASON_BACKPRESSURE
-    assert desk.core.phase is Phase.OVER
+    assert desk.core.phase is SessionPhase.OVER
 
     again = Desk(past=Past(next_index=MAX_UNSEEN))
     again.seen(1).submit()
-    assert again.core.phase is Phase.OPEN
+    assert again.core.phase is SessionPhase.OPEN
+
+
+def test_a_session_that_ends_while_its_client_closes_it_stays_over() -> None:
+    desk = Desk(past=Past(next_index=MAX_UNSEEN)).say(500)
+    desk.told()
+
+    assert desk.close().told()[-1] == "end BACKPRESSURE"
+    assert desk.core.phase is SessionPhase.OVER
+    assert desk.left().told() == []
 
 
 def test_what_was_seen_before_changes_nothing() -> None:
@@ -570,7 +583,7 @@ def test_a_close_cuts_what_is_gathered_and_waits_for_every_result() -> None:
         "send result 0", "send result 1", "send ack 2", "send closed 2 0"
     ]  # fmt: skip
     assert desk.seen(2).told() == ["taken 0", "taken 1", "end done"]
-    assert desk.core.phase is Phase.OVER
+    assert desk.core.phase is SessionPhase.OVER
 
 
 def test_a_close_sends_fragments_too() -> None:
@@ -681,7 +694,7 @@ def test_a_record_that_is_answered_after_the_end_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("key", [PAUSE, HANGOVER, FRAGMENT, GOODBYE, ("retry", 0), ("record", 0)])
-def test_a_timer_of_an_old_generation_does_nothing(key: AlarmKey) -> None:
+def test_a_timer_of_an_old_generation_does_nothing(key: TimerKey) -> None:
     desk = Desk().say(500)
     desk.told()
 

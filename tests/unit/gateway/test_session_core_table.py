@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from lingua_scheduler.services.session_gateway.session import core as session_core
-from lingua_scheduler.services.session_gateway.session.alarms import (
+from lingua_scheduler.services.session_gateway.session.core import SessionCore, SessionPhase
+from lingua_scheduler.services.session_gateway.session.effects import (
     DEADLINE,
     FRAGMENT,
     GOODBYE,
@@ -13,21 +14,20 @@ from lingua_scheduler.services.session_gateway.session.alarms import (
     IDLE,
     PAUSE,
     RECORD,
-    AlarmKey,
+    TimerKey,
 )
-from lingua_scheduler.services.session_gateway.session.core import Phase, SessionCore
 from tests.unit.gateway.test_session_core import BA, DOWN, HELD_AUDIO_NEEDED, TAKEN_OVER, Desk
 
-PHASES = tuple(Phase)
+PHASES = tuple(SessionPhase)
 LEFT = "end SESSION_TAKEN_OVER"
 
 
-def table() -> dict[tuple[str, Phase], str]:
+def table() -> dict[tuple[str, SessionPhase], str]:
     """The cells of the table in session_core; the name of a row may go over several lines."""
     lines = (session_core.__doc__ or "").splitlines()
     [head] = [at for at, line in enumerate(lines) if line.split() == [p.name for p in PHASES]]
     columns = [lines[head].index(phase.name) for phase in PHASES] + [200]
-    cells: dict[tuple[str, Phase], str] = {}
+    cells: dict[tuple[str, SessionPhase], str] = {}
     event = ""
     for line in lines[head + 1 :]:
         if not line.strip():
@@ -126,7 +126,7 @@ EVENTS: dict[str, list[Step]] = {
 }
 
 
-def fires(*keys: AlarmKey) -> list[Step]:
+def fires(*keys: TimerKey) -> list[Step]:
     """The timers come much later, whether they are set or not."""
 
     def step(desk: Desk) -> Desk:
@@ -148,7 +148,7 @@ EVENTS |= {
 }
 
 # What was before; what comes; what is to be done for it; the phase after it.
-Case = tuple[Callable[[], Desk], Step, list[str], Phase]
+Case = tuple[Callable[[], Desk], Step, list[str], SessionPhase]
 
 
 def after(ms: float, *steps: Step) -> Step:
@@ -162,7 +162,7 @@ def after(ms: float, *steps: Step) -> Step:
     return run
 
 
-def nothing(event: str, phase: Phase, *before: Callable[[], Desk]) -> list[Case]:
+def nothing(event: str, phase: SessionPhase, *before: Callable[[], Desk]) -> list[Case]:
     """The event in some forms, none of which does anything."""
     return [(each, step, [], phase) for each in before for step in EVENTS[event]]
 
@@ -171,18 +171,18 @@ def both(
     before: Callable[[], Desk], step: Step, wanted: list[str], closes: str = ""
 ) -> tuple[list[Case], list[Case]]:
     """The same while it is open and while it closes; what it says more where that is all."""
-    last = Phase.CLOSED if closes else Phase.CLOSING
+    last = SessionPhase.CLOSED if closes else SessionPhase.CLOSING
     more = [closes] if closes else []
     return (
-        [(before, step, wanted, Phase.OPEN)],
+        [(before, step, wanted, SessionPhase.OPEN)],
         [(closing(before), step, wanted + more, last)],
     )
 
 
-O, C, E = Phase.OPEN, Phase.CLOSING, Phase.CLOSED  # noqa: E741
+O, C, E, OVER = tuple(SessionPhase)  # noqa: E741
 REFUSED = ["send error INVALID_MESSAGE"]
 LOST = ["send error SESSION_TAKEN_OVER"]
-CELLS: dict[tuple[str, Phase], tuple[str, list[Case]]] = {
+CELLS: dict[tuple[str, SessionPhase], tuple[str, list[Case]]] = {
     ("chunk", O): ("take, repeat or refuse", [
         (Desk, after(3150, Desk.say), ["record 0"], O),
         (gathering, lambda desk: desk.say(seq=0), [], O),
@@ -199,7 +199,7 @@ CELLS: dict[tuple[str, Phase], tuple[str, list[Case]]] = {
     ("playback", C): ("-", nothing("playback", C, closing(submitted))),
     ("playback", E): ("-", nothing("playback", E, closed)),
     ("close", O): ("cut all", [
-        (Desk, Desk.close, ["send closed 0 0", "end done"], Phase.OVER),
+        (Desk, Desk.close, ["send closed 0 0", "end done"], OVER),
         (gathering, Desk.close, ["record 0"], C),
         (lambda: Desk().say(100, BA).silence(3000), Desk.close, ["record 0"], C),
         (submitted, Desk.close, [], C),
@@ -213,8 +213,8 @@ CELLS: dict[tuple[str, Phase], tuple[str, list[Case]]] = {
     ]),
     ("seen", E): ("let go; all: end", [
         (closed, lambda desk: desk.seen(1), ["taken 0"], E),
-        (closed, lambda desk: desk.seen(2), ["taken 0", "taken 1", "end done"], Phase.OVER),
-        (closed_missing, lambda desk: desk.seen(1), ["end done"], Phase.OVER),
+        (closed, lambda desk: desk.seen(2), ["taken 0", "taken 1", "end done"], OVER),
+        (closed_missing, lambda desk: desk.seen(1), ["end done"], OVER),
     ]),
     ("recorded", E): ("-", nothing("recorded", E, closed_unwritten)),
     ("record failed", O): ("again, a little later", [
@@ -226,20 +226,20 @@ CELLS: dict[tuple[str, Phase], tuple[str, list[Case]]] = {
         (closing(unwritten), after(200), ["record 0"], C),
     ]),
     ("record failed", E): ("-", [(closed_unwritten, after(1000, Desk.record_failed), [], E)]),
-    ("lost", O): ("end", [(submitted, Desk.lost, [*LOST, "leave 0", LEFT], Phase.OVER)]),
-    ("lost", C): ("end", [(closing(submitted), Desk.lost, [*LOST, "leave 0", LEFT], Phase.OVER)]),
-    ("lost", E): ("end", [(closed, Desk.lost, [*LOST, "leave 0 1", LEFT], Phase.OVER)]),
+    ("lost", O): ("end", [(submitted, Desk.lost, [*LOST, "leave 0", LEFT], OVER)]),
+    ("lost", C): ("end", [(closing(submitted), Desk.lost, [*LOST, "leave 0", LEFT], OVER)]),
+    ("lost", E): ("end", [(closed, Desk.lost, [*LOST, "leave 0 1", LEFT], OVER)]),
     ("failed, lost", O): ("end", [
-        (each, step, [*LOST, jobs, LEFT], Phase.OVER)
+        (each, step, [*LOST, jobs, LEFT], OVER)
         for each, jobs in ((submitted, "leave 0"), (delivered, "leave 0"), (cut, "leave"))
         for step in EVENTS["failed, lost"]
     ]),
     ("failed, lost", C): ("end", [
-        (closing(submitted), step, [*LOST, "leave 0", LEFT], Phase.OVER)
+        (closing(submitted), step, [*LOST, "leave 0", LEFT], OVER)
         for step in EVENTS["failed, lost"]
     ]),
     ("failed, lost", E): ("end", [
-        (closed, step, [*LOST, "leave 0 1", LEFT], Phase.OVER) for step in EVENTS["failed, lost"]
+        (closed, step, [*LOST, "leave 0 1", LEFT], OVER) for step in EVENTS["failed, lost"]
     ]),
     ("delivered", O): ("release in order", [
         (submitted, Desk.delivered, ["send result 0", "send ack 1"], O),
@@ -259,11 +259,11 @@ CELLS: dict[tuple[str, Phase], tuple[str, list[Case]]] = {
     ("failed, retry", E): ("-", nothing("failed, retry", E, closed, closed_missing)),
     ("failed, audio", E): ("-", nothing("failed, audio", E, closed, closed_missing)),
     ("failed, for good", E): ("-", nothing("failed, for good", E, closed, closed_missing)),
-    ("left", O): ("leave", [(one_of_two, Desk.left, ["leave 0 1", "end left"], Phase.OVER)]),
+    ("left", O): ("leave", [(one_of_two, Desk.left, ["leave 0 1", "end left"], OVER)]),
     ("left", C): ("leave", [
-        (closing(one_of_two), Desk.left, ["leave 0 1", "end left"], Phase.OVER),
+        (closing(one_of_two), Desk.left, ["leave 0 1", "end left"], OVER),
     ]),
-    ("left", E): ("leave", [(closed, Desk.left, ["leave 0 1", "end left"], Phase.OVER)]),
+    ("left", E): ("leave", [(closed, Desk.left, ["leave 0 1", "end left"], OVER)]),
     ("timer pause, hangover, fragment", O): ("see gatherer", [
         (gathering, after(3150), ["record 0"], O),
         (lambda: Desk().say(100), after(3000), [], O),
@@ -271,9 +271,9 @@ CELLS: dict[tuple[str, Phase], tuple[str, list[Case]]] = {
     ]),
     ("timer idle", O): ("close", [
         (Desk, after(1_800_000),
-         ["send error DEADLINE_EXCEEDED", "send closed 0 0", "end done"], Phase.OVER),
+         ["send error DEADLINE_EXCEEDED", "send closed 0 0", "end done"], OVER),
     ]),
-    ("timer goodbye", E): ("end", [(closed, after(2000), ["leave 0 1", "end left"], Phase.OVER)]),
+    ("timer goodbye", E): ("end", [(closed, after(2000), ["leave 0 1", "end left"], OVER)]),
 }  # fmt: skip
 
 for _event, _texts, _before, _step, _wanted, _closes in (
@@ -306,7 +306,7 @@ for _event in ("timer idle", "timer pause, hangover, fragment"):
     CELLS[_event, C] = ("-", nothing(_event, C, closing(submitted), closing(accepted)))
 for _phase, _early in ((O, submitted), (C, closing(submitted))):
     CELLS["timer goodbye", _phase] = ("-", nothing("timer goodbye", _phase, _early))
-CELLS |= {(event, Phase.OVER): ("-", []) for event in EVENTS}
+CELLS |= {(event, OVER): ("-", []) for event in EVENTS}
 
 
 def test_the_table_names_every_event_of_the_core_and_every_cell_is_tried() -> None:
@@ -321,7 +321,9 @@ def test_the_table_names_every_event_of_the_core_and_every_cell_is_tried() -> No
 
 
 @pytest.mark.parametrize(("event", "phase"), [cell for cell in CELLS if CELLS[cell][1]])
-def test_every_event_in_every_phase_does_what_the_table_says(event: str, phase: Phase) -> None:
+def test_every_event_in_every_phase_does_what_the_table_says(
+    event: str, phase: SessionPhase
+) -> None:
     for before, step, wanted, phase_after in CELLS[event, phase][1]:
         desk = before()
         assert desk.core.phase is phase
@@ -337,7 +339,7 @@ def test_nothing_happens_after_the_end(event: str) -> None:
     for before in BEFORE:
         for step in EVENTS[event]:
             desk = before().left()
-            assert desk.core.phase is Phase.OVER
+            assert desk.core.phase is OVER
             assert desk.timers == {}
             desk.effects.clear()
 
@@ -351,6 +353,6 @@ def test_a_session_can_be_left_and_lost_at_any_time(before: Callable[[], Desk]) 
     for step, end in ((Desk.left, "end left"), (Desk.lost, LEFT)):
         desk = step(before())
 
-        assert desk.core.phase is Phase.OVER
+        assert desk.core.phase is OVER
         assert desk.told()[-1] == end
         assert desk.timers == {}

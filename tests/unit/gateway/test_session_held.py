@@ -1,6 +1,6 @@
 """What a node holds when nothing more is said: an utterance without speech ends it."""
 
-from lingua_scheduler.services.session_gateway.session.core import Past
+from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.unit.gateway.test_session_core import AB, BA, Desk
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lingua_scheduler.services.session_gateway.session.core import Past, SessionCore
-from lingua_scheduler.services.session_gateway.session.held_turns import HeldBudget, replay_from
+from lingua_scheduler.services.session_gateway.session.core import SessionCore
+from lingua_scheduler.services.session_gateway.session.resume import Past, replay_from
+from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
 from tests.unit.gateway.test_session_core import (
     AB,
@@ -319,7 +320,7 @@ def test_the_next_gateway_gets_held_audio_from_the_client_and_gives_it_to_the_ne
     assert [cut.is_held for cut in first.cuts()] == [True, True]
 
     desk = first.next_gateway(seen=2, kept_seq=0, next_seq=2)
-    assert desk.core._expected_seq == 0
+    assert desk.core._intake.expected_seq == 0
     desk.say(500).say(500).says(2)
 
     assert list(desk.spec.held_utterances) == [0, 1]
@@ -366,7 +367,7 @@ def test_what_a_later_result_has_is_not_held_any_more_at_the_next_gateway() -> N
     first.ends(1, RESULT.KIND_TRANSLATED, joined=(0,))
 
     desk = first.next_gateway(seen=2, kept_seq=0, next_seq=2)
-    assert desk.core._expected_seq == 2
+    assert desk.core._intake.expected_seq == 2
     assert list(desk.says(2).spec.held_utterances) == []
 
 

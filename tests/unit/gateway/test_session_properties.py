@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lingua_scheduler.services.session_gateway.session import effects as fx
-from lingua_scheduler.services.session_gateway.session.core import Phase
-from lingua_scheduler.services.session_gateway.session.utterance import MAY_CONTINUE, Utterance
+from lingua_scheduler.services.session_gateway.session.core import SessionPhase
+from lingua_scheduler.services.session_gateway.session.speech import MAY_CONTINUE
+from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, session_pb2, session_record_pb2
 from tests.unit.dispatcher.job_world import Choices, shrink
 from tests.unit.gateway.session_world import AB, BA, LATE_MS, Life, World, seqs_of
@@ -98,7 +99,7 @@ class Promises(World):
         assert not late, f"{late} are open after their deadlines"
 
     def check_leave(self, life: Life, job_ids: tuple[str, ...]) -> None:
-        if life.core.phase is not Phase.OVER:
+        if life.core.phase is not SessionPhase.OVER:
             return  # of results that are too many to wait here
         for job in self.jobs.values():
             wanted = job.index >= self.client.seen and job.index not in self.declared

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lingua_scheduler.services.session_gateway.session.core import Past
+from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.v1 import common_pb2
 from tests.unit.gateway.test_session_core import AB, BA, RULES, Desk
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lingua_scheduler.services.runtime.contract.audio import as_job_audio, is_job_audio, size_in_job
 from lingua_scheduler.services.session_gateway.session.speech import Direction
-from lingua_scheduler.services.session_gateway.session.utterance import MAY_CONTINUE, Utterance
+from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_record_pb2
 
 # Of a job, as the contract says.
@@ -261,7 +261,7 @@ class HeldTurns:
 
     # ---- another gateway's ----
 
-    def recall(self, cut: session_record_pb2.Cut, *, comes_again: bool) -> None:
+    def recall(self, cut: session_record_pb2.Cut, *, is_replayed: bool) -> None:
         """A cut whose result the client has seen from another gateway; in the order of indexes."""
         direction = Direction(cut.direction.src, cut.direction.tgt)
         if cut.is_missing:
@@ -273,7 +273,7 @@ class HeldTurns:
             for piece in before:
                 piece.is_joined = True
         index, first_seq = cut.utterance_index, cut.chunks[0].first
-        piece = _Piece(index, first_seq, is_awaited=comes_again, tail=cut.held_audio_bytes)
+        piece = _Piece(index, first_seq, is_awaited=is_replayed, tail=cut.held_audio_bytes)
         self._waiting[direction] = [*before, piece]
 
     def fill(self, utterance: Utterance) -> None:
@@ -330,40 +330,3 @@ class HeldTurns:
             if piece.audio is not None:
                 self._budget.give_back(len(piece.audio))
             piece.audio, piece.is_awaited = None, False
-
-
-def replay_from(
-    cuts: Sequence[session_record_pb2.Cut],
-    *,
-    most_cuts: int,
-    seen: int,
-    kept_seq: int,
-    next_seq: int,
-) -> int:
-    """From which chunk on a resumed session has to be sent again, so that held audio is there.
-
-    Args:
-        cuts: that are recorded, in the order of their indexes.
-        most_cuts: that a record can have. If it has so many, others may be forgotten whose chunks
-            would be taken for new speech.
-        seen: how many results the client has seen.
-        kept_seq: the first chunk that the client has.
-        next_seq: the first chunk that is not safe.
-    """
-    if len(cuts) >= most_cuts:
-        return next_seq
-    # Of chunks below that, the record may not know any more which utterance they were of.
-    kept_seq = max([kept_seq, *(cut.kept_seq for cut in cuts)])
-    held: dict[tuple[str, str], list[int]] = {}
-    for cut in cuts:
-        first, direction = cut.chunks[0].first, (cut.direction.src, cut.direction.tgt)
-        if cut.utterance_index < seen:
-            if not cut.is_held and not cut.is_missing:
-                held.pop(direction, None)
-            elif cut.is_held:
-                held.setdefault(direction, []).append(first)
-        elif cut.reason in MAY_CONTINUE or direction in held:
-            # It may be held as well, or needs what is.
-            held.setdefault(direction, []).append(first)
-    seqs = [seq for each in held.values() for seq in each if seq >= kept_seq]
-    return min([*seqs, next_seq])
