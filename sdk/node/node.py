@@ -108,7 +108,7 @@ class Node:
         if drain_seconds < 0:
             raise ValueError(f"drain_seconds: {drain_seconds!r} must be 0 or more")
         if channels is not None and tls is not None:
-            raise ValueError("tls: must be given to the channels that are shared")
+            raise ValueError("tls: must be given to the shared channels instead")
         self.node_id = check_id("node_id", node_id)
         self.load: Callable[[], tuple[float, float]] = cpu_load
         self._slots = check_slots(slots)

@@ -1,38 +1,37 @@
-"""The shell around a session's protocol: streams and one timer. One event loop owns it all.
+"""Runs a session's protocol over streams, with one timer, in one event loop.
 
 A session costs two tasks (a reader and a writer), what gRPC needs for a stream, and one timer
 handle.
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 
 from lingua_scheduler.sdk._transport.channels import Channels, Lease
 from lingua_scheduler.sdk._transport.endings import Close, Ending, Lost
+from lingua_scheduler.sdk._transport.log import log
 from lingua_scheduler.sdk._transport.stream_shell import StreamShell, is_going_away
 from lingua_scheduler.sdk._transport.tokens import TokenSource
-from lingua_scheduler.sdk.errors import SessionError
+from lingua_scheduler.sdk.errors import SessionError, SessionLostError
 from lingua_scheduler.sdk.session.effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session.events import Event
+from lingua_scheduler.sdk.session.inbox import Inbox
 from lingua_scheduler.sdk.session.protocol import SessionProtocol
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
-_log = logging.getLogger("lingua_scheduler.sdk")
-
 
 class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessage]):
-    """One session's connections, from its first stream to its last.
+    """Carries a session from its first stream to its last.
 
     Args:
-        protocol: what to say.
-        addresses: of gateways, all alike.
+        protocol: decides what to send.
+        addresses: the addresses of equivalent gateways.
         channels: connections to them.
-        token: asked for before every stream.
+        token: asked before every stream.
         metadata: sent with each stream, beside the token.
-        give: called with what the app is to hear.
-        over: called when the session is closed: all has been given.
+        give: called with each event for the app.
+        over: called when the session is closed, after the last event.
         rng: chooses the first address.
     """
 
@@ -64,13 +63,13 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
         self._error: SessionError | None = None
 
     async def run(self) -> None:
-        """Returns when the session is closed. Raises SessionError where it cannot go on."""
+        """Returns when the session is closed. Raises SessionError if it cannot continue."""
         try:
             while True:
                 await self._stream(self._addresses[self._at % len(self._addresses)])
                 if self._error is not None:
                     raise self._error from self._token.failure
-                if self._protocol.over:
+                if self._protocol.state.over:
                     return
                 self._at += 1
                 await asyncio.sleep(self._retry_after)
@@ -84,14 +83,16 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
         dialled = await self._dial(address, self._protocol.on_connecting(now) - now)
         self._protocol.on_connected(self._loop.time())
         ending = await self._converse(dialled) if isinstance(dialled, Lease) else dialled
-        _log.debug("session %s: stream to %s: %s", self._protocol.session_id, address, ending)
+        session_id = self._protocol.state.session_id
+        fields = {"session_id": session_id, "address": address, "ending": ending}
+        log.debug("session stream ended", extra=fields)
         self._do(self._protocol.on_disconnected(self._loop.time(), ending))
         self.wake()
 
     async def _converse(self, lease: Lease) -> Ending:
         call = session_pb2_grpc.SessionGatewayStub(lease.channel).Converse(metadata=self._metadata)
         writer = self._begin(call)
-        ending: Ending = Lost("the session was left")
+        ending: Ending = Lost("the app left the session")
         try:
             ending = await self._read(call)
         finally:
@@ -133,3 +134,79 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
                     self._over()
                 case Fail():
                     self._error = effect.error
+
+
+class Connection:
+    """Runs a session's link until the session is closed or lost. Starts at once.
+
+    Args:
+        protocol: the session's protocol.
+        inbox: receives what the app is to read.
+        addresses: the addresses of equivalent gateways.
+        channels: connections to them.
+        token: asked before every stream.
+        metadata: sent with each stream, beside the token.
+    """
+
+    def __init__(
+        self,
+        *,
+        protocol: SessionProtocol,
+        inbox: Inbox,
+        addresses: Sequence[str],
+        channels: Channels,
+        token: TokenSource,
+        metadata: Sequence[tuple[str, str]],
+    ) -> None:
+        self._state = protocol.state
+        self._inbox = inbox
+        self._done = False
+        self._failure: Exception | None = None
+        self._link = SessionLink(
+            protocol=protocol,
+            addresses=addresses,
+            channels=channels,
+            token=token,
+            metadata=metadata,
+            give=inbox.put,
+            over=inbox.end,
+            rng=random.Random(),
+        )
+        self._task = asyncio.create_task(self._link.run())
+        self._task.add_done_callback(self._on_done)
+
+    def wake(self) -> None:
+        """There may be something to write."""
+        self._link.wake()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns when the condition holds or the session is over. Raises if it was lost."""
+        await self._link.until(lambda: self._done or condition())
+        if self._failure is not None:
+            raise self._failure
+
+    def check_writable(self) -> None:
+        """Raises if nothing can be sent."""
+        if self._failure is not None:
+            raise self._failure
+        if self._state.closing:
+            raise RuntimeError("the session is closed: nothing more can be sent")
+        if self._state.over:
+            raise SessionLostError(
+                "CLOSED", "the server has closed the session", results_seen=self._state.seen
+            )
+
+    async def abort(self) -> None:
+        """Ends the task, whatever it is doing. Does nothing if it has ended."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self._failure = self._state.lost("ABORTED", "the session was left before its end")
+        elif (error := task.exception()) is not None:
+            # A BaseException that is no Exception, such as an interrupt, ends the loop itself.
+            self._failure = error if isinstance(error, Exception) else RuntimeError(str(error))
+        self._done = True
+        self._inbox.end(self._failure)
+        self.wake()

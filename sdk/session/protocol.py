@@ -1,24 +1,19 @@
-"""The client's side of Converse: what to say on which event. No I/O, no clock, no logging.
+"""The client side of Converse: what to send on which event. No I/O, no clock, no logging.
 
-A method is an event; what it returns is what the shell has to do. Every event of a stream carries
-the time, in seconds of a clock that only goes up. `take` gives the next message to write, and
-`next_deadline` says when `on_timer` is to be called. A session over its streams:
+Each method handles one event and returns the effects that the shell has to carry out. Every event
+of a stream carries the time, in seconds of a monotonic clock. `take` returns the next message to
+write, and `next_deadline` says when to call `on_timer`. A session over its streams:
 
-    a stream opens        Open: new, or resume once a gateway has said Opened
-    Opened                all that is not acknowledged, from where it says; then what is new
-    AudioAck              chunks below are forgotten, and never before; but those that a node holds
-                          are kept
-    Result, Missing       the next index: to the app, and confirmed soon
-                          an earlier one: a repeat, dropped
-                          a later one: the stream is given up, so that all come again
-    GoAway                the stream is given up when its time has come
-    the stream ends       another is tried, until one is open or the time is over
-    close                 Close after the last chunk, on every stream until Closed
-    Closed                a last confirmation, and the end
-
-What has to be said again on every stream is kept as a fact (the chunks, whether speech is played,
-whether the app has closed) and compared with what this stream has heard of it. So nothing depends
-on where a stream broke.
+    a stream opens        send Open: a new session, or resume once a gateway has answered Opened
+    Opened                send unacknowledged chunks, from where Opened says; then new ones
+    AudioAck              forget the chunks below, except those that a node holds
+    Result, Missing       the next index: give it to the app and confirm it soon
+                          an earlier index: drop it, it is a repeat
+                          a later index: end the stream, so that the missing ones arrive again
+    GoAway                end the stream when its time has come
+    the stream ends       try another gateway until one opens the session or the time is up
+    close                 send Close after the last chunk, on every stream until Closed arrives
+    Closed                confirm once more, and end
 """
 
 import random
@@ -56,18 +51,18 @@ from lingua_scheduler.statuses import reason_name
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage
 
-# So many streams in a row that break the contract, and the session is given up.
+# The session fails after this many streams in a row on which the server broke the contract.
 MAX_FAULTS = 5
-# A gateway says something at least every half of its silence while it hears something, so it is
-# asked after that.
+# A gateway that receives messages sends something at least every half of its silence (3 of 6
+# beats), so the client asks after that.
 ASK_BEATS = 3
-# How long a gateway that was asked to resume, and did not answer, may still take the session.
+# How long a gateway that has not answered a resume may still take over the session.
 LATE_RESUME_S = 60.0
 
 _INVALID = common_pb2.ERROR_REASON_INVALID_MESSAGE
 _QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 _DRAINING = common_pb2.ERROR_REASON_DRAINING
-# No other try would help: whoever calls may not, or the session was forgotten.
+# A retry cannot help: the caller has no permission, or the session was forgotten.
 _FATAL = frozenset(
     {
         common_pb2.ERROR_REASON_UNAUTHENTICATED,
@@ -78,13 +73,17 @@ _FATAL = frozenset(
 _BEFORE_OPENED = frozenset({"opened", "error", "go_away"})
 
 
-class SessionProtocol(SessionState):
+class SessionProtocol:
     """One session, over all its streams.
 
     Args:
-        new: what is asked for.
-        rng: spreads the waits between tries.
-        reconnect_seconds: how long to try before it is given up; None: what the server allows.
+        new: the request for the session.
+        rng: randomizes the waits between attempts to connect.
+        reconnect_seconds: how long to try before giving up; None: as long as the server allows.
+
+    Attributes:
+        state: the facts that outlive a stream. The app's side adds chunks to `state.kept` and sets
+            `state.playing`; the protocol changes everything else.
     """
 
     def __init__(
@@ -94,10 +93,10 @@ class SessionProtocol(SessionState):
         rng: random.Random | None = None,
         reconnect_seconds: float | None = None,
     ) -> None:
-        super().__init__()
+        self.state = SessionState()
         self._new = new
         self._faults = 0
-        # Why a gateway last refused Open, since the session was last open.
+        # The last refusal of Open since the session was last open.
         self._refusal: common_pb2.Error | None = None
         self._late_resume_until = 0.0
         self._retries = Retries(rng=rng or random.Random(), seconds=reconnect_seconds)
@@ -105,41 +104,41 @@ class SessionProtocol(SessionState):
         self._stream: SessionStream | None = None
         self._effects: list[SessionEffect] = []
 
-    # ---- what the shell asks ----
+    # ---- queries of the shell ----
 
     @property
     def opened(self) -> bool:
-        """Whether a gateway has the session on the present stream."""
+        """Whether the session is open on the current stream."""
         return self._stream is not None and self._stream.opened
 
     def next_deadline(self) -> float | None:
-        """When `on_timer` has something to do."""
+        """Returns when to call `on_timer`; None if nothing is due."""
         return None if self._stream is None else min(self._stream.deadlines(), default=None)
 
     def ending(self, now: float) -> Lost | Moved | Refused:
-        """Why the stream ended, if it just did: what the gateway said last, if anything."""
+        """Returns why the stream ended, by the last event of the gateway."""
         return Lost("the stream ended") if self._stream is None else self._stream.ending(now)
 
     # ---- the app ----
 
     def close(self) -> None:
-        """The app has sent all that it will send."""
-        self.closing = True
+        """The app will send nothing more."""
+        self.state.closing = True
 
     # ---- the stream ----
 
     def on_connecting(self, now: float) -> float:
-        """The next stream is being made ready; until when that may take."""
+        """A stream is about to be opened. Returns the deadline for that."""
         self._retries.away(now)
         return self._retries.answer_by(now)
 
     def on_connected(self, now: float) -> None:
-        """A new stream is there; its first message is Open."""
+        """A new stream is open; its first message is Open."""
         opened_by = self.on_connecting(now)
-        self._stream = SessionStream(resumes=bool(self.session_id), opened_by=opened_by)
+        self._stream = SessionStream(resumes=bool(self.state.session_id), opened_by=opened_by)
 
     def on_message(self, now: float, message: session_pb2.ServerMessage) -> list[SessionEffect]:
-        """The gateway has said something, if only that it is there."""
+        """A message has arrived. An empty one only shows that the gateway is alive."""
         if self._stream is not None and self._stream.silence is not None:
             self._stream.silence.heard = True
         for event in message.events:
@@ -161,7 +160,7 @@ class SessionProtocol(SessionState):
             case "audio_ack":
                 ack = event.audio_ack
                 keep_seq = ack.keep_seq if ack.HasField("keep_seq") else None
-                if self.kept.ack(ack.next_seq, keep_seq):
+                if self.state.kept.ack(ack.next_seq, keep_seq):
                     self._faults = 0
             case "utterance":
                 self._on_progress(event.utterance)
@@ -182,54 +181,52 @@ class SessionProtocol(SessionState):
     def _on_opened(self, now: float, stream: SessionStream, opened: session_pb2.Opened) -> None:
         if stream.opened:
             return
-        if opened.next_seq < self.kept.first:
-            what = f"wants chunk {opened.next_seq} again, which was acknowledged"
+        if opened.next_seq < self.state.kept.first:
+            what = f"asked again for chunk {opened.next_seq}, which it had acknowledged"
             self._fault(stream, "OUT_OF_ORDER", what)
             return
         stream.opened = True
         self._refusal = None
-        self.session_id = opened.session_id or self.session_id
-        self.token = opened.resume_token or self.token
-        self.limits = limits_from(opened.limits)
-        self.traceparent = opened.traceparent
+        state = self.state
+        state.session_id = opened.session_id or state.session_id
+        state.token = opened.resume_token or state.token
+        state.limits = limits_from(opened.limits)
+        state.traceparent = opened.traceparent
         if silence_s := self._patience.silence_s(now, opened.limits.silence_ms):
             stream.silence = Silence(now, silence_s, ask_beats=ASK_BEATS)
         away = self._retries.opened(now, opened.limits.resume_within_ms / 1000)
-        self.kept.begin_at(opened.next_seq)
+        state.kept.begin_at(opened.next_seq)
         if stream.resumes:
-            self.resumes += 1
-            self._do(Give(Resumed(away=away, chunks_again=self.kept.to_repeat)))
+            state.resumes += 1
+            self._do(Give(Resumed(away=away, chunks_again=state.kept.to_repeat)))
 
     def _on_outcome(self, now: float, stream: SessionStream, outcome: Outcome) -> None:
-        self._await(outcome.index)
-        if outcome.index < self.seen:
-            self.repeated += 1
-        elif outcome.index > self.seen:
-            what = f"gave index {outcome.index} before {self.seen}"
+        self.state.expect(outcome.index)
+        if outcome.index < self.state.seen:
+            self.state.repeated += 1
+        elif outcome.index > self.state.seen:
+            what = f"sent index {outcome.index} before {self.state.seen}"
             self._fault(stream, "OUT_OF_ORDER", what)
         else:
             self._faults = 0
-            self.results += isinstance(outcome, Result)
-            self.missing += isinstance(outcome, Missing)
+            self.state.results += isinstance(outcome, Result)
+            self.state.missing += isinstance(outcome, Missing)
             stream.confirm_soon(now)
             self._do(Give(outcome))
 
     def _on_progress(self, event: session_pb2.UtteranceEvent) -> None:
-        self._await(event.utterance_index)
+        self.state.expect(event.utterance_index)
         progress = progress_from(event)
         if progress is not None:
             self._do(Give(progress))
 
     def _on_partial(self, partial: session_pb2.Partial) -> None:
-        self._await(partial.utterance_index)
-        if partial.utterance_index >= self.seen:
+        self.state.expect(partial.utterance_index)
+        if partial.utterance_index >= self.state.seen:
             self._do(Give(partial_from(partial)))
 
-    def _await(self, index: int) -> None:
-        self.awaited = max(self.awaited, index + 1)
-
     def _on_error(self, stream: SessionStream, error: common_pb2.Error) -> None:
-        # Over a quota, an open stream goes on: if it ends then, it is not for that.
+        # An open stream survives a quota error, so that is not why it ends later.
         stream.last_error = None if stream.opened and error.reason == _QUOTA else error
         if not stream.opened:
             self._end_stream(stream, Close(Refused(error)))
@@ -238,20 +235,21 @@ class SessionProtocol(SessionState):
         if error.reason == common_pb2.ERROR_REASON_BAD_AUDIO and expected.isdecimal():
             seq = int(expected)
             if seq in stream.refused:
-                return  # what was on its way behind the refused chunk
+                return  # one of the chunks that were in flight behind the refused one
             stream.refused.add(seq)
-            # Chunks are sent in order, so a gap is none of ours: the same once more will do.
+            # Chunks are sent in order, so the gap is not ours; sending the same again fixes it.
             gap = error.metadata.get("seq", expected) != expected
-            self.kept.again_from(seq, emptied=not gap)
+            self.state.kept.again_from(seq, emptied=not gap)
         self._do(Give(problem_from(error)))
 
     def _on_closed(self, stream: SessionStream, closed: session_pb2.Closed) -> None:
         total = closed.results + closed.missing
-        if total > self.seen:
-            self._await(total - 1)
-            self._fault(stream, "OUT_OF_ORDER", f"closed after {self.seen} of {total} results")
-        elif len(self.kept) and not self.close_written:
-            self._fail(self.lost("CLOSED", "the server closed the session first"))
+        if total > self.state.seen:
+            self.state.expect(total - 1)
+            what = f"closed the session after {self.state.seen} of {total} results"
+            self._fault(stream, "OUT_OF_ORDER", what)
+        elif len(self.state.kept) and not self.state.close_written:
+            self._fail(self.state.lost("CLOSED", "the server closed the session before the app"))
             self._end_stream(stream, Close(Left()))
         else:
             stream.confirm_due = True
@@ -259,13 +257,13 @@ class SessionProtocol(SessionState):
             self._end_stream(stream, Close(Left(), graceful=True))
 
     def _fault(self, stream: SessionStream, reason: str, what: str) -> None:
-        """The server has broken its promise: on another stream it may keep it."""
+        """Ends the stream because the server broke the contract, in the hope of a better one."""
         self._faults += 1
-        self._do(Give(Problem(reason=reason, message=f"the server {what}; asking again")))
+        self._do(Give(Problem(reason=reason, message=f"the server {what}; reconnecting")))
         self._end_stream(stream, Close(Lost(f"the server {what}")))
 
     def on_timer(self, now: float) -> list[SessionEffect]:
-        """It is `next_deadline`, or later."""
+        """The time of `next_deadline` has come."""
         stream = self._stream
         if stream is not None and not stream.closing:
             if stream.confirm_at is not None and stream.confirm_at <= now:
@@ -285,15 +283,15 @@ class SessionProtocol(SessionState):
                 stream.ask_due = True
             case Verdict.SILENT:
                 self._patience.ran_out(now)
-                what = f"the gateway has said nothing for {silence.silence_s:g} s"
+                what = f"the gateway sent nothing for {silence.silence_s:g} s"
                 self._end_stream(stream, Close(Lost(what, silent=True)))
 
     # ---- the end of a stream ----
 
     def on_disconnected(self, now: float, ending: Ending) -> list[SessionEffect]:
-        """The stream is gone. What was not acknowledged stays."""
+        """The stream has ended. Unacknowledged chunks stay."""
         stream, self._stream = self._stream, None
-        if self.over or stream is None:
+        if self.state.over or stream is None:
             return self._out()
         if stream.opened:
             self._retries.away(now)
@@ -310,56 +308,58 @@ class SessionProtocol(SessionState):
 
     def _after_refusal(self, now: float, stream: SessionStream, error: common_pb2.Error) -> None:
         reason, message = reason_name(error.reason), error.message
-        if error.reason == common_pb2.ERROR_REASON_SESSION_NOT_FOUND and self.is_complete:
+        if error.reason == common_pb2.ERROR_REASON_SESSION_NOT_FOUND and self.state.is_complete:
             self._be_over()
         elif self._is_final(now, stream, error):
-            known = bool(self.session_id)
+            known = bool(self.state.session_id)
             refused = SessionRefusedError(reason, message, fields_of(error))
-            self._fail(self.lost(reason, message) if known else refused)
+            self._fail(self.state.lost(reason, message) if known else refused)
         else:
             self._faults += stream.opened and error.reason == _INVALID
-            # A gateway that drains says nothing about the others.
+            # That one gateway is draining says nothing about the others.
             if not stream.opened and error.reason != _DRAINING:
                 self._refusal = error
             self._retry(now, Refused(error), asked=error.retry_after_ms / 1000)
 
     def _is_final(self, now: float, stream: SessionStream, error: common_pb2.Error) -> bool:
-        """Whether no other try would help."""
+        """Whether a retry cannot help."""
         if error.reason == common_pb2.ERROR_REASON_SESSION_TAKEN_OVER:
             return not self._was_it_us(now)
         return error.reason in _FATAL or (not stream.opened and error.reason == _INVALID)
 
     def _was_it_us(self, now: float) -> bool:
-        """Whether a resume that we gave up may have taken the session. Believed once of each."""
+        """Whether a resume that this client abandoned may have taken over; true once for each."""
         late, self._late_resume_until = self._late_resume_until, 0.0
         return now < late
 
     def _retry(
         self, now: float, ending: Ending, *, asked: float = 0.0, moved: bool = False
     ) -> None:
-        # A quota has room when it says so, and not earlier.
+        # A quota has no room before the time that the server gave.
         strictly = isinstance(ending, Refused) and ending.error.reason == _QUOTA
         wait = self._retries.next_wait(now, asked=asked, moved=moved, strictly=strictly)
         if self._faults >= MAX_FAULTS:
-            self._fail(self.lost("BROKEN_PROMISE", f"{MAX_FAULTS} streams failed: {_why(ending)}"))
+            what = f"{MAX_FAULTS} streams in a row failed: {_why(ending)}"
+            self._fail(self.state.lost("BROKEN_PROMISE", what))
         elif wait is not None:
             self._do(Retry(wait))
         else:
             said = ending.error if isinstance(ending, Refused) else self._refusal
             reason = "UNREACHABLE" if said is None else reason_name(said.reason)
-            what = f"no gateway within {self._retries.seconds:g} s; last: {_why(ending)}"
-            if self.session_id:
-                self._fail(self.lost(reason, what))
+            within = f"{self._retries.seconds:g} s"
+            what = f"no gateway accepted the session within {within}; last: {_why(ending)}"
+            if self.state.session_id:
+                self._fail(self.state.lost(reason, what))
             else:
                 self._fail(SessionUnavailableError(reason, what, retry_after=asked))
 
     def _be_over(self) -> None:
-        self.over = True
-        self.kept.forget()
+        self.state.over = True
+        self.state.kept.forget()
         self._do(Over())
 
     def _fail(self, error: SessionError) -> None:
-        self.over = True
+        self.state.over = True
         self._do(Fail(error))
 
     def _end_stream(self, stream: SessionStream, close: Close) -> None:
@@ -367,57 +367,9 @@ class SessionProtocol(SessionState):
             stream.closing = True
             self._do(close)
 
-    # ---- what goes out ----
-
     def take(self) -> ClientMessage | None:
-        """The next message to write; None where there is none now."""
-        stream = self._stream
-        if stream is None:
-            return None
-        if not stream.open_taken:
-            return self._take_open(stream)
-        if not stream.opened:
-            return None
-        message = None if stream.closing else self._take_next(stream)
-        if message is None:
-            confirms = stream.confirm_due and stream.seen_said != self.seen
-            if not confirms and (stream.closing or not stream.ask_due):
-                return None
-            message = ClientMessage()
-        stream.ask_due = False
-        if stream.seen_said < self.seen:
-            message.results_seen = stream.seen_said = self.seen
-        stream.confirm_at, stream.confirm_due = None, False
-        return message
-
-    def _take_open(self, stream: SessionStream) -> ClientMessage:
-        stream.open_taken = True
-        if not stream.resumes:
-            return ClientMessage(open=session_pb2.Open(new=self._new))
-        stream.seen_said = self.seen
-        self._tries += 1
-        resume = session_pb2.ResumeSession(
-            session_id=self.session_id,
-            resume_token=self.token,
-            results_seen=self.seen,
-            next_seq=self.kept.acknowledged,
-            kept_seq=self.kept.first,
-            tries=self._tries,
-        )
-        return ClientMessage(open=session_pb2.Open(resume=resume))
-
-    def _take_next(self, stream: SessionStream) -> ClientMessage | None:
-        if stream.playing_said != self.playing:
-            stream.playing_said = self.playing
-            if self.playing:
-                return ClientMessage(playback_started=session_pb2.PlaybackStarted())
-            return ClientMessage(playback_ended=session_pb2.PlaybackEnded())
-        if (chunk := self.kept.take()) is not None:
-            return ClientMessage(audio=chunk)
-        if self.closing and not stream.close_said:
-            stream.close_said = self.close_written = True
-            return ClientMessage(close=session_pb2.Close())
-        return None
+        """Returns the next message to write; None if there is none now."""
+        return None if self._stream is None else self._stream.take(self.state, self._new)
 
     def _do(self, effect: SessionEffect) -> None:
         self._effects.append(effect)

@@ -1,11 +1,10 @@
-"""A session: what an app developer sees of this SDK."""
+"""A session as app developers see it."""
 
 import asyncio
-import logging
-import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from lingua_scheduler.sdk._transport.channels import Channels, parse_addresses
 from lingua_scheduler.sdk._transport.tls import Tls
@@ -13,8 +12,9 @@ from lingua_scheduler.sdk._transport.tokens import Token, TokenSource
 from lingua_scheduler.sdk.audio import AudioFormat
 from lingua_scheduler.sdk.session.chunks import Cutter
 from lingua_scheduler.sdk.session.events import Event, Limits, Outcome
+from lingua_scheduler.sdk.session.files import StrPath
 from lingua_scheduler.sdk.session.inbox import Inbox
-from lingua_scheduler.sdk.session.link import SessionLink
+from lingua_scheduler.sdk.session.link import Connection
 from lingua_scheduler.sdk.session.options import (
     LEAST_UNACKNOWLEDGED_BYTES,
     PauseDetection,
@@ -22,85 +22,62 @@ from lingua_scheduler.sdk.session.options import (
     new_session,
 )
 from lingua_scheduler.sdk.session.protocol import SessionProtocol
-from lingua_scheduler.sdk.session.sending import SessionSending
+from lingua_scheduler.sdk.session.sender import Sender
+from lingua_scheduler.sdk.session.state import Counts, Unacknowledged
 from lingua_scheduler.sdk.validate import check_number
 
 # About four minutes of speech at 16 kHz.
 MAX_UNACKNOWLEDGED_BYTES = 8 * 1024 * 1024
-# Short enough for a live talk, long enough for few messages.
+# Short enough for live speech, long enough to keep the number of messages low.
 CHUNK_MS = 100
-_log = logging.getLogger("lingua_scheduler.sdk")
+
+Bytes = bytes | bytearray | memoryview
 
 
-class Unacknowledged(NamedTuple):
-    """Audio that the SDK holds, since no server has said that it is safe."""
-
-    chunks: int
-    bytes: int
-
-
-class Counts(NamedTuple):
-    """What a session has been through.
-
-    Attributes:
-        chunks: that the app has sent.
-        utterances: that the server has spoken of, also where the events have not been read yet.
-            After `drained` these are all that was said; where the connection broke since, some may
-            be known by their results only.
-        results: that came.
-        missing: utterances that have no result.
-        repeated: results that came once more after a reconnection, and were dropped.
-        resumes: reconnections.
-    """
-
-    chunks: int
-    utterances: int
-    results: int
-    missing: int
-    repeated: int
-    resumes: int
-
-
-class Session(SessionSending):
-    """Streams speech to a gateway, and gives translations back. An async context manager.
+class Session:
+    """Streams speech to a gateway and receives translations. An async context manager.
 
         async with Session("127.0.0.1:7730", src="en", tgt="es") as session:
             await session.send_file("hello.wav")
             await session.finish()
 
-    It reconnects and resumes by itself. Audio is held until the server has said that it is safe,
-    and each result is given once and in order, whatever happens to connections and gateways.
+    It reconnects and resumes by itself. Audio is kept until the server has acknowledged it, and
+    each result is given once and in order, whatever happens to connections and gateways.
 
-    Entering opens the session. Leaving the block closes it: what was sent is finalized and its
-    results have come when the block is left. Leaving by an exception drops the connection at once.
+    Entering opens the session. Leaving the block closes it: by then everything that was sent is
+    finalized and its results have arrived. Leaving it by an exception drops the connection at once.
 
-    All methods belong to the event loop in which it was entered.
+    All methods belong to the event loop in which the session was entered.
 
     Args:
-        addresses: of gateways, all alike: "host:port", "a:1,b:2" or a list of such.
-        src: the language that is spoken, such as "en", where that never changes; with `tgt`.
-        tgt: the language that is wanted.
-        a: a language of a conversation, where each `send` says who speaks; with `b`.
-        b: the other one.
-        audio_format: of all audio that is sent; PCM of 16 bits at 16 kHz by default.
-        require_tts: whether speech is wanted; otherwise text is enough.
-        preferred_node_id: the node that is tried first.
-        strict: that node or none.
-        partial_interval_ms: over 0: partial texts are wanted, at most one in this time.
+        addresses: of equivalent gateways: "host:port", "a:1,b:2" or a list of these.
+        src: the spoken language, such as "en", if it never changes; requires `tgt`.
+        tgt: the language to translate to.
+        a: one language of a conversation, in which each `send` says who speaks; requires `b`.
+        b: the other language.
+        audio_format: of all audio that is sent; 16-bit PCM at 16 kHz by default.
+        require_tts: whether speech is needed; otherwise text is enough.
+        preferred_node_id: the node to try first.
+        strict: use that node or none.
+        partial_interval_ms: the least time between partial texts; 0: none are sent.
         features: options for nodes, such as a dialect or a voice.
-        pause_detection: how the gateway finds pauses; VOICE_ACTIVITY for a microphone that never
+        pause_detection: how the gateway detects pauses; VOICE_ACTIVITY for a microphone that never
             stops sending.
-        tenant: whose session it is, where the deployment has tenants.
+        tenant: the tenant of the session, if the deployment has tenants.
         tls: None for plain text.
-        token: who this app is: a text, a file (pathlib.Path) that has it, or a function, async or
-            blocking, that gives it. File and function are asked at every connection, so the
-            session goes on with the next token where one expires.
-        metadata: pairs that are sent with each connection.
+        token: authenticates this app: a string, a file (pathlib.Path), or a function, async or
+            blocking, that returns it. Files and functions are asked at every connection, so the
+            session continues with the next token when one expires.
+        metadata: key-value pairs that are sent with each connection.
         channels: shared with other sessions of this event loop; excludes `tls`.
-        reconnect_seconds: how long to look for a gateway before it gives up. By default 10 s at
-            first, and what the server allows (`limits.resume_within_ms`) later.
-        max_unacknowledged_bytes: `send` waits while more than this is held; at least 1 MiB.
-        chunk_ms: PCM is cut in chunks of so many milliseconds at most.
+        reconnect_seconds: how long to look for a gateway before giving up. By default 10 s for the
+            first connection, and later as long as the server allows (`limits.resume_within_ms`).
+        max_unacknowledged_bytes: `send` waits while more than this is unacknowledged; at least
+            1 MiB.
+        chunk_ms: the longest chunk of PCM, in milliseconds.
+
+    Attributes:
+        audio_format: the format of all audio that is sent.
 
     Raises:
         ValueError: names the argument and what is allowed.
@@ -131,7 +108,7 @@ class Session(SessionSending):
         chunk_ms: int = CHUNK_MS,
     ) -> None:
         if channels is not None and tls is not None:
-            raise ValueError("tls: must be given to the channels that are shared")
+            raise ValueError("tls: must be given to the shared channels instead")
         if reconnect_seconds is not None:
             check_number("reconnect_seconds", reconnect_seconds, 0, 86_400)
         check_number(
@@ -139,35 +116,33 @@ class Session(SessionSending):
         )
         check_number("chunk_ms", chunk_ms, 1, 10_000)
         pairs = directions(src, tgt, a, b)
-        audio_format = audio_format or AudioFormat()
-        super().__init__(
-            protocol=SessionProtocol(
-                new=new_session(
-                    pairs,
-                    audio_format=audio_format,
-                    require_tts=require_tts,
-                    preferred_node_id=preferred_node_id,
-                    strict=strict,
-                    partial_interval_ms=partial_interval_ms,
-                    features=features or {},
-                    tenant=tenant,
-                    pause_detection=pause_detection,
-                ),
-                reconnect_seconds=reconnect_seconds,
+        self.audio_format = audio_format or AudioFormat()
+        self._protocol = SessionProtocol(
+            new=new_session(
+                pairs,
+                audio_format=self.audio_format,
+                require_tts=require_tts,
+                preferred_node_id=preferred_node_id,
+                strict=strict,
+                partial_interval_ms=partial_interval_ms,
+                features=features or {},
+                tenant=tenant,
+                pause_detection=pause_detection,
             ),
-            cutter=Cutter(audio_format=audio_format, directions=pairs, chunk_ms=int(chunk_ms)),
-            audio_format=audio_format,
-            chunk_ms=int(chunk_ms),
-            max_unacknowledged_bytes=max_unacknowledged_bytes,
+            reconnect_seconds=reconnect_seconds,
         )
+        self._state = self._protocol.state
+        self._inbox = Inbox()
         self._addresses = parse_addresses(addresses)
-        self._tls = tls
         self._token = TokenSource(token)
         self._metadata = metadata
-        self._shared_channels = channels
-        self._inbox = Inbox()
-        self._channels: Channels | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._channels = channels or Channels(tls=tls)
+        self._owns_channels = channels is None
+        self._directions = pairs
+        self._chunk_ms = int(chunk_ms)
+        self._max_unacknowledged = max_unacknowledged_bytes
+        self._connection: Connection | None = None
+        self._opened_sender: Sender | None = None
 
     # ---- opening and closing ----
 
@@ -175,28 +150,35 @@ class Session(SessionSending):
         """Opens the session.
 
         Raises:
-            SessionRefusedError: a gateway will never have this session as it is.
-            SessionUnavailableError: no gateway could be reached in time.
+            SessionRefusedError: the gateway refuses this session, and a retry cannot help.
+            SessionUnavailableError: no gateway opened it in time.
         """
-        if self._task is not None:
-            raise RuntimeError("a session is opened once; make another Session")
-        self._channels = self._shared_channels or Channels(tls=self._tls)
-        self._link = SessionLink(
+        if self._connection is not None:
+            raise RuntimeError("a session is opened once; create another Session")
+        self._connection = Connection(
             protocol=self._protocol,
+            inbox=self._inbox,
             addresses=self._addresses,
             channels=self._channels,
             token=self._token,
             metadata=self._metadata,
-            give=self._inbox.put,
-            over=self._inbox.end,
-            rng=random.Random(),
         )
-        self._task = asyncio.create_task(self._link.run())
-        self._task.add_done_callback(self._on_done)
+        self._opened_sender = Sender(
+            state=self._state,
+            connection=self._connection,
+            cutter=Cutter(
+                audio_format=self.audio_format,
+                directions=self._directions,
+                chunk_ms=self._chunk_ms,
+            ),
+            audio_format=self.audio_format,
+            chunk_ms=self._chunk_ms,
+            max_unacknowledged_bytes=self._max_unacknowledged,
+        )
         try:
-            await self._until(lambda: bool(self._protocol.session_id))
+            await self._connection.until(lambda: bool(self._state.session_id))
         except BaseException:
-            await self._leave()
+            await self._leave(self._connection)
             raise
         return self
 
@@ -206,53 +188,137 @@ class Session(SessionSending):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes the session, or drops it where the block was left by an exception."""
+        """Closes the session, or drops it if the block was left by an exception."""
         try:
             if kind is None:
                 await self.close()
         finally:
-            await self._leave()
+            assert self._connection is not None
+            await self._leave(self._connection)
 
     async def close(self) -> None:
-        """Ends the session; returns when all results have come. They can still be read then.
+        """Ends the session. Returns when all results have arrived; they can still be read then.
 
         Raises:
-            SessionLostError: it could not be brought to its end.
+            SessionLostError: the session was lost before its end.
         """
-        async with self._sending:
-            if not (self._protocol.over or self._protocol.closing):
-                self._check()
-                if rest := self._cutter.take_rest():
-                    _log.warning("the last %d bytes are no whole sample: left out", len(rest))
-                self._protocol.close()
-                self._wake()
-        await self._until(lambda: False)
+        await self._sender.close()
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            self._failure = self._protocol.lost("ABORTED", "the session was left before its end")
-        elif (error := task.exception()) is not None:
-            # What is no Exception (an interrupt) ends the loop itself.
-            self._failure = error if isinstance(error, Exception) else RuntimeError(str(error))
-        self._done = True
-        self._inbox.end(self._failure)
-        self._wake()
-
-    async def _leave(self) -> None:
-        """Whatever has happened: no task and no connection is left behind."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._channels is not None and self._shared_channels is None:
+    async def _leave(self, connection: Connection) -> None:
+        """Leaves no task and no connection behind."""
+        await connection.abort()
+        if self._owns_channels:
             await self._channels.close()
 
-    # ---- hearing ----
+    # ---- sending ----
+
+    async def send(
+        self,
+        data: Bytes,
+        *,
+        direction: tuple[str, str] | None = None,
+        recorded_at: float | None = None,
+    ) -> None:
+        """Sends audio that was recorded just now. Also works while there is no connection.
+
+        Returns when the SDK has taken over the audio. It waits while more than
+        `max_unacknowledged_bytes` are unacknowledged.
+
+        Args:
+            data: PCM of any length; a sample that is split over two calls is joined. Or one Opus
+                packet.
+            direction: who speaks, as (src, tgt). Required in a conversation.
+            recorded_at: when the end of the data was recorded, in seconds since the epoch; now by
+                default. A gap that is longer than a pause ends an utterance.
+
+        Raises:
+            ValueError: names the argument and what is wrong with it. Nothing was sent.
+            SessionLostError: the session was lost.
+        """
+        end = time.time() if recorded_at is None else recorded_at
+        await self._sender.send(bytes(data), direction, end * 1000)
+
+    async def send_all(
+        self,
+        source: AsyncIterable[Bytes] | Iterable[Bytes],
+        *,
+        direction: tuple[str, str] | None = None,
+    ) -> None:
+        """Sends everything that an iterable yields, as it comes. Raises as `send` does.
+
+        A synchronous iterable may block, as a microphone does: it runs in a thread.
+        """
+        if isinstance(source, AsyncIterable):
+            async for data in source:
+                await self.send(data, direction=direction)
+        else:
+            blocking = iter(source)
+            while (piece := await asyncio.to_thread(next, blocking, None)) is not None:
+                await self.send(piece, direction=direction)
+
+    async def send_file(
+        self, path: StrPath, *, direction: tuple[str, str] | None = None, pace: bool = True
+    ) -> None:
+        """Sends a WAV file of 16-bit PCM in the session's format (see `wav_format`).
+
+        Args:
+            path: of the file.
+            direction: as for `send`.
+            pace: True: at the pace of speech. False: as fast as the server takes it; timestamps
+                still follow the audio, so no pauses appear.
+
+        Raises:
+            ValueError: the file is not a WAV file, or has another format. Also as `send`.
+            OSError: the file cannot be read.
+        """
+        await self._sender.send_file(path, direction=direction, pace=pace)
+
+    async def finish(self) -> None:
+        """Ends the utterance: the speaker has finished.
+
+        Audio that a microphone still delivers within the server's hangover (about 200 ms of audio)
+        joins the utterance. An app that sends on at once, for example from files, should await
+        `drained` in between.
+
+        Raises:
+            ValueError: the audio ends within a sample, which is now dropped; or nothing was sent
+                in a conversation, so nobody can have finished.
+            SessionLostError: the session was lost.
+        """
+        await self._sender.finish()
+
+    async def playback_started(self) -> None:
+        """The app is playing speech: until `playback_ended`, silence is not a pause."""
+        self._sender.set_playing(True)
+
+    async def playback_ended(self) -> None:
+        """The app has stopped playing speech."""
+        self._sender.set_playing(False)
+
+    async def drained(self) -> None:
+        """Returns when the server has acknowledged all audio, so that the SDK keeps none.
+
+        The server acknowledges an utterance once it is cut and accepted, usually some time after
+        `finish`.
+
+        Raises:
+            SessionLostError: the session was lost.
+        """
+        await self._sender.drained()
+
+    @property
+    def _sender(self) -> Sender:
+        if self._opened_sender is None:
+            raise RuntimeError("the session is not open: use `async with Session(...)`")
+        return self._opened_sender
+
+    # ---- receiving ----
 
     def events(self) -> AsyncIterator[Event]:
-        """All that happens, in order, since the session was opened; ends with the session.
+        """Everything that happens, in order, from the opening to the end of the session.
 
-        A partial text that was not read is replaced by the next one of its utterance. Nothing else
-        is left out, unless `results()` is read and this is not: then the newest are kept only.
+        An unread partial text is replaced by the next one of its utterance. Nothing else is
+        dropped, unless `results()` is read and this is not: then only the newest events are kept.
 
         Raises:
             SessionLostError: after the last event of a session that was lost.
@@ -261,70 +327,52 @@ class Session(SessionSending):
         return self._inbox.events.read()
 
     def results(self) -> AsyncIterator[Outcome]:
-        """Only results and missing ones: each index once, in order; ends with the session.
+        """Results and missing utterances only: each index once, in order, to the session's end.
 
-        They wait here until they are read, also beside `events()`, which has them as well. A second
-        iterator goes on where the first stopped.
+        They are kept until they are read, even if `events()`, which also has them, is read too. A
+        second iterator continues where the first stopped.
 
         Raises:
             SessionLostError: after the last result of a session that was lost.
-            RuntimeError: at the call: it comes too late, `events()` was read alone for so long that
-                results were given up here. Call this first.
+            RuntimeError: at the call, if `events()` was read alone for so long that results had to
+                be dropped here. Call `results()` earlier.
         """
         lane = self._inbox.results
         if lane.dropped and not lane.is_read:
             raise RuntimeError(
-                f"results() comes too late: the first {lane.dropped} went to events() only"
+                f"results() was called too late: the first {lane.dropped} went to events() only"
             )
         lane.is_read = True
         return lane.read()
 
-    async def drained(self) -> None:
-        """Returns when the server has said that all audio is safe, and nothing is held any more.
-
-        It says so when an utterance is cut and accepted, so usually some time after `finish`.
-
-        Raises:
-            SessionLostError: the session cannot go on.
-        """
-        await self._until(lambda: len(self._protocol.kept) == 0)
-
-    # ---- looking ----
+    # ---- properties ----
 
     @property
     def session_id(self) -> str:
-        """Of the session, once it is open; for the operator's tools."""
-        return self._protocol.session_id
+        """The session's id for operators' tools; empty until it is open."""
+        return self._state.session_id
 
     @property
     def limits(self) -> Limits:
         """What the server allows, once the session is open."""
-        return self._protocol.limits
+        return self._state.limits
 
     @property
     def traceparent(self) -> str:
-        """W3C trace context of the session, for the app's own spans; or ""."""
-        return self._protocol.traceparent
+        """The W3C trace context of the session, for the app's own spans; or ""."""
+        return self._state.traceparent
 
     @property
     def connected(self) -> bool:
-        """Whether a gateway has the session now."""
+        """Whether the session is open at a gateway now."""
         return self._protocol.opened
 
     @property
     def unacknowledged(self) -> Unacknowledged:
-        """The audio that is held."""
-        return Unacknowledged(len(self._protocol.kept), self._protocol.kept.size)
+        """The audio that no server has acknowledged."""
+        return self._state.unacknowledged
 
     @property
     def counts(self) -> Counts:
-        """What the session has been through."""
-        protocol = self._protocol
-        return Counts(
-            chunks=protocol.kept.end,
-            utterances=protocol.awaited,
-            results=protocol.results,
-            missing=protocol.missing,
-            repeated=protocol.repeated,
-            resumes=protocol.resumes,
-        )
+        """Totals of the session so far."""
+        return self._state.counts

@@ -246,8 +246,8 @@ def twin(speaker: Speaker, to: str) -> Session:
     made: Any = Session(to, src="en", tgt="es")
     of: Any = speaker.session
     for fact in ("session_id", "token", "limits", "results", "missing", "awaited"):
-        setattr(made._protocol, fact, getattr(of._protocol, fact))
-    made._protocol.kept = copy.deepcopy(of._protocol.kept)
+        setattr(made._state, fact, getattr(of._state, fact))
+    made._state.kept = copy.deepcopy(of._state.kept)
     session: Session = made
     return session
 

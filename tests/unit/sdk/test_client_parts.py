@@ -86,7 +86,7 @@ def test_a_wrong_argument_is_named_with_what_is_allowed(
 
 
 async def test_shared_channels_have_their_own_tls() -> None:
-    with pytest.raises(ValueError, match=r"^tls: must be given to the channels"):
+    with pytest.raises(ValueError, match=r"^tls: must be given to the shared channels"):
         Session(**GOOD, channels=Channels(), tls=Tls())
 
 

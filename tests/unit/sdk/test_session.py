@@ -115,7 +115,10 @@ async def test_a_gateway_that_drains_or_has_no_redis_is_asked_again(peer: Peer) 
 
 async def test_a_session_that_no_gateway_answers_gives_up_in_time() -> None:
     session = Session("127.0.0.1:1", src="en", tgt="es", reconnect_seconds=0.3)
-    with pytest.raises(SessionUnavailableError, match=r"no gateway within 0\.3 s; last: UNAVAIL"):
+    with pytest.raises(
+        SessionUnavailableError,
+        match=r"no gateway accepted the session within 0\.3 s; last: UNAVAIL",
+    ):
         async with session:
             pass
 

@@ -177,13 +177,13 @@ class World:
 
     def send(self, count: int) -> None:
         # As in the shell: nothing is sent before the session is open, nor after it was closed.
-        if self.client.session_id and not self.closed and not self.client.over:
+        if self.client.state.session_id and not self.closed and not self.client.state.over:
             for _ in range(count):
                 self.sent.append(str(len(self.sent)).encode())
-                self.client.kept.add(self.sent[-1], is_final=len(self.sent) % 3 == 0)
+                self.client.state.kept.add(self.sent[-1], is_final=len(self.sent) % 3 == 0)
 
     def close(self, _: int) -> None:
-        if self.client.session_id:
+        if self.client.state.session_id:
             self.closed = True
             self.client.close()
 
@@ -221,7 +221,7 @@ class World:
             self._drop(self.client.ending(self.now))
 
     def connect(self, _: int) -> None:
-        if not self.connected and not self.client.over:
+        if not self.connected and not self.client.state.over:
             self.connected = True
             self.client.on_connected(self.now)
 
@@ -265,13 +265,13 @@ class World:
         assert self.given == list(range(self.server.utterances))
 
     def check(self) -> None:
-        kept = self.client.kept
+        kept = self.client.state.kept
         assert kept.end == len(self.sent)
-        if not self.client.over:
+        if not self.client.state.over:
             assert kept.first <= self.server.acked, "it forgot what was not acknowledged"
         assert self.server.chunks == self.sent[: len(self.server.chunks)]
         assert self.given == list(range(len(self.given)))
-        assert self.client.seen == len(self.given)
+        assert self.client.state.seen == len(self.given)
 
     def _drop(self, ending: Ending) -> None:
         self.connected = False

@@ -101,7 +101,7 @@ def open_one() -> Driver:
 
 def test_nothing_is_said_before_opened_but_open() -> None:
     driver = Driver()
-    driver.protocol.kept.add(b"00")
+    driver.protocol.state.kept.add(b"00")
     driver.protocol.close()
     driver.protocol.on_connected(driver.now)
     (first,) = driver.drain()
@@ -187,8 +187,8 @@ def test_an_open_session_over_its_quota_hears_of_it_and_does_not_wait_after_a_br
 
 def test_a_result_is_confirmed_with_what_is_said_next_and_only_once(open_one: Driver) -> None:
     open_one.say(result(0))
-    open_one.protocol.kept.add(b"00")
-    open_one.protocol.kept.add(b"11")
+    open_one.protocol.state.kept.add(b"00")
+    open_one.protocol.state.kept.add(b"11")
     assert [each.results_seen for each in open_one.drain()] == [1, 0]
     assert open_one.protocol.next_deadline() is None
 
@@ -238,9 +238,9 @@ def test_closed_too_early_is_asked_again(open_one: Driver) -> None:
 
 
 def test_an_outage_is_told_once_and_its_end(open_one: Driver) -> None:
-    open_one.protocol.kept.add(b"00")
+    open_one.protocol.state.kept.add(b"00")
     open_one.drain()
-    open_one.protocol.kept.add(b"11")
+    open_one.protocol.state.kept.add(b"11")
     assert [type(each) for each in given(open_one.lose(Lost("cut")))] == [Reconnecting]
     open_one.now += 1
     open_one.protocol.on_connected(open_one.now)
@@ -298,7 +298,7 @@ def test_a_refusal_before_the_session_was_open_again_is_forgotten(open_one: Driv
 
 def test_a_gateway_that_goes_away_is_left_when_it_asked_for_it(open_one: Driver) -> None:
     open_one.say(go_away(after_ms=500))
-    open_one.protocol.kept.add(b"00")
+    open_one.protocol.state.kept.add(b"00")
     assert [kind(each) for each in open_one.drain()] == ["audio"]
     assert open_one.tick(0.4) == []
     assert open_one.tick(0.1) == [Close(Moved(0.0, "draining"))]
@@ -355,7 +355,7 @@ def test_a_stream_that_ends_with_a_passing_error_is_resumed(open_one: Driver) ->
 
 def test_a_message_that_the_server_never_takes_ends_in_an_error_not_in_a_loop() -> None:
     driver = Driver()
-    driver.protocol.kept.add(b"00")
+    driver.protocol.state.kept.add(b"00")
     for _ in range(MAX_FAULTS):
         driver.connect()
         driver.say(failed(INVALID))
@@ -364,7 +364,7 @@ def test_a_message_that_the_server_never_takes_ends_in_an_error_not_in_a_loop() 
 
 
 def test_a_server_that_wants_forgotten_chunks_is_not_believed(open_one: Driver) -> None:
-    open_one.protocol.kept.add(b"00")
+    open_one.protocol.state.kept.add(b"00")
     open_one.drain()
     open_one.say(ack(1))
     open_one.lose()
@@ -379,28 +379,28 @@ def test_a_server_that_wants_forgotten_chunks_is_not_believed(open_one: Driver) 
 
 def test_what_a_resumed_stream_does_not_want_is_safe(open_one: Driver) -> None:
     for data in (b"00", b"11"):
-        open_one.protocol.kept.add(data)
+        open_one.protocol.state.kept.add(data)
     open_one.drain()
     open_one.lose()
     open_one.protocol.on_connected(open_one.now)
     assert open_one.drain()[0].open.resume.next_seq == 0
     open_one.say(opened(next_seq=1))
     assert [each.audio.data for each in open_one.drain()] == [b"11"]
-    assert len(open_one.protocol.kept) == 1
+    assert len(open_one.protocol.state.kept) == 1
 
 
 def test_an_ack_of_what_was_never_sent_forgets_nothing(open_one: Driver) -> None:
-    open_one.protocol.kept.add(b"00")
+    open_one.protocol.state.kept.add(b"00")
     open_one.drain()
-    open_one.protocol.kept.add(b"11")
+    open_one.protocol.state.kept.add(b"11")
     open_one.say(ack(7))
     assert [each.audio.data for each in open_one.drain()] == [b"11"]
-    assert len(open_one.protocol.kept) == 1
+    assert len(open_one.protocol.state.kept) == 1
 
 
 def test_a_gap_that_is_none_of_ours_is_filled_with_the_same_audio(open_one: Driver) -> None:
     for data in (b"00", b"11", b"22"):
-        open_one.protocol.kept.add(data)
+        open_one.protocol.state.kept.add(data)
     open_one.drain()
     bad = common_pb2.ERROR_REASON_BAD_AUDIO
     open_one.say(failed(bad, seq="2", expected_seq="1"))
@@ -408,8 +408,8 @@ def test_a_gap_that_is_none_of_ours_is_filled_with_the_same_audio(open_one: Driv
 
 
 def test_playback_that_began_and_ended_unsaid_is_not_said(open_one: Driver) -> None:
-    open_one.protocol.playing = True
-    open_one.protocol.playing = False
+    open_one.protocol.state.playing = True
+    open_one.protocol.state.playing = False
     assert open_one.drain() == []
 
 
@@ -426,7 +426,7 @@ def test_closed_is_answered_with_a_last_confirmation(open_one: Driver) -> None:
 
 
 def test_a_session_that_is_forgotten_after_all_was_done_is_closed(open_one: Driver) -> None:
-    open_one.protocol.kept.add(b"00")
+    open_one.protocol.state.kept.add(b"00")
     open_one.protocol.close()
     open_one.drain()
     open_one.say(finalized(0), ack(1), result(0))
@@ -435,7 +435,7 @@ def test_a_session_that_is_forgotten_after_all_was_done_is_closed(open_one: Driv
 
 
 def test_a_session_that_is_forgotten_while_a_result_is_awaited_is_lost(open_one: Driver) -> None:
-    open_one.protocol.kept.add(b"00")
+    open_one.protocol.state.kept.add(b"00")
     open_one.protocol.close()
     open_one.drain()
     open_one.say(finalized(0), ack(1))
@@ -446,7 +446,7 @@ def test_a_session_that_is_forgotten_while_a_result_is_awaited_is_lost(open_one:
 def test_audio_that_came_too_late_for_a_server_that_closes_is_named_as_lost(
     open_one: Driver,
 ) -> None:
-    open_one.protocol.kept.add(b"0011")
+    open_one.protocol.state.kept.add(b"0011")
     open_one.drain()
     error = error_in(open_one.say(closed()))
     assert isinstance(error, SessionLostError)
@@ -493,8 +493,8 @@ def test_a_frozen_gateway_is_asked_and_left_for_another_one() -> None:
     assert left_after is not None
     assert left_after == pytest.approx(3.0, abs=0.5)
     # Its connection is not used again.
-    assert is_going_away(Lost("the gateway has said nothing for 3 s", silent=True))
-    assert retries(driver.lose(Lost("the gateway has said nothing for 3 s", silent=True)))
+    assert is_going_away(Lost("the gateway sent nothing for 3 s", silent=True))
+    assert retries(driver.lose(Lost("the gateway sent nothing for 3 s", silent=True)))
     assert driver.connect(silence_ms=SILENCE_MS) == ["open"]
 
 
@@ -513,7 +513,7 @@ def test_audio_that_is_sent_is_a_question_too() -> None:
     driver.tick(0.5)
     driver.now = driver.protocol.next_deadline() or 0.0
     driver.protocol.on_timer(driver.now)
-    driver.protocol.kept.add(b"00")
+    driver.protocol.state.kept.add(b"00")
     assert [kind(each) for each in driver.drain()] == ["audio"]
 
 
