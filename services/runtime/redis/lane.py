@@ -7,10 +7,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from lingua_scheduler.services.runtime.redis.pipe import Pipe
+from lingua_scheduler.services.runtime.redis.pipe import Pipe, pipe_of
 from lingua_scheduler.services.runtime.redis.primary import (
     NoPrimaryError,
     ScriptError,
@@ -86,7 +85,7 @@ class Lane:
         pipe = self._pipe
         # Nothing of this batch has been sent, so a connection that was closed while it was idle
         # is no failure.
-        if pipe is None or self.generation != generation or pipe.is_stale:
+        if pipe is None or self.generation != generation or await pipe.is_stale():
             pipe = await self._connect(address, generation)
         without_script = await self._round_trip(pipe, batch)
         if not without_script:
@@ -114,7 +113,7 @@ class Lane:
         self._wire = new_wire(self._target, address)
         self.generation = generation
         await self._wire.connect()
-        self._pipe = Pipe(self._wire)
+        self._pipe = pipe_of(self._wire)
         return self._pipe
 
     async def _round_trip(self, pipe: Pipe, batch: list[Call]) -> list[Call]:
@@ -128,7 +127,7 @@ class Lane:
         without_script: list[Call] = []
         look_again = ""
         for call in batch:
-            while (reply := pipe.reply_in_hand()) is NOT_ENOUGH_DATA:
+            while (reply := pipe.reply_in_hand()) is pipe.nothing:
                 await pipe.more()
             if not isinstance(reply, RedisError):
                 if not call.future.done():

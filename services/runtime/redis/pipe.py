@@ -1,81 +1,86 @@
-"""An open connection to Redis: packed commands out, replies in, and nothing between."""
+"""An open connection to Redis as a lane uses it: packed commands out, raw replies in."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any, cast
+import logging
+from collections.abc import Awaitable
+from typing import Any, Protocol
 
-from redis._parsers.hiredis import NOT_ENOUGH_DATA
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import ResponseError
 
-from lingua_scheduler.services.runtime.redis.primary import Wire
+from lingua_scheduler.services.runtime.redis.direct_pipe import DirectPipe, UnexpectedPartsError
+from lingua_scheduler.services.runtime.redis.primary import Asked, Wire
+
+_log = logging.getLogger(__name__)
 
 
-class Pipe(asyncio.Protocol):
-    """Takes the socket of a connection over when redis-py has opened it.
+class Pipe(Asked, Protocol):
+    """What a lane needs of a connection. See DirectPipe for what each member does."""
 
-    redis-py knows how to connect: TLS, passwords, databases. After that, to send a batch and to
-    read its replies through its streams takes some thirty calls, and here five.
+    nothing: object
 
-    It is good for as long as the connection; whoever closes that closes it with redis-py.
+    def write(self, packed: bytes, /) -> None:
+        """Sends packed commands, at the latest with the next `more`."""
 
-    Args:
-        wire: is connected, and not read from any more.
+    def reply_in_hand(self) -> Any:
+        """The next reply, which may be an exception, or `nothing` if it has not arrived."""
+
+    def more(self) -> Awaitable[None]:
+        """Waits until more has arrived. Raises the error that broke the connection."""
+
+    async def is_stale(self) -> bool:
+        """Whether the connection is closed, or holds a reply that nobody asked for."""
+
+
+class PublicPipe:
+    """The way through redis-py's public methods, for versions that DirectPipe does not know.
+
+    Unlike DirectPipe, it does not notice that an idle connection was reset, only that it was closed
+    in order. After a reset, the next batch fails and the link reconnects.
     """
 
-    def __init__(self, wire: Wire) -> None:
-        # redis-py has no public way to any of this.
-        parts = cast(Any, wire)
-        self._transport: asyncio.Transport = parts._writer.transport
-        self._replies = parts._parser._reader
-        # It is waited for when the connection is closed.
-        self._stream: asyncio.BaseProtocol = self._transport.get_protocol()
-        self._loop = asyncio.get_running_loop()
-        self._more: asyncio.Future[None] | None = None
-        self._broken: Exception | None = None
-        self.write: Callable[[bytes], None] = self._transport.write
-        """Sends packed commands."""
-        self.reply_in_hand: Callable[[], Any] = self._replies.gets
-        """The next reply if it has come, errors as well; if not, NOT_ENOUGH_DATA."""
-        self._transport.set_protocol(self)
+    def __init__(self, wire: Any) -> None:
+        self._wire = wire
+        self.nothing: object = object()
+        self._unsent = b""
+        self._reply: Any = self.nothing
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether it is closed, or holds something unasked for."""
-        return self._broken is not None or self._replies.has_data()
+    def write(self, packed: bytes, /) -> None:
+        """Keeps the commands for `more`: redis-py can only send from a coroutine."""
+        self._unsent += packed
 
-    def more(self) -> asyncio.Future[None]:
-        """Waits for more to be in hand. Raises what has broken the connection."""
-        self._more = self._loop.create_future()
-        if self._broken is not None:
-            self._more.set_exception(self._broken)
-        return self._more
+    def reply_in_hand(self) -> Any:
+        """The reply that `more` has read, once."""
+        reply, self._reply = self._reply, self.nothing
+        return reply
+
+    async def more(self) -> None:
+        """Sends what was written, and reads one reply."""
+        if self._unsent:
+            packed, self._unsent = self._unsent, b""
+            await self.send_packed_command(packed, False)
+        try:
+            self._reply = await self._wire.read_response()
+        except ResponseError as error:
+            self._reply = error
+
+    async def is_stale(self) -> bool:
+        """As redis-py can tell."""
+        return not self._wire.is_connected or await self._wire.can_read()
 
     async def send_packed_command(self, command: bytes, check_health: bool = True) -> None:
         """As redis-py's."""
-        self.write(command)
+        await self._wire.send_packed_command(command, check_health)
 
     async def read_response(self) -> Any:
-        """As redis-py's: errors are raised."""
-        while (reply := self.reply_in_hand()) is NOT_ENOUGH_DATA:
-            await self.more()
-        if isinstance(reply, RedisError):
-            raise reply
-        return reply
+        """As redis-py's: raises error replies."""
+        return await self._wire.read_response()
 
-    # ---- what the socket says ----
 
-    def data_received(self, data: bytes) -> None:
-        """Replies have come, or parts of them."""
-        self._replies.feed(data)
-        if self._more is not None and not self._more.done():
-            self._more.set_result(None)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """It is closed, by whomever."""
-        self._broken = error or RedisConnectionError("Connection closed by server.")
-        if self._more is not None and not self._more.done():
-            self._more.set_exception(self._broken)
-        self._stream.connection_lost(error)
+def pipe_of(wire: Wire) -> Pipe:
+    """The fastest way to use a connection that is open."""
+    try:
+        return DirectPipe(wire)
+    except UnexpectedPartsError as error:
+        _log.warning("direct redis access unavailable", extra={"reason": str(error)})
+        return PublicPipe(wire)

@@ -14,6 +14,8 @@ import pytest
 import redis
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis import pipe
+from lingua_scheduler.services.runtime.redis.direct_pipe import UnexpectedPartsError
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.primary import RedisUnfitError, ScriptError
@@ -31,6 +33,18 @@ SCRIPTS = {
 # A call must fail within 400 ms. Machines that run tests are busy: this is still no waiting for
 # a reply that never comes.
 SOON_S = 1.5
+
+
+@pytest.fixture(params=["direct", "public"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test runs with redis-py's private parts, and as if they were not as expected."""
+    if request.param == "public":
+
+        def unexpected(wire: object) -> None:
+            raise UnexpectedPartsError("as a test wants it")
+
+        monkeypatch.setattr(pipe, "DirectPipe", unexpected)
+    return str(request.param)
 
 
 @asynccontextmanager
@@ -164,6 +178,8 @@ async def test_connections_dropped_while_idle_go_unnoticed(
         assert link.up
 
 
+# redis-py has no public way to notice a reset.
+@pytest.mark.parametrize("way", ["direct"], indirect=True)
 async def test_connections_reset_while_idle_go_unnoticed(
     own_redis: EmbeddedRedis, prefix: str
 ) -> None:
