@@ -1,14 +1,13 @@
-"""Spans that are written when they are over. Needs the OpenTelemetry SDK: see telemetry.
+"""Spans that are written when they end. Imports the OpenTelemetry SDK.
 
-A span of the SDK costs ten times as much as this, half of it when it is made (a lock, limits, a
-clock of its own) and half when it is made into a message (docs/performance.md). There is no use for
-the first where times are known and nobody looks before the end; so a span is made as the message
-that it is exported as. What others must know of it while it lasts is only its context, which is
-drawn when it begins.
+A span of the SDK costs ten times as much: half of it when it is created (a lock, limits, a clock)
+and half when it is encoded (docs/performance.md). Here the times are known and nothing reads a span
+before it ends, so it is created as the message that is exported. While a span lasts, others need
+only its context, which is drawn when the span begins.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -17,15 +16,14 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.sdk.trace.sampling import Decision, Sampler
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
 
 Attributes = Mapping[str, str | int | bool]
 
 _NOTHING: Attributes = {}
 _NO_PARENT = Context()
-_KINDS = {
+KINDS = {
     SpanKind.INTERNAL: trace_pb2.Span.SPAN_KIND_INTERNAL,
     SpanKind.SERVER: trace_pb2.Span.SPAN_KIND_SERVER,
     SpanKind.CLIENT: trace_pb2.Span.SPAN_KIND_CLIENT,
@@ -35,39 +33,38 @@ _IS_REMOTE = trace_pb2.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
 
 
 class WrittenSpan(NamedTuple):
-    """A span that is over: what a processor wants to know of it, and what is exported."""
+    """A span that has ended: its context, and the message to export."""
 
     context: SpanContext
     message: trace_pb2.Span
 
 
 class SpanWriter:
-    """Draws contexts of spans by the provider's sampler, and writes what is sampled.
+    """Draws the contexts of spans, and writes the spans that are sampled.
 
     Args:
-        provider: whose sampler counts.
-        processor: a BatchSpanProcessor whose exporter takes WrittenSpans.
+        sampler: decides for each root span.
+        emit: queues a span for export.
     """
 
-    def __init__(self, provider: TracerProvider, processor: SpanProcessor) -> None:
-        self._sampler = provider.sampler
-        self._emit = processor.on_end
+    def __init__(self, sampler: Sampler, emit: Callable[[WrittenSpan], None]) -> None:
+        self._sampler = sampler
+        self._emit = emit
 
     def root(self, name: str, trace_id: int = 0) -> SpanContext:
         """The context of a span without a parent.
 
-        Only these ask the sampler: what is below a span is sampled where that is, in whatever
-        process.
+        Only roots ask the sampler. A child is sampled if its parent is, in whatever process.
 
         Args:
-            name: for samplers that go by it.
-            trace_id: 0 for any.
+            name: for samplers that decide by name.
+            trace_id: 0 for a random one.
         """
-        wanted = trace_id or random.getrandbits(128)
-        result = self._sampler.should_sample(_NO_PARENT, wanted, name)
+        trace_id = trace_id or random.getrandbits(128)
+        result = self._sampler.should_sample(_NO_PARENT, trace_id, name)
         sampled = result.decision is Decision.RECORD_AND_SAMPLE
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
-        return SpanContext(wanted, _span_id(), False, flags)
+        return SpanContext(trace_id, _span_id(), False, flags)
 
     @staticmethod
     def child(parent: SpanContext) -> SpanContext:
@@ -88,19 +85,19 @@ class SpanWriter:
         links: Sequence[SpanContext] = (),
         failure: str | None = None,
     ) -> None:
-        """A span is over. One that is not sampled goes nowhere.
+        """Writes a span that has ended, if it is sampled.
 
         Args:
             name: of the span.
-            context: its own.
+            context: of the span.
             parent: None for a root.
-            start_us: since the epoch.
-            end_us: the same.
+            start_us: microseconds since the epoch.
+            end_us: microseconds since the epoch.
             kind: of the span.
-            constant: attributes that were made by `key_values`, once for all.
-            attributes: further ones. Nothing that anybody has said.
+            constant: attributes that `key_values` made once, for all spans of a kind.
+            attributes: further attributes. No speech, text or tokens.
             links: to other spans.
-            failure: its status is an error, in these words.
+            failure: the description of the error, if the span failed.
         """
         if not context.trace_flags.sampled:
             return
@@ -108,7 +105,7 @@ class SpanWriter:
             trace_id=context.trace_id.to_bytes(16, "big"),
             span_id=context.span_id.to_bytes(8, "big"),
             name=name,
-            kind=_KINDS[kind],
+            kind=KINDS[kind],
             start_time_unix_nano=start_us * 1000,
             end_time_unix_nano=max(start_us, end_us) * 1000,
             attributes=constant,
@@ -128,13 +125,12 @@ class SpanWriter:
         if failure is not None:
             message.status.code = trace_pb2.Status.STATUS_CODE_ERROR
             message.status.message = failure
-        # A processor of batches looks at nothing but the context.
-        self._emit(WrittenSpan(context, message))  # type: ignore[arg-type]
+        self._emit(WrittenSpan(context, message))
 
     @staticmethod
     @contextmanager
     def current(context: SpanContext) -> Iterator[None]:
-        """Within this block, what is called is part of that span."""
+        """Makes a span the current one within this block."""
         span = NonRecordingSpan(context)
         token = context_api.attach(trace.set_span_in_context(span, _NO_PARENT))
         try:
@@ -144,7 +140,7 @@ class SpanWriter:
 
 
 def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
-    """Attributes as they are exported; whatever is no number is a string."""
+    """Attributes as they are exported. Values that are not bool or int become strings."""
     return [KeyValue(key=key, value=_value(value)) for key, value in attributes.items()]
 
 
@@ -157,5 +153,5 @@ def _value(value: object) -> AnyValue:
 
 
 def _span_id() -> int:
-    # 0 is no id.
+    # 0 is not a valid id.
     return random.getrandbits(64) or 1

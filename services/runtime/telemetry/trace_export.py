@@ -1,61 +1,42 @@
-"""Starts the export of spans. Needs the OpenTelemetry SDK: see telemetry.
+"""Starts the export of spans. Imports the OpenTelemetry SDK, so only `traces` imports it, late.
 
-Spans wait in a queue of `OTEL_BSP_MAX_QUEUE_SIZE` (2048) and are sent by a thread of their own, so
-the event loop never waits for a collector; with the queue full the oldest are dropped.
+Spans wait in a queue of `OTEL_BSP_MAX_QUEUE_SIZE` (2048), from which a thread sends them, so the
+event loop never waits for a collector. If the queue is full, the oldest spans are dropped.
 """
 
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import metadata
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from lingua_scheduler.services.runtime.telemetry.span_writer import (
-    SpanWriter,
-    WrittenSpan,
-    key_values,
+from lingua_scheduler.services.runtime.telemetry.message_exporter import (
+    MessageExporter,
+    exports_messages,
+    readable,
 )
+from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter, WrittenSpan
 
-# At the end of the process: for spans that are left. A collector that is away must not keep it.
+# Time to send the remaining spans at the end of the process. An unreachable collector must not keep
+# the process alive.
 _LAST_SPANS_S = 3.0
 
 _log = logging.getLogger(__name__)
 
 
-class _Exporter(OTLPSpanExporter):
-    """Sends spans of the SDK as usual, and those of a SpanWriter as the messages that they are."""
-
-    def __init__(self, resource: Resource, scope: str) -> None:
-        super().__init__()
-        self._resource = resource_pb2.Resource(attributes=key_values(resource.attributes))
-        self._scope = InstrumentationScope(name=scope)
-
-    def _translate_data(self, data: Sequence[object]) -> ExportTraceServiceRequest:
-        written = [span.message for span in data if isinstance(span, WrittenSpan)]
-        others = [span for span in data if isinstance(span, ReadableSpan)]
-        request = super()._translate_data(others) if others else ExportTraceServiceRequest()
-        if written:
-            spans = request.resource_spans.add(resource=self._resource)
-            spans.scope_spans.add(scope=self._scope, spans=written)
-        return request
-
-
 def start_export(
     service: str, instance_id: str, scope: str
 ) -> tuple[SpanWriter, Callable[[], None]]:
-    """Makes a provider that exports over OTLP/gRPC the process's own.
+    """Installs a tracer provider that exports over OTLP/gRPC.
 
     Returns:
-        What writes spans beside it, and what ends it.
+        The writer of spans, and a function that sends the remaining spans and ends the export.
     """
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get(
         "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"
@@ -66,21 +47,29 @@ def start_export(
         SERVICE_INSTANCE_ID: instance_id,
         "service.version": metadata.version("lingua-scheduler"),
     }
-    # Attributes in code win over the environment, and a name given there is meant.
+    # Attributes given here override the environment, whose service name should win.
     if not os.environ.get("OTEL_SERVICE_NAME"):
         attributes[SERVICE_NAME] = f"lingua-{service}"
     provider = TracerProvider(resource=Resource.create(attributes))
-    exporter = _Exporter(provider.resource, scope)
+    resource = provider.resource
+    direct = exports_messages(resource, scope)
+    exporter = MessageExporter(resource, scope) if direct else OTLPSpanExporter()
     processor = BatchSpanProcessor(exporter)
     provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
 
     def stop() -> None:
-        # It repeats what a collector does not take, for half a minute in all, unless it is ended.
+        # The exporter retries for half a minute unless it is shut down.
         limit = threading.Timer(_LAST_SPANS_S, exporter.shutdown)
         limit.daemon = True
         limit.start()
         provider.shutdown()
         limit.cancel()
 
-    return SpanWriter(provider, processor), stop
+    def emit(span: WrittenSpan) -> None:
+        processor.on_end(readable(span, resource, scope))
+
+    if direct:
+        return SpanWriter(provider.sampler, processor.on_end), stop  # type: ignore[arg-type]
+    _log.warning("direct span export unavailable")
+    return SpanWriter(provider.sampler, emit), stop

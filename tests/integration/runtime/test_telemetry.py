@@ -9,6 +9,7 @@ import grpc
 import pytest
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.sdk.trace import TracerProvider
 
 from lingua_scheduler.services.runtime.telemetry.traces import (
@@ -40,6 +41,52 @@ for _ in range(20_000):
     writer.write("one span", span, parent=None, start_us=1, end_us=2)
 print("written", flush=True)
 shutdown()
+"""
+
+# All that a written span can have.
+WRITTEN = """
+import logging, sys
+from opentelemetry.trace import SpanKind
+from lingua_scheduler.services.runtime.telemetry.span_writer import key_values
+from lingua_scheduler.services.runtime.telemetry.traces import (
+    configure_tracing, span_of, span_writer_if_on
+)
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+shutdown = configure_tracing("pool", "pool-0")
+writer = span_writer_if_on()
+parent = span_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+writer.write(
+    "one span",
+    writer.child(parent),
+    parent=parent,
+    start_us=1,
+    end_us=2,
+    kind=SpanKind.CLIENT,
+    constant=key_values({"db": "redis"}),
+    attributes={"number": 3, "yes": True},
+    links=[writer.root("another")],
+    failure="as a test wants it",
+)
+shutdown()
+"""
+
+# As a version of OpenTelemetry might be that encodes spans elsewhere.
+ENCODES_ELSEWHERE = """
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.exporter.otlp.proto.grpc import trace_exporter
+from opentelemetry.sdk.trace.export import SpanExportResult
+class Exporter(trace_exporter.OTLPSpanExporter):
+    def export(self, spans):
+        self._client.Export(encode_spans(spans))
+        return SpanExportResult.SUCCESS
+trace_exporter.OTLPSpanExporter = Exporter
+"""
+
+# As a version might be whose processor looks at more than the context.
+PROCESSOR_LOOKS = """
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+on_end = BatchSpanProcessor.on_end
+BatchSpanProcessor.on_end = lambda self, span: on_end(self, span) if span.end_time else None
 """
 
 
@@ -84,6 +131,40 @@ async def test_with_an_endpoint_spans_arrive_and_name_their_process() -> None:
     assert resource_spans.scope_spans[0].spans[0].name == "one span"
     assert attributes["service.name"] == "lingua-pool"
     assert attributes["service.instance.id"] == "pool-0"
+
+
+@pytest.mark.parametrize("library", ["", ENCODES_ELSEWHERE, PROCESSOR_LOOKS])
+async def test_written_spans_arrive_whatever_the_library_is_like_inside(library: str) -> None:
+    collector, server = Collector(), grpc.aio.server()
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+
+    endpoint = f"http://127.0.0.1:{port}"
+    said = await run_process(library + WRITTEN, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+    await server.stop(None)
+
+    assert said == ("" if not library else "direct span export unavailable")
+    (resource_spans,) = collector.received
+    resource = {pair.key: pair.value.string_value for pair in resource_spans.resource.attributes}
+    assert resource["service.name"] == "lingua-pool"
+    (scope_spans,) = resource_spans.scope_spans
+    assert scope_spans.scope.name == "lingua_scheduler"
+    (span,) = scope_spans.spans
+    assert span.name == "one span"
+    assert span.kind == trace_pb2.Span.SPAN_KIND_CLIENT
+    assert span.trace_id.hex() == TRACEPARENT.split("-")[1]
+    assert span.parent_span_id.hex() == TRACEPARENT.split("-")[2]
+    assert span.flags & trace_pb2.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
+    assert (span.start_time_unix_nano, span.end_time_unix_nano) == (1000, 2000)
+    attributes = {pair.key: pair.value for pair in span.attributes}
+    assert attributes.keys() == {"db", "number", "yes"}
+    assert attributes["db"].string_value == "redis"
+    assert attributes["number"].int_value == 3
+    assert attributes["yes"].bool_value is True
+    assert len(span.links) == 1
+    assert span.status.code == trace_pb2.Status.STATUS_CODE_ERROR
+    assert span.status.message == "as a test wants it"
 
 
 @pytest.mark.parametrize(
