@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lingua_scheduler.cli import failures
+from lingua_scheduler.cli.grpc_environment import prepare_grpc
 from lingua_scheduler.cli.options import client_options
 
 # What the help says of each command, here so that the help loads none of them.
@@ -48,6 +49,7 @@ class App(click.Group):
         """Loads a command."""
         if cmd_name not in COMMANDS:
             return None
+        prepare_grpc(cmd_name)
         name = cmd_name.replace("-", "_")
         module = importlib.import_module(f"lingua_scheduler.cli.commands.{name}")
         command = getattr(module, name)
