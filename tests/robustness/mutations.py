@@ -144,8 +144,8 @@ MUTATIONS = (
     Mutation(
         "results that were seen are not sent again (results_seen)",
         "services/session_gateway/live/sessions.py",
-        "            seen=resume.results_seen,",
-        "            seen=0,",
+        "            seen=seen,\n            next_seq=next_seq,",
+        "            seen=0,\n            next_seq=next_seq,",
         "tests/integration/gateway/test_resume.py",
     ),
     Mutation(

@@ -1,50 +1,35 @@
-"""The shell around one session's core: its effects are carried out, answers become events."""
+"""One live session: feeds events to its core, and carries out the effects."""
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
-from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S, Outbox
+from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
+from lingua_scheduler.services.session_gateway.live.converse_stream import Context, ConverseStream
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.live.voice_activity import Voices
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.session import effects as effects
 from lingua_scheduler.services.session_gateway.session.core import SessionCore, SessionPhase
-from lingua_scheduler.services.session_gateway.session.effects import (
-    ClearTimer,
-    Effect,
-    SetTimer,
-    TimerKey,
-)
+from lingua_scheduler.services.session_gateway.session.effects import Effect, TimerKey
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs, add_timeline
-from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
-from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.services.session_gateway.store.session_record import SessionRecord
-from lingua_scheduler.services.session_gateway.store.session_store import KeptSession, SessionStore
+from lingua_scheduler.services.session_gateway.store.session_store import Renewal
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
-# What may wait for a client that reads slowly. Partials go first; when even results do not fit, the
-# stream ends, and what the client has not seen is kept for its resume.
-_MAX_EVENTS = 2000
-_MAX_BYTES = 16 * 1024 * 1024
-# What a stream that is to end has to write the rest.
-_FLUSH_S = 2.0
-# What is only shown, and what the client may forget, can wait for what matters.
-_PATIENT = frozenset({"utterance", "audio_ack"})
-# That an utterance was cut waits for its acceptance, which under load is a while; and not so long
-# that who looks at it sees that it came late.
-_FINALIZED_WITHIN_S = 0.1
+# A broken stream looks like one that the client has half-closed, until gRPC cancels its handler.
+# That happens within this time.
+_HALF_CLOSED_AFTER_S = 0.25
 
 _TAKEN_OVER = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
 
@@ -54,193 +39,142 @@ _log = logging.getLogger(__name__)
 class LiveSession:
     """One session while its client is connected here.
 
-    Everything that happens to it is one of these methods, on the event loop's thread; nothing else
-    touches its core.
+    Every event calls one of these methods on the thread of the event loop; nothing else touches the
+    core.
 
     Args:
-        session_id: of the session.
-        token: proof of ownership, for a record that has to be written again.
-        opened: what the client asked for.
-        opened_ms: when.
-        epoch: this gateway's hold on it.
-        past: what was before.
-        rules: the numbers.
-        silence_ms: the client is told that it hears something at least every half of this time.
-        limits: what its tenant may use, as far as this connection goes.
-        store: where cuts are written down.
-        link: where jobs go.
-        timers: of all sessions; the owner of each is the session.
+        record: of the session in the store.
+        limits: quotas of its tenant, as the client's credentials state them.
+        settings: of the gateway.
+        rules: made from the settings.
+        link: where jobs are submitted.
+        timers: of all sessions; this object is the owner of its own.
         metrics: of the gateway.
-        max_message_bytes: what a message may have.
-        held_budget: what all sessions of the gateway may keep of audio that nodes hold.
+        held_budget: of all sessions.
+        spans: of the session; None if it is not traced.
     """
 
     def __init__(
         self,
         *,
-        session_id: str,
-        token: str,
-        opened: session_pb2.NewSession,
-        opened_ms: int,
-        epoch: int,
-        past: Past,
-        rules: SessionRules,
-        silence_ms: int,
+        record: SessionRecord,
         limits: common_pb2.TenantLimits,
-        store: SessionStore,
+        settings: Settings,
+        rules: SessionRules,
         link: DispatcherLink,
         timers: "Timers[LiveSession, TimerKey]",
         metrics: GatewayMetrics,
-        max_message_bytes: int,
         held_budget: HeldBudget,
+        spans: SessionSpans | None,
     ) -> None:
-        self.session_id = session_id
-        self.epoch = epoch
-        self.outbox: Outbox[bytes] = Outbox(
-            max_events=_MAX_EVENTS,
-            max_bytes=_MAX_BYTES,
-            max_take_bytes=batch_bytes(max_message_bytes),
-        )
-        """Messages for the client, serialized. One after the other they are one message."""
-        self.may_read = asyncio.Event()
-        """Clear: the client's messages are not read for now."""
-        self.may_read.set()
-        self.cut = asyncio.Event()
-        """Set: the stream ends, whatever is left to write."""
+        self.session_id = record.session_id
+        self.epoch = record.epoch
         self.ended: effects.End | None = None
-        """How it ended, when it has."""
+        """How the session has ended here; None if it has not, or its stream broke."""
+        self._record = record
         self._link = link
         self._timers = timers
         self._metrics = metrics
+        self._spans = spans
+        self._stream = ConverseStream(settings=settings, metrics=metrics, spans=spans)
         self._loop = asyncio.get_running_loop()
-        self._record = SessionRecord(
-            store=store,
-            session_id=session_id,
-            token=token,
-            opened=opened,
-            opened_ms=opened_ms,
-            epoch=epoch,
-            past=past,
-            most_cuts=rules.result_queue_max,
-        )
-        # The client takes a gateway that says nothing for frozen.
-        self._say_every_ms = silence_ms / 2
-        self._said_ms = self._loop.time() * 1000
-        # When audio had last come as the record was renewed.
-        self._kept_chunk_ms = 0.0
+        # When the last chunk arrived before the last renewal of the record.
+        self._renewed_chunk_ms = 0.0
         # Whether the client was told to resume elsewhere.
         self._sent_away = False
-        # Cuts that are being written down.
-        self._writing: asyncio.Future[Any] | None = None
-        self._spans: SessionSpans | None = None
         self._specs = JobSpecs(
-            session_id=session_id, opened=opened, epoch=epoch, rules=rules, limits=limits
+            session_id=record.session_id,
+            opened=record.opened,
+            epoch=record.epoch,
+            rules=rules,
+            limits=limits,
         )
         self._core = SessionCore(
             rules=rules,
-            opened=opened,
+            opened=record.opened,
             specs=self._specs,
-            past=past,
+            past=record.past,
             counts=metrics.counts,
             now=self._now(),
-            listen=_listener(opened),
+            listen=_listener(record.opened),
             held_budget=held_budget,
         )
 
-    # ---- events ----
+    # ---- the stream ----
 
-    def start(self, opened: session_pb2.Opened, spans: SessionSpans | None = None) -> None:
-        """The client is told that the session is open; with `spans` it is traced."""
-        self._spans = spans
-        if spans is not None:
-            opened.traceparent = spans.traceparent
-        self._say(session_pb2.ServerEvent(opened=opened))
-        self._feed(self._core.start(self._now()))
+    async def serve(
+        self,
+        opened: session_pb2.Opened,
+        requests: AsyncIterator[session_pb2.ClientMessage],
+        context: Context,
+    ) -> None:
+        """Tells the client that its session is open, and serves its stream to the end."""
+        if self._spans is not None:
+            opened.traceparent = self._spans.traceparent
+        self._send_event(session_pb2.ServerEvent(opened=opened))
+        self._carry_out(self._core.start(self._now()))
+        stream = self._stream
+        await run_duplex(read=self._read(requests), write=stream.write(context), cut=stream.aborted)
 
-    def on_message(self, message: session_pb2.ClientMessage) -> None:
-        """The client has said something."""
+    async def _read(self, requests: AsyncIterator[session_pb2.ClientMessage]) -> None:
+        may_read = self._stream.may_read
+        try:
+            async for message in requests:
+                self._on_message(message)
+                if not may_read.is_set():
+                    await self._stream.until_may_read()
+        except errors.InvalidMessageError as error:
+            # The bytes are not a message.
+            self.on_lost(error)
+        else:
+            await asyncio.sleep(_HALF_CLOSED_AFTER_S)
+            self._on_half_closed()
+        await self._stream.aborted.wait()
+
+    def _on_message(self, message: session_pb2.ClientMessage) -> None:
         now, core = self._now(), self._core
-        if now - self._said_ms >= self._say_every_ms:
-            self._show_life(now)
+        self._stream.keep_alive(now)
         if message.results_seen:
-            self._feed(core.on_seen(now, message.results_seen))
+            self._carry_out(core.on_seen(now, message.results_seen))
         match message.WhichOneof("message"):
             case "audio":
-                self._feed(core.on_chunk(now, message.audio))
+                self._carry_out(core.on_chunk(now, message.audio))
             case "playback_started":
-                self._feed(core.on_playback(now, on=True))
+                self._carry_out(core.on_playback(now, on=True))
             case "playback_ended":
-                self._feed(core.on_playback(now, on=False))
+                self._carry_out(core.on_playback(now, on=False))
             case "close":
-                self._feed(core.on_close(now))
+                self._carry_out(core.on_close(now))
             case "open":
-                self._send_error(
-                    errors.InvalidMessageError(
-                        "open: only the first message of a stream opens",
-                        fields=[("open", "only the first message of a stream opens")],
-                    )
-                )
+                problem = "only the first message of a stream opens"
+                error = errors.InvalidMessageError(f"open: {problem}", fields=[("open", problem)])
+                self._send_event(session_pb2.ServerEvent(error=errors.to_proto(error)))
 
-    async def until_may_read(self) -> None:
-        """Returns when the client's messages may be read again."""
-        while not self.may_read.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._say_every_ms / 1000):
-                    await self.may_read.wait()
-                    return
-            self._show_life(self._now())
+    def _on_half_closed(self) -> None:
+        """The client sends nothing more, but still reads.
 
-    def on_half_closed(self) -> None:
-        """The client will say nothing more, but still listens.
-
-        That closes the session, unless the client was told to go elsewhere: then it is about to
-        resume there, so only the stream ends.
+        This closes the session, unless the client was told to resume elsewhere: it is about to do
+        so, and only the stream ends.
         """
         if self._sent_away and self._core.phase is SessionPhase.OPEN:
-            self._end_stream()
+            self._stream.close()
         else:
-            self._feed(self._core.on_close(self._now()))
-
-    def on_job_event(self, event: dispatcher_pb2.JobEvent) -> None:
-        """Something has happened to one of its jobs."""
-        now, core, index = self._now(), self._core, event.utterance_index
-        match event.WhichOneof("event"):
-            case "accepted":
-                self._feed(core.on_accepted(now, index, event.accepted))
-            case "retrying":
-                self._feed(core.on_retrying(now, index, event.retrying))
-            case "partial":
-                self._feed(core.on_partial(now, index, event.partial))
-            case "delivered":
-                if self._spans is not None:
-                    self._spans.has_result(index)
-                self._feed(core.on_delivered(now, index, event.job_id, event.delivered))
-            case "failed":
-                self._feed(core.on_failed(now, index, event.failed))
-
-    def on_timer(self, key: TimerKey) -> None:
-        """A timer of its own is due."""
-        self._feed(self._core.on_timer(self._now(), key))
-
-    def on_lost(self, why: errors.LinguaError) -> None:
-        """It is not this gateway's any more."""
-        self._feed(self._core.on_lost(self._now(), errors.to_proto(why)))
+            self._carry_out(self._core.on_close(self._now()))
 
     def go_away(self, after_ms: int, why: str) -> None:
-        """The client is to resume elsewhere."""
+        """Tells the client to resume elsewhere."""
         self._sent_away = True
         go = session_pb2.GoAway(after_ms=after_ms, why=why)
-        self._say(session_pb2.ServerEvent(go_away=go))
+        self._send_event(session_pb2.ServerEvent(go_away=go))
 
     async def leave(self) -> None:
-        """The stream has ended: the session waits to be resumed, or is forgotten."""
-        self._feed(self._core.on_left(self._now()))
+        """Signs the session off after its stream has ended: to be resumed, or deleted."""
+        self._carry_out(self._core.on_left(self._now()))
         if self._spans is not None:
             self._spans.end(self.how_it_ended)
         self._timers.clear_all(self)
-        self.outbox.close()
-        if self._writing is not None:
-            self._writing.cancel()
+        self._stream.close()
+        self._record.cancel()
         ended = self.ended
         try:
             if ended is not None and ended.forget:
@@ -252,88 +186,92 @@ class LiveSession:
                     last_chunk_ms=self._wall_ms(self._core.last_chunk_ms),
                 )
         except errors.LinguaError as error:
-            # Taken over meanwhile, or Redis is away: then it is forgotten in its time.
-            _log.info("a session was not signed off: %s", error)
+            # Another gateway has taken it over, or Redis is unavailable and its record expires.
+            _log.info("session sign-off failed", extra=self._facts(error))
 
     @property
     def how_it_ended(self) -> str:
-        """In a word."""
+        """A word for how the session ended here."""
         if self.ended is None:
             return "left"
         why = self.ended.why
         return "closed" if why is None else errors.reason_name(why.reason).lower()
 
-    def to_keep(self) -> KeptSession:
-        """What its record is renewed with."""
+    # ---- other events ----
+
+    def on_job_event(self, event: dispatcher_pb2.JobEvent) -> None:
+        """A dispatcher reports an event of one of the session's jobs."""
+        now, core, index = self._now(), self._core, event.utterance_index
+        match event.WhichOneof("event"):
+            case "accepted":
+                self._carry_out(core.on_accepted(now, index, event.accepted))
+            case "retrying":
+                self._carry_out(core.on_retrying(now, index, event.retrying))
+            case "partial":
+                self._carry_out(core.on_partial(now, index, event.partial))
+            case "delivered":
+                if self._spans is not None:
+                    self._spans.has_result(index)
+                self._carry_out(core.on_delivered(now, index, event.job_id, event.delivered))
+            case "failed":
+                self._carry_out(core.on_failed(now, index, event.failed))
+
+    def on_timer(self, key: TimerKey) -> None:
+        """One of the session's timers is due."""
+        self._carry_out(self._core.on_timer(self._now(), key))
+
+    def on_lost(self, why: errors.LinguaError) -> None:
+        """The session cannot go on here."""
+        self._carry_out(self._core.on_lost(self._now(), errors.to_proto(why)))
+
+    def take_renewal(self) -> Renewal:
+        """Returns the renewal of the record, with the time of the last chunk if it is new."""
         last_chunk_ms = self._core.last_chunk_ms
-        if last_chunk_ms == self._kept_chunk_ms:
-            return KeptSession(self.session_id, self.epoch)
-        self._kept_chunk_ms = last_chunk_ms
-        return KeptSession(self.session_id, self.epoch, self._wall_ms(last_chunk_ms))
+        if last_chunk_ms == self._renewed_chunk_ms:
+            return Renewal(self.session_id, self.epoch)
+        self._renewed_chunk_ms = last_chunk_ms
+        return Renewal(self.session_id, self.epoch, self._wall_ms(last_chunk_ms))
 
     async def on_record_lost(self) -> None:
-        """Redis has lost the record: it is written anew, as long as the session lives."""
+        """Redis has lost the record: restores it if the session is still live."""
         if self.ended is not None:
             return
         try:
-            await self._record.write_again()
+            await self._record.restore()
         except errors.SessionTakenOverError as error:
             self.on_lost(error)
         except errors.LinguaError as error:
-            # Tried again when it is to be renewed next.
-            _log.warning("a lost session was not written down again: %s", error)
+            # The next renewal tries again.
+            _log.warning("session record restore failed", extra=self._facts(error))
 
     # ---- effects ----
 
-    def _feed(self, todo: Iterable[Effect]) -> None:
+    def _carry_out(self, todo: Iterable[Effect]) -> None:
         for effect in todo:
-            # What could not be sent may have ended it meanwhile.
+            # An effect may end the session, as a message that does not fit does.
             if self.ended is None:
-                _CARRY_OUT[type(effect)](self, effect)
+                _HANDLERS[type(effect)](self, effect)
 
-    def _set_timer(self, effect: SetTimer) -> None:
+    def _set_timer(self, effect: effects.SetTimer) -> None:
         self._timers.set(self, effect.key, effect.at_ms)
 
-    def _clear_timer(self, effect: ClearTimer) -> None:
+    def _clear_timer(self, effect: effects.ClearTimer) -> None:
         self._timers.clear(self, effect.key)
 
-    def _write_down(self, effect: effects.Record) -> None:
-        try:
-            self._writing = self._write(effect)
-        except errors.DependencyDownError as error:
-            self._writing = self._loop.create_task(self._write_again(effect, error))
-        else:
-            self._writing.add_done_callback(partial(self._on_written, effect))
+    def _write_record(self, effect: effects.Record) -> None:
+        last_chunk_ms = self._wall_ms(effect.last_chunk_ms)
+        self._record.write(effect, last_chunk_ms, done=partial(self._on_recorded, effect))
 
-    def _on_written(self, effect: effects.Record, written: asyncio.Future[list[bytes]]) -> None:
-        if written.cancelled():
-            return
-        try:
-            self._record.wrote(effect, written.result())
-        except errors.LinguaError as error:
-            self._writing = self._loop.create_task(self._write_again(effect, error))
-        else:
-            self._on_recorded(effect)
-
-    async def _write_again(self, effect: effects.Record, why: errors.LinguaError) -> None:
-        """Cuts were not written down. Where the record is lost, that is written first."""
-        try:
-            if not isinstance(why, errors.SessionNotFoundError):
-                raise why
-            await self._record.write_again()
-            self._record.wrote(effect, await self._write(effect))
-        except errors.SessionTakenOverError as error:
+    def _on_recorded(self, effect: effects.Record, error: errors.LinguaError | None) -> None:
+        if error is None:
+            for cut in effect.cuts:
+                if not cut.is_held and not cut.is_missing:
+                    self._metrics.finalized(cut.reason, cut.audio_ms)
+            self._carry_out(self._core.on_recorded(self._now()))
+        elif isinstance(error, errors.SessionTakenOverError):
             self.on_lost(error)
-        except errors.LinguaError as error:
-            self._feed(self._core.on_record_failed(self._now(), errors.to_proto(error)))
         else:
-            self._on_recorded(effect)
-
-    def _on_recorded(self, effect: effects.Record) -> None:
-        for cut in effect.cuts:
-            if not cut.is_held and not cut.is_missing:
-                self._metrics.finalized(cut.reason, cut.audio_ms)
-        self._feed(self._core.on_recorded(self._now()))
+            self._carry_out(self._core.on_record_failed(self._now(), errors.to_proto(error)))
 
     def _submit(self, effect: effects.Submit) -> None:
         utterance, request = effect.utterance, dispatcher_pb2.SubmitRequest()
@@ -343,21 +281,18 @@ class LiveSession:
                 self._spans.submitted(utterance)
             self._specs.fill_attach(submission.attach, utterance)
         else:
-            self._fill_job(submission.job, utterance)
+            now, spec = self._now(), submission.job
+            self._specs.fill(spec, utterance, now)
+            add_timeline(spec, utterance, now=now, wall_us=time.time_ns() // 1000)
+            if self._spans is not None:
+                spec.traceparent = self._spans.submitted(utterance, spec.steps)
         self._link.submit(request, job_id=utterance.job_id, index=utterance.index, owner=self)
-
-    def _fill_job(self, spec: dispatcher_pb2.JobSpec, utterance: Utterance) -> None:
-        now = self._now_ms
-        self._specs.fill(spec, utterance, now)
-        add_timeline(spec, utterance, now=now, wall_us=time.time_ns() // 1000)
-        if self._spans is not None:
-            spec.traceparent = self._spans.submitted(utterance, spec.steps)
 
     def _cancel(self, effect: effects.CancelJob) -> None:
         self._link.cancel(effect.job_id, effect.why)
 
     def _taken(self, effect: effects.Taken) -> None:
-        # At least 1: it is known.
+        # At least 1: 0 would mean that it is not known.
         self._link.taken(effect.job_id, max(1, round(effect.held_back_ms * 1000)))
 
     def _leave(self, effect: effects.Leave) -> None:
@@ -365,67 +300,31 @@ class LiveSession:
             self._link.leave(job_id, self)
 
     def _set_gate(self, effect: effects.Gate) -> None:
-        (self.may_read.set if effect.is_open else self.may_read.clear)()
+        (self._stream.may_read.set if effect.is_open else self._stream.may_read.clear)()
 
-    def _write(self, effect: effects.Record) -> asyncio.Future[list[bytes]]:
-        return self._record.write(effect, last_chunk_ms=self._wall_ms(effect.last_chunk_ms))
-
-    def _show_life(self, now: float) -> None:
-        """Says something, though there is nothing to say."""
-        self._said_ms = now
-        self.outbox.put(b"", 0, droppable=True, replaces="life")
-
-    def _say(self, event: session_pb2.ServerEvent) -> None:
+    def _send_event(self, event: session_pb2.ServerEvent) -> None:
         self._send(effects.Send(session_pb2.ServerMessage(events=[event])))
 
     def _send(self, effect: effects.Send) -> None:
-        message, within_s = effect.message, _FINALIZED_WITHIN_S
-        self._said_ms = self._now_ms
-        partial_of: int | None = None
-        for event in message.events:
-            kind = event.WhichOneof("event")
-            if kind == "result":
-                self._metrics.timed(event.result.timings)
-                if self._spans is not None:
-                    self._spans.delivered(event.result)
-            elif kind == "missing":
-                self._metrics.missing(event.missing.why.reason)
-                if self._spans is not None:
-                    self._spans.missing(event.missing)
-            elif kind == "partial" and len(message.events) == 1:
-                partial_of = event.partial.utterance_index
-            if kind not in _PATIENT:
-                within_s = 0.0
-            elif kind != "utterance" or not event.utterance.HasField("finalized"):
-                within_s = min(within_s, SHARE_WITHIN_S)
-        data = message.SerializeToString()
-        droppable = partial_of is not None
-        # Of an utterance's partials only the last counts.
-        fits = self.outbox.put(data, len(data), droppable, replaces=partial_of, within_s=within_s)
-        if not fits and not droppable and not self.outbox.closed:
+        if not self._stream.send(effect.message):
             self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))
 
-    def _send_error(self, error: errors.LinguaError) -> None:
-        self._say(session_pb2.ServerEvent(error=errors.to_proto(error)))
-
     def _end(self, end: effects.End) -> None:
-        """The stream ends after what is queued, and soon in any case."""
         self.ended = end
-        self.may_read.set()
-        self._end_stream()
+        self._stream.close()
 
-    def _end_stream(self) -> None:
-        self.outbox.close()
-        self._loop.call_later(_FLUSH_S, self.cut.set)
-
-    def _wall_ms(self, at_ms: float) -> int:
-        """A moment of the loop's clock as a time since the epoch; 0 stays 0."""
-        return int(time.time() * 1000 - (self._loop.time() * 1000 - at_ms)) if at_ms else 0
+    # ---- clocks ----
 
     def _now(self) -> float:
-        """The moment of an event, and of all that it has done."""
-        self._now_ms = self._loop.time() * 1000
-        return self._now_ms
+        """The time of the event loop, in ms."""
+        return self._loop.time() * 1000
+
+    def _wall_ms(self, at_ms: float) -> int:
+        """Converts a time of the event loop to ms since the epoch; 0 stays 0."""
+        return int(time.time() * 1000 - (self._now() - at_ms)) if at_ms else 0
+
+    def _facts(self, error: errors.LinguaError) -> dict[str, str]:
+        return {"session_id": self.session_id, "reason": str(error)}
 
 
 def _listener(opened: session_pb2.NewSession) -> Callable[[Direction, bytes], float] | None:
@@ -434,11 +333,11 @@ def _listener(opened: session_pb2.NewSession) -> Callable[[Direction, bytes], fl
     return Voices(opened.audio_format.sample_rate_hz).quiet_ms
 
 
-_CARRY_OUT: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {
+_HANDLERS: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {
     effects.Send: LiveSession._send,
-    SetTimer: LiveSession._set_timer,
-    ClearTimer: LiveSession._clear_timer,
-    effects.Record: LiveSession._write_down,
+    effects.SetTimer: LiveSession._set_timer,
+    effects.ClearTimer: LiveSession._clear_timer,
+    effects.Record: LiveSession._write_record,
     effects.Submit: LiveSession._submit,
     effects.CancelJob: LiveSession._cancel,
     effects.Taken: LiveSession._taken,

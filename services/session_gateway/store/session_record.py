@@ -1,6 +1,9 @@
-"""What Redis knows of one live session: kept here as well, for a Redis that has lost it."""
+"""The record of one live session in Redis, with a copy to restore it if Redis loses it."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.session_gateway.session.effects import Record
@@ -8,19 +11,22 @@ from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
 from lingua_scheduler.v1 import session_pb2
 
+# Called with the error if a write has failed.
+Done = Callable[[errors.LinguaError | None], None]
+
 
 class SessionRecord:
-    """Writes the record of a session that this gateway has. For what is raised see SessionStore.
+    """Writes the record of a session that this gateway serves. SessionStore lists the errors.
 
     Args:
         store: where it is written.
         session_id: of the session.
-        token: proof of ownership.
+        token: with which the client can resume it.
         opened: what the client asked for.
-        opened_ms: when.
-        epoch: this gateway's hold on it.
-        past: what was before.
-        most_cuts: as many as the store keeps.
+        opened_ms: when, in ms since the epoch.
+        epoch: of the session at this gateway.
+        past: what happened before this gateway served it.
+        most_cuts: how many cuts the store keeps.
     """
 
     def __init__(
@@ -35,22 +41,47 @@ class SessionRecord:
         past: Past,
         most_cuts: int,
     ) -> None:
+        self.session_id = session_id
+        self.opened = opened
+        self.epoch = epoch
+        self.past = past
         self._store = store
-        self._session_id = session_id
         self._token = token
-        self._opened = opened
         self._opened_ms = opened_ms
-        self._epoch = epoch
+        self._most_cuts = most_cuts
         self._cuts = {cut.utterance_index: cut for cut in past.cuts}
         self._next_index = past.next_index
         self._acked_seq = past.next_seq
-        self._most_cuts = most_cuts
+        self._writing: asyncio.Future[Any] | None = None
 
-    def write(self, record: Record, last_chunk_ms: int) -> asyncio.Future[list[bytes]]:
-        """Writes cuts down; the reply is for `wrote`. Raises DependencyDownError."""
+    # ---- cuts ----
+
+    def write(self, record: Record, last_chunk_ms: int, done: Done) -> None:
+        """Starts to write cuts. If Redis has lost the record, it is restored first.
+
+        One write has to be done before the next begins.
+
+        Args:
+            record: the cuts.
+            last_chunk_ms: when audio last arrived, in ms since the epoch; 0 if unchanged.
+            done: called later, on the event loop.
+        """
+        try:
+            self._writing = self._send(record, last_chunk_ms)
+        except errors.DependencyDownError as error:
+            asyncio.get_running_loop().call_soon(done, error)
+        else:
+            self._writing.add_done_callback(partial(self._on_reply, record, last_chunk_ms, done))
+
+    def cancel(self) -> None:
+        """Cancels a write that is not done."""
+        if self._writing is not None:
+            self._writing.cancel()
+
+    def _send(self, record: Record, last_chunk_ms: int) -> asyncio.Future[list[bytes]]:
         return self._store.record(
-            session_id=self._session_id,
-            epoch=self._epoch,
+            session_id=self.session_id,
+            epoch=self.epoch,
             cuts=record.cuts,
             first_index=record.first_index,
             acked_seq=record.acked_seq,
@@ -60,9 +91,33 @@ class SessionRecord:
             last_chunk_ms=last_chunk_ms,
         )
 
-    def wrote(self, record: Record, reply: list[bytes]) -> None:
-        """Remembers what is written down; raises where the reply says that it is not."""
-        self._store.check(self._session_id, reply[0])
+    def _on_reply(
+        self, record: Record, last_chunk_ms: int, done: Done, reply: asyncio.Future[list[bytes]]
+    ) -> None:
+        if reply.cancelled():
+            return
+        try:
+            self._written(record, reply.result())
+        except errors.SessionNotFoundError:
+            rewriting = self._restore_and_write(record, last_chunk_ms, done)
+            self._writing = asyncio.get_running_loop().create_task(rewriting)
+        except errors.LinguaError as error:
+            done(error)
+        else:
+            done(None)
+
+    async def _restore_and_write(self, record: Record, last_chunk_ms: int, done: Done) -> None:
+        try:
+            await self.restore()
+            self._written(record, await self._send(record, last_chunk_ms))
+        except errors.LinguaError as error:
+            done(error)
+        else:
+            done(None)
+
+    def _written(self, record: Record, reply: list[bytes]) -> None:
+        """Copies cuts that are written. Raises what the reply says if they are not."""
+        self._store.check(self.session_id, reply[0])
         self._acked_seq = record.acked_seq
         for cut in record.cuts:
             self._cuts[cut.utterance_index] = cut
@@ -71,13 +126,15 @@ class SessionRecord:
         for index in [index for index in self._cuts if index < first]:
             del self._cuts[index]
 
-    async def write_again(self) -> None:
-        """Redis has lost it."""
+    # ---- the whole record ----
+
+    async def restore(self) -> None:
+        """Writes the whole record again, because Redis has lost it."""
         await self._store.open(
-            session_id=self._session_id,
+            session_id=self.session_id,
             token=self._token,
-            opened=self._opened,
-            epoch=self._epoch,
+            opened=self.opened,
+            epoch=self.epoch,
             opened_ms=self._opened_ms,
             next_index=self._next_index,
             acked_seq=self._acked_seq,
@@ -85,17 +142,17 @@ class SessionRecord:
         )
 
     async def leave(self, *, results: int, missing: int, last_chunk_ms: int) -> None:
-        """The client has gone, and has seen so many: the session waits to be resumed."""
+        """Marks the session as left by its client, which has seen so many: it can be resumed."""
         try:
             await self._leave(results, missing, last_chunk_ms)
         except errors.SessionNotFoundError:
-            await self.write_again()
+            await self.restore()
             await self._leave(results, missing, last_chunk_ms)
 
     async def _leave(self, results: int, missing: int, last_chunk_ms: int) -> None:
         await self._store.leave(
-            session_id=self._session_id,
-            epoch=self._epoch,
+            session_id=self.session_id,
+            epoch=self.epoch,
             seen=results + missing,
             results=results,
             missing=missing,
@@ -103,5 +160,5 @@ class SessionRecord:
         )
 
     async def end(self) -> None:
-        """The session is over, and forgotten."""
-        await self._store.end(session_id=self._session_id, epoch=self._epoch)
+        """Deletes the record of a session that is complete."""
+        await self._store.end(session_id=self.session_id, epoch=self.epoch)

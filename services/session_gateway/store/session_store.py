@@ -1,4 +1,4 @@
-"""Sessions in Redis, as gateways write them down for each other (decision 11)."""
+"""The records of sessions in Redis, which all gateways share (decision 11)."""
 
 import asyncio
 import hashlib
@@ -12,15 +12,15 @@ from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import session_pb2, session_record_pb2
 
-# Sessions that one script renews: 1 to 2 ms of Redis.
-_KEPT_AT_ONCE = 500
-# What a script answers where it has done what it was asked.
+# Sessions that one script renews, which takes Redis 1 to 2 ms.
+_RENEWED_AT_ONCE = 500
+# The answer of a script that has succeeded.
 _OK = b"ok"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakenSession:
-    """A session as its last gateway left it; `cuts` have rising indexes."""
+class TakenOverSession:
+    """A session as its previous gateway left it; its cuts are in the order of their indexes."""
 
     epoch: int
     opened: session_pb2.NewSession
@@ -33,23 +33,25 @@ class TakenSession:
     cuts: tuple[session_record_pb2.Cut, ...]
 
 
-class KeptSession(NamedTuple):
-    """A session whose record is renewed."""
+class Renewal(NamedTuple):
+    """Extends the lifetime of a session's record."""
 
     session_id: str
     epoch: int
-    # Time at which audio last came; 0: as the record has it.
+    # When audio last arrived, in ms since the epoch; 0 if unchanged.
     last_chunk_ms: int = 0
 
 
 class SessionStore:
     """Reads and writes the records of sessions.
 
-    A record belongs to the epoch that its gateway got from `open` or `take`. Every method raises
+    A record belongs to the epoch that its gateway got from `open` or `take_over`. Every method
+    raises
 
-    - SessionTakenOverError where another gateway has taken the session since: let go of it,
-    - SessionNotFoundError where the record is gone: its time was over, or Redis has lost it,
-    - DependencyDownError where Redis does not answer: it may have happened, and may be repeated.
+    - SessionTakenOverError if another gateway has taken the session over since,
+    - SessionNotFoundError if the record has expired, or Redis has lost it,
+    - DependencyDownError if Redis does not answer. The change may have happened; all methods can be
+      repeated.
     """
 
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
@@ -71,15 +73,24 @@ class SessionStore:
         cuts: Iterable[session_record_pb2.Cut] = (),
         most_sessions: int = 0,
     ) -> None:
-        """Writes the record of a session that this gateway has.
+        """Writes the record of a session that this gateway serves.
 
-        Without the five arguments from `epoch` on it is a new one. With them it is a live one whose
-        record Redis has lost: what the client has seen comes back with the next `record`.
+        Without the five arguments from `epoch` on, the session is new. With them it is a live one
+        whose record Redis has lost: the next `record` adds what the client has seen.
 
-        most_sessions: how many its tenant may have; 0: any number.
+        Args:
+            session_id: of the session.
+            token: with which the client can resume it.
+            opened: what the client asked for.
+            epoch: of the session at this gateway.
+            opened_ms: when it was opened, in ms since the epoch.
+            next_index: the index of the next utterance.
+            acked_seq: all chunks below are acknowledged.
+            cuts: in the order of their indexes.
+            most_sessions: how many sessions the tenant may have; 0 for any number.
 
         Raises:
-            QuotaExceededError: the tenant has as many sessions as it may.
+            QuotaExceededError: the tenant has reached its quota of sessions.
         """
         reply = await self._link.call(
             "open_session",
@@ -100,14 +111,20 @@ class SessionStore:
             raise quotas.quota_error(reply)
         self.check(session_id, reply[0])
 
-    async def take(
+    async def take_over(
         self, *, session_id: str, token: str, tenant: str = "", tries: int = 0
-    ) -> TakenSession:
-        """Takes a session over: from now on no older gateway can change it, nor create jobs.
+    ) -> TakenOverSession:
+        """Takes a session over: earlier gateways can no longer change it or create jobs.
 
-        SessionNotFoundError is raised for a wrong token as well, with the same words, and for a
-        session of another tenant than the one that is named, if any. SessionTakenOverError: a later
-        try of the same client has come before this one.
+        Args:
+            session_id: of the session.
+            token: which the client got when it opened the session.
+            tenant: to which the session must belong; "" for any.
+            tries: how often the client has tried to resume since it was last connected.
+
+        Raises:
+            SessionNotFoundError: also if the token or the tenant is wrong, with the same message.
+            SessionTakenOverError: a later try of the same client has arrived before this one.
         """
         reply = await self._link.call(
             "take_session",
@@ -120,7 +137,7 @@ class SessionStore:
         )
         self.check(session_id, reply[0])
         epoch, opened, opened_ms, next_index, seen, results, missing, acked_seq = reply[1:9]
-        return TakenSession(
+        return TakenOverSession(
             epoch=epoch,
             opened=session_pb2.NewSession.FromString(opened),
             opened_ms=opened_ms,
@@ -145,13 +162,13 @@ class SessionStore:
         missing: int,
         last_chunk_ms: int,
     ) -> asyncio.Future[list[bytes]]:
-        """Writes down cuts, and how far the client has got; with no cut only the latter.
+        """Records cuts, and how many results the client has seen; `cuts` may be empty.
 
-        Cuts below `first_index` are forgotten, and so are the lowest where there are more than
+        Cuts below `first_index` are deleted, and so are the lowest if there are more than
         `result_queue_max`. A last_chunk_ms of 0 changes nothing.
 
-        Every utterance comes by here, so this is no coroutine: the future has the reply, whose
-        first word is for `check`, or DependencyDownError, which may as well be raised at once.
+        Every utterance passes here, so this is not a coroutine. The future has the reply, whose
+        first word is for `check`, or DependencyDownError, which may also be raised at once.
         """
         return self._link.send(
             "record_cuts",
@@ -168,16 +185,19 @@ class SessionStore:
             *_pairs(cuts),
         )
 
-    async def keep(self, sessions: Sequence[KeptSession]) -> list[errors.LinguaError | None]:
-        """Renews the lifetime of many sessions.
+    async def renew(self, renewals: Sequence[Renewal]) -> list[errors.LinguaError | None]:
+        """Extends the lifetime of many records.
 
-        Returns for each what another method would raise, or None. Raises DependencyDownError only.
+        Returns for each the error that another method would raise, or None. Raises only
+        DependencyDownError.
         """
-        parts = [sessions[at : at + _KEPT_AT_ONCE] for at in range(0, len(sessions), _KEPT_AT_ONCE)]
+        parts = [
+            renewals[at : at + _RENEWED_AT_ONCE] for at in range(0, len(renewals), _RENEWED_AT_ONCE)
+        ]
         replies = await asyncio.gather(
             *(
                 self._link.call(
-                    "keep_sessions", self._ttl_ms, *(word for session in part for word in session)
+                    "keep_sessions", self._ttl_ms, *(word for renewal in part for word in renewal)
                 )
                 for part in parts
             )
@@ -185,7 +205,7 @@ class SessionStore:
         words = [word for reply in replies for word in reply]
         return [
             None if word == _OK else self._refusal(session_id, word)
-            for (session_id, _, _), word in zip(sessions, words, strict=True)
+            for (session_id, _, _), word in zip(renewals, words, strict=True)
         ]
 
     async def leave(
@@ -198,7 +218,7 @@ class SessionStore:
         missing: int,
         last_chunk_ms: int = 0,
     ) -> None:
-        """The client's stream has ended: from now on the session waits to be taken.
+        """Marks a session whose stream has ended as free to be resumed.
 
         A last_chunk_ms of 0 changes nothing.
         """
@@ -215,12 +235,12 @@ class SessionStore:
         self.check(session_id, reply[0])
 
     async def end(self, *, session_id: str, epoch: int) -> None:
-        """Forgets a session. One that is gone already is no error."""
+        """Deletes the record of a session. It is not an error if there is none."""
         reply = await self._link.call("end_session", session_id, epoch, self._ttl_ms)
         self.check(session_id, reply[0])
 
     def check(self, session_id: str, word: bytes) -> None:
-        """Raises what the first word of a script's reply says."""
+        """Raises the error that the first word of a script's reply stands for."""
         if word != _OK:
             raise self._refusal(session_id, word)
 
@@ -237,11 +257,11 @@ class SessionStore:
                     f"another gateway has taken session {session_id!r} over",
                     metadata={"session_id": session_id},
                 )
-        return errors.InternalError(f"a script answered {word!r}, which nobody expects")
+        return errors.InternalError(f"unexpected reply of a script: {word!r}")
 
 
 def _hashed(token: str) -> str:
-    """What Redis knows of a token: who reads it there can resume nothing."""
+    """The hash of a token: somebody who reads it in Redis cannot resume the session."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

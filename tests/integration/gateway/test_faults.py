@@ -66,7 +66,7 @@ def made_gateway(
         session_utterances_max=UTTERANCES_MAX,
         peer_silence_ms=2000,
         limits={
-            "live.live_session._MAX_BYTES": OUTBOX_BYTES,
+            "live.converse_stream._MAX_BYTES": OUTBOX_BYTES,
             "dispatcher.link._GREET_S": 1.0,
         },
         **settings,

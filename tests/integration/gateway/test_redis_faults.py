@@ -59,7 +59,7 @@ def gateways(
             dispatchers=process.address,
             hangover_manual_ms=0,
             redis_timeout_ms=1000,
-            limits={"live.sessions._KEEP_WITHIN_S": 0.3},
+            limits={"live.sessions._RENEW_WITHIN_S": 0.3},
         )
         for _ in range(2)
     ]

@@ -21,9 +21,9 @@ from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.store.session_store import (
-    KeptSession,
+    Renewal,
     SessionStore,
-    TakenSession,
+    TakenOverSession,
 )
 from lingua_scheduler.services.session_gateway.views import SessionViews
 from lingua_scheduler.v1 import common_pb2, pool_pb2, session_pb2, session_record_pb2
@@ -121,8 +121,8 @@ async def test_a_session_goes_to_another_gateway_as_it_was_left(g1: Gateway, g2:
     await g1.record(0, 1)
     await g1.record(2, seen=1, results=1, missing=0, acked_seq=200)
     await g1.store.leave(session_id="s", epoch=1, seen=2, results=1, missing=1)
-    taken = await g2.store.take(session_id="s", token=TOKEN)
-    assert taken == TakenSession(
+    taken = await g2.store.take_over(session_id="s", token=TOKEN)
+    assert taken == TakenOverSession(
         epoch=2,
         opened=OPENED,
         opened_ms=taken.opened_ms,
@@ -140,7 +140,7 @@ async def test_a_gateway_that_lost_the_session_is_told_so_by_every_call(
     g1: Gateway, g2: Gateway
 ) -> None:
     await g1.open()
-    await g2.store.take(session_id="s", token=TOKEN)
+    await g2.store.take_over(session_id="s", token=TOKEN)
     counts = {"seen": 0, "results": 0, "missing": 0}
     for call in (
         g1.open(),
@@ -160,7 +160,7 @@ async def test_a_wrong_token_and_an_unknown_session_are_told_in_the_same_words(
     said = []
     for session_id, token in (("s", "wrong"), ("none", TOKEN)):
         with pytest.raises(SessionNotFoundError) as caught:
-            await g1.store.take(session_id=session_id, token=token)
+            await g1.store.take_over(session_id=session_id, token=token)
         said.append(caught.value.message.replace(repr(session_id), "ID"))
     assert said == [
         "no session ID that this token opens; it may have ended, or was not resumed within 300 s"
@@ -169,7 +169,7 @@ async def test_a_wrong_token_and_an_unknown_session_are_told_in_the_same_words(
 
 async def test_the_token_itself_is_never_in_redis(g1: Gateway, redis_url: str, prefix: str) -> None:
     await g1.open()
-    await g1.store.take(session_id="s", token=TOKEN)
+    await g1.store.take_over(session_id="s", token=TOKEN)
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         record = client.hgetall(f"{prefix}:session:s")
     assert record[b"token"] == hashlib.sha256(TOKEN.encode()).hexdigest().encode()
@@ -180,7 +180,7 @@ async def test_a_session_that_redis_lost_is_written_again_and_goes_on(
     g1: Gateway, g2: Gateway, redis_url: str, prefix: str
 ) -> None:
     await g1.open()
-    opened_ms = (await g2.store.take(session_id="s", token=TOKEN)).opened_ms
+    opened_ms = (await g2.store.take_over(session_id="s", token=TOKEN)).opened_ms
     await g2.record(*range(5), epoch=2, seen=3, results=3)
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         client.delete(f"{prefix}:session:s")
@@ -191,7 +191,7 @@ async def test_a_session_that_redis_lost_is_written_again_and_goes_on(
     await g2.record(epoch=2, seen=4, results=4)
     with pytest.raises(SessionTakenOverError):
         await g1.record(0)
-    taken = await g1.store.take(session_id="s", token=TOKEN)
+    taken = await g1.store.take_over(session_id="s", token=TOKEN)
     assert (taken.epoch, taken.opened_ms, taken.next_index) == (3, opened_ms, 6)
     assert (taken.seen, taken.acked_seq, taken.cuts) == (4, 800, (cut(4), cut(5)))
 
@@ -205,11 +205,11 @@ async def test_a_take_over_that_a_failover_has_lost_is_written_again_by_who_has_
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         key = f"{prefix}:session:s"
         before = client.dump(key)
-        await g2.store.take(session_id="s", token=TOKEN)
+        await g2.store.take_over(session_id="s", token=TOKEN)
         client.restore(key, 300_000, before, replace=True)
     if old_writes_first:
         await g1.record(1)
-    assert [type(each) for each in await g2.store.keep([KeptSession("s", 2)])] == [
+    assert [type(each) for each in await g2.store.renew([Renewal("s", 2)])] == [
         SessionNotFoundError
     ]
     with pytest.raises(SessionNotFoundError):
@@ -222,7 +222,7 @@ async def test_a_take_over_that_a_failover_has_lost_is_written_again_by_who_has_
         await g1.record(1)
     with pytest.raises(SessionTakenOverError):
         await g1.open()
-    taken = await g1.store.take(session_id="s", token=TOKEN)
+    taken = await g1.store.take_over(session_id="s", token=TOKEN)
     assert (taken.epoch, taken.next_index, taken.acked_seq) == (3, 6, 800)
     assert taken.cuts == (cut(4), cut(5))
 
@@ -232,7 +232,7 @@ async def test_a_cut_is_kept_until_its_gateway_says_that_nobody_needs_it(g1: Gat
     await g1.record(0, 1, 2, seen=3, first_index=0)
     await g1.record(3, seen=3, first_index=1, acked_seq=200)
     await g1.store.leave(session_id="s", epoch=1, seen=4, results=4, missing=0)
-    taken = await g1.store.take(session_id="s", token=TOKEN)
+    taken = await g1.store.take_over(session_id="s", token=TOKEN)
     assert (taken.seen, taken.acked_seq) == (4, 200)
     assert taken.cuts == (cut(1), cut(2), cut(3))
 
@@ -243,7 +243,7 @@ async def test_no_more_cuts_are_kept_than_results_may_wait(redis_url: str, prefi
         await few.open()
         for index in range(10):
             await few.record(index)
-        taken = await few.store.take(session_id="s", token=TOKEN)
+        taken = await few.store.take_over(session_id="s", token=TOKEN)
         assert [each.utterance_index for each in taken.cuts] == [6, 7, 8, 9]
 
 
@@ -257,7 +257,7 @@ async def test_a_session_can_be_resumed_for_as_long_as_the_setting_says(
             await eventually(lambda: not client.exists(f"{prefix}:session:s"))
         assert time.monotonic() - began > 0.9
         with pytest.raises(SessionNotFoundError, match="not resumed within 1 s"):
-            await hasty.store.take(session_id="s", token=TOKEN)
+            await hasty.store.take_over(session_id="s", token=TOKEN)
 
 
 async def test_many_sessions_are_kept_and_each_is_answered_in_its_place(
@@ -265,18 +265,18 @@ async def test_many_sessions_are_kept_and_each_is_answered_in_its_place(
 ) -> None:
     named = [f"s{number}" for number in range(1200)]
     await asyncio.gather(*(g1.open(session_id) for session_id in named))
-    await g2.store.take(session_id="s700", token=TOKEN)
+    await g2.store.take_over(session_id="s700", token=TOKEN)
     await g1.store.end(session_id="s1100", epoch=1)
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         client.pexpire(f"{prefix}:session:s1199", 60_000)
-        answers = await g1.store.keep([KeptSession(session_id, 1) for session_id in named])
+        answers = await g1.store.renew([Renewal(session_id, 1) for session_id in named])
         assert client.pttl(f"{prefix}:session:s1199") > 60_000
     wrong = {at: type(answer) for at, answer in enumerate(answers) if answer is not None}
     assert (len(answers), wrong) == (
         1200,
         {700: SessionTakenOverError, 1100: SessionTakenOverError},
     )
-    assert await g1.store.keep([]) == []
+    assert await g1.store.renew([]) == []
 
 
 async def test_an_ended_session_is_gone_and_ending_it_again_is_no_error(g1: Gateway) -> None:
@@ -284,7 +284,7 @@ async def test_an_ended_session_is_gone_and_ending_it_again_is_no_error(g1: Gate
     for _ in range(2):
         await g1.store.end(session_id="s", epoch=1)
     with pytest.raises(SessionNotFoundError):
-        await g1.store.take(session_id="s", token=TOKEN)
+        await g1.store.take_over(session_id="s", token=TOKEN)
 
 
 async def test_without_redis_every_call_says_that_redis_is_down(
@@ -297,8 +297,8 @@ async def test_without_redis_every_call_says_that_redis_is_down(
         for call in (
             lone.open("other"),
             lone.record(0),
-            lone.store.take(session_id="s", token=TOKEN),
-            lone.store.keep([KeptSession("s", 1)]),
+            lone.store.take_over(session_id="s", token=TOKEN),
+            lone.store.renew([Renewal("s", 1)]),
             lone.store.leave(session_id="s", epoch=1, **counts),
             lone.store.end(session_id="s", epoch=1),
             lone.views.get("s"),
@@ -319,7 +319,7 @@ async def test_after_a_take_over_the_old_gateway_gets_no_node_for_a_job(
     async with gateway(redis_url, pool.prefix) as old, gateway(redis_url, pool.prefix) as new:
         await old.open()
         await pool.stub.Allocate(job("j1", 1))
-        epoch = (await new.store.take(session_id="s", token=TOKEN)).epoch
+        epoch = (await new.store.take_over(session_id="s", token=TOKEN)).epoch
         refused = pool.stub.Allocate(job("j2", 1))
         assert (await failure(refused))[1] == "SESSION_TAKEN_OVER"
         answer = await pool.stub.Allocate(job("j2", epoch))
@@ -362,7 +362,7 @@ async def test_a_session_is_connected_only_while_its_gateway_runs_and_has_it(
     await g1.instances.leave()
     assert await seen() == ("", False)
     await g2.instances.announce("127.0.0.1:2")
-    await g2.store.take(session_id="s", token=TOKEN)
+    await g2.store.take_over(session_id="s", token=TOKEN)
     assert await seen() == ("g2", True)
     await g2.store.leave(session_id="s", epoch=2, seen=0, results=0, missing=0)
     assert await seen() == ("", False)
@@ -420,7 +420,7 @@ async def test_all_pages_together_have_every_session_that_was_there_all_the_time
         # Others come and go meanwhile, and so does the order of those that are renewed.
         await g1.open(f"new-{pages}")
         await g1.store.end(session_id=f"new-{pages - 5}", epoch=1)
-        await g1.store.keep([KeptSession(f"s{number}", 1) for number in range(pages, 6000, 50)])
+        await g1.store.renew([Renewal(f"s{number}", 1) for number in range(pages, 6000, 50)])
         if not token:
             break
     assert named <= found
@@ -442,6 +442,6 @@ async def test_a_session_that_redis_lost_is_listed_again_when_it_is_renewed(
     await g1.open()
     await g1.link.command("DEL", f"{prefix}:tenant:acme:sessions")
     assert await g1.views.list("acme", 0, "") == ([], "")
-    assert await g1.store.keep([KeptSession("s", 1)]) == [None]
+    assert await g1.store.renew([Renewal("s", 1)]) == [None]
     sessions, _ = await g1.views.list("acme", 0, "")
     assert [session.session_id for session in sessions] == ["s"]
