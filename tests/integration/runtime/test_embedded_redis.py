@@ -14,8 +14,9 @@ import pytest
 import redis
 
 from lingua_scheduler.services.runtime.redis import embedded as redis_server
-from lingua_scheduler.services.runtime.redis.embedded import (
-    EmbeddedRedis,
+from lingua_scheduler.services.runtime.redis import server_binary
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.server_binary import (
     EmbeddedRedisError,
     find_server,
 )
@@ -230,7 +231,7 @@ def test_with_nothing_on_the_path_the_packaged_server_is_started(tmp_path: Path)
 def test_with_no_server_at_all_the_error_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_server, "_packaged_server", lambda: None)
+    monkeypatch.setattr(server_binary, "PACKAGE", "not-installed-anywhere")
     binary = fake_server(tmp_path / "bin", "Redis server v=6.0.16 sha=00000000:0")
     with pytest.raises(EmbeddedRedisError, match=r"6\.0\.16.*install.*LINGUA_REDIS_URL"):
         find_server(path=str(binary.parent))

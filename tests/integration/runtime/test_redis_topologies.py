@@ -16,13 +16,13 @@ import pytest
 import redis
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.embedded import (
-    EmbeddedRedis,
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.server_binary import (
     EmbeddedRedisError,
     ServerBinary,
     find_server,
 )
-from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.redis_url import (
     BadRedisUrlError,
     Topology,
