@@ -84,8 +84,6 @@ class GrpcServer:
             # Two processes on one port would each get a share of the calls.
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", max_request_bytes or max_message_bytes),
-            ("grpc.max_send_message_length", max_message_bytes),
-            ("grpc.max_receive_message_length", max_message_bytes),
             ("grpc.max_send_message_length", between_services(max_message_bytes)),
             ("grpc.keepalive_time_ms", keepalive_time_ms),
             ("grpc.keepalive_timeout_ms", keepalive_timeout_ms),

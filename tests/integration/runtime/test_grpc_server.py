@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.rpc.health import LIVENESS
+from lingua_scheduler.services.runtime.rpc.message_sizes import between_services
 from lingua_scheduler.services.runtime.rpc.server import GrpcServer
 
 SERVICE = "test.Frame"
@@ -99,6 +100,35 @@ async def test_the_health_of_a_service_that_is_not_there_is_not_found(server: Gr
 
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
     assert first.status == SERVICE_UNKNOWN
+
+
+async def test_requests_and_responses_have_limits_of_their_own() -> None:
+    async def repeat(request: bytes, context: object) -> bytes:
+        return b"x" * int(request[:20])
+
+    def register(server: grpc.aio.Server) -> None:
+        handlers = {"Repeat": grpc.unary_unary_rpc_method_handler(repeat)}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
+
+    async def code_of(channel: grpc.aio.Channel, request: int, response: int) -> str:
+        call: Any = channel.unary_unary(f"/{SERVICE}/Repeat")
+        try:
+            await call(str(response).encode().ljust(request))
+        except grpc.aio.AioRpcError as error:
+            return error.code().name
+        return "OK"
+
+    server = make_server(Slow(), services=[(SERVICE, register)], max_request_bytes=10_000)
+    try:
+        async with grpc.aio.insecure_channel(await server.start()) as channel:
+            assert await code_of(channel, 10_000, 1) == "OK"
+            assert await code_of(channel, 10_001, 1) == "RESOURCE_EXHAUSTED"
+            assert await code_of(channel, 100, between_services(100_000)) == "OK"
+            assert (
+                await code_of(channel, 100, between_services(100_000) + 1) == "RESOURCE_EXHAUSTED"
+            )
+    finally:
+        await server.drain()
 
 
 async def test_a_health_watch_hears_of_every_change_and_does_not_hold_up_the_drain(
