@@ -7,10 +7,13 @@ import grpc
 
 from lingua_scheduler.services.dispatcher.gateways.followed_jobs import FollowedJobs
 from lingua_scheduler.services.dispatcher.gateways.streams import GatewayStreams
-from lingua_scheduler.services.dispatcher.home.jobs import Jobs
+from lingua_scheduler.services.dispatcher.home.executor import Executor
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
+from lingua_scheduler.services.dispatcher.home.orphans import Orphans
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
-from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
+from lingua_scheduler.services.dispatcher.home.reports import NodeReports
+from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.relay_client import RelayClients
 from lingua_scheduler.services.dispatcher.nodes.relay_server import RelayServer
@@ -24,11 +27,7 @@ from lingua_scheduler.services.runtime.service_process import Ground, run_servic
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
 
-# Jobs of one direction that wait for room; beyond that a job fails at once.
-_MAX_WAITING = 10_000
-
-
-# At the end of the process: for slots that are to be given back.
+# When the process ends: time to give slots back.
 _SETTLE_S = 1.0
 
 
@@ -45,44 +44,58 @@ class DispatcherService:
         self._address = settings.dispatcher_advertise
         self._pool = PoolClient.from_settings(settings, ground.lines)
         self._pool.on_change.append(lambda up, _: metrics.pool_up.set(up))
-        waiting = WaitingRoom(max_waiting=_MAX_WAITING)
-        metrics.waiting.set_function(lambda: len(waiting))
+        self._instances = Instances(link=ground.link, settings=settings)
         kept = KeptResults(link=ground.link, settings=settings)
-        self._jobs = Jobs(
+        records = JobRecords(pool=self._pool, settings=settings)
+        registry = JobRegistry(metrics)
+
+        def connect(executor: Executor) -> Routes:
+            """Builds the routes to nodes, whose reports go back to the executor."""
+            self._orphans = Orphans(
+                kept=kept, settings=settings, metrics=metrics, confirm=executor.confirm_to
+            )
+            reports = NodeReports(
+                registry=registry, executor=executor, orphans=self._orphans, metrics=metrics
+            )
+            self._nodes = NodeStreams(
+                settings=settings,
+                pool=self._pool,
+                metrics=metrics,
+                address=lambda: self._address,
+                on_room=reports.on_room,
+                on_connected=reports.on_connected,
+                fallback=reports,
+                unwanted=reports.unwanted,
+            )
+            self._relays = RelayClients(
+                settings=settings,
+                lines=ground.lines,
+                pool=self._pool,
+                metrics=metrics,
+                responsible=reports,
+            )
+            return Routes(
+                instance_id=settings.instance_id,
+                nodes=self._nodes,
+                relays=self._relays,
+                responsible=reports,
+            )
+
+        self._executor = Executor(
             settings=settings,
+            registry=registry,
             pool=self._pool,
             kept=kept,
+            records=records,
             metrics=metrics,
-            waiting=waiting,
+            connect=connect,
         )
-        self._nodes = NodeStreams(
-            settings=settings,
-            pool=self._pool,
-            metrics=metrics,
-            address=lambda: self._address,
-            on_room=self._jobs.on_room,
-            on_connected=self._jobs.on_connected,
-            fallback=self._jobs,
-            unwanted=self._jobs.unwanted,
-        )
-        self._relays = RelayClients(
-            settings=settings,
-            lines=ground.lines,
-            pool=self._pool,
-            metrics=metrics,
-            responsible=self._jobs,
-        )
-        self._jobs.routes = Routes(
-            instance_id=settings.instance_id,
-            nodes=self._nodes,
-            relays=self._relays,
-            responsible=self._jobs,
-        )
-        self._instances = Instances(link=ground.link, settings=settings)
+        submissions = Submissions(settings=settings, registry=registry, executor=self._executor)
         views = JobViews(link=ground.link, instances=self._instances, settings=settings)
         self._followed = FollowedJobs(views=views, kept=kept)
         self._gateways = GatewayStreams(
-            jobs=self._jobs,
+            registry=registry,
+            submissions=submissions,
             followed=self._followed,
             metrics=metrics,
             max_message_bytes=settings.max_message_bytes,
@@ -91,13 +104,14 @@ class DispatcherService:
             nodes=self._nodes, metrics=metrics, max_message_bytes=settings.max_message_bytes
         )
         self._servicer = DispatcherServicer(
-            jobs=self._jobs,
+            registry=registry,
+            submissions=submissions,
             nodes=self._nodes,
             gateways=self._gateways,
             relays=self._relay_server,
             views=views,
             kept=kept,
-            records=JobRecords(pool=self._pool, settings=settings),
+            records=records,
             instances=self._instances,
             lines=ground.lines,
             settings=settings,
@@ -108,36 +122,36 @@ class DispatcherService:
         dispatcher_pb2_grpc.add_DispatcherServicer_to_server(self._servicer, server)
 
     async def open(self, address: str) -> None:
-        """Connects to the pool service, and says where this instance is."""
+        """Connects to the pool service, and announces the address of this instance."""
         self._address = self._settings.dispatcher_advertise or address
         await self._instances.announce(self._address)
         await self._pool.open()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Heartbeats, waiting jobs, jobs of other homes, and the sign that this instance lives."""
+        """Heartbeats, waiting jobs, orphans, followed jobs, and the presence of this instance."""
         return (
             self._nodes.run(),
-            self._jobs.run(),
-            self._jobs.orphans.run(),
+            self._executor.leases.poll(),
+            self._orphans.run(),
             self._followed.run(),
             self._instances.run(self._address),
         )
 
     async def drain(self) -> None:
-        """No new job; what is under way ends here; then gateways and nodes go elsewhere."""
+        """Begins no new job, finishes those under way, then sends gateways and nodes elsewhere."""
         await self._gateways.drain()
         await self._nodes.drain()
         self._relay_server.drain()
 
     async def close(self) -> None:
-        """Lets go of the other services."""
+        """Disconnects from the other services."""
         await self._instances.leave()
         await self._relays.close()
-        await self._jobs.close()
+        await self._executor.close()
         await self._pool.settle(_SETTLE_S)
         await self._pool.close()
 
 
 async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
-    """Runs the dispatcher until it is told to end; see `run_service`."""
+    """Runs the dispatcher until it is told to stop; see `run_service`."""
     await run_service(settings, "dispatcher", DispatcherService, ready)

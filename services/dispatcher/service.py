@@ -1,4 +1,4 @@
-"""The gRPC face of the dispatcher. What it does is in jobs and the streams around them."""
+"""The RPCs of the dispatcher. The streams are served in `gateways` and `nodes`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -7,9 +7,10 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.gateways.streams import GatewayStreams
-from lingua_scheduler.services.dispatcher.home.jobs import Jobs
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
+from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
+from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.nodes.relay_server import RelayServer
 from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams
 from lingua_scheduler.services.dispatcher.validate import check_job, set_limits
@@ -21,16 +22,17 @@ from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.rpc.channels import Lines
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import outside_spans, trace_metadata
+from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
-# A call to another instance on an operator's behalf.
+# For a call that is forwarded to another instance.
 _FORWARD_WITHIN_S = 2.0
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class _OneJob:
-    """Waits for the first word on one job."""
+    """Waits for the first event that decides about one job."""
 
     def __init__(self) -> None:
         self.answered: asyncio.Future[dispatcher_pb2.JobEvent] = (
@@ -38,7 +40,7 @@ class _OneJob:
         )
 
     def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
-        """Takes what decides: a node has it, or nobody will. The result is left to be kept."""
+        """Notes the event if it decides: a node has the job, or none will. Results are kept."""
         decides = event.WhichOneof("event") in ("accepted", "delivered", "failed")
         if decides and not self.answered.done():
             self.answered.set_result(event)
@@ -51,7 +53,8 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     def __init__(
         self,
         *,
-        jobs: Jobs,
+        registry: JobRegistry,
+        submissions: Submissions,
         nodes: NodeStreams,
         gateways: GatewayStreams,
         relays: RelayServer,
@@ -62,7 +65,8 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         lines: Lines,
         settings: Settings,
     ) -> None:
-        self._jobs = jobs
+        self._registry = registry
+        self._submissions = submissions
         self._nodes = nodes
         self._gateways = gateways
         self._relays = relays
@@ -73,8 +77,8 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self._lines = lines
         self._settings = settings
 
-    # grpc.aio takes coroutines that write as well as iterators; the generated stub knows only the
-    # latter.
+    # grpc.aio accepts coroutines that write as well as iterators; the generated stub declares only
+    # the latter.
     async def Connect(  # type: ignore[override]  # noqa: N802 - the contract's name, as all below
         self, request_iterator: AsyncIterator[dispatcher_pb2.NodeMessage], context: Context
     ) -> None:
@@ -97,16 +101,16 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         request.job.tenant = principals.tenant_for(request.job.tenant, "job.tenant")
         set_limits(request.job, self._settings, "job.")
         if await self._views.is_gateway_session(request.job.session_id):
-            # Its jobs and turns belong to the gateway, which a caller of Dispatch could disturb.
+            # Its jobs and turns belong to the gateway; a caller of Dispatch could disturb them.
             problem = "is a session of a gateway; use an id of your own"
             raise errors.InvalidMessageError(
                 f"job.session_id: {problem}", fields=[("job.session_id", problem)]
             )
         key, caller = job_key(request.job), _OneJob()
-        known = self._jobs.get(job_id(key))
+        known = self._registry.get(job_id(key))
         with outside_spans() as call:
-            job = self._jobs.submit(
-                request.job, caller, brought_by=call, key=key, wanted=job_id(key)
+            job = self._submissions.submit(
+                request.job, caller, brought_by=call, key=key, job_id=job_id(key)
             )
         event = await caller.answered
         if event.HasField("failed"):
@@ -131,7 +135,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             raise job_not_found(request.job_id)
         if principals.own_tenant():
             for attempt in job.attempts:
-                # What a node says in its own words is for operators.
+                # The node's own description is for operators only.
                 attempt.detail = ""
         if not job.steps and job.state not in OVER:
             job.steps.extend(await self._steps_at_home(job))
@@ -144,7 +148,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
 
     async def _job(self, job_id: str) -> dispatcher_pb2.Job:
         """The shared record, with what only the home knows."""
-        home = self._jobs.get(job_id)
+        home = self._registry.get(job_id)
         try:
             job = await self._views.get(job_id)
         except errors.JobNotFoundError:
@@ -163,11 +167,11 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             job.reason = home.spec.reason
             _add_last(job, home.last)
             del job.steps[:]
-            job.steps.extend(self._jobs.steps(home))
+            job.steps.extend(home.timeline.messages(now_ms()).steps)
         return job
 
     async def _steps_at_home(self, job: dispatcher_pb2.Job) -> Sequence[common_pb2.JobStep]:
-        """What happened so far to a job that is under way; nothing where its home is gone."""
+        """The timeline of a job that is under way; empty if its home is gone."""
         address = ""
         if job.home_instance != self._settings.instance_id:
             address = await self._instances.address_of(job.home_instance)
@@ -197,7 +201,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self, request: dispatcher_pb2.CancelJobRequest, context: Context
     ) -> dispatcher_pb2.CancelJobResponse:
         with outside_spans():
-            is_here = self._jobs.cancel(request.job_id, request.why)
+            is_here = self._submissions.cancel(request.job_id, request.why)
         if not is_here:
             job = await self._job(request.job_id)
             home = await self._instances.address_of(job.home_instance)
@@ -211,7 +215,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def _cancel_at(
         self, address: str, request: dispatcher_pb2.CancelJobRequest
     ) -> dispatcher_pb2.CancelJobResponse:
-        """Only a job's home can stop it."""
+        """Forwards the call: only a job's home can cancel it."""
         async with self._lines.channel(address) as channel:
             stub: Any = dispatcher_pb2_grpc.DispatcherStub(channel)
             try:
@@ -220,14 +224,15 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                 )
             except grpc.aio.AioRpcError as error:
                 raise errors.DependencyDownError(
-                    "the job's home cannot be reached", why=f"{address}: {error.details()}"
+                    "the dispatcher that runs the job cannot be reached",
+                    why=f"{address}: {error.details()}",
                 ) from error
             assert isinstance(response, dispatcher_pb2.CancelJobResponse)
             return response
 
 
 def _add_last(job: dispatcher_pb2.Job, last: dispatcher_pb2.JobEvent | None) -> None:
-    """What the home remembers of the end: the error, or the timings of the node's stages."""
+    """Adds what the home knows about the end: the error, or the timings of the node's stages."""
     if last is None:
         return
     if last.HasField("failed"):

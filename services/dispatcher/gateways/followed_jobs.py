@@ -1,9 +1,9 @@
-"""Jobs of other homes, whose end a gateway waits for here.
+"""Jobs of other homes that a gateway follows here.
 
-A gateway that has taken a session over asks any dispatcher for the session's jobs. One that is not
-their home hears nothing of them; but Redis has a record of every job, and its result as soon as the
-home finds no gateway that takes it. So the job is looked at there, again and again, until it is
-over. Nothing is asked of the home, which may be gone by then.
+A gateway that has taken a session over asks any dispatcher for the session's jobs. If that is not
+their home, it gets no events of them. But Redis has a record of every job, and also its result as
+soon as the home finds no gateway that takes it. So the dispatcher polls Redis until the job is
+over. It does not ask the home, which may be gone.
 """
 
 import asyncio
@@ -21,25 +21,25 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 0.2
-# Jobs that are looked at together, and the pause after them: at most 4000 looks a second, two small
-# reads each. Of more than 800 jobs, each is looked at less often.
-_LOOKS_A_ROUND = 200
+_POLL_EVERY_S = 0.2
+# Jobs that are polled together, and the pause after them: at most 4000 polls a second, of two small
+# reads each. If there are more than 800 jobs, each is polled less often.
+_POLLS_A_ROUND = 200
 _PAUSE_S = 0.05
-# Results that are read at the same time, of up to 3 MiB each.
+# Results that are read at the same time; each may have 3 MiB.
 _RESULTS_AT_ONCE = 8
-# A home keeps a result that nobody takes after 5 s, and where Redis was away then, 5 s later.
+# A home keeps a result that nobody takes after 5 s, or 5 s later if Redis was down.
 _KEPT_WITHIN_S = 15.0
 
-_Look = tuple[bool | BaseException, str | BaseException]
+_Polled = tuple[bool | BaseException, str | BaseException]
 
 
 class Follower(Gateway, Protocol):
-    """A gateway that may be behind with what it has to read."""
+    """A gateway that may be slow to read."""
 
     @property
     def has_room(self) -> bool:
-        """Whether a result can be put without harm."""
+        """Whether a result may be queued without displacing others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,63 +48,63 @@ class _Followed:
     gateway: Follower
     epoch: int
     due_s: float
-    # Since when the record says that it is done, though no result is kept.
+    # Since when its record says that it is done while no result is kept.
     done_since_s: float | None = None
 
 
 class FollowedJobs:
-    """Tells gateways of the ends of jobs that have another home.
+    """Tells gateways how jobs end that have another home.
 
     Promises:
-    - A job that is followed ends in one event: its result, or why there is none. Where Redis cannot
-      be asked, that comes when it can be asked again.
-    - After `stop`, and after another gateway follows the job, nothing more is said of it.
-    - However many jobs are followed, the cost is bounded.
+    - A followed job ends in one event: its result, or the reason why there is none. If Redis is
+      down, the event comes when Redis is back.
+    - After `stop`, or once another gateway follows the job, there are no further events.
+    - The cost is bounded, however many jobs are followed.
     """
 
     def __init__(self, *, views: JobViews, kept: KeptResults) -> None:
         self._views = views
         self._kept = kept
         self._followed: dict[str, _Followed] = {}
-        # The same by when they are due, and some that are not followed any more.
+        # The same in the order in which they are due, and some that are no longer followed.
         self._turns: deque[_Followed] = deque()
         self._came = asyncio.Event()
 
     def __len__(self) -> int:
-        """Jobs that are followed."""
+        """How many jobs are followed."""
         return len(self._followed)
 
-    def check_epoch(self, wanted: str, epoch: int) -> None:
-        """Raises SessionTakenOverError where the job is followed in a later epoch."""
-        if wanted in self._followed:
-            check_epoch(wanted, epoch, self._followed[wanted].epoch)
+    def check_epoch(self, job_id: str, epoch: int) -> None:
+        """Raises SessionTakenOverError if the job is followed in a later epoch."""
+        if job_id in self._followed:
+            check_epoch(job_id, epoch, self._followed[job_id].epoch)
 
-    def follow(self, wanted: str, gateway: Follower, epoch: int = 0) -> None:
-        """Follows a job for this gateway, and for no other one any more.
+    def follow(self, job_id: str, gateway: Follower, epoch: int = 0) -> None:
+        """Follows a job for this gateway, and no longer for any other.
 
         Raises:
             SessionTakenOverError: it is followed in a later epoch of its session.
         """
-        self.check_epoch(wanted, epoch)
-        before = self._followed.get(wanted)
+        self.check_epoch(job_id, epoch)
+        before = self._followed.get(job_id)
         latest = max(epoch, before.epoch) if before else epoch
-        followed = _Followed(wanted, gateway, latest, self._now())
-        self._followed[wanted] = followed
+        followed = _Followed(job_id, gateway, latest, self._now())
+        self._followed[job_id] = followed
         self._turns.appendleft(followed)
         self._came.set()
 
-    def stop(self, wanted: str, gateway: Follower | None = None) -> None:
-        """Follows a job no longer; with a gateway, only where it is that one which waits for it."""
-        if wanted in self._followed and gateway in (None, self._followed[wanted].gateway):
-            del self._followed[wanted]
+    def stop(self, job_id: str, gateway: Follower | None = None) -> None:
+        """Stops following a job; if a gateway is given, only if that one follows it."""
+        if job_id in self._followed and gateway in (None, self._followed[job_id].gateway):
+            del self._followed[job_id]
 
     def detach(self, gateway: Follower) -> None:
-        """A gateway is gone."""
-        for wanted in [each.job_id for each in self._followed.values() if each.gateway is gateway]:
-            del self._followed[wanted]
+        """Stops following the jobs of a gateway that is gone."""
+        for followed in [each for each in self._followed.values() if each.gateway is gateway]:
+            del self._followed[followed.job_id]
 
     async def run(self) -> None:
-        """Looks at the jobs until cancelled."""
+        """Polls the followed jobs until cancelled."""
         while True:
             if not self._followed:
                 self._turns.clear()
@@ -112,38 +112,38 @@ class FollowedJobs:
                 await self._came.wait()
             try:
                 if due := self._due():
-                    await self._look_at(due)
+                    await self._poll(due)
             except Exception:
-                # Those of this round are lost; their gateways give them up by themselves.
-                _log.exception("a look at jobs of other homes failed")
+                # The jobs of this round are lost; their gateways time out.
+                _log.exception("polling jobs of other dispatchers failed")
             await asyncio.sleep(_PAUSE_S)
 
     def _due(self) -> list[_Followed]:
         now = self._now()
         due: list[_Followed] = []
-        while self._turns and self._turns[0].due_s <= now and len(due) < _LOOKS_A_ROUND:
+        while self._turns and self._turns[0].due_s <= now and len(due) < _POLLS_A_ROUND:
             followed = self._turns.popleft()
             if self._is_followed(followed):
                 due.append(followed)
         return due
 
-    async def _look_at(self, due: Sequence[_Followed]) -> None:
+    async def _poll(self, due: Sequence[_Followed]) -> None:
         # All at once, so that they share a round trip.
         kept = asyncio.gather(*(self._kept.has(e.job_id) for e in due), return_exceptions=True)
         states = asyncio.gather(*(self._views.state(e.job_id) for e in due), return_exceptions=True)
-        looks = zip(await kept, await states, strict=True)
+        polled = zip(await kept, await states, strict=True)
         ended: list[_Followed] = []
-        for followed, look in zip(due, looks, strict=True):
-            (ended.append if self._has_ended(followed, look) else self._again)(followed)
+        for followed, answers in zip(due, polled, strict=True):
+            (ended.append if self._has_ended(followed, answers) else self._again)(followed)
         for start in range(0, len(ended), _RESULTS_AT_ONCE):
             some = ended[start : start + _RESULTS_AT_ONCE]
             await asyncio.gather(*(self._end(followed) for followed in some))
 
-    def _has_ended(self, followed: _Followed, look: _Look) -> bool:
-        """Whether there may be something to tell."""
-        is_kept, state = look
-        if any(isinstance(part, errors.LinguaError) for part in look):
-            # Nor could the home keep a result.
+    def _has_ended(self, followed: _Followed, answers: _Polled) -> bool:
+        """Whether there may be something to report."""
+        is_kept, state = answers
+        if any(isinstance(part, errors.LinguaError) for part in answers):
+            # The home could not keep a result either.
             followed.done_since_s = None
             return False
         if is_kept or state not in ("done", "reserved", "acked", "retrying"):
@@ -166,10 +166,11 @@ class FollowedJobs:
         except errors.DependencyDownError:
             event = None
         except Exception:
-            _log.exception("a job's record makes no sense", extra={"job_id": followed.job_id})
+            _log.exception("job record unreadable", extra={"job_id": followed.job_id})
             event = dispatcher_pb2.JobEvent(
                 failed=common_pb2.Error(
-                    reason=common_pb2.ERROR_REASON_INTERNAL, message="its record makes no sense"
+                    reason=common_pb2.ERROR_REASON_INTERNAL,
+                    message="the job's record is unreadable",
                 )
             )
         if event is None:
@@ -180,7 +181,7 @@ class FollowedJobs:
             followed.gateway.put(event)
 
     async def _last_event(self, followed: _Followed) -> dispatcher_pb2.JobEvent | None:
-        """What the job ended with; None where it goes on after all."""
+        """The event that the job ended with; None: it is still going on."""
         result = await self._kept.fetch(followed.job_id)
         try:
             job = await self._views.get(followed.job_id)
@@ -199,7 +200,7 @@ class FollowedJobs:
         return event
 
     def _why_none(self, followed: _Followed, job: dispatcher_pb2.Job) -> common_pb2.Error | None:
-        """Why there will be no result; None where there may be one."""
+        """Why there will be no result; None: there may be one."""
         match job.state:
             case common_pb2.JOB_STATE_UNSPECIFIED:
                 reason = common_pb2.ERROR_REASON_JOB_NOT_FOUND
@@ -221,7 +222,7 @@ class FollowedJobs:
 
     def _again(self, followed: _Followed) -> None:
         if self._is_followed(followed):
-            followed.due_s = self._now() + _LOOK_EVERY_S
+            followed.due_s = self._now() + _POLL_EVERY_S
             self._turns.append(followed)
 
     def _is_followed(self, followed: _Followed) -> bool:
@@ -235,7 +236,7 @@ class FollowedJobs:
 def _delivered(
     job: dispatcher_pb2.Job, result: dispatcher_pb2.JobResult
 ) -> dispatcher_pb2.JobDelivered:
-    """A kept result, with what the record knows of its attempts."""
+    """A kept result, with what the record says about its attempts."""
     number = result.attempt.attempt
     nodes = [each.node_id for each in job.attempts if each.attempt == number]
     return dispatcher_pb2.JobDelivered(

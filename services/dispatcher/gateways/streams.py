@@ -1,4 +1,4 @@
-"""The Submit side of the dispatcher: gateways' jobs in, their events out."""
+"""The Submit streams of gateways: their jobs come in, events go out."""
 
 import asyncio
 import logging
@@ -8,7 +8,8 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.gateways.followed_jobs import FollowedJobs
-from lingua_scheduler.services.dispatcher.home.jobs import Jobs
+from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
+from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.validate import check_job
 from lingua_scheduler.services.runtime import errors
@@ -22,15 +23,15 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _log = logging.getLogger(__name__)
 
-# What may wait for a gateway that reads slowly. Partials go first; when even results do not fit,
-# the stream ends, and what it had not taken is kept for the next one.
+# Limits of what may wait for a gateway that reads slowly. Partials are dropped first. If even
+# results do not fit, the stream ends, and results that were not taken are kept for the next one.
 _MAX_EVENTS = 20_000
 _MAX_BYTES = 128 * 1024 * 1024
-# What a stream that is to end has to write the rest; a gateway that does not read never would.
+# A stream that ends may write the rest within this time; a gateway may have stopped reading.
 _FLUSH_S = 1.0
 
-# An empty response, serialized.
-_SOMEBODY_IS_HERE = b""
+# The answer to an empty request: an empty response, serialized.
+_ALIVE = b""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -41,20 +42,20 @@ class GatewayStream:
     def __init__(self, metrics: DispatcherMetrics, max_message_bytes: int) -> None:
         self._metrics = metrics
         self._largest = between_services(max_message_bytes)
-        # Responses, serialized. One after the other they are one.
+        # Serialized responses. Concatenated protobuf messages merge: repeated fields append.
         self.outbox: Outbox[bytes] = Outbox(
             max_events=_MAX_EVENTS,
             max_bytes=_MAX_BYTES,
             max_take_bytes=batch_bytes(max_message_bytes),
         )
-        # Set: the stream ends, whatever is left to write.
+        # Set: the stream ends at once, whatever is left to write.
         self.cut = asyncio.Event()
-        # Empty requests that were not answered yet; or never will be, where room was needed.
+        # Answers in the outbox to empty requests. Some may have been dropped since.
         self._answers = 0
 
     def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
-        """Queues an event for the gateway; False where it is gone or does not read."""
-        # Of a job's partials only the last counts.
+        """Queues an event for the gateway; False: it is gone or does not read."""
+        # Only the last partial of a job counts.
         replaces = event.job_id if droppable else None
         response = dispatcher_pb2.SubmitResponse()
         response.events.add().CopyFrom(event)
@@ -68,7 +69,7 @@ class GatewayStream:
         return fits
 
     def _too_large(self, event: dispatcher_pb2.JobEvent, size: int) -> dispatcher_pb2.JobEvent:
-        """What is said instead of an event that no message can hold: others share the stream."""
+        """The failure sent instead of an event too large for a message: jobs share the stream."""
         self._metrics.too_large.labels("gateway").inc()
         why = f"an event of the job has {size} bytes; a message has at most {self._largest}"
         return dispatcher_pb2.JobEvent(
@@ -80,25 +81,25 @@ class GatewayStream:
 
     def answer(self) -> None:
         """Queues the answer to an empty request."""
-        # Who does not read gets none: it is about to lose the stream anyway.
-        self._answers += self.outbox.put(_SOMEBODY_IS_HERE, 0, droppable=True)
+        # A gateway that does not read gets none: it is about to lose the stream anyway.
+        self._answers += self.outbox.put(_ALIVE, 0, droppable=True)
 
     def responses(self, taken: list[bytes]) -> Iterable[bytes]:
-        """What was taken from the outbox, as messages: mostly one."""
-        told = b"".join(taken)
+        """The messages for what was taken from the outbox: usually one."""
+        events = b"".join(taken)
         if not self._answers:
-            return (told,)
-        answers = taken.count(_SOMEBODY_IS_HERE)
+            return (events,)
+        answers = taken.count(_ALIVE)
         self._answers -= answers
-        return ([told] if told else []) + [_SOMEBODY_IS_HERE] * answers
+        return ([events] if events else []) + [_ALIVE] * answers
 
     @property
     def has_room(self) -> bool:
-        """Whether what waits leaves room for results that can as well come later."""
+        """Whether the outbox has room for results that are not urgent."""
         return self.outbox.bytes < _MAX_BYTES // 4
 
     def end(self) -> None:
-        """Ends the stream after what is queued, and soon in any case."""
+        """Ends the stream once everything queued is written, or after a short time."""
         self.outbox.close()
         asyncio.get_running_loop().call_later(_FLUSH_S, self.cut.set)
 
@@ -109,17 +110,19 @@ class GatewayStreams:
     def __init__(
         self,
         *,
-        jobs: Jobs,
+        registry: JobRegistry,
+        submissions: Submissions,
         followed: FollowedJobs,
         metrics: DispatcherMetrics,
         max_message_bytes: int,
     ) -> None:
-        self._jobs = jobs
+        self._registry = registry
+        self._submissions = submissions
         self._followed = followed
         self._metrics = metrics
         self._max_message_bytes = max_message_bytes
         self._open: set[GatewayStream] = set()
-        self._is_over = False
+        self._is_drained = False
 
     async def submit(
         self, requests: AsyncIterator[dispatcher_pb2.SubmitRequest], context: Context
@@ -127,7 +130,7 @@ class GatewayStreams:
         """Serves one gateway until its stream ends."""
         gateway = GatewayStream(self._metrics, self._max_message_bytes)
         self._open.add(gateway)
-        if self._is_over:
+        if self._is_drained:
             gateway.end()
 
         async def write() -> None:
@@ -150,7 +153,7 @@ class GatewayStreams:
             self._open.discard(gateway)
             gateway.outbox.close()
             self._followed.detach(gateway)
-            self._jobs.detach(gateway)
+            self._submissions.detach(gateway)
 
     def _take(self, gateway: GatewayStream, submission: dispatcher_pb2.Submission) -> None:
         match submission.WhichOneof("submission"):
@@ -159,43 +162,46 @@ class GatewayStreams:
             case "attach":
                 self._attach(gateway, submission.attach)
             case "cancel" | "taken" | "leave" if found := limits.problems(submission):
-                _log.warning("a gateway broke the contract: %s: %s", *found[0])
+                field, reason = found[0]
+                facts = {"field": field, "reason": reason}
+                _log.warning("invalid submission from a gateway", extra=facts)
             case "cancel":
                 self._followed.stop(submission.cancel.job_id, gateway)
-                self._jobs.cancel(submission.cancel.job_id, submission.cancel.why, gateway)
+                cancel = submission.cancel
+                self._submissions.cancel(cancel.job_id, cancel.why, gateway)
             case "taken":
                 self._followed.stop(submission.taken.job_id, gateway)
                 taken = submission.taken
-                self._jobs.taken(taken.job_id, gateway, taken.delivered_after_us)
+                self._submissions.taken(taken.job_id, gateway, taken.delivered_after_us)
             case "leave":
                 self._followed.stop(submission.leave.job_id, gateway)
-                self._jobs.leave(submission.leave.job_id, gateway)
+                self._submissions.leave(submission.leave.job_id, gateway)
 
     def _take_job(self, gateway: GatewayStream, spec: dispatcher_pb2.JobSpec) -> None:
         key = job_key(spec)
-        wanted = job_id(key)
+        id_ = job_id(key)
         try:
             check_job(spec)
-            self._followed.check_epoch(wanted, spec.session_epoch)
-            self._jobs.submit(spec, gateway, key=key, wanted=wanted)
+            self._followed.check_epoch(id_, spec.session_epoch)
+            self._submissions.submit(spec, gateway, key=key, job_id=id_)
         except errors.LinguaError as error:
-            self._refuse(gateway, wanted, spec, error)
+            self._refuse(gateway, id_, spec, error)
             return
         # This instance is its home now.
-        self._followed.stop(wanted)
+        self._followed.stop(id_)
 
     def _attach(self, gateway: GatewayStream, attach: dispatcher_pb2.AttachJob) -> None:
-        wanted, epoch = attach.job_id, attach.session_epoch
+        id_, epoch = attach.job_id, attach.session_epoch
         try:
             limits.check(attach, "attach.")
-            if self._jobs.attach(wanted, gateway, epoch):
-                self._followed.stop(wanted)
+            if self._submissions.attach(id_, gateway, epoch):
+                self._followed.stop(id_)
             else:
-                self._followed.follow(wanted, gateway, epoch)
+                self._followed.follow(id_, gateway, epoch)
         except errors.LinguaError as error:
-            known = self._jobs.get(wanted)
+            known = self._registry.get(id_)
             spec = known.spec if known is not None else dispatcher_pb2.JobSpec()
-            self._refuse(gateway, wanted, spec, error)
+            self._refuse(gateway, id_, spec, error)
 
     @staticmethod
     def _refuse(
@@ -212,8 +218,8 @@ class GatewayStreams:
 
     async def drain(self) -> None:
         """Begins no new job, waits until those under way are over, then ends the streams."""
-        self._jobs.is_draining = True
-        await self._jobs.idle.wait()
-        self._is_over = True
+        self._submissions.is_draining = True
+        await self._registry.idle.wait()
+        self._is_drained = True
         for gateway in self._open:
             gateway.end()

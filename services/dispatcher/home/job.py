@@ -1,4 +1,4 @@
-"""One job at its home: its machine, and what the shell remembers of it."""
+"""One job at its home: its machine, and what the shell knows about it."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,7 +15,7 @@ from lingua_scheduler.services.dispatcher.job.timeline import Timeline
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
-# Failures that say nothing of the job, only that there was no node for it just then.
+# Failures that say nothing about the job, only that no node was available at the time.
 _NO_NODE_NOW = frozenset(
     (
         common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
@@ -30,7 +30,7 @@ _NO_NODE_NOW = frozenset(
     )
 )
 
-# The turn had a node, and the attempt was placed elsewhere.
+# The turn had a node, and the attempt was placed on another one.
 _LEFT_ITS_NODE = (
     pool_pb2.BINDING_OUTCOME_UNAVAILABLE,
     pool_pb2.BINDING_OUTCOME_FULL,
@@ -39,10 +39,10 @@ _LEFT_ITS_NODE = (
 
 
 class Gateway(Protocol):
-    """Where a job's events go."""
+    """The receiver of a job's events."""
 
     def put(self, event: dispatcher_pb2.JobEvent, *, droppable: bool = False) -> bool:
-        """Queues an event; False where the gateway is gone or does not read."""
+        """Queues an event; False: the gateway is gone or does not read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,43 +54,44 @@ class Job:
     spec: dispatcher_pb2.JobSpec
     machine: JobMachine
     timeline: Timeline
-    # Who waits for room on the same nodes.
+    # Jobs of the same queue wait for the same nodes.
     queue: str
-    # Counts up: who came first waits first, whenever it was told to wait.
+    # Counts up: jobs wait in the order of their submission.
     ticket: int
     submitted_ms: float
     deadline_ms: float | None
     gateway: Gateway | None
-    # The highest epoch of the session with which it was submitted or attached to; 0: none was told.
+    # The highest epoch of the session that it was submitted or attached to with; 0: unknown.
     epoch: int = 0
-    # The pool has placed an attempt of it.
+    # The pool has placed an attempt.
     has_begun: bool = False
-    # Another dispatcher had begun it.
+    # Another dispatcher began it.
     is_taken_up: bool = False
     sent_ms: dict[int, float] = field(default_factory=dict)
-    # Attempts that did not get to their nodes, by number, and those nodes.
+    # The nodes that attempts did not reach, by the attempt's number.
     not_sent: dict[int, str] = field(default_factory=dict)
-    # Attempts whose connection was lost: that of their node, or only the way to its dispatcher.
+    # Attempts whose connection was lost: that of their node, or only the relay to its dispatcher.
     cut_off: set[int] = field(default_factory=set)
-    # Of this attempt it has not been told yet that a node runs it.
+    # A node runs this attempt, which the gateway has not been told yet.
     begun: Attempt | None = None
-    # The last event but partials: what a gateway that comes later is told.
+    # The last event other than partials, for a gateway that attaches later.
     last: dispatcher_pb2.JobEvent | None = None
-    taken: bool = False
-    # How it ended is on its way to its record.
+    # It has failed, or its result is safe: taken by a client, or kept.
+    is_settled: bool = False
+    # Its end is recorded, or on the way there.
     is_recorded: bool = False
-    # It asks the pool, and has no answer yet.
+    # It has asked the pool, and has no answer yet.
     is_asking: bool = False
-    # Others waited for the same pool when it came.
+    # Others waited for the same nodes when it was submitted.
     is_behind: bool = False
     has_waited: bool = False
-    # Since when it has waited for room without a break; None: it does not wait.
+    # Since when it waits for room; None: it does not wait.
     waits_since_ms: float | None = None
-    # The last refusal says nothing of others that wait in the same queue.
+    # The last refusal says nothing about others that wait in the same queue.
     is_particular: bool = False
-    # The last refusal was that its tenant uses as much as it may.
+    # The last refusal was because of its tenant's quota.
     is_over_quota: bool = False
-    # The last refusal was that this node, which has the beginning of its turn, must be waited for.
+    # The last refusal told it to wait for this node, which has the beginning of its turn.
     turn_node: str = ""
     session_id: str = field(init=False)
     utterance_index: int = field(init=False)
@@ -101,19 +102,19 @@ class Job:
 
     @property
     def line(self) -> str:
-        """Where it waits: with those who lack the same."""
+        """The queue in which it waits: that of the jobs that lack the same thing."""
         if self.is_over_quota:
             return self.tenant_line
         return node_line(self.turn_node) if self.turn_node else self.queue
 
     @property
     def tenant_line(self) -> str:
-        """Where its tenant's jobs wait that are too many. No direction has such a name."""
+        """The queue of its tenant's jobs over the quota. No direction has such a name."""
         return f"@{self.spec.tenant}"
 
     @property
     def has_left_its_turn(self) -> bool:
-        """Whether it was done by a node that does not have the beginning of its turn."""
+        """Whether a node did it that does not have the beginning of its turn."""
         if self.spec.included_utterances:
             return False
         has_left = False
@@ -124,7 +125,7 @@ class Job:
         return has_left
 
     def ref(self, number: int) -> common_pb2.AttemptRef:
-        """An attempt of this job."""
+        """The reference to an attempt of this job."""
         return common_pb2.AttemptRef(job_id=self.job_id, attempt=number)
 
     def is_on(self, number: int, node_id: str) -> bool:
@@ -133,37 +134,37 @@ class Job:
         return attempt is not None and attempt.node_id == node_id
 
     def check_epoch(self, epoch: int) -> None:
-        """Raises SessionTakenOverError where a later epoch of the session has the job."""
+        """Raises SessionTakenOverError if a later epoch of the session has the job."""
         check_epoch(self.job_id, epoch, self.epoch)
 
     @property
     def has_found_no_node(self) -> bool:
-        """Whether it has failed only because there was no node for it just then."""
+        """Whether it failed only because no node was available at the time."""
         return self.last is not None and self.last.failed.reason in _NO_NODE_NOW
 
     def may_begin_anew(self, epoch: int) -> bool:
-        """Whether it has failed in a way that a new try, submitted in this epoch, may mend."""
+        """Whether it failed in a way that a new submission, in this epoch, may fix."""
         over = self.machine.phase is Phase.OVER and not self.is_asking
         if not over or self.last is None or not self.last.HasField("failed"):
             return False
         reason = self.last.failed.reason
-        # Its session has moved on before it began; now the session itself asks for it.
+        # The session moved on before the job began; now the session itself submits it.
         was_behind = reason == common_pb2.ERROR_REASON_SESSION_TAKEN_OVER and epoch > self.epoch
         return self.has_found_no_node or was_behind
 
     def preferred(self, asks: Allocate) -> str:
-        """The node that the caller prefers; not one that was tried, which may be gone for good."""
+        """The node that the caller prefers, unless it was tried: it may be gone for good."""
         tried = self.spec.preferred_node_id in asks.exclude and not self.spec.strict
         return "" if tried else self.spec.preferred_node_id
 
     def excluded(self, asks: Allocate) -> list[str]:
-        """The nodes that were tried. One that was not even reached may be back after a wait."""
+        """The nodes that were tried. After a wait, those that were not reached may be back."""
         missed = set(self.not_sent.values()) if self.has_waited else ()
         return [node_id for node_id in asks.exclude if node_id not in missed]
 
     def waits_to_be_taken(self, number: int) -> bool:
-        """Whether that attempt's result is delivered, to be confirmed when it is taken."""
-        if self.taken or self.last is None or not self.last.HasField("delivered"):
+        """Whether that attempt's result was delivered, and is confirmed once it is taken."""
+        if self.is_settled or self.last is None or not self.last.HasField("delivered"):
             return False
         return self.last.delivered.result.attempt.attempt == number
 
@@ -175,12 +176,12 @@ class Job:
 
 
 def node_line(node_id: str) -> str:
-    """Where jobs wait for the node of their turn. No direction has such a name."""
+    """The queue of jobs that wait for the node of their turn. No direction has such a name."""
     return f"#{node_id}"
 
 
 def check_epoch(job_id: str, epoch: int, latest: int) -> None:
-    """Raises SessionTakenOverError where `epoch` is told (not 0) and older than the latest."""
+    """Raises SessionTakenOverError if `epoch` is known (not 0) and older than the latest."""
     if 0 < epoch < latest:
         raise SessionTakenOverError(
             f"job {job_id!r} belongs to epoch {latest} of its session; epoch {epoch} is over"

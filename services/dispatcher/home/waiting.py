@@ -1,53 +1,60 @@
-"""Jobs that wait for room, first come first served. Pure: no clock, no I/O."""
+"""Jobs that wait for room, in the order of their submission; and how much audio they may hold.
+
+Pure: no clock, no I/O. `waiting_rounds` decides who asks the pool when.
+"""
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-# Below this many dead entries it is not worth while to sweep them out.
+# With fewer dead entries than this, a sweep is not worth its cost.
 _MIN_DEAD = 16
+# One tenant may have at most one part in this many of the audio that may wait, so that its jobs do
+# not keep those of others from waiting.
+_TENANT_SHARE = 2
 
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    number: int
+    ticket: int
     job_id: str
     queue: str
-    # False: it was called and has not yet said how that went.
+    # False: it was called, and has not yet said how that went.
     waits: bool = True
 
     def __lt__(self, other: _Waiter) -> bool:
-        return self.number < other.number
+        return self.ticket < other.ticket
 
 
 @dataclass(slots=True)
 class _Queue:
-    # Whoever waits, and dead entries of those that left.
+    # The waiting jobs, and dead entries of those that left.
     heap: list[_Waiter] = field(default_factory=list)
     waiting: int = 0
-    # Called and not yet back or gone.
+    # Called, and neither back nor gone yet.
     called: int = 0
 
 
 class WaitingRoom:
-    """Who waits in which queue, by the order in which they came.
+    """The queues of waiting jobs.
 
-    A queue is a direction, such as "zh:en" or "text:zh:en". A job is in one queue at most. One that
-    is called (`room_for`) keeps its place until it says how that went: `leave` when it was placed
-    or is over, `rejoin_front` when it was refused again. Whenever a called job was placed, call
-    again for its queue: there may be room for the next.
+    A queue is a direction, such as "zh:en" or "text:zh:en". A job is in at most one queue. A job
+    that is called (`room_for`) keeps its place until it says how that went: `leave` if it was
+    placed or is over, `rejoin_front` if it was refused again. Whenever a called job was placed,
+    call again for its queue: there may be room for the next one.
 
     Args:
-        max_waiting: jobs that one queue holds.
+        max_waiting: how many jobs one queue holds.
     """
 
     def __init__(self, *, max_waiting: int) -> None:
         self._max_waiting = max_waiting
         self._waiters: dict[str, _Waiter] = {}
-        # Only queues with someone in them, called or not.
+        # Only queues that are not empty, counting called jobs.
         self._queues: dict[str, _Queue] = {}
         self._last = 0
         self._first = 0
@@ -58,17 +65,16 @@ class WaitingRoom:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody waits or is called, in any queue."""
+        """Whether no job waits or is called, in any queue."""
         return not self._waiters
 
     def join(self, queue: str, job_id: str, ticket: int | None = None) -> bool:
-        """Puts a job into a queue; nothing changes for one that is in a queue already.
+        """Puts a job into a queue. If it is in a queue already, nothing changes.
 
         Args:
             queue: what it waits for.
-            job_id: who waits.
-            ticket: its place among all that have one, lower first; None: behind those that came
-                without one before it.
+            job_id: which job.
+            ticket: its place, lower first; None: behind those that joined without a ticket before.
 
         Returns:
             False: the queue is full, and the job is not in it.
@@ -85,7 +91,7 @@ class WaitingRoom:
         return True
 
     def leave(self, job_id: str) -> None:
-        """Takes a job out, whether it waits or was called, or does nothing if it is not here."""
+        """Takes a job out, whether it waits or was called. Otherwise nothing happens."""
         waiter = self._waiters.pop(job_id, None)
         if waiter is None:
             return
@@ -107,13 +113,13 @@ class WaitingRoom:
         return None if waiter is None else waiter.queue
 
     def must_wait(self, queue: str) -> bool:
-        """Whether a new job of this queue has to go behind others, waiting or just called."""
+        """Whether a new job of this queue has to go behind others, waiting or called."""
         return queue in self._queues
 
     def room_for(self, queues: Iterable[str]) -> str | None:
-        """Calls the job that came first of all that wait in these queues.
+        """Calls the first of all jobs that wait in these queues.
 
-        Costs one look at each of the queues; of a set, at no more than have someone waiting.
+        Looks at each of the queues once; if they are a set, only at those that are not empty.
         """
         if isinstance(queues, AbstractSet) and len(queues) > len(self._queues):
             queues = [queue for queue in self._queues if queue in queues]
@@ -124,8 +130,8 @@ class WaitingRoom:
     def rejoin_front(self, queue: str, job_id: str) -> None:
         """Puts a job before all that came later, however many wait.
 
-        One that was called gets its place back. One that has left, or was called from another
-        queue, comes before everyone; one that waits stays where it is.
+        A job that was called gets its place back. One that has left, or was called from another
+        queue, comes before all others; one that waits stays where it is.
         """
         waiter = self._waiters.get(job_id)
         if waiter is not None and waiter.waits:
@@ -138,7 +144,7 @@ class WaitingRoom:
         self._add(waiter)
 
     def queues(self) -> Iterable[str]:
-        """The queues that someone is in, waiting or called; not to be kept over a change."""
+        """The queues that are not empty, counting called jobs. Valid until the next change."""
         return self._queues.keys()
 
     def _add(self, waiter: _Waiter) -> None:
@@ -156,10 +162,48 @@ class WaitingRoom:
         return line.heap[0] if line.heap else None
 
     def _call(self, head: _Waiter) -> str:
-        """Takes a head out of its queue's heap."""
+        """Takes the head of a queue out of its heap."""
         line = self._queues[head.queue]
         heapq.heappop(line.heap)
         head.waits = False
         line.waiting -= 1
         line.called += 1
         return head.job_id
+
+
+class WaitingBytes:
+    """Counts the audio of waiting jobs, in total and for each tenant.
+
+    Args:
+        max_bytes: the limit for all jobs; one tenant may have half.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._jobs: dict[str, tuple[str, int]] = {}
+        self._tenants: Counter[str] = Counter()
+        self.total = 0
+        """Bytes that wait."""
+
+    def take(self, job_id: str, tenant: str, size: int) -> bool:
+        """Counts a job that starts to wait; False, and nothing counted, if it does not fit.
+
+        If the job is counted already, nothing changes.
+        """
+        if job_id in self._jobs:
+            return True
+        most = self._max_bytes
+        if self.total + size > most or self._tenants[tenant] + size > most // _TENANT_SHARE:
+            return False
+        self._jobs[job_id] = tenant, size
+        self._tenants[tenant] += size
+        self.total += size
+        return True
+
+    def give_back(self, job_id: str) -> None:
+        """The job no longer waits. If it is not counted, nothing happens."""
+        tenant, size = self._jobs.pop(job_id, ("", 0))
+        self.total -= size
+        self._tenants[tenant] -= size
+        if self._tenants[tenant] <= 0:
+            del self._tenants[tenant]

@@ -1,30 +1,30 @@
-"""Whose turn it is to ask for room: first come, first served, and nobody is overtaken.
+"""Which waiting job asks the pool next: first come, first served, and nobody is overtaken.
 
-A sign of room (a slot was given back, a node has come) starts a round in a queue: the first who
-waits asks the pool, and while there is room, the next. At most one job of a queue asks at a time,
-or a later one could get the slot that an earlier one has just been refused.
+A sign of room (a slot was given back, a node has connected) starts a round in a queue: the first
+waiting job asks the pool, and as long as there is room, the next one. At most one job of a queue
+asks at a time; otherwise a later one could get the slot that an earlier one was just refused.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lingua_scheduler.services.dispatcher.home.job import Job
-from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
-from lingua_scheduler.services.dispatcher.home.waiting_bytes import WaitingBytes
+from lingua_scheduler.services.dispatcher.home.waiting import WaitingBytes, WaitingRoom
 from lingua_scheduler.services.dispatcher.job.model import Phase
 
-# Waiting jobs with reasons of their own that one sign of room is offered to, before it is lost.
+# How many jobs that were refused for reasons of their own a round passes over before it ends.
 _MAX_ASIDE = 8
 
 
 @dataclass(slots=True)
 class _Round:
-    """Those that wait in a queue ask one by one, until one of them is told that all are full."""
+    """The jobs of a queue ask one by one, until one of them is told that all nodes are full."""
 
     asks: str = ""
-    # Refused for reasons of their own, such as the one node that they want: the next may have luck.
+    # Jobs refused for reasons of their own, such as the only node that they may go to. The next job
+    # may still be placed.
     aside: list[str] = field(default_factory=list)
-    # A slot may have become free after the question that is under way.
+    # A slot may have become free since the last question.
     again: bool = False
 
 
@@ -34,8 +34,8 @@ class WaitingRounds:
     Args:
         room: where they wait.
         job: finds a job by its id.
-        ask: makes a waiting job ask the pool; its answer is to be told by `has_answer`.
-        audio: how much audio may wait.
+        ask: makes a waiting job ask the pool; the answer is reported by `has_answer`.
+        audio: limits the audio that waits.
     """
 
     def __init__(
@@ -51,31 +51,22 @@ class WaitingRounds:
         self._ask = ask
         self._audio = audio
         self._rounds: dict[str, _Round] = {}
-        # Of those whose turn it is to ask: the queue of the round.
+        # The queue of the round, for each job that asks.
         self._asking: dict[str, str] = {}
-        # Queues whose first ones wait for reasons of their own: there may be room for others.
+        # Queues whose first jobs wait for reasons of their own: there may be room for others.
         self._choosy: set[str] = set()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody waits, in any queue."""
-        return self._room.is_empty
-
-    def must_wait(self, queue: str) -> bool:
-        """Whether others wait there already, so that a new job has to go behind them."""
-        return self._room.must_wait(queue)
-
     def has_come(self, job: Job) -> None:
-        """A new job is behind others, who may wait for what it does not need."""
+        """A new job is behind others, which may wait for something that it does not need."""
         if job.queue in self._choosy:
             self.room_in([job.queue])
 
     def wait(self, job: Job) -> bool:
-        """Joins the queue; who has waited before keeps the place. False where it is full."""
+        """Joins the queue; a job that has waited before keeps its place. False: it is full."""
         queue = job.line
         round_ = self._rounds.get(queue)
         if self._room.queue_of(job.job_id) not in (None, queue):
-            # It lacks something else now: there, too, who came first waits first.
+            # It lacks something else now; in that queue, too, the order of submission counts.
             self._room.leave(job.job_id)
             job.has_waited = False
         if round_ is not None and round_.asks == job.job_id and job.is_particular:
@@ -104,7 +95,7 @@ class WaitingRounds:
         self.room_in(name for name in self._room.queues() if _serves(serves, name))
 
     def room_in(self, queues: Iterable[str]) -> None:
-        """A slot may be free: the first who waits in these queues asks for it."""
+        """A slot may be free: the first job that waits in these queues asks for it."""
         queues = list(queues)
         for name in queues:
             if name in self._rounds:
@@ -114,20 +105,20 @@ class WaitingRounds:
             self._call(waiter, _Round())
 
     def poll(self) -> None:
-        """Tries every queue: slots that other instances free are not seen here."""
+        """Tries every queue: this instance does not see the slots that others free."""
         for name in list(self._room.queues()):
             if name not in self._rounds:
                 self.room_in([name])
 
     def has_answer(self, job: Job) -> None:
-        """The pool has answered a job. If that was its turn in a round, the round goes on."""
+        """The pool has answered a job. If it asked as part of a round, the round goes on."""
         queue = self._asking.pop(job.job_id, None)
         if queue is None:
             return
         round_ = self._rounds.pop(queue)
-        # One that has moved to another queue does not wait here.
+        # A job that has moved to another queue does not wait here.
         waits = job.machine.phase is Phase.WAITING and job.line == queue
-        # A refusal that is older than the last sign of room says nothing: the first asks again.
+        # A refusal older than the last sign of room means nothing: the first job asks again.
         goes_on = not waits or (job.job_id in round_.aside and len(round_.aside) < _MAX_ASIDE)
         if goes_on and not (waits and round_.again):
             waiter = self._next(queue, round_)
@@ -143,7 +134,7 @@ class WaitingRounds:
             self.room_in([queue])
 
     def _next(self, queue: str, round_: _Round) -> str | None:
-        """Who asks next: not one that wants the very node that an earlier one was refused."""
+        """The next job to ask, passing over those that want a node that others were refused."""
         refused = {node_id for each in round_.aside if (node_id := self._only_node(each))}
         while len(round_.aside) < _MAX_ASIDE:
             waiter = self._room.room_for([queue])
@@ -153,7 +144,7 @@ class WaitingRounds:
         return None
 
     def _only_node(self, job_id: str) -> str:
-        """The one node that the job may go to; empty where there are others."""
+        """The only node that the job may go to; "" if there are others."""
         job = self._job(job_id)
         return job.spec.preferred_node_id if job is not None and job.spec.strict else ""
 
@@ -167,7 +158,7 @@ class WaitingRounds:
         self._asking[waiter] = job.line
         self._ask(job)
         if not job.is_asking:
-            # It no longer wants to: the round must not wait for it.
+            # It no longer needs a node: the round must not wait for it.
             self._room.leave(waiter)
             self.has_answer(job)
 

@@ -98,7 +98,7 @@ class JobMachine:
             transitions.fail(job, transitions.with_last(job, cause))
         return job.take_effects()
 
-    def go_alone(self) -> None:
+    def drop_held_audio(self) -> None:
         """The gateway cannot provide the audio that a node held for the job: do without it."""
         self._job.held = frozenset()
 

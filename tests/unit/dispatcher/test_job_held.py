@@ -159,6 +159,6 @@ def test_no_other_node_is_tried_beside_the_one_that_holds_it() -> None:
 
 def test_a_job_whose_gateway_has_no_audio_goes_elsewhere_without_it() -> None:
     made = machine()
-    made.go_alone()
+    made.drop_held_audio()
     given(made, BY_POOL)
     assert made.phase is Phase.PLACED

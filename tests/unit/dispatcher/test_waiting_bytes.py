@@ -1,6 +1,6 @@
 """The audio of jobs that wait: bounded in all and by tenant."""
 
-from lingua_scheduler.services.dispatcher.home.waiting_bytes import WaitingBytes
+from lingua_scheduler.services.dispatcher.home.waiting import WaitingBytes
 
 
 def test_all_that_waits_is_bounded() -> None:

@@ -1,8 +1,7 @@
 """Who asks for room, and who is not asked for because an earlier one was refused the same."""
 
 from lingua_scheduler.services.dispatcher.home.job import Job
-from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
-from lingua_scheduler.services.dispatcher.home.waiting_bytes import WaitingBytes
+from lingua_scheduler.services.dispatcher.home.waiting import WaitingBytes, WaitingRoom
 from lingua_scheduler.services.dispatcher.home.waiting_rounds import WaitingRounds
 from lingua_scheduler.services.dispatcher.job.effects import FailureCause
 from lingua_scheduler.services.dispatcher.job.machine import JobMachine
