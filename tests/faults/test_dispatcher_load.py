@@ -21,7 +21,7 @@ FAIL_RATE, REJECT_RATE, LOSE_RATE = 0.05, 0.05, 0.02
 WORK_S = 0.02
 # Jobs that are over are soon forgotten, so that the test sees what is left; but not before a busy
 # machine has got to saying that their results are taken.
-LIMITS = {"home.outcomes._TAKEN_WITHIN_MS": 2000, "home.outcomes._REMEMBER_MS": 4000}
+LIMITS = {"home.delivery._TAKEN_WITHIN_MS": 2000, "home.delivery._REMEMBER_MS": 4000}
 # No node may take a busy dispatcher for a dead one: connections that are lost are not the
 # subject here, and a result that is told again after its job was forgotten stays at its node.
 CALM = {"node_heartbeat_ms": 5000, "heartbeat_stale_ms": 15_000}

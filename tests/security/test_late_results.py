@@ -20,7 +20,7 @@ async def test_late_results_take_little_room_and_those_of_failed_attempts_none(
             running_dispatcher(
                 pool,
                 redis_url,
-                limits={"home.outcomes._REMEMBER_MS": 100},
+                limits={"home.delivery._REMEMBER_MS": 100},
                 kept_results_bytes=ROOM,
                 max_retry=0,
             ) as process,

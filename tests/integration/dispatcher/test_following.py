@@ -38,7 +38,7 @@ def started(pool: PoolProcess, redis_url: str, at: int) -> DispatcherProcess:
         pool=pool,
         redis_url=redis_url,
         limits={
-            "home.outcomes._TAKEN_WITHIN_MS": 2000,
+            "home.delivery._TAKEN_WITHIN_MS": 2000,
             "gateways.followed_jobs._KEPT_WITHIN_S": KEPT_WITHIN_S,
         },
         instance_id=f"d{at}",

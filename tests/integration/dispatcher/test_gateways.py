@@ -49,7 +49,7 @@ async def forgetful(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[
         running_dispatcher(
             pool_process,
             redis_url,
-            limits={"home.outcomes._REMEMBER_MS": 500},
+            limits={"home.delivery._REMEMBER_MS": 500},
             ack_timeout_ms=60_000,
             reservation_ttl_ms=90_000,
         ) as process,

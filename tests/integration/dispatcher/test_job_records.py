@@ -270,7 +270,7 @@ async def test_a_job_that_failed_while_redis_was_away_has_a_record_when_it_is_ba
         running_dispatcher(
             pool.process,
             own_redis.url,
-            limits={"home.outcomes._REMEMBER_MS": 500},
+            limits={"home.delivery._REMEMBER_MS": 500},
             redis_timeout_ms=400,
         ) as home,
         running_dispatcher(pool.process, own_redis.url, redis_timeout_ms=400) as other,

@@ -62,7 +62,7 @@ def dispatcher(redis_url: str, pool_process: PoolProcess) -> Iterator[CountedPro
         pool=pool_process,
         node_reconnect_grace_ms=500,
         # A job is remembered for some seconds after its end.
-        limits={"home.outcomes._REMEMBER_MS": 500.0, "home.outcomes._TAKEN_WITHIN_MS": 500.0},
+        limits={"home.delivery._REMEMBER_MS": 500.0, "home.delivery._TAKEN_WITHIN_MS": 500.0},
     ) as process:
         yield process
 
