@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.settings.fields import REDIS_URL_FORMS
+from lingua_scheduler.services.runtime.settings.redis_fields import REDIS_URL_FORMS
 
 DEFAULT_PORTS = {"": 6379, "sentinel": 26379, "cluster": 6379}
 # The link decides on these; a URL that sets them would be silently overruled.

@@ -1,7 +1,7 @@
-"""Settings from the environment: found, checked, and told where each comes from.
+"""Reads settings from the environment, checks them, and tells where each value comes from.
 
 A value comes from the environment (`LINGUA_` and the field's name in capitals), else from the
-profile (`LINGUA_PROFILE`), else, with auth off, from WITHOUT_AUTH, else from the field's default.
+profile (`LINGUA_PROFILE`), else from WITHOUT_AUTH if auth is off, else from the field's default.
 """
 
 import difflib
@@ -15,25 +15,23 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.settings.fields import (
-    GROUPS,
-    PROFILES,
+from lingua_scheduler.services.runtime.settings.dispatcher_fields import DispatcherFields
+from lingua_scheduler.services.runtime.settings.gateway_fields import GatewayFields
+from lingua_scheduler.services.runtime.settings.general_fields import GeneralFields
+from lingua_scheduler.services.runtime.settings.groups import GROUPS, PROFILES
+from lingua_scheduler.services.runtime.settings.network_fields import AddressFields, GrpcFields
+from lingua_scheduler.services.runtime.settings.pool_fields import PoolFields
+from lingua_scheduler.services.runtime.settings.quota_fields import (
     WITHOUT_AUTH,
-    AddressFields,
-    DispatcherFields,
-    GatewayFields,
-    GeneralFields,
-    GrpcFields,
     OwnerFields,
-    PoolFields,
     QuotaFields,
-    RedisFields,
-    SecurityFields,
 )
+from lingua_scheduler.services.runtime.settings.redis_fields import RedisFields
+from lingua_scheduler.services.runtime.settings.security_fields import SecurityFields
 
 PREFIX = "LINGUA_"
 
-# Kubernetes puts these into every container for each Service of the namespace.
+# Kubernetes sets these in every container, for each Service of the namespace.
 _KUBERNETES_NAME = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$"
 )
@@ -104,7 +102,7 @@ _ORDERS = (
 
 
 class _ProfileDefaults(PydanticBaseSettingsSource):
-    """The values of the chosen profile, for what nothing else sets."""
+    """The values of the chosen profile."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         raise NotImplementedError("all values of a profile are given at once")
@@ -115,7 +113,7 @@ class _ProfileDefaults(PydanticBaseSettingsSource):
 
 
 class _DefaultsWithoutAuth(PydanticBaseSettingsSource):
-    """The defaults that hold only while auth is off."""
+    """The defaults that apply only if auth is off."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         raise NotImplementedError("all values are given at once")
@@ -140,7 +138,8 @@ class Settings(
 ):
     """All settings of one process, valid and frozen.
 
-    Only `load_settings` reads the environment; values given here count as if it had set them.
+    Only `load_settings` reads the environment. Values given to the constructor count as values of
+    the environment.
 
     Raises:
         SettingsError: a value is not allowed, or two contradict each other.
@@ -160,7 +159,7 @@ class Settings(
         try:
             super().__init__(**values)
         except ValidationError as error:
-            # Without its cause: a password in a bad URL must not show in a traceback.
+            # Without its cause, because a traceback would show a password in a bad URL.
             raise SettingsError("\n".join(_problems(error, values))) from None
         self._given = frozenset(values)
         if broken := [self._broken(order) for order in _ORDERS if not self._holds(order)]:
@@ -175,7 +174,7 @@ class Settings(
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What is given, then the profile; `load_settings` gives the environment."""
+        """Orders the sources; the first that has a value wins."""
         return init_settings, _ProfileDefaults(settings_cls), _DefaultsWithoutAuth(settings_cls)
 
     def origin(self, name: str) -> str:
@@ -191,7 +190,7 @@ class Settings(
         return {name: self.origin(name) for _, name in _names()}
 
     def rows(self) -> Iterator[SettingRow]:
-        """Every setting, group by group, fit to be shown to anyone."""
+        """Every setting, group by group, without secrets."""
         for group, name in _names():
             yield SettingRow(
                 group=group,
@@ -217,10 +216,10 @@ class Settings(
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings that an environment asks for; that of the process if none is given.
+    """Reads the settings from an environment, by default that of the process.
 
     Raises:
-        SettingsError: with one line per problem: the variable, its value, what is allowed.
+        SettingsError: one line per problem, with the variable, its value and what is allowed.
     """
     environ = os.environ if environ is None else environ
     known = {variable_name(name): name for _, name in _names()}
@@ -230,7 +229,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
 def unknown_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Variables that begin with `LINGUA_` but set nothing, each with the nearest real name or "".
 
-    What Kubernetes adds for Services whose names begin with `lingua` is left out.
+    Leaves out the variables that Kubernetes adds for Services whose names begin with `lingua`.
     """
     known = [variable_name(name) for _, name in _names()]
     return [
@@ -251,7 +250,7 @@ def masked_url(url: str) -> str:
     if at:
         scheme, slashes, login = head.partition("://") if "://" in head else ("", "", head)
         user, colon, _ = login.partition(":")
-        # Without a colon it cannot be told whether this is a user or a lone password.
+        # Without a colon, this may be a user or a password.
         head = f"{scheme}{slashes}{user}:***" if colon else f"{scheme}{slashes}***"
     return re.sub(r"(?i)(password=)[^&#]*", r"\1***", head + at + tail)
 

@@ -43,7 +43,7 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
     # Not at the top: `lingua --help` needs none of the services' code.
     from pydantic import TypeAdapter
 
-    from lingua_scheduler.services.runtime.settings.fields import Targets
+    from lingua_scheduler.services.runtime.settings.network_fields import Targets
 
     try:
         TypeAdapter(Targets).validate_python(value)

@@ -1,0 +1,69 @@
+"""Settings of the process as a whole."""
+
+import os
+import re
+import secrets
+import socket
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator
+
+from lingua_scheduler.services.runtime.contract.languages import parse_languages
+from lingua_scheduler.services.runtime.settings.field_types import field, lower, whole
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+Profile = Literal["stable", "efficient"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "human"]
+
+
+def _instance_id(value: str) -> str:
+    if value == "":
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:100] or "host"
+        # The pid is 1 in most containers, hence the random end.
+        return f"{host}-{os.getpid()}-{secrets.token_hex(2)}"
+    if not _ID.fullmatch(value):
+        raise ValueError
+    return value
+
+
+def _languages(value: str) -> str:
+    parse_languages(value)
+    return value
+
+
+Languages = Annotated[str, AfterValidator(_languages)]
+InstanceId = Annotated[str, AfterValidator(_instance_id)]
+
+
+class GeneralFields(BaseModel):
+    """The process as a whole."""
+
+    profile: Annotated[Profile, BeforeValidator(lower)] = field(
+        "stable", "set of defaults for what is not set", "must be stable or efficient"
+    )
+    instance_id: InstanceId = field(
+        "",
+        "name of this process in logs and Redis (empty: host, process id and 4 random digits)",
+        "must be 1 to 128 characters of A-Z a-z 0-9 . _ -, or empty",
+    )
+    log_level: Annotated[LogLevel, BeforeValidator(lower)] = field(
+        "info", "least level that is logged", "must be debug, info, warning or error"
+    )
+    log_format: Annotated[LogFormat, BeforeValidator(lower)] = field(
+        "auto", "form of log lines (auto: human on a terminal)", "must be auto, json or human"
+    )
+    log_lines_per_s: int = whole(
+        50,
+        0,
+        1_000_000,
+        "log lines of one kind in a second, debug lines excepted; further ones are counted in the "
+        "next line of that kind, as `left_out` (0: no limit)",
+    )
+    languages: Languages = field(
+        "",
+        "codes of the languages that nodes and clients may name, with commas between; `iso639` "
+        "stands for all codes of ISO 639, also with a script or region (empty: iso639)",
+        "must be language codes such as en or zh-hant, or iso639, with commas between",
+    )
