@@ -1,4 +1,4 @@
-"""Who calls, and what they may do: tokens, principals, roles, quotas.
+"""Who calls and what they may do: tokens, principals, roles, quotas.
 
-May import `settings` and `errors`; must not import `rpc` or `redis`.
+May import `errors` and `settings`; must not import `redis`, `rpc` or `telemetry`.
 """

@@ -1,4 +1,4 @@
 """Rules of the contract that Python enforces: field limits, text formats, audio, ids.
 
-Pure. May import `errors` and the generated code; nothing else.
+Pure: no I/O, clock or logging. May import `errors` and the generated code, and nothing else.
 """

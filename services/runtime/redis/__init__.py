@@ -1,4 +1,4 @@
-"""The connection to Redis: addresses, topologies, batched script calls, an embedded server.
+"""The connection to Redis: topologies, batched script calls, paging, an embedded server.
 
-May import `errors` and `telemetry`; must not import `rpc` or `auth`.
+May import `errors`, `settings` and `telemetry`; must not import `auth` or `rpc`.
 """

@@ -1,4 +1,4 @@
 """gRPC as all services use it: servers, channels, streams, TLS.
 
-May import `auth`, `telemetry`, `contract` and `settings`; must not import `redis`.
+May import `auth`, `contract`, `errors`, `settings` and `telemetry`; must not import `redis`.
 """

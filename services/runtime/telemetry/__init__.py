@@ -1,4 +1,4 @@
 """Logs, metrics and traces.
 
-May import `errors` and `settings`; must not import `rpc`, `auth` or `redis`.
+May import `errors`, `addresses` and `settings`; must not import `auth`, `redis` or `rpc`.
 """
