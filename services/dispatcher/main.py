@@ -15,7 +15,11 @@ from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
 from lingua_scheduler.services.dispatcher.home.reports import NodeReports
 from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.relay_client import RelayClients
+from lingua_scheduler.services.dispatcher.nodes.admission import Admission
+from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
+from lingua_scheduler.services.dispatcher.nodes.heartbeats import Heartbeats
+from lingua_scheduler.services.dispatcher.nodes.held_audio import HeldAudio
+from lingua_scheduler.services.dispatcher.nodes.incoming import IncomingReports
 from lingua_scheduler.services.dispatcher.nodes.relay_server import RelayServer
 from lingua_scheduler.services.dispatcher.nodes.routes import Routes
 from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams
@@ -48,37 +52,24 @@ class DispatcherService:
         kept = KeptResults(link=ground.link, settings=settings)
         records = JobRecords(pool=self._pool, settings=settings)
         registry = JobRegistry(metrics)
+        held = HeldAudio(settings=settings, pool=self._pool, metrics=metrics)
+        self._nodes = ConnectedNodes(pool=self._pool, metrics=metrics, held=held)
 
         def connect(executor: Executor) -> Routes:
             """Builds the routes to nodes, whose reports go back to the executor."""
             self._orphans = Orphans(
                 kept=kept, settings=settings, metrics=metrics, confirm=executor.confirm_to
             )
-            reports = NodeReports(
+            self._reports = NodeReports(
                 registry=registry, executor=executor, orphans=self._orphans, metrics=metrics
             )
-            self._nodes = NodeStreams(
-                settings=settings,
-                pool=self._pool,
-                metrics=metrics,
-                address=lambda: self._address,
-                on_room=reports.on_room,
-                on_connected=reports.on_connected,
-                fallback=reports,
-                unwanted=reports.unwanted,
-            )
-            self._relays = RelayClients(
+            return Routes(
                 settings=settings,
                 lines=ground.lines,
                 pool=self._pool,
                 metrics=metrics,
-                responsible=reports,
-            )
-            return Routes(
-                instance_id=settings.instance_id,
                 nodes=self._nodes,
-                relays=self._relays,
-                responsible=reports,
+                responsible=self._reports,
             )
 
         self._executor = Executor(
@@ -89,6 +80,30 @@ class DispatcherService:
             records=records,
             metrics=metrics,
             connect=connect,
+        )
+        admission = Admission(
+            settings=settings,
+            pool=self._pool,
+            address=lambda: self._address,
+            nodes=self._nodes,
+            on_room=self._reports.on_room,
+            on_connected=self._reports.on_connected,
+            unwanted=self._reports.unwanted,
+        )
+        self._heartbeats = Heartbeats(
+            settings=settings,
+            pool=self._pool,
+            metrics=metrics,
+            nodes=self._nodes,
+            admission=admission,
+        )
+        node_streams = NodeStreams(
+            nodes=self._nodes,
+            admission=admission,
+            heartbeats=self._heartbeats,
+            reports=IncomingReports(
+                metrics=metrics, nodes=self._nodes, held=held, fallback=self._reports
+            ),
         )
         submissions = Submissions(settings=settings, registry=registry, executor=self._executor)
         views = JobViews(link=ground.link, instances=self._instances, settings=settings)
@@ -106,7 +121,7 @@ class DispatcherService:
         self._servicer = DispatcherServicer(
             registry=registry,
             submissions=submissions,
-            nodes=self._nodes,
+            nodes=node_streams,
             gateways=self._gateways,
             relays=self._relay_server,
             views=views,
@@ -130,7 +145,7 @@ class DispatcherService:
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Heartbeats, waiting jobs, orphans, followed jobs, and the presence of this instance."""
         return (
-            self._nodes.run(),
+            self._heartbeats.run(),
             self._executor.leases.poll(),
             self._orphans.run(),
             self._followed.run(),
@@ -146,7 +161,7 @@ class DispatcherService:
     async def close(self) -> None:
         """Disconnects from the other services."""
         await self._instances.leave()
-        await self._relays.close()
+        await self._executor.routes.close()
         await self._executor.close()
         await self._pool.settle(_SETTLE_S)
         await self._pool.close()

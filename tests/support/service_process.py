@@ -102,7 +102,7 @@ class ServiceProcess(WatchedProcess):
     Used as a context manager it is ready inside the block. It keeps its address over a restart.
 
     Args:
-        limits: constants of the service's modules, such as {"nodes.streams.MAX_BYTES": 1000}.
+        limits: constants of the service's modules, such as {"nodes.admission.MAX_BYTES": 1000}.
         environ: further variables.
     """
 

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.responsible import Responsible
-from lingua_scheduler.services.dispatcher.nodes.stream import AttemptKey, attempt_key
+from lingua_scheduler.services.dispatcher.nodes.attempts import (
+    AttemptKey,
+    Responsible,
+    attempt_key,
+)
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime.give_way import is_turn_of_others
 from lingua_scheduler.services.runtime.rpc.channels import Lines, open_stream

@@ -1,4 +1,4 @@
-"""The owner's side of the relay: orders of other instances for nodes that are connected here."""
+"""The owner's side of the relay: orders of other homes for nodes that are connected here."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,9 +7,9 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.reports import too_large
-from lingua_scheduler.services.dispatcher.nodes.responsible import Report
-from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams
+from lingua_scheduler.services.dispatcher.nodes.attempts import Report
+from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
+from lingua_scheduler.services.dispatcher.nodes.incoming import too_large
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.give_way import is_turn_of_others
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
@@ -34,12 +34,12 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RelaySession:
-    """One home's stream. It answers for the attempts that the home has given to nodes here."""
+    """The stream of one home. It answers for the attempts that the home gave to nodes here."""
 
     def __init__(self, metrics: DispatcherMetrics, max_message_bytes: int) -> None:
         self._metrics = metrics
         self._largest = between_services(max_message_bytes)
-        # Responses, serialized. One after the other they are one.
+        # Responses, serialized. Concatenated they are one response, because repeated fields append.
         self.outbox: Outbox[bytes] = Outbox(
             max_events=_MAX_EVENTS,
             max_bytes=_MAX_BYTES,
@@ -47,12 +47,12 @@ class RelaySession:
         )
 
     def on_report(self, node_id: str, report: Report) -> None:
-        """Passes on what a node says."""
+        """Passes on a report of a node."""
         response = _response(node_id, report.attempt)
         getattr(response.reports[0], _FIELDS[type(report)]).CopyFrom(report)
         data = response.SerializeToString()
         if len(data) > self._largest:
-            # Other attempts share the stream.
+            # It would end the stream, which other attempts share.
             self._metrics.too_large.labels("relay").inc()
             response.reports[0].failed.CopyFrom(too_large(report, self._largest))
             data = response.SerializeToString()
@@ -71,12 +71,12 @@ class RelaySession:
         self._put(response.SerializeToString())
 
     def pong(self) -> None:
-        """Answers the home's question whether somebody is there."""
+        """Answers a ping of the home."""
         self.outbox.put(_PONG, len(_PONG), droppable=True, replaces="pong")
 
     def _put(self, data: bytes, *, droppable: bool = False) -> None:
         if not self.outbox.put(data, len(data), droppable=droppable) and not droppable:
-            # A home that does not read is better off with a new stream: it then asks again.
+            # The home does not read. With a new stream it will ask again.
             self.outbox.close()
 
 
@@ -92,7 +92,7 @@ class RelayServer:
     """Serves Relay."""
 
     def __init__(
-        self, *, nodes: NodeStreams, metrics: DispatcherMetrics, max_message_bytes: int
+        self, *, nodes: ConnectedNodes, metrics: DispatcherMetrics, max_message_bytes: int
     ) -> None:
         self._nodes = nodes
         self._metrics = metrics
@@ -129,7 +129,7 @@ class RelayServer:
             self._nodes.abandon(session)
 
     def drain(self) -> None:
-        """The nodes have gone: ends the streams, which homes would keep open for ever."""
+        """Ends the streams, which homes would keep open forever, after the nodes have gone."""
         self._draining = True
         for session in self._open:
             session.outbox.close()

@@ -1,61 +1,31 @@
-"""One node's stream, as this instance sees it."""
+"""The state of one connection of one node."""
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lingua_scheduler.services.dispatcher.nodes.partial_limiter import PartialLimiter
-from lingua_scheduler.services.dispatcher.nodes.responsible import Responsible
+from lingua_scheduler.services.dispatcher.nodes.attempts import (
+    Assignment,
+    AttemptKey,
+    attempt_key,
+)
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.rpc.outbox import Outbox
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
-# What may wait for a node that reads slowly. An assignment carries up to 2 MiB of audio; a node
-# that lets more than this pile up is as good as gone, and jobs go elsewhere.
-MAX_EVENTS = 1000
-MAX_BYTES = 32 * 1024 * 1024
-# What a stream that is to end has to write the rest; a node that does not read never would.
+# How long a stream that is to end may take to write what is queued: a node that does not read would
+# keep it open forever.
 _FLUSH_S = 1.0
 
-AttemptKey = tuple[str, int]
-
-
-def attempt_key(attempt: common_pb2.AttemptRef) -> AttemptKey:
-    """An attempt as a key of a dict."""
-    return attempt.job_id, attempt.attempt
-
-
-@dataclass(slots=True, eq=False)
-class Assignment:
-    """An attempt that this node was given, and who answers for it."""
-
-    job: dispatcher_pb2.JobSpec
-    responsible: Responsible | None
-    # When it was written to the stream; 0: it has not been yet.
-    sent_us: int = 0
-    # How many of its partial results are passed on; made with the first of them.
-    partials: PartialLimiter | None = None
-    # Whether it has a slot of the node: from its sending until two heartbeats did not list it.
-    has_slot: bool = True
-    # Heartbeats in a row that did not list it.
-    beats_without: int = 0
-
-    def takes_partial(self, now_ms: float) -> bool:
-        """Whether a partial result that comes now is passed on: see PartialLimiter."""
-        if self.partials is None:
-            self.partials = PartialLimiter(self.job.partial_interval_ms)
-        return self.partials.passes(now_ms)
-
-
-# A message for the node, serialized, and the assignment in it, if there is one. Messages one after
-# the other are one message.
+# A message for the node, serialized, and the assignment in it, if there is one. Concatenated
+# messages are one message, because repeated fields append.
 Written = tuple[bytes, Assignment | None]
 
 
 @dataclass(slots=True, eq=False)
 class NodeStream:
-    """The state of one connection of one node."""
+    """One connection of one node, from Hello to the end of its stream."""
 
     hello: dispatcher_pb2.Hello
     stream_id: str
@@ -72,9 +42,11 @@ class NodeStream:
     beat_due: bool = False
     said_bye: bool = False
     ended_for: errors.LinguaError | None = None
-    """Why this side has ended the stream, if that was an error."""
+    """The error with which this side has ended the stream, if any."""
     binding: dict[AttemptKey, asyncio.Future[Any]] = field(default_factory=dict)
-    """Attempts whose audio the node holds, while the pool service is told so."""
+    """Attempts whose audio the node holds, while the pool service is being told."""
+    holds: set[AttemptKey] = field(default_factory=set)
+    """Attempts that the node brought along and whose audio it holds, until their homes ask."""
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: the stream ends, whatever is left to write."""
     node_id: str = field(init=False)
@@ -91,9 +63,9 @@ class NodeStream:
     def is_full(self) -> bool:
         """Whether all slots of the node are taken by what it was given here or says it runs.
 
-        The pool reserves no more than that. But an order may be late: its home lost its way here
-        and gave the slot back before the order arrived. Or the node still runs what another
-        dispatcher gave it and what has lost its slot since.
+        The pool reserves no more slots than there are. But an order may be late: its home lost the
+        connection and gave the slot back before the order arrived. Or the node still runs an
+        attempt of another dispatcher that has lost its slot since.
         """
         slots = self.hello.max_concurrent_jobs
         if len(self.assigned) + len(self.running) < slots:
@@ -107,16 +79,16 @@ class NodeStream:
         return key in self.assigned or key in self.running
 
     def drop(self, key: AttemptKey) -> None:
-        """The attempt is over at the node, or the node is told to stop it before anything else."""
+        """Forgets an attempt that is over at the node, or that the node is told to stop."""
         self.assigned.pop(key, None)
         self.running.pop(key, None)
 
     def runs(self, attempts: Iterable[common_pb2.AttemptRef]) -> None:
-        """Takes in what the node says it runs."""
+        """Sets what the node says it runs."""
         self.running = {attempt_key(each): each for each in attempts}
 
     def heard_beat(self, beat: dispatcher_pb2.Heartbeat) -> None:
-        """Takes in what a heartbeat says."""
+        """Updates the state with what a heartbeat says."""
         self.load, self.health = beat.load, beat.health
         self.runs(beat.running)
         for key, assignment in self.assigned.items():
@@ -129,13 +101,16 @@ class NodeStream:
         self.beat_due = True
 
     def end(self, why: errors.LinguaError | None = None) -> None:
-        """Ends the stream after what is queued, and soon in any case. An error is its status."""
+        """Ends the stream when all that is queued is written, and soon in any case.
+
+        An error becomes its status.
+        """
         self.ended_for = self.ended_for or why
         self.outbox.close()
         asyncio.get_running_loop().call_later(_FLUSH_S, self.cut.set)
 
     def registration(self, *, instance_id: str, address: str) -> pool_pb2.RegisterNodeRequest:
-        """What the pool service is told of this connection."""
+        """The request that registers this connection with the pool service."""
         running = self.running.values() if self.epoch else self.hello.running
         return pool_pb2.RegisterNodeRequest(
             node_id=self.node_id,
@@ -153,7 +128,7 @@ class NodeStream:
         )
 
     def beat(self) -> pool_pb2.NodeBeat:
-        """What the next batch of heartbeats says of it."""
+        """The entry of this node in the next batch of heartbeats."""
         return pool_pb2.NodeBeat(
             node_id=self.node_id,
             epoch=self.epoch,

@@ -74,7 +74,7 @@ async def test_a_node_gets_nothing_beside_what_it_runs_for_a_dead_home(
     await home.write(dispatcher_pb2.RelayRequest(orders=[order]))
     response = await home.read()
     assert isinstance(response, dispatcher_pb2.RelayResponse)
-    assert "as much as it can hold" in response.reports[0].not_sent.message
+    assert "all slots of the node are taken" in response.reports[0].not_sent.message
     home.cancel()
 
 

@@ -90,7 +90,7 @@ async def test_an_order_that_comes_late_does_not_overfill_a_node(at: list[Scene]
     await home.write(dispatcher_pb2.RelayRequest(orders=[late]))
     response = await home.read()
     assert isinstance(response, dispatcher_pb2.RelayResponse)
-    assert "as much as it can hold" in response.reports[0].not_sent.message
+    assert "all slots of the node are taken" in response.reports[0].not_sent.message
     await node.heartbeat(running=[assign.attempt])
     assert await node.settled() == []
 

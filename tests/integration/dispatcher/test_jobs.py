@@ -23,7 +23,7 @@ MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION
 HELD = dispatcher_pb2.JobResult.KIND_HELD
 
 # Limits so small that a test reaches them with little.
-SMALL = {"gateways.streams._MAX_BYTES": 2_000_000, "nodes.streams.MAX_BYTES": 2_000_000}
+SMALL = {"gateways.streams._MAX_BYTES": 2_000_000, "nodes.admission.MAX_BYTES": 2_000_000}
 
 
 @pytest.fixture
