@@ -32,7 +32,7 @@ from interpreter_node.espeak import Espeak
 from interpreter_node.hearing import resampled
 from machine import machine
 
-from lingua_scheduler.services.session_gateway.live.voice_activity import MODE, VoiceActivity
+from lingua_scheduler.services.session_gateway.session.voice_activity import MODE, VoiceActivity
 
 SENTENCES = Path(__file__).with_name("sentences")
 # Between two sentences; the least that is to be found.

@@ -1,8 +1,8 @@
-"""Sessions: clients' streams, how speech is cut, results in order, resume.
+"""The session gateway: streams of clients, cuts of speech, results in order, resumes.
 
-The pure cores are `gatherer` (where speech is cut), `result_queue` and `session_core` (with
-`session_steps`); they know neither I/O nor clock. `live_session` and `sessions` are the shell
-around them, `voice_activity` listens for voice if a session asks for it, `dispatcher_link` brings
-jobs to dispatchers, `session_record` and `session_store` are what other gateways know.
-Nothing but the CLI imports this folder; it imports the runtime and the contracts only.
+An utterance passes through `live` (the shell of a session), `session` (its pure core), `store`
+(the cut is recorded) and `dispatcher` (its job is submitted), and its result the same way back.
+`service` and `main` are the gRPC service and its process; `views` reads records for operators.
+
+Only the CLI imports this package. It imports the runtime and the generated code.
 """

@@ -1,4 +1,4 @@
-"""The session gateway as a process."""
+"""The process of the session gateway."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -18,10 +18,10 @@ from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 
 class SessionGatewayService:
-    """Puts the parts of the session gateway together."""
+    """Wires the parts of the session gateway."""
 
     grpc_name = session_pb2.DESCRIPTOR.services_by_name["SessionGateway"].full_name
-    # The largest that the contract allows are a chunk of 64 KiB, and features of as much.
+    # The largest messages that the contract allows have a chunk or features of 64 KiB.
     max_request_bytes: int | None = 128 * 1024
 
     def __init__(self, ground: Ground) -> None:
@@ -48,26 +48,26 @@ class SessionGatewayService:
         session_pb2_grpc.add_SessionGatewayServicer_to_server(self._servicer, server)
 
     async def open(self, address: str) -> None:
-        """Connects to a dispatcher, and says where this instance is."""
+        """Announces the address of this instance, and connects to a dispatcher."""
         self._address = address
         await self._instances.announce(address)
         await self._dispatchers.open()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Renewal of sessions, and the sign that this instance lives."""
+        """The renewal of sessions, and of the announcement of this instance."""
         return self._sessions.run(), self._instances.run(self._address)
 
     async def drain(self) -> None:
-        """No new session; the clients resume elsewhere."""
+        """Opens no more sessions, and sends the clients elsewhere."""
         await self._sessions.drain()
 
     async def close(self) -> None:
-        """Lets go of the other services."""
+        """Disconnects from the other services."""
         await self._instances.leave()
         self._sessions.close()
         await self._dispatchers.close()
 
 
 async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
-    """Runs the session gateway until it is told to end; see `run_service`."""
+    """Runs the session gateway until it is told to stop; see `run_service`."""
     await run_service(settings, "gateway", SessionGatewayService, ready)

@@ -1,4 +1,4 @@
-"""What the session gateway counts. Never a session or node id as a label."""
+"""Metrics of the session gateway. Ids of sessions or nodes are never labels."""
 
 from collections.abc import Iterable
 
@@ -15,28 +15,31 @@ from lingua_scheduler.services.runtime.telemetry.tallies import Durations, Tally
 from lingua_scheduler.services.session_gateway.session.speech import Reason
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
-# The scheduler's own share is milliseconds; a node's is up to its time-out.
+# The scheduler takes milliseconds; a node may take as long as its timeout.
 _SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _LONG = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 
-# What a session's core counts, and what that means.
+# Counters of session cores: the name within the core, the metric, and its description.
 _COUNTED = {
-    "chunk": ("chunks", "Audio chunks taken in."),
-    "repeated_chunk": ("repeated_chunks", "Audio chunks that had come before."),
-    "refused_chunk": ("refused_chunks", "Audio chunks refused: see the errors to their clients."),
-    "gap": ("gaps", "Audio chunks that came out of sequence."),
-    "repeated_end": ("duplicate_finalizes", "Ends of an utterance that was about to be cut."),
-    "empty_end": ("empty_finalizes", "Ends of an utterance with no audio."),
+    "chunk": ("chunks", "Audio chunks accepted."),
+    "repeated_chunk": ("repeated_chunks", "Audio chunks received more than once."),
+    "refused_chunk": ("refused_chunks", "Audio chunks refused with an error to their client."),
+    "gap": ("gaps", "Audio chunks received out of sequence."),
+    "repeated_end": (
+        "duplicate_finalizes",
+        "Final chunks for an utterance whose end was already decided.",
+    ),
+    "empty_end": ("empty_finalizes", "Final chunks without any audio to finalize."),
     "fragment_kept": ("fragments", "Short fragments kept for the next utterance."),
     "result": ("results", "Results delivered to clients."),
-    "late_result": ("late_results", "Results that came too late, or twice."),
+    "late_result": ("late_results", "Results that arrived too late, or twice."),
     "deadline_missed": ("deadline_misses", "Utterances without a result at their deadline."),
     "turn_moved": (
         "turns_moved",
-        "Utterances that brought held audio along, since the node that held it was not available.",
+        "Utterances that brought held audio along because the node that held it was unavailable.",
     ),
     "held_lost": ("held_lost", "Utterances whose audio was lost while a node held it."),
-    "retried": ("submit_retries", "Utterances whose job could not be made at once."),
+    "retried": ("submit_retries", "Submissions of jobs that failed and were retried."),
 }
 
 _CUT_BY = {
@@ -45,7 +48,7 @@ _CUT_BY = {
     if value.number
 }
 
-# Why an utterance is likely to be missing: from 0, or the first would be no increase.
+# Likely reasons for a missing utterance. Their series start at 0, so that the first counts.
 _LIKELY_MISSING = (
     common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
     common_pb2.ERROR_REASON_JOB_FAILED,
@@ -64,13 +67,13 @@ class GatewayMetrics:
         )
         self.opened = Counter(
             "lingua_gateway_sessions_opened",
-            "Sessions that began here, by how: new or resume.",
+            "Sessions that started here, by how: new or resume.",
             ["how"],
             registry=registry,
         )
         self.ended = Counter(
             "lingua_gateway_sessions_ended",
-            "Sessions that ended here, by how: closed, left, or the reason of the error.",
+            "Sessions that ended here, by how: closed, left, or the reason of an error.",
             ["how"],
             registry=registry,
         )
@@ -87,16 +90,20 @@ class GatewayMetrics:
             registry=registry,
         )
         self.jobs = Gauge(
-            "lingua_gateway_jobs", "Jobs under way at dispatchers.", registry=registry
+            "lingua_gateway_jobs",
+            "Jobs submitted to dispatchers that have no result.",
+            registry=registry,
         )
-        self.timers = Gauge("lingua_gateway_timers", "Timers of sessions.", registry=registry)
+        self.timers = Gauge(
+            "lingua_gateway_timers", "Timers that sessions have set.", registry=registry
+        )
         self.held_bytes = Gauge(
             "lingua_gateway_held_bytes",
-            "Audio kept of unfinished sentences that nodes hold.",
+            "Bytes of audio kept because nodes hold it.",
             registry=registry,
         )
         self.dispatcher_up = Gauge(
-            "lingua_gateway_dispatcher_up", "1 while there is a dispatcher.", registry=registry
+            "lingua_gateway_dispatcher_up", "1 while connected to a dispatcher.", registry=registry
         )
         self._dispatch = Durations(
             "lingua_gateway_dispatch_seconds",
@@ -112,7 +119,7 @@ class GatewayMetrics:
         )
         self._wait = Durations(
             "lingua_gateway_deliver_seconds",
-            "From a result to its delivery: the wait for those before it.",
+            "From a result to its delivery: the wait for earlier results.",
             buckets=_SHORT,
             registry=registry,
         )
@@ -126,7 +133,7 @@ class GatewayMetrics:
         for reason in _LIKELY_MISSING:
             self._missing.labels(_word(reason))
         self.counts = dict.fromkeys(_COUNTED, 0)
-        """What the cores of all sessions count, each by its name for it."""
+        """The counters of all session cores, by their name within the core."""
         self._finalized = Tally(
             "lingua_gateway_finalized",
             "Utterances cut, by reason.",
@@ -138,9 +145,9 @@ class GatewayMetrics:
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """What is counted in plain numbers."""
-        for what, (name, words) in _COUNTED.items():
-            yield CounterMetricFamily(f"lingua_gateway_{name}", words, self.counts[what])
+        """Exports the counters that are plain numbers."""
+        for counter, (name, description) in _COUNTED.items():
+            yield CounterMetricFamily(f"lingua_gateway_{name}", description, self.counts[counter])
         yield CounterMetricFamily(
             "lingua_gateway_audio_seconds", "Audio in the utterances cut.", self._audio_ms / 1000
         )
@@ -151,7 +158,7 @@ class GatewayMetrics:
         self._audio_ms += audio_ms
 
     def timed(self, timings: session_pb2.ResultTimings) -> None:
-        """Measures where the time of a result went."""
+        """Observes the timings of a result."""
         dispatch, node, wait = timings.dispatch_ms, timings.node_ms, timings.deliver_ms
         self._dispatch.observe(dispatch / 1000)
         self._node.observe(node / 1000)
@@ -159,11 +166,11 @@ class GatewayMetrics:
         self._result.observe((dispatch + node + wait) / 1000)
 
     def missing(self, reason: common_pb2.ErrorReason.ValueType) -> None:
-        """Counts an utterance that its client is told to be missing."""
+        """Counts an utterance that is reported as missing."""
         self._missing.labels(_word(reason)).inc()
 
     def refused(self, error: LinguaError) -> None:
-        """Counts a session that could not be opened or resumed."""
+        """Counts a session that was not opened or resumed."""
         self._refused.labels(_word(error.reason)).inc()
         if isinstance(error, QuotaExceededError):
             self._quotas.refused(error)

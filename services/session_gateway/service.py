@@ -1,4 +1,4 @@
-"""The gRPC face of the session gateway. What it does is in sessions."""
+"""The gRPC service of the session gateway. `live.sessions` does the work."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,12 +1,12 @@
-"""Checks of what clients send, beyond the limits of its fields."""
+"""Checks of clients' messages that concern several fields, or the state of the session."""
 
 from lingua_scheduler.services.runtime.contract.checks import Check
-from lingua_scheduler.services.session_gateway.live.voice_activity import RATES
+from lingua_scheduler.services.session_gateway.session.voice_activity import RATES
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 
 def checked_new(opened: session_pb2.NewSession) -> session_pb2.NewSession:
-    """A new session as it is kept: languages in lower case.
+    """Checks a new session, and returns it with languages in lower case.
 
     Raises:
         InvalidMessageError: names every bad field.
@@ -27,13 +27,13 @@ def checked_new(opened: session_pb2.NewSession) -> session_pb2.NewSession:
     options = opened.options
     check.preference(options.preferred_node_id, options.strict, "options.")
     if options.pause_detection == session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY:
-        _check_audible(check, opened.audio_format)
+        _check_voice_format(check, opened.audio_format)
     check.done()
     return kept
 
 
-def _check_audible(check: Check, audio: common_pb2.AudioFormat) -> None:
-    """Voice can be found in this audio."""
+def _check_voice_format(check: Check, audio: common_pb2.AudioFormat) -> None:
+    """Checks that voice detection supports this audio."""
     asked = "with options.pause_detection VOICE_ACTIVITY"
     if audio.encoding != common_pb2.AUDIO_ENCODING_PCM_S16LE:
         check.no("audio_format.encoding", f"must be PCM_S16LE {asked}")
@@ -57,15 +57,15 @@ def check_open(message: session_pb2.ClientMessage) -> None:
 
 
 def check_seen(resume: session_pb2.ResumeSession, *, seen: int, created: int) -> None:
-    """Checks what a client says it has seen against the record of its session.
+    """Checks how many results a client claims to have seen against the record of its session.
 
     Args:
-        resume: what it says.
-        seen: what it had said before; results below that are gone.
+        resume: the claim.
+        seen: how many it had confirmed before; those results are gone.
         created: how many utterances it may have been told of.
 
     Raises:
-        InvalidMessageError: it says less or more than that.
+        InvalidMessageError: the claim is lower than `seen` or higher than `created`.
     """
     if not seen <= resume.results_seen <= created:
         check = Check("open.resume.")

@@ -1,4 +1,4 @@
-"""Sessions as operators see them, from the record that every gateway shares."""
+"""Sessions for operators, read from the records that all gateways share."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +11,12 @@ from lingua_scheduler.services.runtime.redis.record_pages import (
     read_page,
 )
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.session.speech import Direction, directions_of
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 _CUT = b"cut:"
-# The fields of a record that a view shows. All else (what the client asked for, the cuts) may be
-# long, and stays in Redis; of the cuts their names say enough.
+# The fields of a record that a view shows. The others (what the client asked for, the cuts) may be
+# large and are not read; the names of the cuts are enough.
 _FIELDS = (
     *("token", "tenant", "gateway", "epoch", "opened_ms", "last_chunk_ms"),
     *("next", "seen", "results", "missing"),
@@ -33,29 +34,29 @@ class SessionViews:
         self._instances = f"{settings.redis_prefix}:instance:"
 
     async def get(self, session_id: str, tenant: str = "") -> session_pb2.Session:
-        """One session, of this tenant where one is named. Raises SessionNotFoundError."""
+        """Returns one session of this tenant ("": of any). Raises SessionNotFoundError."""
         session = await self._read(session_id)
         if session is None or tenant not in ("", session.tenant):
             raise SessionNotFoundError(f"there is no session {session_id!r}, or it was forgotten")
-        await self._say_who_is_there([session])
+        await self._set_connected([session])
         opened = await self._link.command("HGET", self._prefix + session_id, "opened")
-        for pair in _directions(session_pb2.NewSession.FromString(opened or b"")):
-            if turn := await self._turn(session, pair):
+        for direction in directions_of(session_pb2.NewSession.FromString(opened or b"")):
+            if turn := await self._turn(session, direction):
                 session.turns.append(turn)
         return session
 
     async def _turn(
-        self, session: session_pb2.Session, pair: common_pb2.LanguagePair
+        self, session: session_pb2.Session, direction: Direction
     ) -> session_pb2.SessionTurn | None:
-        """What binds a direction of a session, as lua/lib/turn.lua describes it."""
-        key = f"{self._turns}{session.tenant}:{session.session_id}:{pair.src}:{pair.tgt}"
+        """The binding of a direction to a node, if any, as lua/lib/turn.lua describes it."""
+        key = f"{self._turns}{session.tenant}:{session.session_id}:{direction.src}:{direction.tgt}"
         timeout, max_duration, holds = await self._link.command(
             "HMGET", key, "timeout_node_id", "max_duration_node_id", "holds"
         )
         if not (timeout or max_duration or holds):
             return None
         return session_pb2.SessionTurn(
-            direction=pair,
+            direction=common_pb2.LanguagePair(src=direction.src, tgt=direction.tgt),
             node_id=(timeout or max_duration or b"").decode(),
             holds_in_row=int(holds or 0),
         )
@@ -63,20 +64,20 @@ class SessionViews:
     async def list(
         self, tenant: str, page_size: int, page_token: str
     ) -> tuple[Sequence[session_pb2.Session], str]:
-        """A page of a tenant's sessions, the last opened first, and the token of the next page.
+        """Returns a page of a tenant's sessions, newest first, and the token of the next page.
 
-        What is read for a tenant is in proportion to the page, however many sessions others have.
+        The cost is proportional to the page, however many sessions other tenants have.
 
         Args:
             tenant: "" for all.
-            page_size: about how many; 0 for the usual number.
-            page_token: from the page before; "" for the first.
+            page_size: about how many; 0 for the default.
+            page_token: from the previous page; "" for the first.
         """
 
         async def read(session_id: str) -> session_pb2.Session | None:
             session = await self._read(session_id)
-            wanted = session is not None and tenant in ("", session.tenant)
-            return session if wanted else None
+            matches = session is not None and tenant in ("", session.tenant)
+            return session if matches else None
 
         if tenant:
             # The index of lua/lib/quota.lua.
@@ -86,20 +87,20 @@ class SessionViews:
         sessions, following = await read_page(
             step=step, read=read, page_token=page_token, page_size=page_size
         )
-        await self._say_who_is_there(sessions)
+        await self._set_connected(sessions)
         sessions.sort(key=lambda session: session.opened_ms, reverse=True)
         return sessions, following
 
     async def _read(self, session_id: str) -> session_pb2.Session | None:
-        """A session from its record, as lua/lib/session.lua describes it; None if it has ended."""
+        """Reads a record as lua/lib/session.lua describes it; None if the session has ended."""
         key = self._prefix + session_id
         values, names = await asyncio.gather(
             self._link.command("HMGET", key, *_FIELDS), self._link.command("HKEYS", key)
         )
         return _session(session_id, dict(zip(_FIELDS, values, strict=True)), names)
 
-    async def _say_who_is_there(self, sessions: Sequence[session_pb2.Session]) -> None:
-        """A gateway that died never said that it left: only one that runs has sessions."""
+    async def _set_connected(self, sessions: Sequence[session_pb2.Session]) -> None:
+        """Says which sessions have a gateway that runs: one that died did not sign off."""
         named = sorted({each.gateway_instance for each in sessions if each.gateway_instance})
         found = await asyncio.gather(
             *(self._link.command("EXISTS", self._instances + gateway) for gateway in named)
@@ -109,13 +110,6 @@ class SessionViews:
             session.connected = session.gateway_instance in running
             if not session.connected:
                 session.gateway_instance = ""
-
-
-def _directions(opened: session_pb2.NewSession) -> list[common_pb2.LanguagePair]:
-    if opened.WhichOneof("languages") == "direction":
-        return [opened.direction]
-    a, b = opened.conversation.a, opened.conversation.b
-    return [common_pb2.LanguagePair(src=src, tgt=tgt) for src, tgt in ((a, b), (b, a))]
 
 
 def _session(

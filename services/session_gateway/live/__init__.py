@@ -1,4 +1,5 @@
-"""Live sessions: the shell that carries out what each session's core asks for.
+"""Live sessions: the shell that feeds events to each session's core and carries out its effects.
 
-May import every other part of the gateway except `service` and `main`.
+May import all parts of the gateway except `service`, `main` and `views`, which it is independent
+of. Only `service` and `main` import it.
 """

@@ -14,7 +14,6 @@ from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
 from lingua_scheduler.services.session_gateway.live.converse_stream import Context, ConverseStream
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
-from lingua_scheduler.services.session_gateway.live.voice_activity import Voices
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.session import effects as effects
 from lingua_scheduler.services.session_gateway.session.core import SessionCore, SessionPhase
@@ -23,6 +22,7 @@ from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
+from lingua_scheduler.services.session_gateway.session.voice_activity import Voices
 from lingua_scheduler.services.session_gateway.store.session_record import SessionRecord
 from lingua_scheduler.services.session_gateway.store.session_store import Renewal
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2

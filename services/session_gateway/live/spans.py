@@ -1,7 +1,7 @@
-"""The spans of one connection of a session, and of its utterances. See telemetry for the tree.
+"""The spans of one connection of a session, and of its utterances (decision 18).
 
-An utterance is a trace of its own, whose id is its job's: so a gateway that takes a session up goes
-on in the same traces, with a root of its own part.
+Each utterance is a trace of its own, whose id is derived from its job's. So a gateway that resumes
+a session continues the same traces, with a root span for its own part.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WRITTEN = {
     common_pb2.JobStep.KIND_GATHER: "gather",
     common_pb2.JobStep.KIND_HANGOVER: "hangover",
 }
-# Utterances that a session's span is linked with: the last ones.
+# How many utterances, the most recent ones, the span of a session links to.
 _MAX_LINKS = 128
 
 
@@ -35,18 +35,18 @@ class _Open:
     context: SpanContext
     start_us: int
     attributes: dict[str, str | int | bool]
-    # When its result was here; 0: it is not.
+    # When its result arrived; 0 if it has not.
     result_us: int = 0
 
 
 class SessionSpans:
-    """Made when the client is connected, ended when it has gone.
+    """Created when the client is connected, ended when it has left.
 
     Args:
-        writer: where spans go.
-        client: the client's own span, where it has told one.
+        writer: writes the spans.
+        client: the client's own span, if the client sent one.
         session_id: of the session.
-        epoch: over 1 where the session was resumed.
+        epoch: of the session; over 1 if it was resumed.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class SessionSpans:
         self._client = client
         self._start_us = _now_us()
         self._links: list[SpanContext] = []
-        # Sampled utterances that are not delivered.
+        # Sampled utterances that have no outcome.
         self._open: dict[int, _Open] = {}
 
     @property
     def traceparent(self) -> str:
-        """For the client's own spans."""
+        """The trace context for the client's own spans."""
         return traceparent_of(self._span)
 
     def submitted(self, utterance: Utterance, steps: Sequence[common_pb2.JobStep] = ()) -> str:
-        """An utterance is submitted, again, or its job is taken up; returns its trace context."""
+        """An utterance is submitted, or submitted again; returns its trace context."""
         known = self._open.get(utterance.index)
         if known is not None:
             return traceparent_of(known.context)
@@ -78,12 +78,12 @@ class SessionSpans:
         return traceparent_of(context)
 
     def has_result(self, index: int) -> None:
-        """The result is here, and may have to wait for earlier ones."""
+        """The result has arrived; it may have to wait for earlier ones."""
         if index in self._open:
             self._open[index].result_us = _now_us()
 
     def delivered(self, result: session_pb2.Result) -> None:
-        """The result goes to the client."""
+        """The result is sent to the client."""
         utterance = self._open.pop(result.utterance_index, None)
         if utterance is None:
             return
@@ -95,13 +95,13 @@ class SessionSpans:
         self._write(utterance, now_us, kind)
 
     def missing(self, missing: session_pb2.Missing) -> None:
-        """There will be no result."""
+        """The utterance is reported as missing."""
         utterance = self._open.pop(missing.utterance_index, None)
         if utterance is not None:
             self._write(utterance, _now_us(), "MISSING", reason_name(missing.why.reason))
 
     def end(self, how: str) -> None:
-        """The client has gone. What it has not got is for its next gateway."""
+        """The client has left. Its next gateway continues the open utterances."""
         now_us = _now_us()
         for utterance in self._open.values():
             self._write(utterance, now_us, "LEFT")

@@ -1,5 +1,5 @@
-"""The pure core of a session: events in, effects out.
+"""The pure core of a session: events in, effects out. Start with `core`.
 
-No I/O, no clock, no logging: every function is told the time. May import the contract and
-`runtime.contract`; must not import `live`, `store` or `dispatcher`, nor asyncio, grpc or redis.
+No I/O, no clock, no logging: every event carries the time. May import the generated code and the
+pure parts of the runtime (`contract`, `settings`); must not import other parts of the gateway.
 """

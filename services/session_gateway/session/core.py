@@ -54,22 +54,9 @@ resume.
 from collections.abc import Callable, Iterable, MutableMapping
 from enum import Enum, auto
 
+from lingua_scheduler.services.session_gateway.session import effects as effects
 from lingua_scheduler.services.session_gateway.session.delivery import Delivery
-from lingua_scheduler.services.session_gateway.session.effects import (
-    DEADLINE,
-    FRAGMENT,
-    GOODBYE,
-    HANGOVER,
-    IDLE,
-    PAUSE,
-    Effect,
-    EffectBuffer,
-    End,
-    Gate,
-    Leave,
-    Taken,
-    TimerKey,
-)
+from lingua_scheduler.services.session_gateway.session.effects import Effect, EffectBuffer, TimerKey
 from lingua_scheduler.services.session_gateway.session.gatherer import Gatherer
 from lingua_scheduler.services.session_gateway.session.intake import Intake, invalid
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
@@ -194,7 +181,7 @@ class SessionCore:
     def start(self, now: float) -> list[Effect]:
         """Starts the session: the client has been told that it is open."""
         self._heard_ms = now
-        self._out.timers.set(IDLE, now + self._rules.session_idle_ms)
+        self._out.timers.set(effects.IDLE, now + self._rules.session_idle_ms)
         return self._advance(now)
 
     # ---- events of the client ----
@@ -311,7 +298,7 @@ class SessionCore:
         else:
             self._counts["late_result"] += 1
             if not self._delivery.is_unseen_result(index):
-                self._out.add(Taken(job_id))
+                self._out.add(effects.Taken(job_id))
         return self._advance(now)
 
     def on_failed(self, now: float, index: int, why: common_pb2.Error) -> list[Effect]:
@@ -328,17 +315,17 @@ class SessionCore:
         """A timer is due. One that is not set, or not due yet, does nothing."""
         if not self._out.timers.take(now, key):
             return []
-        if key == PAUSE:
+        if key == effects.PAUSE:
             self._add_cuts(now, self._gatherer.on_pause_timer(now))
-        elif key == HANGOVER:
+        elif key == effects.HANGOVER:
             self._add_cuts(now, self._gatherer.on_hangover_timer(now))
-        elif key == FRAGMENT:
+        elif key == effects.FRAGMENT:
             self._add_cuts(now, self._gatherer.on_fragment_timer(now))
-        elif key == DEADLINE:
+        elif key == effects.DEADLINE:
             self._jobs.give_up_overdue(now)
-        elif key == IDLE:
+        elif key == effects.IDLE:
             self._check_idle(now)
-        elif key == GOODBYE and self.phase is SessionPhase.CLOSED:
+        elif key == effects.GOODBYE and self.phase is SessionPhase.CLOSED:
             self._finish(None, forget=False)
         # The timers for recording and for retries need nothing but what follows.
         return self._advance(now)
@@ -349,7 +336,7 @@ class SessionCore:
             self._heard_ms = now
         due = self._heard_ms + self._rules.session_idle_ms
         if now < due:
-            self._out.timers.set(IDLE, due)
+            self._out.timers.set(effects.IDLE, due)
         elif self.phase is SessionPhase.OPEN:
             seconds = self._rules.session_idle_ms / 1000
             self._out.error(
@@ -405,7 +392,7 @@ class SessionCore:
             self._gate_open = is_open
             self._heard_ms = now
             self._gatherer.on_hold(now, on=not is_open)
-            self._out.add(Gate(is_open))
+            self._out.add(effects.Gate(is_open))
 
     # ---- the end ----
 
@@ -413,12 +400,12 @@ class SessionCore:
         cuts = self._gatherer.on_close(now)
         self.phase = SessionPhase.CLOSING
         self._add_cuts(now, cuts)
-        self._out.timers.clear(IDLE)
+        self._out.timers.clear(effects.IDLE)
 
     def _check_done(self, now: float) -> None:
         if self.phase is SessionPhase.CLOSING and self._delivery.pending == 0:
             self.phase = SessionPhase.CLOSED
-            self._out.timers.set(GOODBYE, now + GOODBYE_MS)
+            self._out.timers.set(effects.GOODBYE, now + GOODBYE_MS)
             self._delivery.fill_closed(self._out.event().closed)
         if self.phase is SessionPhase.CLOSED and self._delivery.unconfirmed == 0:
             self._finish(None, forget=True)
@@ -432,6 +419,8 @@ class SessionCore:
         if why is not None:
             self._out.error(why)
         if not forget:
-            self._out.add(Leave((*self._delivery.unseen_job_ids, *self._jobs.submitted_ids)))
+            self._out.add(
+                effects.Leave((*self._delivery.unseen_job_ids, *self._jobs.submitted_ids))
+            )
         self._jobs.open.clear()
-        self._out.add(End(why, forget))
+        self._out.add(effects.End(why, forget))

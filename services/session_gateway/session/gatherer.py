@@ -1,11 +1,11 @@
-"""Where speech is cut: chunks in, utterances out. No I/O, no clock.
+"""Cuts speech into utterances: chunks in, cuts out.
 
-At any time one stretch of speech is gathered, and for each direction one short fragment may be kept
-for what comes next:
+One stretch of speech is gathered at a time. In addition, one short fragment per direction may be
+kept for the speech that follows. The phases of the gathered speech:
 
     IDLE       nothing is gathered
-    GATHERING  chunks come in
-    FULL       the longest duration is reached; the first chunk that is no late one cuts
+    GATHERING  chunks are added
+    FULL       the longest duration is reached; the next chunk that is not a late one cuts
     HANGOVER   the end is decided; late chunks may still join
 
 Every event in every phase ("-": nothing happens):
@@ -30,17 +30,17 @@ Every event in every phase ("-": nothing happens):
     close           send fragments cut, send them  cut, send them     cut, send them
 
 "end": the hangover of IsFinal begins. "pause": a short stretch becomes the fragment of its
-direction, unless it is the rest of one that was cut; any other is cut, by the timer after a
-hangover, by what came next at once. "break": the same as a pause, with the reason Interrupted. A
-repeated end changes a pause to IsFinal, and nothing else.
+direction, unless it is the rest of one that was cut. Any other is cut: after a hangover if the
+timer found the pause, at once if the next chunk did. "break": the same as a pause, with the reason
+Interrupted. A repeated end changes a pause to IsFinal, and nothing else.
 
-In sessions with voice detection (decision 26), chunks say how much of their end is without voice.
-A pause is then also `voice_pause_ms` of that after a voice, and cuts at once. Silence is gathered
-like speech; a stretch without any voice is cut as a pause when it gets long, and the longest
-duration counts from the first voice, so that the silence before a sentence does not cut it.
+In sessions with voice detection (decision 26), chunks say how much of their end has no voice. A
+pause is then also `voice_pause_ms` without voice after a voice, and cuts at once. Silence is
+gathered like speech. A long stretch without any voice is cut as a pause, and the longest duration
+counts from the first voice, so that the silence before a sentence does not cut it.
 
-MaxDuration and MaxLength cut only when more has come: so there is always a rest, whose own end ends
-the turn, and no node waits for a sentence's end that was silence.
+MaxDuration and MaxLength cut only when another chunk has arrived. So there is always a rest, whose
+own end ends the turn, and no node waits for the end of a sentence that was silence.
 """
 
 from collections.abc import Callable, Iterable, MutableMapping
@@ -74,13 +74,13 @@ class Gatherer:
     """Gathers the speech of one session.
 
     Promises: every byte of a chunk comes out in exactly one cut, in the order of the chunks of its
-    direction, at the latest at `close`; no cut is empty.
+    direction, by the close at the latest; no cut is empty.
 
     Args:
-        rules: the numbers.
+        rules: limits and durations.
         timers: of the session.
-        counts: where it adds up what is worth counting.
-        on_empty_end: told of an end in a direction in which nothing is gathered.
+        counts: counters of the gateway.
+        on_empty_end: called with the direction of an end if nothing is gathered in it.
         continues: directions whose last cut, by another gateway, left a rest.
     """
 
@@ -99,14 +99,15 @@ class Gatherer:
         self._on_empty_end = on_empty_end
         self._speech: Speech | None = None
         self._fragments: dict[Direction, tuple[Speech, float]] = {}
-        # In the hangover: the reason, and when it was decided.
+        # In the hangover: the reason of the cut, and when the end was decided.
         self._ending: tuple[Reason, float] | None = None
-        # When the longest duration was reached, and how much has joined since that or the end.
+        # When the longest duration was reached, and how much audio has joined since then, or since
+        # the end was decided.
         self._full_ms: float | None = None
         self._joined_ms = 0.0
         # Directions whose last cut left a rest.
         self._continues = set(continues)
-        # The last chunk with data: when it came, and when the client had recorded it.
+        # When the last chunk with data arrived, and when the client recorded it.
         self._last_ms = 0.0
         self._last_client_ms = 0
         self._playing = False
@@ -114,7 +115,7 @@ class Gatherer:
 
     @property
     def first_seq(self) -> int | None:
-        """The first chunk that is in no cut yet."""
+        """The first chunk that is not in a cut."""
         if not self._fragments:
             return None if self._speech is None else self._speech.first_seq
         stretches = [speech for speech, _ in self._fragments.values()]
@@ -123,27 +124,27 @@ class Gatherer:
         return min((speech.first_seq for speech in stretches), default=None)
 
     def on_chunk(self, now: float, chunk: Chunk) -> list[Cut]:
-        """A chunk that is good and comes in its order."""
+        """Takes a chunk that has passed all checks."""
         cuts = self._before(now, chunk)
         if chunk.data:
             self._gather(now, chunk)
         return cuts + self._after(now, chunk)
 
     def on_playback(self, now: float, *, on: bool) -> None:
-        """The app begins or ends to play speech: no pause while it does."""
+        """The app starts or stops playing speech: there is no pause while it plays."""
         self._playing = on
-        # What the client's clock says of the time before tells nothing of a pause.
+        # The time since the last chunk, by the client's clock, says nothing about a pause.
         self._last_client_ms = 0
-        self._listen_again(now)
+        self._restart_pause(now)
 
     def on_hold(self, now: float, *, on: bool) -> None:
-        """Audio is not read for now: that it does not come is no pause."""
+        """The gateway stops or starts reading audio: there is no pause while it does not read."""
         self._held = on
-        self._listen_again(now)
+        self._restart_pause(now)
 
     def on_pause_timer(self, now: float) -> list[Cut]:
-        """There may have been a pause."""
-        if self._speech is None or self._ending is not None or self._deaf:
+        """The pause timer is due; audio may have arrived since it was set."""
+        if self._speech is None or self._ending is not None or self._ignores_pauses:
             return []
         due = self._last_ms + self._rules.pause_ms
         if now < due:
@@ -154,18 +155,18 @@ class Gatherer:
         return self._end(now, _TIMEOUT)
 
     def on_hangover_timer(self, now: float) -> list[Cut]:
-        """No more audio joins."""
+        """The hangover is over."""
         return self._cut(now) if self._ending is not None else []
 
     def on_fragment_timer(self, now: float) -> list[Cut]:
-        """Fragments that have waited long enough are sent alone."""
+        """Cuts fragments that have waited long enough."""
         over = [key for key, (_, until) in self._fragments.items() if until <= now]
         cuts = [Cut(self._fragments.pop(key)[0], _TIMEOUT, now, now) for key in over]
         self._set_fragment_timer()
         return sorted(cuts, key=lambda cut: cut.speech.first_seq)
 
     def on_close(self, now: float) -> list[Cut]:
-        """Whatever is there is sent."""
+        """Cuts everything that is gathered or kept."""
         cuts = [Cut(speech, _CLOSE, now, now) for speech, _ in self._fragments.values()]
         self._fragments.clear()
         self._set_fragment_timer()
@@ -176,11 +177,11 @@ class Gatherer:
         return sorted(cuts, key=lambda cut: cut.speech.first_seq)
 
     @property
-    def _deaf(self) -> bool:
+    def _ignores_pauses(self) -> bool:
         return self._playing or self._held
 
     def _before(self, now: float, chunk: Chunk) -> list[Cut]:
-        """What a chunk ends by coming."""
+        """Cuts that a chunk causes before it is added."""
         speech = self._speech
         if speech is None:
             return []
@@ -200,7 +201,7 @@ class Gatherer:
         return []
 
     def _is_late(self, chunk: Chunk, reason: Reason) -> bool:
-        """Whether it still belongs to what has ended."""
+        """Whether a chunk still belongs to speech whose end is decided."""
         return self._joined_ms + chunk.ms <= self._hangover_ms(reason)
 
     def _gather(self, now: float, chunk: Chunk) -> None:
@@ -218,12 +219,12 @@ class Gatherer:
             self._full_ms = now
 
     def _after(self, now: float, chunk: Chunk) -> list[Cut]:
-        """What a chunk ends when it is in."""
+        """Cuts that a chunk causes after it is added."""
         if self._ending is not None:
             if chunk.is_final:
                 self._counts["repeated_end"] += 1
                 if self._ending[0] == _TIMEOUT:
-                    # The speaker says so: no node should wait for more.
+                    # The speaker has finished: no node should wait for more.
                     self._ending = (_IS_FINAL, self._ending[1])
             return []
         if chunk.is_final:
@@ -242,14 +243,14 @@ class Gatherer:
 
     def _is_pause_heard(self, speech: Speech) -> bool:
         rules = self._rules
-        # The rest of what was cut ends its turn, also if it is all silence.
+        # The rest of speech that was cut ends its turn, even if it is all silence.
         if not speech.is_silent or speech.direction in self._continues:
-            return speech.quiet_ms >= rules.voice_pause_ms and not self._deaf
-        # What follows must have room for a sentence.
+            return speech.quiet_ms >= rules.voice_pause_ms and not self._ignores_pauses
+        # The speech that follows needs room for a sentence.
         return speech.ms >= rules.max_duration_ms or 2 * speech.size >= rules.max_length_bytes
 
     def _is_after_gap(self, now: float, chunk: Chunk) -> bool:
-        if self._deaf:
+        if self._ignores_pauses:
             return False
         if chunk.client_ms and self._last_client_ms:
             gap = chunk.client_ms - self._last_client_ms - chunk.ms
@@ -263,7 +264,7 @@ class Gatherer:
         return waits and speech.ms < rules.short_merge_ms
 
     def _pause_now(self, now: float, reason: Reason) -> list[Cut]:
-        """What came next shows that there was a pause, or an interruption."""
+        """The next chunk shows that there was a pause, or an interruption."""
         if self._ending is not None:
             return self._cut(now)
         if self._speech is not None and self._is_short(self._speech):
@@ -289,7 +290,7 @@ class Gatherer:
         return kept[0]
 
     def _end(self, now: float, reason: Reason) -> list[Cut]:
-        """Decides the end, and leaves time for late chunks."""
+        """Decides the end, and gives late chunks time to join."""
         self._ending = (reason, now)
         self._joined_ms = 0.0
         hangover = self._hangover_ms(reason)
@@ -321,16 +322,16 @@ class Gatherer:
             self._continues.discard(speech.direction)
         return [Cut(speech, ending[0], ending[1], now)]
 
-    def _listen_again(self, now: float) -> None:
+    def _restart_pause(self, now: float) -> None:
         self._last_ms = now
         if self._speech is not None:
             self._speech.quiet_ms = 0.0
-        if self._speech is not None and self._ending is None and not self._deaf:
+        if self._speech is not None and self._ending is None and not self._ignores_pauses:
             self._set_pause_timer()
 
     def _set_pause_timer(self) -> None:
-        # Not moved with each chunk: when it comes, it looks whether it is time.
-        if not self._deaf:
+        # It is not moved with each chunk: its handler checks the time.
+        if not self._ignores_pauses:
             self._timers.set_by(PAUSE, self._last_ms + self._rules.pause_ms)
 
     def _set_fragment_timer(self) -> None:

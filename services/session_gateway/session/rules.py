@@ -1,4 +1,4 @@
-"""The numbers that a session goes by."""
+"""The limits and durations of a session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRules:
-    """Settings of the same names; all times in ms."""
+    """Each is the setting of the same name; durations are in ms."""
 
     pause_ms: float
     voice_pause_ms: float
@@ -30,5 +30,5 @@ class SessionRules:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> SessionRules:
-        """The rules that the settings make."""
+        """Takes the rules from the settings."""
         return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})

@@ -1,8 +1,8 @@
-"""Audio that nodes hold for the rest of a sentence, kept here as well (decision 24). No I/O.
+"""Turns whose audio a node holds for the rest of a sentence, with a copy here (decision 24).
 
-A node that holds audio may be lost. So the audio of every utterance whose result left some with its
-node is kept until a later result in the same direction has it. If the next job cannot go to that
-node, it brings the audio along.
+A node that holds audio may be lost. So the gateway keeps the audio of every utterance that its node
+holds, in whole or in part, until a later result of the same direction includes it. If the next job
+cannot go to that node, the job brings the audio along.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_record_pb2
 
-# Of a job, as the contract says.
+# The audio of a job, and the utterances that it can name: limits of the contract.
 MAX_JOB_BYTES = 2 * 1024 * 1024
-# Utterances that one job can name, as the contract says, and that are remembered of one turn.
 MAX_NAMED = 100
+# Utterances that are remembered of one turn.
 MAX_PIECES = 200
 
 
 class HeldBudget:
-    """Bytes of held audio that all sessions of a gateway may keep together."""
+    """Limits the bytes of held audio that all sessions of a gateway keep together."""
 
     def __init__(self, max_bytes: int = sys.maxsize) -> None:
         self._max_bytes = max_bytes
         self.used = 0
-        """Bytes that are kept now."""
+        """The number of bytes that are kept now."""
 
     def take(self, size: int) -> bool:
-        """Whether there is room for so many more; if so, they are counted."""
+        """Reserves bytes. Returns False if there is not enough room."""
         if self.used + size > self._max_bytes:
             return False
         self.used += size
         return True
 
     def give_back(self, size: int) -> None:
-        """So many are not kept any more."""
+        """Releases bytes that were reserved."""
         self.used -= size
 
 
 @dataclass(slots=True, eq=False)
 class _Piece:
-    """What one utterance left with its node."""
+    """The audio of one utterance that its node holds."""
 
     index: int
     first_seq: int
-    # None: it is not kept, or its chunks have yet to come again.
+    # None if it is not kept, or is yet to be replayed.
     audio: bytes | None = None
-    # Whether its chunks are to come again.
+    # Whether its chunks are yet to be replayed.
     is_awaited: bool = False
-    # Over 0: only so many bytes are held, at the end of all audio up to its own.
+    # If over 0, the node holds only this many bytes at the end of all audio up to its own.
     tail: int = 0
-    # A later result has it; it is here only because the tail of that one reaches into it.
+    # Whether a later result includes it. It is kept because the tail of that one reaches into it.
     is_joined: bool = False
 
     @property
     def can_be_brought(self) -> bool:
-        """Whether its audio is here, or will be."""
+        """Whether its audio is kept here, or will be."""
         return self.audio is not None or self.is_awaited
 
 
 @dataclass(slots=True)
 class _Settled:
-    """The last result of a direction that was not held."""
+    """The last result of a direction that a node did not hold as a whole."""
 
     index: int
     joined: frozenset[int]
@@ -74,14 +74,13 @@ class _Settled:
 
 
 class HeldTurns:
-    """What nodes hold of one session.
+    """The audio of one session that nodes hold.
 
-    What is held waits for the next job of its direction, which claims it; what comes after that job
-    has nothing to do with it.
+    Held audio waits for the next job of its direction, which claims it. Later jobs do not need it.
 
     Args:
         audio_format: of the session.
-        max_bytes: that are kept of one sentence; the oldest audio is dropped first.
+        max_bytes: how much is kept of one turn; the oldest audio is dropped first.
         budget: of all sessions.
     """
 
@@ -91,42 +90,42 @@ class HeldTurns:
         self._format = audio_format
         self._max_bytes = max_bytes
         self._budget = budget
-        # In the order of their indexes: what waits, and what an utterance has claimed.
+        # In the order of their indexes: pieces that wait, and those that an utterance has claimed.
         self._waiting: dict[Direction, list[_Piece]] = {}
         self._claimed: dict[int, list[_Piece]] = {}
         self._settled: dict[Direction, _Settled] = {}
 
     def __bool__(self) -> bool:
-        """Whether anything is held."""
+        """Whether a node holds anything."""
         return bool(self._waiting or self._claimed)
 
     @property
     def directions(self) -> set[Direction]:
-        """Those in which something waits for the next job."""
+        """The directions in which audio waits for the next job."""
         return set(self._waiting)
 
     @property
     def first_seqs(self) -> list[int]:
-        """First chunks of what the client should keep for a later gateway."""
+        """The first chunk of each piece that the client should keep for a later gateway."""
         return [each.first_seq for each in self._pieces() if each.can_be_brought]
 
     def has(self, index: int) -> bool:
-        """Whether something of an utterance is held."""
+        """Whether a node holds audio of an utterance."""
         return any(each.index == index for each in self._pieces())
 
     def awaits(self, index: int) -> bool:
-        """Whether the chunks of an utterance are to come again."""
+        """Whether the chunks of an utterance are yet to be replayed."""
         return any(each.index == index and each.is_awaited for each in self._pieces())
 
     # ---- jobs ----
 
     def prepare(self, utterance: Utterance, under_way: Iterable[Utterance]) -> None:
-        """Says what of its sentence a node holds, or has it bring that along: see decision 24.
+        """Names the held audio that an utterance's job has to join, or adds that audio to the job.
 
         Args:
             utterance: is about to be submitted.
-            under_way: those that have no end yet. What was said after the last of them that comes
-                before it, in its direction, belongs to it.
+            under_way: all open utterances. The utterance claims what was said after the last
+                earlier one of its direction.
         """
         before = [
             each.index
@@ -144,18 +143,18 @@ class HeldTurns:
             utterance.held = self._named(utterance)
 
     def _named(self, utterance: Utterance) -> tuple[int, ...]:
-        """What its node has to join, if any of it could be brought along."""
+        """The utterances that its node has to join, if any of their audio is kept here."""
         pieces = self._claimed.get(utterance.index, ())
         if not any(each.can_be_brought for each in pieces):
             return ()
         return tuple([each.index for each in pieces if not each.is_joined][-MAX_NAMED:])
 
     def is_complete(self, utterance: Utterance) -> bool:
-        """Whether no chunk of what it claims has to come again first."""
+        """Whether no chunk of the audio that it claims has to be replayed first."""
         return not any(each.is_awaited for each in self._claimed.get(utterance.index, ()))
 
     def _bring(self, utterance: Utterance) -> tuple[tuple[int, ...], bytes]:
-        """What its job brings along: indexes and audio."""
+        """The utterances that its job brings along, and their audio."""
         room = MAX_JOB_BYTES - self._size(utterance)
         pieces = [each for each in self._claimed.get(utterance.index, ()) if each.audio is not None]
         while pieces:
@@ -172,37 +171,37 @@ class HeldTurns:
             audio += piece.audio or b""
             if piece.tail:
                 end = audio[-piece.tail :]
-                # A node that cuts within a sample or packet has made it useless.
+                # If a node cuts within a sample or packet, the rest cannot be used.
                 audio = end if is_job_audio(self._format, end) else b""
         return audio
 
     # ---- results ----
 
     def on_result(self, utterance: Utterance, result: dispatcher_pb2.JobResult) -> list[int]:
-        """It has a result; returns indexes that are lost by that. Some may be added later."""
+        """Handles a result; returns the utterances that are lost by it. More may be added later."""
         if result.kind == dispatcher_pb2.JobResult.KIND_HELD and not utterance.is_flush:
             self._hold(utterance)
             utterance.is_held = self.has(utterance.index)
             return []
         if not (self._waiting or self._claimed or utterance.included or result.held_audio_bytes):
-            # As nearly always: nothing is held, so nothing can be lost, unless it comes late.
+            # The usual case: nothing is held, so nothing can be lost, unless it arrives late.
             return self._note(utterance, frozenset(result.joined_utterances), [])
         tail = 0 if utterance.is_flush else result.held_audio_bytes
         utterance.is_held, utterance.held_audio_bytes = tail > 0, tail
         return self._settle(utterance, (*result.joined_utterances, *utterance.included), tail)
 
     def _note(self, utterance: Utterance, joined: frozenset[int], lost: list[int]) -> list[int]:
-        """Remembers the last result of a direction; returns what is lost."""
+        """Remembers the last result of a direction; returns `lost`."""
         last = self._settled.get(utterance.direction)
         if last is None or last.index < utterance.index:
             self._settled[utterance.direction] = _Settled(utterance.index, joined, lost)
         return lost
 
     def on_missing(self, utterance: Utterance, *, is_last: bool) -> list[int]:
-        """It has no result; returns indexes that are lost by that.
+        """Handles an utterance without a result; returns the utterances that are lost by it.
 
-        What it had claimed waits for the next one, unless that would come out of its order (others
-        of its direction are under way), or a second time (its own result may be on its way).
+        The audio that it had claimed waits for the next one, unless it would then be translated out
+        of order (later jobs of its direction are submitted), or twice (the job may have a result).
         """
         pieces = self._claimed.pop(utterance.index, [])
         if pieces and is_last and not utterance.is_flush and not utterance.may_have_result:
@@ -213,11 +212,11 @@ class HeldTurns:
         return [each.index for each in pieces if not each.is_joined]
 
     def _hold(self, utterance: Utterance) -> None:
-        """Its node holds all of it, and all that it had claimed."""
+        """The node holds all audio of the utterance, and all that the utterance had claimed."""
         pieces = self._claimed.pop(utterance.index, [])
         settled = self._settled.get(utterance.direction)
         if settled is not None and utterance.index < settled.index:
-            # A later result has come before this one, and has what it joined.
+            # A later result has arrived first, and includes what it joined.
             held = [*(each.index for each in pieces if not each.is_joined), utterance.index]
             settled.lost.extend(index for index in held if index not in settled.joined)
             self._drop(pieces)
@@ -225,21 +224,21 @@ class HeldTurns:
         self._wait(utterance.direction, [*pieces, self._piece(utterance)])
 
     def _settle(self, utterance: Utterance, joined: Iterable[int], tail: int = 0) -> list[int]:
-        """It has a result that is not held.
+        """Handles a result that the node does not hold as a whole.
 
         Args:
             utterance: whose result it is.
-            joined: earlier utterances in it.
-            tail: how much of the end of all joined audio the node has kept.
+            joined: earlier utterances that the result includes.
+            tail: how many bytes at the end of all joined audio the node still holds.
 
         Returns:
-            Indexes that were held and are not in the result. Some may be added later.
+            Utterances that were held and are not in the result. More may be added later.
         """
         direction, has = utterance.direction, frozenset(joined)
         pieces = self._take_earlier(utterance) + self._claimed.pop(utterance.index, [])
         lost = [each.index for each in pieces if not each.is_joined and each.index not in has]
         self._note(utterance, has, lost)
-        # So far the tail reaches back beyond the utterance's own audio.
+        # How far the tail reaches back beyond the utterance's own audio.
         reaches = tail - self._size(utterance)
         needed: list[_Piece] = []
         for piece in reversed(pieces):
@@ -254,15 +253,15 @@ class HeldTurns:
         return lost
 
     def clear(self) -> None:
-        """The session has left this gateway."""
+        """Drops everything: the session has left this gateway."""
         self._drop(list(self._pieces()))
         self._waiting.clear()
         self._claimed.clear()
 
-    # ---- another gateway's ----
+    # ---- resumed sessions ----
 
     def recall(self, cut: session_record_pb2.Cut, *, is_replayed: bool) -> None:
-        """A cut whose result the client has seen from another gateway; in the order of indexes."""
+        """Restores what nodes hold from a cut whose result the client has seen, in order."""
         direction = Direction(cut.direction.src, cut.direction.tgt)
         if cut.is_missing:
             return
@@ -277,7 +276,7 @@ class HeldTurns:
         self._waiting[direction] = [*before, piece]
 
     def fill(self, utterance: Utterance) -> None:
-        """The chunks of one that was recalled have come again."""
+        """Keeps the audio of an utterance whose chunks have been replayed."""
         for pieces in (*self._waiting.values(), *self._claimed.values()):
             for piece in pieces:
                 if piece.index == utterance.index and piece.is_awaited:
@@ -286,7 +285,7 @@ class HeldTurns:
                     self._trim(pieces)
 
     def _take_earlier(self, utterance: Utterance, after: int = -1) -> list[_Piece]:
-        """Of what waits in its direction, that which was said before it."""
+        """Removes and returns the pieces of its direction that were said before it."""
         waiting = self._waiting.pop(utterance.direction, [])
         taken = [each for each in waiting if after < each.index < utterance.index]
         if rest := [each for each in waiting if each not in taken]:

@@ -1,4 +1,4 @@
-"""What Redis knows of a session.
+"""The records of sessions in Redis.
 
-May import `session` for its types; must not import `live` or `dispatcher`.
+May import types of `session`; must not import `live` or `dispatcher`.
 """

@@ -5,12 +5,12 @@ from array import array
 
 import pytest
 
-from lingua_scheduler.services.session_gateway.live.voice_activity import (
+from lingua_scheduler.services.session_gateway.session.speech import Direction
+from lingua_scheduler.services.session_gateway.session.voice_activity import (
     RATES,
     VoiceActivity,
     Voices,
 )
-from lingua_scheduler.services.session_gateway.session.speech import Direction
 from tests.support.spoken import spoken
 
 AB, BA = Direction("en", "es"), Direction("es", "en")

@@ -1,21 +1,21 @@
-"""Whether somebody speaks: WebRTC's detector over the chunks of a session (decision 26)."""
+"""Voice activity detection with WebRTC's detector (decision 26)."""
 
 import webrtcvad
 
 from lingua_scheduler.services.session_gateway.session.speech import Direction
 
-# What the detector understands.
+# Sample rates that the detector supports.
 RATES = (8000, 16_000, 32_000, 48_000)
-# How sure it has to be, 0 to 3. Below 2 it takes some pauses for speech (bench/voice_activity.py).
+# How aggressive it is, 0 to 3. Below 2 it takes some pauses for speech (bench/voice_activity.py).
 MODE = 2
-# Voice is at least so many voiced frames in a row: a click is shorter.
+# Voiced frames in a row that count as voice: a click is shorter.
 RUN = 3
 _FRAME_MS = 20
 _SAMPLE_BYTES = 2
 
 
 class VoiceActivity:
-    """Listens to the audio of one speaker; PCM of 16 bits, one channel, one of `RATES`."""
+    """Detects voice in the audio of one speaker: 16-bit mono PCM, at one of `RATES`."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -25,7 +25,7 @@ class VoiceActivity:
         self._run = 0
 
     def quiet_ms(self, audio: bytes) -> float:
-        """How much of the end of this audio is without voice; if there is none, all of it."""
+        """Returns how much of the end of this audio has no voice; all of it if there is none."""
         ms = len(audio) * 1000 / (self._rate * _SAMPLE_BYTES)
         size, is_speech, rate = self._frame_bytes, self._vad.is_speech, self._rate
         if self._rest:
@@ -46,7 +46,7 @@ class VoiceActivity:
 
 
 class Voices:
-    """Listens to a session: to each direction by itself, since each has its own speaker."""
+    """Detects voice in a session: separately per direction, as each has its own speaker."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
