@@ -27,7 +27,7 @@ from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.dispatcher.service import DispatcherServicer
 from lingua_scheduler.services.dispatcher.views import JobViews
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.service_process import Ground, run_service
+from lingua_scheduler.services.runtime.service_process import Runtime, run_service
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
 
@@ -41,15 +41,15 @@ class DispatcherService:
     grpc_name = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].full_name
     max_request_bytes: int | None = None
 
-    def __init__(self, ground: Ground) -> None:
-        settings = ground.settings
-        metrics = DispatcherMetrics(ground.registry)
+    def __init__(self, runtime: Runtime) -> None:
+        settings = runtime.settings
+        metrics = DispatcherMetrics(runtime.registry)
         self._settings = settings
         self._address = settings.dispatcher_advertise
-        self._pool = PoolClient.from_settings(settings, ground.lines)
+        self._pool = PoolClient.from_settings(settings, runtime.lines)
         self._pool.on_change.append(lambda up, _: metrics.pool_up.set(up))
-        self._instances = Instances(link=ground.link, settings=settings)
-        kept = KeptResults(link=ground.link, settings=settings)
+        self._instances = Instances(link=runtime.link, settings=settings)
+        kept = KeptResults(link=runtime.link, settings=settings)
         records = JobRecords(pool=self._pool, settings=settings)
         registry = JobRegistry(metrics)
         held = HeldAudio(settings=settings, pool=self._pool, metrics=metrics)
@@ -65,7 +65,7 @@ class DispatcherService:
             )
             return Routes(
                 settings=settings,
-                lines=ground.lines,
+                lines=runtime.lines,
                 pool=self._pool,
                 metrics=metrics,
                 nodes=self._nodes,
@@ -106,7 +106,7 @@ class DispatcherService:
             ),
         )
         submissions = Submissions(settings=settings, registry=registry, executor=self._executor)
-        views = JobViews(link=ground.link, instances=self._instances, settings=settings)
+        views = JobViews(link=runtime.link, instances=self._instances, settings=settings)
         self._followed = FollowedJobs(views=views, kept=kept)
         self._gateways = GatewayStreams(
             registry=registry,
@@ -128,7 +128,7 @@ class DispatcherService:
             kept=kept,
             records=records,
             instances=self._instances,
-            lines=ground.lines,
+            lines=runtime.lines,
             settings=settings,
         )
 

@@ -14,7 +14,7 @@ from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.service import PoolServicer
 from lingua_scheduler.services.pool_service.sweeper import Sweeper
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.service_process import Ground, run_service
+from lingua_scheduler.services.runtime.service_process import Runtime, run_service
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
@@ -25,13 +25,13 @@ class PoolService:
     grpc_name = pool_pb2.DESCRIPTOR.services_by_name["PoolService"].full_name
     max_request_bytes: int | None = None
 
-    def __init__(self, ground: Ground) -> None:
-        settings, link = ground.settings, ground.link
+    def __init__(self, runtime: Runtime) -> None:
+        settings, link = runtime.settings, runtime.link
         directions = Directions()
-        metrics = PoolMetrics(ground.registry, directions)
+        metrics = PoolMetrics(runtime.registry, directions)
         views = Views(link=link, settings=settings)
         registry = Registry(link=link, settings=settings)
-        self._ground = ground
+        self._runtime = runtime
         self._servicer = PoolServicer(
             operations=Operations(link=link, settings=settings, metrics=metrics, views=views),
             registry=registry,
@@ -53,7 +53,7 @@ class PoolService:
 
     async def open(self, address: str) -> None:
         """Checks that the pools in this Redis were made with the same size."""
-        link, settings = self._ground.link, self._ground.settings
+        link, settings = self._runtime.link, self._runtime.settings
         key = f"{settings.redis_prefix}:layout"
         await link.command("HSETNX", key, "pool_size", settings.pool_size)
         kept = int(await link.command("HGET", key, "pool_size"))

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class Runtime:
     """What a service is built on."""
 
     settings: Settings
@@ -73,7 +73,7 @@ class Service(Protocol):
 async def run_service(
     settings: Settings,
     name: str,
-    build: Callable[[Ground], Service],
+    build: Callable[[Runtime], Service],
     ready: Callable[[str, str], None],
 ) -> None:
     """Runs a service until SIGTERM or SIGINT, then drains.
@@ -116,7 +116,7 @@ async def run_service(
     _count_redis_errors(link, registry)
     tls, lines = server_tls(settings), Lines(settings)
     export_expiry(registry, tls, lines.tls)
-    service = build(Ground(settings, link, registry, lines))
+    service = build(Runtime(settings, link, registry, lines))
     server = GrpcServer(
         listen=getattr(settings, f"{name}_listen"),
         variable=variable_name(f"{name}_listen"),

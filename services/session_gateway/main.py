@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.service_process import Ground, run_service
+from lingua_scheduler.services.runtime.service_process import Runtime, run_service
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
 from lingua_scheduler.services.session_gateway.live.sessions import Sessions
@@ -24,23 +24,23 @@ class SessionGatewayService:
     # The largest messages that the contract allows have a chunk or features of 64 KiB.
     max_request_bytes: int | None = 128 * 1024
 
-    def __init__(self, ground: Ground) -> None:
-        settings = ground.settings
-        metrics = GatewayMetrics(ground.registry)
+    def __init__(self, runtime: Runtime) -> None:
+        settings = runtime.settings
+        metrics = GatewayMetrics(runtime.registry)
         self._address = ""
-        self._instances = Instances(link=ground.link, settings=settings)
-        self._dispatchers = DispatcherLink(settings=settings, lines=ground.lines)
+        self._instances = Instances(link=runtime.link, settings=settings)
+        self._dispatchers = DispatcherLink(settings=settings, lines=runtime.lines)
         self._dispatchers.on_change.append(lambda up, _: metrics.dispatcher_up.set(up))
         metrics.jobs.set_function(lambda: self._dispatchers.jobs)
         self._sessions = Sessions(
             settings=settings,
-            store=SessionStore(link=ground.link, settings=settings),
+            store=SessionStore(link=runtime.link, settings=settings),
             link=self._dispatchers,
             metrics=metrics,
         )
-        ground.link.on_change.append(lambda up, _: self._sessions.on_redis(up))
+        runtime.link.on_change.append(lambda up, _: self._sessions.on_redis(up))
         self._servicer = SessionGatewayServicer(
-            sessions=self._sessions, views=SessionViews(link=ground.link, settings=settings)
+            sessions=self._sessions, views=SessionViews(link=runtime.link, settings=settings)
         )
 
     def register(self, server: grpc.aio.Server) -> None:

@@ -15,7 +15,7 @@ from lingua_scheduler.services.dispatcher.validate import check_job
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.contract.job_ids import job_id, job_key
-from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes, between_services
 from lingua_scheduler.services.runtime.rpc.outbox import Outbox
@@ -143,7 +143,7 @@ class GatewayStreams:
                 if not request.submissions:
                     gateway.answer()
                 for at, submission in enumerate(request.submissions):
-                    if is_turn_of_others(at):
+                    if should_yield(at):
                         await asyncio.sleep(0)
                     self._take(gateway, submission)
 

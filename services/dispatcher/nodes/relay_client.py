@@ -12,7 +12,7 @@ from lingua_scheduler.services.dispatcher.nodes.attempts import (
     attempt_key,
 )
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
-from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.rpc.channels import Lines, open_stream
 from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
@@ -84,7 +84,7 @@ class _OwnerStream:
                 # Only now it is known that the dispatcher answers; older versions do not.
                 silence = stream.watch(self.ask)
             for at, report in enumerate(message.reports):
-                if is_turn_of_others(at):
+                if should_yield(at):
                     await asyncio.sleep(0)
                 self._take(self, report)
 

@@ -11,7 +11,7 @@ from lingua_scheduler.services.dispatcher.nodes.attempts import Report
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
 from lingua_scheduler.services.dispatcher.nodes.incoming import too_large
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes, between_services
 from lingua_scheduler.services.runtime.rpc.outbox import Outbox
@@ -118,7 +118,7 @@ class RelayServer:
                 if request.ping:
                     session.pong()
                 for at, order in enumerate(request.orders):
-                    if is_turn_of_others(at):
+                    if should_yield(at):
                         await asyncio.sleep(0)
                     self._follow(session, order)
 

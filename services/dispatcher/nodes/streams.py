@@ -13,7 +13,7 @@ from lingua_scheduler.services.dispatcher.nodes.heartbeats import Heartbeats
 from lingua_scheduler.services.dispatcher.nodes.incoming import IncomingReports
 from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
 from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import dispatcher_pb2
@@ -83,7 +83,7 @@ class NodeStreams:
         self, stream: NodeStream, events: Sequence[dispatcher_pb2.NodeEvent]
     ) -> None:
         for at, event in enumerate(events):
-            if is_turn_of_others(at):
+            if should_yield(at):
                 await asyncio.sleep(0)
             self._take(stream, event)
 

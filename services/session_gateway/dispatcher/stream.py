@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from lingua_scheduler.services.runtime.give_way import is_turn_of_others
+from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.rpc.outbox import Outbox
@@ -59,7 +59,7 @@ class DispatcherStream:
         while isinstance(response := await read(), dispatcher_pb2.SubmitResponse):
             silence.heard = True
             for at, event in enumerate(response.events):
-                if is_turn_of_others(at):
+                if should_yield(at):
                     await asyncio.sleep(0)
                 self._take(self, event)
 
