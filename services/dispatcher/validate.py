@@ -12,7 +12,7 @@ from lingua_scheduler.v1 import dispatcher_pb2
 
 
 def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
-    """Checks a job. Raises InvalidMessageError, which names every bad field below `path`."""
+    """Checks a job. Raises InvalidMessageError, which names every invalid field below `path`."""
     check = Check(path)
     check.limits(spec)
     if not (spec.is_flush or spec.audio):
@@ -33,10 +33,12 @@ def _check_earlier(check: Check, field: str, indexes: Sequence[int], before: int
 
 
 def set_limits(spec: dispatcher_pb2.JobSpec, settings: Settings, path: str = "") -> None:
-    """Says what the job's tenant may use, and what the job uses of it, unless a service has.
+    """Sets the limits of the job's tenant and how much the job uses, unless a service calls.
+
+    A service has set them already.
 
     Raises:
-        InvalidMessageError: how much it uses cannot be told from its audio.
+        InvalidMessageError: the duration of its audio cannot be determined.
     """
     principal = caller()
     if principal is not None and principal.role is Role.SERVICE:

@@ -1,8 +1,8 @@
-"""Jobs as operators see them, from the record that every instance shares.
+"""Jobs as operators see them, from the record that all instances share.
 
-The record of a job whose dispatcher was killed has no end unless another one takes the job up. Such
-a job is shown as failed as soon as nothing can come of it any more. That is not written down: a
-gateway may still submit it again.
+If the home of a job was killed, the record has no end unless another dispatcher takes the job up.
+Such a job is shown as failed once it can no longer have a result. That is not recorded: a gateway
+may still submit it again.
 """
 
 import time
@@ -37,7 +37,7 @@ OVER = (
 _TIMEOUT = common_pb2.ERROR_REASON_JOB_TIMEOUT
 _RUNNING = frozenset(("reserved", "running"))
 _WITHOUT_RESULT = frozenset(("failed", "cancelled", "unplaced"))
-# Fields of a record that are messages of the contract.
+# Fields of a record that are serialized messages.
 _BYTES = frozenset(("steps", "error"))
 
 
@@ -50,7 +50,7 @@ class JobViews:
         self._instance_id = settings.instance_id
         self._prefix = f"{settings.redis_prefix}:job:"
         self._sessions = f"{settings.redis_prefix}:session:"
-        # No attempt lasts longer than this without a word in the record.
+        # No attempt lasts longer than this without an update of the record.
         self._quiet_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
 
     async def get(self, job_id: str) -> dispatcher_pb2.Job:
@@ -64,7 +64,7 @@ class JobViews:
         return job
 
     async def state(self, job_id: str) -> str:
-        """The state of one job, as lua/lib/job.lua names it; "" where there is no such job."""
+        """The state of one job, as lua/lib/job.lua names it; "" if there is no such job."""
         state = await self._link.command("HGET", self._prefix + job_id, "state")
         return state.decode() if state else ""
 
@@ -98,12 +98,12 @@ class JobViews:
         return dispatcher_pb2.ListJobsResponse(jobs=jobs, next_page_token=following)
 
     def _is_quiet(self, job: dispatcher_pb2.Job) -> bool:
-        """Whether the job is not over, though nothing has happened to it for long."""
+        """Whether the job is not over, but nothing has happened to it for a long time."""
         quiet_ms = time.time() * 1000 - job.updated_ms
         return job.state not in OVER and quiet_ms > self._quiet_ms
 
     async def _mark_abandoned(self, jobs: Sequence[dispatcher_pb2.Job]) -> None:
-        """Marks jobs as failed that have lost their dispatcher, and that nobody has taken up."""
+        """Marks jobs as failed whose home is gone and that no other dispatcher took up."""
         quiet = [job for job in jobs if self._is_quiet(job)]
         alive = {self._instance_id}
         for home in {job.home_instance for job in quiet} - alive:
@@ -119,12 +119,12 @@ class JobViews:
 
 
 def job_not_found(job_id: str) -> JobNotFoundError:
-    """Nobody knows it, or it is not for the caller to know."""
-    return JobNotFoundError(f"there is no job {job_id!r}, or it was forgotten")
+    """The error for a job that is not known, or not visible to the caller."""
+    return JobNotFoundError(f"there is no job {job_id!r}, or its record has expired")
 
 
 def job_of(job_id: str, written: Record) -> dispatcher_pb2.Job:
-    """A job from its record, as lua/lib/job.lua writes it; its steps are left out."""
+    """A job from its record, as lua/lib/job.lua writes it; without its timeline."""
     record = {name: value.decode() for name, value in written.items() if name not in _BYTES}
     attempts = [
         _attempt(int(name.partition(":")[0]), record) for name in record if name.endswith(":node")
@@ -134,7 +134,7 @@ def job_of(job_id: str, written: Record) -> dispatcher_pb2.Job:
     if "error" in written and record.get("state") in _WITHOUT_RESULT:
         error = common_pb2.Error.FromString(written["error"])
     elif record.get("state") == "failed" and attempts:
-        # The end of its last attempt ended the job; why is still on its way to the record.
+        # The end of its last attempt ended the job; the reason is still on its way to the record.
         timed_out = attempts[-1].outcome == "timed_out"
         reason = _TIMEOUT if timed_out else common_pb2.ERROR_REASON_JOB_FAILED
         message = f"attempt {attempts[-1].attempt} on {attempts[-1].node_id} {attempts[-1].outcome}"

@@ -1,4 +1,4 @@
-"""Gateways: their Submit streams, and jobs they follow that have another home.
+"""Gateways: their Submit streams, and the jobs of other homes that they follow here.
 
-May import every other folder of the dispatcher; only `service` and `main` import it.
+May import every other folder of the dispatcher. Only `service` and `main` import it.
 """

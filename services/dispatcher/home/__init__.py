@@ -1,4 +1,13 @@
-"""The jobs that this instance is the home of: the shell around their machines.
+"""The home of jobs: the shell that runs their machines.
 
-May import `job`, `nodes` and `pool`; must not import `gateways`.
+    registry      every job that is known here
+    submissions   what gateways want: submit, attach, take the result, cancel
+    reports       what nodes report about attempts
+    executor      carries out the effects of the machines: orders for nodes, and
+      leases        slots from the pool service; the queue for them is in waiting, waiting_rounds
+      delivery      events for gateways, and results that have to be kept
+    job           one job: its machine, and what the shell knows about it
+    kept_results, orphans, records, spans   results, ends and timelines outside of this process
+
+May import `job`, `nodes` and `pool`. `gateways`, `service` and `main` import it.
 """

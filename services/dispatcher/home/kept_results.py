@@ -1,19 +1,19 @@
-"""Results that found no gateway, kept in Redis until the session's next one asks."""
+"""Kept results: stored in Redis until the session's next gateway asks for them."""
 
 from lingua_scheduler.services.runtime.errors import BackpressureError
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
-# Answers of keep_result.
+# Answers of lua/keep_result.lua.
 _KEPT, _FULL = b"kept", b"full"
-# Bytes of results without a home that wait to be kept at most. A node sends what is left out again
-# when it connects again.
+# The most bytes of orphaned results that may wait to be kept. A node sends a result that was left
+# out again when it reconnects.
 _WAITING_BYTES = 32 * 2**20
 
 
 class KeptResults:
-    """Keeps and fetches results by job id."""
+    """Stores and fetches kept results by job id."""
 
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
         self._link = link
@@ -28,24 +28,25 @@ class KeptResults:
 
         Raises:
             DependencyDownError: Redis does not answer.
-            BackpressureError: as much is kept as may be.
+            BackpressureError: the limit of kept results is reached.
         """
         written = result.SerializeToString()
         if await self._keep(job_id, written, len(written), "", result.attempt.attempt) == _FULL:
             raise BackpressureError(
-                f"as many results are kept as may be ({self._most_bytes} bytes, a quarter of it "
-                "for one tenant: LINGUA_KEPT_RESULTS_BYTES)"
+                f"the limit of kept results is reached ({self._most_bytes} bytes, a quarter of it "
+                "for one tenant); raise LINGUA_KEPT_RESULTS_BYTES"
             )
 
     async def keep_orphan(
         self, job_id: str, result: dispatcher_pb2.JobResult, node_id: str
     ) -> bool:
-        """Keeps what a node says is the result of a job, if it was given that attempt.
+        """Keeps an orphaned result, if the node was given that attempt.
 
-        Not if the attempt can no longer win, another result is kept, or there is no room.
+        Does not keep it if the attempt can no longer win, another result is kept, or the limit is
+        reached.
 
         Returns:
-            Whether it is kept.
+            Whether it was kept.
 
         Raises:
             DependencyDownError: Redis does not answer.
@@ -55,7 +56,7 @@ class KeptResults:
             return False
         self._waiting_bytes += size
         try:
-            # Asked first: most of these are late, and not worth sending.
+            # First without the result: most orphans are late, and not worth sending.
             if await self._keep(job_id, b"", size, node_id, attempt) != _KEPT:
                 return False
             written = result.SerializeToString()
@@ -64,7 +65,7 @@ class KeptResults:
             self._waiting_bytes -= size
 
     async def orphan_state(self, attempt: common_pb2.AttemptRef, node_id: str) -> str:
-        """Whether what a node reports of an attempt is wanted, as lua/orphan_state.lua says.
+        """Whether a node's report about an attempt is wanted, as lua/orphan_state.lua answers.
 
         Raises:
             DependencyDownError: Redis does not answer.
@@ -81,14 +82,14 @@ class KeptResults:
         return answer
 
     async def record_steps(self, job_id: str, steps: bytes) -> None:
-        """Writes steps into a job's record, where there is one. Raises DependencyDownError."""
+        """Writes a timeline into a job's record, if there is one. Raises DependencyDownError."""
         await self._link.call("record_steps", job_id, steps)
 
     async def has(self, job_id: str) -> bool:
-        """Whether a result is kept; costs less than to fetch it. Raises DependencyDownError."""
+        """Whether a result is kept; cheaper than fetching it. Raises DependencyDownError."""
         return bool(await self._link.command("EXISTS", f"{self._prefix}{job_id}:result"))
 
     async def fetch(self, job_id: str) -> dispatcher_pb2.JobResult | None:
-        """The kept result, or None. It stays until its time is over: the answer may get lost."""
+        """The kept result, or None. It stays until it expires, as the answer may get lost."""
         kept = await self._link.call("fetch_result", job_id)
         return dispatcher_pb2.JobResult.FromString(kept) if kept else None

@@ -1,9 +1,9 @@
-"""Results and failures of attempts that nobody here answers for.
+"""Orphans: results and failures of attempts that have no home here.
 
-Their dispatcher may have died, and another one may take the job up and ask the node for the result;
-so a result is kept in Redis, and the node is not told to forget it at once. But a node must not
-keep for ever what nobody will ask for: such a report is looked at again until its job is over,
-nobody knows it, or a kept result would be gone too. Then it is confirmed.
+Their home may have died, and another dispatcher may take the job up and ask the node for the
+result. So a result is kept in Redis, and the node is not told to forget it yet. But a node must not
+keep a result forever that nobody will ask for: an orphan is checked again and again until its job
+is over, its job is unknown, or a kept result would have expired. Then it is confirmed.
 """
 
 import asyncio
@@ -16,22 +16,23 @@ from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.attempts import AttemptKey, attempt_key
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.tasks import BackgroundTasks
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 1.0
-# Reports that are looked at again. Of more, the oldest is left to its node, which says it again
-# when it connects anew.
-_MAX_WAITING = 1000
-# Looks at the same time: other calls do not wait long behind them.
-_LOOKS_AT_ONCE = 64
+_CHECK_EVERY_S = 1.0
+# Orphans that are checked again. If there are more, the oldest is dropped; its node reports it once
+# more when it reconnects.
+_MAX_ORPHANS = 1000
+# Checks at the same time, so that other calls to Redis do not wait long behind them.
+_CHECKS_AT_ONCE = 64
 
 Report = dispatcher_pb2.JobResult | dispatcher_pb2.JobFailed
 
 
 class Orphans:
-    """Takes reports that no job here is waiting for.
+    """Keeps the results of orphans, and confirms orphans that nobody will ask for.
 
     Args:
         confirm: tells a node that it may forget a report.
@@ -48,32 +49,30 @@ class Orphans:
         self._kept = kept
         self._metrics = metrics
         self._confirm = confirm
-        # Its dispatcher may be there, and only Redis has forgotten the job.
+        # If Redis does not know a job, its home may still be alive.
         self._unknown_s = settings.node_reconnect_grace_ms / 1000
         self._wanted_s = settings.kept_result_ms / 1000
-        # By node and attempt, since when: the oldest first.
-        self._waiting: OrderedDict[tuple[str, AttemptKey], float] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
+        # By node and attempt: since when it is known. The oldest first.
+        self._known: OrderedDict[tuple[str, AttemptKey], float] = OrderedDict()
+        self._tasks = BackgroundTasks()
 
     def __len__(self) -> int:
-        """Reports that are looked at again."""
-        return len(self._waiting)
+        """How many orphans are checked again."""
+        return len(self._known)
 
     def take(self, node_id: str, report: Report) -> None:
-        """A node has said how an attempt ended."""
+        """A node has reported how an attempt ended."""
         result = report if isinstance(report, dispatcher_pb2.JobResult) else None
-        task = asyncio.create_task(self._take(node_id, report.attempt, result))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._take(node_id, report.attempt, result))
 
     async def run(self) -> None:
-        """Looks at what waits until cancelled."""
+        """Checks the known orphans until cancelled."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            waiting = list(self._waiting)
-            for start in range(0, len(waiting), _LOOKS_AT_ONCE):
-                some = waiting[start : start + _LOOKS_AT_ONCE]
-                await asyncio.gather(*(self._look(node_id, _ref(key)) for node_id, key in some))
+            await asyncio.sleep(_CHECK_EVERY_S)
+            known = list(self._known)
+            for start in range(0, len(known), _CHECKS_AT_ONCE):
+                some = known[start : start + _CHECKS_AT_ONCE]
+                await asyncio.gather(*(self._check(node_id, _ref(key)) for node_id, key in some))
 
     async def _take(
         self,
@@ -82,24 +81,25 @@ class Orphans:
         result: dispatcher_pb2.JobResult | None,
     ) -> None:
         orphan = (node_id, attempt_key(attempt))
-        while orphan not in self._waiting and len(self._waiting) >= _MAX_WAITING:
-            self._waiting.popitem(last=False)
-        self._waiting.setdefault(orphan, self._now())
+        while orphan not in self._known and len(self._known) >= _MAX_ORPHANS:
+            self._known.popitem(last=False)
+        self._known.setdefault(orphan, self._now())
         job_id = attempt.job_id
         try:
             if result is not None and not await self._kept.keep_orphan(job_id, result, node_id):
                 self._metrics.late_results.inc()
         except errors.LinguaError as error:
-            _log.info("a result could not be kept: %s", error, extra={"job_id": job_id})
-        await self._look(node_id, attempt)
+            facts = {"job_id": job_id, "node_id": node_id, "reason": str(error)}
+            _log.info("orphaned result not kept", extra=facts)
+        await self._check(node_id, attempt)
 
-    async def _look(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
+    async def _check(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         try:
             state = await self._kept.orphan_state(attempt, node_id)
         except errors.LinguaError:
             return
         orphan = (node_id, attempt_key(attempt))
-        since = self._waiting.get(orphan)
+        since = self._known.get(orphan)
         if since is None:
             return
         age_s = self._now() - since
@@ -108,7 +108,7 @@ class Orphans:
             or (state == "unknown" and age_s >= self._unknown_s)
             or age_s >= self._wanted_s
         ):
-            del self._waiting[orphan]
+            del self._known[orphan]
             self._confirm(node_id, attempt)
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Ends of jobs, for the record that all instances share.
+"""The ends of jobs, written to the record that all instances share.
 
-A job that ends well is recorded by the end of its attempt. Every other end is recorded here, also
-that of a job that no node has had.
+If a job succeeds, the end of its attempt records that. Every other end is recorded here, including
+that of a job that no node has seen.
 """
 
 from lingua_scheduler.services.dispatcher.home.job import Job
@@ -10,19 +10,19 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
-# The job was not taken: it goes on under the gateway that has its session now, which records it.
+# The job goes on under the gateway that has its session now, and is recorded there.
 _NOT_OURS = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
-# Nothing can be recorded just now, and gateways submit such a job again and again until Redis is
-# back. Only the last of these ends is recorded: when the job is forgotten.
+# These ends cannot be recorded at the moment, and gateways submit such a job again and again until
+# it can go on. Only the last of these ends is recorded, when the job is forgotten.
 _NOT_NOW = frozenset(
     (
         common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
         common_pb2.ERROR_REASON_DRAINING,
-        # Submitted again at once, so the end could be recorded after the job has begun anew.
+        # The job is submitted again at once; the end could be recorded after it has begun anew.
         common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED,
     )
 )
-# The pool service takes 4 KiB. Messages are 1 KiB at most; of facts there are a dozen small ones.
+# The pool service accepts errors of up to 4 KiB. Besides the message there is only small metadata.
 _MAX_MESSAGE_CHARS = 500
 
 
@@ -35,12 +35,12 @@ class JobRecords:
         self._give_up_ms = settings.job_record_ttl_ms
 
     def ended(self, job: Job) -> None:
-        """A job of this instance has failed or was cancelled; its last event says why."""
+        """A job of this instance failed or was cancelled; its last event says why."""
         if job.last is not None and job.last.failed.reason not in _NOT_NOW:
             self._record(job, job.last.failed)
 
     def forgotten(self, job: Job) -> None:
-        """A job that is over is about to be forgotten: if its end is not recorded, now it is."""
+        """A job that is over is about to be forgotten: records its end, if that was not done."""
         if job.last is not None and job.last.HasField("failed") and not job.is_recorded:
             self._record(job, job.last.failed)
 

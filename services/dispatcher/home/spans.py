@@ -1,7 +1,7 @@
-"""The spans of a job, made by its home from the job's steps. See telemetry for the whole tree.
+"""The spans of a job, made by its home from the job's timeline. See telemetry for the whole tree.
 
-What others are to be children of (a question to the pool, an attempt, the dispatch itself) has its
-context drawn when it begins; all spans are written when they are over, with the times of the steps.
+Spans that have children (a question to the pool, an attempt, the dispatch itself) get their context
+when they begin. All spans are written when they are over, with the times of the timeline's steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NAMES = {
     number: name.removeprefix("KIND_").lower() for name, number in common_pb2.JobStep.Kind.items()
 }
-# Somebody was faster, or nobody wanted it any more.
+# Outcomes that are not errors.
 _NO_FAULT = frozenset(("HEDGE_LOST", "CANCELLED", "JOB_CANCELLED"))
 _OF_ATTEMPT = (Kind.KIND_SEND, Kind.KIND_ACK, Kind.KIND_NODE)
 
@@ -36,9 +36,9 @@ def new_timeline(
     earlier: Timeline | None = None,
     brought_by: SpanContext | None = None,
 ) -> Timeline:
-    """The timeline of a job, with spans where tracing is on and the trace is sampled.
+    """The timeline of a job, with spans if tracing is on and the trace is sampled.
 
-    Where no gateway has begun the trace, it begins here, with a link to the call that brought it.
+    If no gateway has begun the trace, it begins here, with a link to the call that submitted it.
     """
     if writer is not None:
         parent = span_of(spec.traceparent)
@@ -64,7 +64,7 @@ def new_timeline(
 
 
 class TracedTimeline(Timeline):
-    """Steps that become spans."""
+    """A timeline that is also written as spans."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class TracedTimeline(Timeline):
             if step.kind == Kind.KIND_QUEUE:
                 self._write(step, self._dispatch)
             elif step.kind == Kind.KIND_SUBMIT and self._parent is not None:
-                # A sibling of the dispatch, which begins where this ends.
+                # A sibling of the dispatch span, which begins where this one ends.
                 self._write(step, self._parent)
         self._writer.write(
             "dispatch",
@@ -162,10 +162,10 @@ class TracedTimeline(Timeline):
                 self._write(step, node)
         own = [step for step in steps if step.node_id]
         last = [step for step in own if step.kind != Kind.KIND_STAGE][-1]
-        # The question before it is a span of its own.
+        # The question to the pool before it is a span of its own.
         start_us = next(step.end_us for step in own if step.kind == Kind.KIND_ALLOCATE)
         how = last.detail.split(", ")[-1]
-        # The reasons of the contract are in capitals.
+        # The contract's reasons are in capitals.
         how = how if how.isupper() else ""
         self._writer.write(
             f"attempt {number}",

@@ -1,16 +1,16 @@
-"""Where a job's time went, step by step, as its home sees it. No I/O; it is told the time.
+"""When each step of a job began and ended, as its home sees it. No I/O; every event has the time.
 
-    gather, hangover, submit   from the gateway; the home closes `submit` when it has the job
-    queue      from the first refusal that the job waits after, to the question that is granted
-    allocate   each question to the pool service, but for those that are refused within a queue
+    gather, hangover, submit   from the gateway; the home ends `submit` when it has the job
+    queue      from the first refusal after which the job waits, to the question that is granted
+    allocate   each question to the pool service, except for those refused while the job waits
     send       from the placement until the job was written to the node's stream, by relay or not
     ack        from there until the node has acknowledged it
     node       from there to the result, with the stages that the node has timed
     deliver    from the result until the gateway had sent it to the client
 
-An attempt that ends badly says how in its last step. Times are microseconds since the epoch, by the
-clock of the home at the job's submission and evenly from there; what other machines say is fitted
-in between, so that no step has less than no time.
+The last step of an attempt that fails says how it ended. Times are microseconds since the epoch: by
+the home's wall clock at the job's submission, and by its monotonic clock from there. Times from
+other machines are clamped, so that no step has a negative duration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from operator import attrgetter
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 MAX_STEPS = 64
-# Of those that are left out, none is of these first ones: the gateway's own.
+# If steps are left out, these first ones stay: they are the gateway's.
 _KEPT_FIRST = 3
 _MAX_STAGES = 8
 _MAX_BEFORE = 8
@@ -39,7 +39,7 @@ _start_us = attrgetter("start_us")
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One step; `end_us` is 0 while it is under way."""
+    """One step. `end_us` is 0 while it is under way."""
 
     kind: common_pb2.JobStep.Kind.ValueType
     attempt: int
@@ -49,20 +49,20 @@ class Step:
     detail: str = ""
 
     def close(self, at_us: float, how: str = "") -> None:
-        """It is over."""
+        """Ends the step."""
         self.end_us = max(self.start_us, at_us)
         if how:
             self.detail = f"{self.detail}, {how}" if self.detail else how
 
 
 class Timeline:
-    """The steps of one job. Every event carries the time, as `timers.now_ms` gives it.
+    """The steps of one job. Every event carries the time, as `timers.now_ms` returns it.
 
     Args:
-        before: what the gateway recorded.
+        before: the steps that the gateway recorded.
         now: the time.
-        wall_us: the same, since the epoch.
-        earlier: of the same job, from before it began anew.
+        wall_us: the same time in microseconds since the epoch.
+        earlier: the timeline of the same job from before it began anew.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Timeline:
         self._offset_us = wall_us - now * 1000
         self._over_us = 0.0
         self._steps: list[Step] = _shortened(earlier._steps) if earlier else []
-        # Of these, the first are from before.
+        # The steps before this index are from `earlier`.
         self._mine = len(self._steps)
-        # What each attempt is doing, and what the job does between them.
+        # The open step of each attempt, and those of the job between attempts.
         self._open: dict[int, Step] = {}
         self._sends: dict[int, Step] = {}
         self._queue: Step | None = None
@@ -86,7 +86,7 @@ class Timeline:
         for given in islice(before, _MAX_BEFORE):
             is_submit = given.kind == Kind.KIND_SUBMIT
             if is_submit or (self._mine == 0 and given.kind in _OF_GATEWAY):
-                # A gateway whose clock is ahead has not submitted it in the future.
+                # The gateway's clock may be ahead; the job was not submitted in the future.
                 start_us = min(given.started_us, wall_us)
                 end_us = wall_us if is_submit else min(start_us + given.took_us, wall_us)
                 self._steps.append(Step(given.kind, 0, start_us, end_us, detail=given.detail[:64]))
@@ -94,26 +94,26 @@ class Timeline:
     # ---- looking for a node ----
 
     def asks(self, now: float, number: int, *, hedge: bool = False) -> str:
-        """The pool is asked for an attempt; returns the trace context of the question."""
+        """The pool is asked for a slot; returns the trace context of the question."""
         start_us, detail = self._offset_us + now * 1000, "hedge" if hedge else ""
         self._ask = Step(Kind.KIND_ALLOCATE, number, start_us, detail=detail)
         return ""
 
     def refused(self, now: float, why: str) -> None:
-        """It has no node."""
+        """The pool has no slot."""
         ask, self._ask = self._ask, None
         if ask is not None and self._queue is None and not self._over_us:
             ask.close(self._offset_us + now * 1000, why)
             self._steps.append(ask)
 
     def waits(self, now: float, number: int) -> None:
-        """The job waits for room, or goes on waiting."""
+        """The job waits for room, or continues to wait."""
         if self._queue is None and not self._over_us:
             self._queue = Step(Kind.KIND_QUEUE, number, self._offset_us + now * 1000)
             self._steps.append(self._queue)
 
     def placed(self, now: float, number: int, node_id: str) -> None:
-        """It has a node for this attempt."""
+        """The pool has a node for this attempt."""
         ask, self._ask = self._ask, None
         if ask is None or self._over_us:
             return
@@ -127,7 +127,7 @@ class Timeline:
     # ---- an attempt ----
 
     def sends(self, now: float, number: int, node_id: str, *, by_relay: bool) -> None:
-        """The attempt is on its way to its node. Where that has it already, it is told again."""
+        """The attempt is on its way to its node. If the node has it already, nothing changes."""
         if number in self._open or self._over_us:
             return
         at_us, detail = self._offset_us + now * 1000, "by relay" if by_relay else ""
@@ -137,7 +137,7 @@ class Timeline:
         self._steps += (send, ack)
 
     def sent(self, now: float, number: int, sent_us: float) -> None:
-        """When it was written to the node's stream, which is told with the acknowledgement."""
+        """When it was written to the node's stream; known from the acknowledgement."""
         ack = self._open.get(number)
         if ack is not None and ack.kind == Kind.KIND_ACK:
             send = self._sends[number]
@@ -145,7 +145,7 @@ class Timeline:
             ack.start_us = send.end_us = max(send.start_us, sent_us)
 
     def acked(self, now: float, number: int) -> None:
-        """The node runs it."""
+        """The node runs the attempt."""
         step = self._open.get(number)
         if step is not None and step.kind == Kind.KIND_ACK:
             step.end_us = self._offset_us + now * 1000
@@ -156,7 +156,7 @@ class Timeline:
     def result(
         self, now: float, number: int, timings: Iterable[dispatcher_pb2.StageTiming]
     ) -> None:
-        """The node has its result, and says what it did meanwhile."""
+        """The node has the result, and reports the timings of its stages."""
         step = self._open.pop(number, None)
         if step is None:
             return
@@ -168,16 +168,16 @@ class Timeline:
             self._steps.append(Step(Kind.KIND_STAGE, number, start_us, end_us, step.node_id, name))
 
     def ends(self, now: float, number: int, how: str) -> None:
-        """The attempt is over without a result."""
+        """The attempt ended without a result."""
         step = self._open.pop(number, None)
         if step is not None:
             if how == SEND_FAILED:
-                # It has never been there to be acknowledged.
+                # It never reached the node, so there was nothing to acknowledge.
                 self._steps.remove(step)
                 step = self._sends[number]
             step.close(self._offset_us + now * 1000, how)
             return
-        # It was given back before it was sent.
+        # Its slot was given back before it was sent.
         for last in reversed(self._steps[self._mine :]):
             if last.attempt == number and last.kind == Kind.KIND_ALLOCATE and not self._over_us:
                 last.close(last.end_us, how)
@@ -186,7 +186,7 @@ class Timeline:
     # ---- the end ----
 
     def over(self, now: float, how: str = "") -> None:
-        """The job is over; how, where that was not well."""
+        """The job is over. how: the reason, if it failed."""
         if self._over_us:
             return
         self._over_us = self._offset_us + now * 1000
@@ -199,29 +199,29 @@ class Timeline:
                 step.close(self._over_us, how)
 
     def delivered(self, after_us: int) -> None:
-        """The gateway has given the result to the client, so long after it came."""
+        """The gateway has sent the result to the client, this long after it arrived."""
         if self._over_us:
             end_us = self._over_us + after_us
             self._steps.append(Step(Kind.KIND_DELIVER, 0, self._over_us, end_us))
 
     def traceparent(self, number: int) -> str:
-        """The trace context of an attempt; "" where nothing is traced."""
+        """The trace context of an attempt; "" if the job is not traced."""
         return ""
 
     def record(self, now: float) -> bytes:
-        """The same as it is written down: JobSteps, serialized."""
+        """The steps as they are recorded: a serialized JobSteps."""
         return self.messages(now).SerializeToString()
 
     def messages(self, now: float) -> common_pb2.JobSteps:
-        """The steps in the order of their beginnings; those under way last until now."""
+        """The steps in the order of their start; those under way end now."""
         now_us = self._offset_us + now * 1000
         steps = _shortened(self._steps)
         if self._ask is not None and self._queue is None:
             steps.append(self._ask)
-        # Python's sort is stable: a step that took no time stays before the one after it.
+        # The sort is stable: a step without duration stays before the one that follows it.
         steps.sort(key=_start_us)
         record = common_pb2.JobSteps()
-        # Field by field, and none that is empty: every job that ends well comes through here.
+        # Field by field, skipping empty ones, because this runs for every successful job.
         for step in steps:
             message = record.steps.add()
             message.kind = step.kind
@@ -239,7 +239,7 @@ class Timeline:
 
 
 def _shortened(steps: list[Step]) -> list[Step]:
-    """A copy with as many as a record may have."""
+    """A copy with no more steps than a record may have."""
     if len(steps) < MAX_STEPS:
         return list(steps)
     return steps[:_KEPT_FIRST] + steps[_KEPT_FIRST - MAX_STEPS + 1 :]
@@ -253,10 +253,10 @@ def _stage_name(stage: common_pb2.StageKind.ValueType) -> str:
 
 
 def cause_name(cause: pool_pb2.ReleaseCause.ValueType) -> str:
-    """How an attempt ended that had not been acknowledged."""
+    """How an unacknowledged attempt ended."""
     return pool_pb2.ReleaseCause.Name(cause).removeprefix("RELEASE_CAUSE_")
 
 
 def outcome_name(outcome: pool_pb2.AttemptOutcome.ValueType) -> str:
-    """How an attempt ended that had been."""
+    """How an acknowledged attempt ended."""
     return pool_pb2.AttemptOutcome.Name(outcome).removeprefix("ATTEMPT_OUTCOME_")

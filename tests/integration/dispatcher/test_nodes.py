@@ -535,7 +535,7 @@ async def forgetful(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[
             pool_process,
             redis_url,
             node_reconnect_grace_ms=1000,
-            limits={"home.orphans._LOOK_EVERY_S": 0.2},
+            limits={"home.orphans._CHECK_EVERY_S": 0.2},
         ) as process,
         scene(process, pool_process) as made,
     ):
@@ -576,7 +576,7 @@ async def test_a_result_that_is_wanted_stays_with_its_node_until_its_home_has_it
         processes = [
             await stack.enter_async_context(
                 running_dispatcher(
-                    pool_process, redis_url, limits={"home.orphans._LOOK_EVERY_S": 0.1}
+                    pool_process, redis_url, limits={"home.orphans._CHECK_EVERY_S": 0.1}
                 )
             )
             for _ in range(2)
