@@ -33,7 +33,7 @@ START_DEADLINE_S = 10.0
 RECOVERY_DEADLINE_S = 60.0
 # The guard gives the server 3 s to end; after this long the guard itself is stuck.
 STOP_DEADLINE_S = 6.0
-# Between our look for a free port and the server's bind, another process may take the port.
+# Another process may take the free port before the server binds it.
 PORT_ATTEMPTS = 8
 POLL_S = 0.005
 LOG_LINES_SHOWN = 15
@@ -48,16 +48,17 @@ class _ServerExitedError(EmbeddedRedisError):
 class EmbeddedRedis:
     """A Redis server on the loopback interface that ends when its owner does, even by kill -9.
 
-    Without `data_dir` it persists nothing and its temporary folder goes with it. With `data_dir`
-    (made if missing) it keeps an append-only file there, synced every second. `args` are appended
-    to the server's command line, such as `("--maxmemory", "2mb")`. It never evicts keys. No other
-    user can read its files.
+    It never evicts keys, and no other user can read its files. Use it as a context manager, or call
+    `start` and `stop`, also repeatedly.
 
-    With `unix_socket` it listens on a socket that only this user can open, and on no port at all.
-    Without, every user of this machine can read and write what it holds: that is for tests, which
-    put something between a service and its Redis.
-
-    Used as a context manager, or by start() and stop(); both may be called again.
+    Args:
+        data_dir: a folder for an append-only file that is synced every second; created if missing.
+            None: nothing is persisted.
+        unix_socket: listen on a socket that only this user can open, and on no port. Otherwise
+        every
+            user of this machine can connect; that is for tests, which put proxies in between.
+        args: further arguments of the server, such as `("--maxmemory", "2mb")`.
+        binary: the server to start; None for that of `find_server`.
     """
 
     def __init__(
@@ -93,7 +94,11 @@ class EmbeddedRedis:
         self.stop()
 
     def start(self) -> None:
-        """Return when the server answers. Raises EmbeddedRedisError with the end of its log."""
+        """Starts the server; returns when it is ready.
+
+        Raises:
+            EmbeddedRedisError: with the end of the server's log.
+        """
         if self._guard is not None:
             raise EmbeddedRedisError("this embedded Redis is already started")
         if self._binary is None:
@@ -117,12 +122,12 @@ class EmbeddedRedis:
             raise
 
     def stop(self) -> None:
-        """End the server and remove its temporary folder. Nothing happens if it is not started."""
+        """Ends the server and removes its temporary folder. Does nothing if it is not started."""
         guard, folder = self._guard, self._folder
         if guard is None:
             return
         if self._data_dir is None and self.pid:
-            # It has nothing to save, and would hear SIGTERM only at its next tick.
+            # It has nothing to save, and would handle SIGTERM only at its next tick.
             with contextlib.suppress(EmbeddedRedisError):
                 self._order({"op": "signal", "number": int(signal.SIGKILL)})
         self._guard, self._folder, self.pid, self._unread = None, None, 0, b""
@@ -137,24 +142,24 @@ class EmbeddedRedis:
             guard.wait()
         finally:
             guard.stdout.close()
-            # The guard has done it, unless it was killed.
+            # The guard has removed it already, unless the guard was killed.
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def kill(self) -> None:
-        """End the server by SIGKILL, as a crash would; returns when it is dead."""
+        """Ends the server by SIGKILL, as a crash would; returns when it is dead."""
         self._signal(signal.SIGKILL)
         self._event("exit", time.monotonic() + STOP_DEADLINE_S)
         self.pid = 0
 
     def restart(self) -> None:
-        """Start the server again at the same address, after kill(); ends it first if it runs.
+        """Starts the server again at the same address; ends it first if it runs.
 
         With a data directory it comes back with its data, without one it comes back empty.
         """
         self._read_events(0)
         if any(event["event"] == "exit" for event in self._events):
-            # It ended by itself.
+            # The server ended by itself.
             self._event("exit", time.monotonic())
             self.pid = 0
         if self.pid:
@@ -165,11 +170,11 @@ class EmbeddedRedis:
         self._spawn()
 
     def pause(self) -> None:
-        """Stop the server's process in its tracks (SIGSTOP): it accepts but answers nothing."""
+        """Suspends the server (SIGSTOP): it accepts connections but answers nothing."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused server go on."""
+        """Resumes a paused server."""
         self._signal(signal.SIGCONT)
 
     def _start_on_free_port(self) -> None:
@@ -197,7 +202,7 @@ class EmbeddedRedis:
                 raise EmbeddedRedisError(f"the server is not ready in time; {self._log_tail()}")
             self._read_events(POLL_S)
             if self._events:
-                # All that can come uncalled is the server's end.
+                # The only unsolicited event is the end of the server.
                 self._event("", deadline)
 
     def _command(self) -> list[str]:
@@ -213,7 +218,7 @@ class EmbeddedRedis:
         return [*command, "--maxmemory-policy", "noeviction", "--daemonize", "no", *self._args]
 
     def _answers(self) -> bool:
-        """Whether this very server is ready: on a contended port another one may answer."""
+        """Whether this server is ready. Another one may answer on a contended port."""
         family = socket.AF_UNIX if self._unix_socket else socket.AF_INET
         address: Any = str(self._socket_path) if self._unix_socket else (HOST, self.port)
         try:
@@ -264,7 +269,7 @@ class EmbeddedRedis:
             raise EmbeddedRedisError("the server's guard process is gone") from error
 
     def _event(self, name: str, deadline: float) -> dict[str, Any]:
-        """Wait for the guard to report `name`; raises if it reports the server's end instead."""
+        """Waits for the guard to report `name`; raises if it reports the end of the server."""
         while not self._events:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -281,7 +286,7 @@ class EmbeddedRedis:
         raise EmbeddedRedisError(f"the server could not be started: {event.get('error', event)}")
 
     def _read_events(self, timeout: float) -> None:
-        """Take in what the guard reports within `timeout` seconds."""
+        """Reads what the guard reports within `timeout` seconds."""
         if self._guard is None or self._guard.stdout is None:
             raise EmbeddedRedisError("this embedded Redis is not started")
         readable, _, _ = select.select([self._guard.stdout], [], [], timeout)
@@ -295,7 +300,7 @@ class EmbeddedRedis:
 
 
 def _locked(data_dir: Path) -> IO[bytes]:
-    """An open file that nobody else has locked: two servers would ruin each other's data."""
+    """Locks a data folder, because two servers would corrupt each other's data."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = (data_dir / "lingua.lock").open("wb")
     try:

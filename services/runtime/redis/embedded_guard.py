@@ -1,7 +1,7 @@
 """The parent process of an embedded Redis server, so that the server never outlives its owner.
 
-Run by path with `python -I -S`, standard library only: it must start in milliseconds and depend
-on nothing. The owner talks to it in JSON lines:
+It is run by path with `python -I -S` and uses only the standard library, so that it starts in
+milliseconds. The owner talks to it in JSON lines:
 
     stdin   {"op": "spawn", "argv": [...], "log": path}    start the server
             {"op": "signal", "number": 9}                  signal the server
@@ -12,7 +12,8 @@ on nothing. The owner talks to it in JSON lines:
             {"event": "signalled"}                         the signal has been delivered
             {"event": "exit", "status": 0}                 the server ended (negative: by a signal)
 
-Cleaning up is: SIGTERM to the server, SIGKILL after a grace, remove the folder, exit.
+To clean up, it sends SIGTERM to the server, SIGKILL after a grace period, removes the folder, and
+exits.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from typing import Any
 
 # A server with a large append-only file needs a moment for its last fsync.
 STOP_GRACE_S = 3.0
-# End of file on stdin is the normal sign that the owner is gone. A child that the owner forked
-# without exec keeps that pipe open, so the parent's pid is looked at as well, this often.
+# Normally, end of file on stdin tells that the owner is gone. A child that the owner forked without
+# exec keeps that pipe open, so the parent's pid is checked as well, at this interval.
 OWNER_CHECK_S = 1.0
 PR_SET_PDEATHSIG = 1
 # The path of a socket has 103 bytes at most on macOS, and 107 on Linux.
@@ -53,7 +54,7 @@ class Guard:
         self._ended = False
 
     def run(self) -> None:
-        """Serve the owner until it is gone, then leave nothing behind."""
+        """Serves the owner until it is gone, then cleans up."""
         self._watch_signals()
         try:
             self._report({"event": "folder", "path": self._folder})
@@ -63,11 +64,11 @@ class Guard:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _watch_signals(self) -> None:
-        # Ctrl-C in a terminal is the owner's to handle, even if someone joins us to its group.
+        # The owner handles Ctrl-C, even if this process is in the terminal's process group.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_end)
-        # A handler of our own, or the wake-up pipe would not hear of it.
+        # Without a handler, the signal would not be written to the wake-up pipe.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         os.set_blocking(self._waker, False)
         os.set_blocking(self._wake, False)
@@ -105,7 +106,7 @@ class Guard:
             return
         self._server.send_signal(number)
         if number == signal.SIGSTOP and hasattr(os, "waitid"):
-            # It may answer a little more before it stops; nobody is to count on either.
+            # Wait until it has stopped, so that it answers nothing after the report.
             os.waitid(os.P_PID, self._server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _spawn(self, argv: list[str], log_path: str) -> None:
@@ -134,7 +135,7 @@ class Guard:
         if server is None:
             return
         server.terminate()
-        # A server that a test has paused cannot hear SIGTERM.
+        # A suspended server does not handle SIGTERM.
         server.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + STOP_GRACE_S
         while server.poll() is None and time.monotonic() < deadline:
@@ -146,7 +147,7 @@ class Guard:
             server.wait()
 
     def _report(self, event: dict[str, Any]) -> None:
-        # A dead owner is noticed by its end of file, not here.
+        # If the owner is dead, end of file on stdin tells.
         with contextlib.suppress(OSError):
             os.write(sys.stdout.fileno(), json.dumps(event).encode() + b"\n")
 
@@ -161,10 +162,10 @@ def _private_folder() -> str:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """What the server's process does before exec, so that it cannot outlive a killed guard."""
+    """Makes the server's process end if the guard is killed; runs before exec."""
     if not sys.platform.startswith("linux"):
         return None
-    # Looked up before the fork: the child of a fork should do as little as it can.
+    # Looked up before the fork, because the child should do as little as possible.
     prctl = ctypes.CDLL(None).prctl
     guard = os.getpid()
 
@@ -177,6 +178,6 @@ def _die_with_parent() -> Callable[[], None] | None:
 
 
 if __name__ == "__main__":
-    # What the server writes holds sessions and results: it is for nobody else to read.
+    # The server writes sessions and results to disk, which no other user may read.
     os.umask(0o077)
     Guard().run()

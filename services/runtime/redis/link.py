@@ -1,4 +1,4 @@
-"""The one way from a service to Redis: batched script calls that fail fast and recover alone."""
+"""A service's link to Redis: batched script calls that fail fast, and automatic reconnection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from lingua_scheduler.services.runtime.deadlines import DeadlineTimer
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.lane import Call, Lane
+from lingua_scheduler.services.runtime.redis.connection import LinkConnection, PendingCall
 from lingua_scheduler.services.runtime.redis.primary import (
     PrimaryFinder,
     RedisUnfitError,
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
 
 DEFAULT_TIMEOUT_MS = 400
-# While one batch is on its way the next can leave, so a slow script does not hold up all. On the
-# loopback interface one lane is as fast; each further one makes the batches smaller, and a batch
-# costs about as much as ten calls in it.
-LANES = 2
+# While one batch is in flight the next can be sent, so a slow script does not hold up everything.
+# On the loopback interface one connection is as fast; each further one makes the batches smaller,
+# and a batch costs about as much as ten calls in it.
+CONNECTIONS = 2
 # Redis serves nobody else between the commands of one read: 256 scripts of 30 us are 8 ms.
 MAX_BATCH = 256
-# Short enough that a caller's own retry finds the link up again, long enough for a busy Redis.
+# Short enough that a caller's retry finds the link up again, long enough for a busy Redis.
 PROBE_MIN_S, PROBE_MAX_S = 0.1, 0.25
-# A link that went down this soon after it came up is probed after a pause, not at once.
+# If the link goes down this soon after it came up, the first probe waits.
 STEADY_S = 1.0
-# A probe has more to do than a call: ask sentinels, TLS, load every script.
+# A probe does more than a call: it asks sentinels, negotiates TLS, loads every script.
 PROBE_TIMEOUT_S = 2.0
-# How a call fails: made while the link is down; not answered in time; its connection broke; Redis
-# refused it because of its own state; the script or command was at fault.
+# How a call fails: the link was down; no reply in time; the connection broke; Redis refused it
+# because of its own state; the script or command was at fault.
 ERROR_KINDS = ("away", "timeout", "lost", "refused", "error")
 
 _log = logging.getLogger(__name__)
@@ -58,18 +58,21 @@ class RedisLink:
     """Calls Lua scripts on the primary that holds the keys under `prefix`.
 
     Promises:
-    - A call returns, or fails with DependencyDownError, within `timeout_ms` of being made,
-      whether it waited or was sent. One that was sent and failed may have happened.
-    - Calls that are made at the same time share a round trip. They have no order among them.
-    - While the link is down, calls fail at once; it comes up by itself, on whatever server is
-      the primary by then.
-    - The link itself repeats only what certainly did not run.
+    - A call returns, or fails with DependencyDownError, within `timeout_ms` of being made. A call
+      that was sent and failed may have run.
+    - Calls made at the same time share a round trip. Their order is undefined.
+    - While the link is down, calls fail at once. It comes up by itself, on whatever server is the
+      primary by then.
+    - The link repeats a call only if it certainly did not run.
 
     Args:
-        url: as LINGUA_REDIS_URL; raises BadRedisUrlError.
+        url: in the form of LINGUA_REDIS_URL.
         prefix: of every key; on a Redis Cluster it must have a hash tag.
         scripts: name and Lua source. A script's KEYS[1] is the prefix.
-        timeout_ms: what a call may take.
+        timeout_ms: time limit of a call.
+
+    Raises:
+        BadRedisUrlError: the URL or the prefix cannot be used.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class RedisLink:
         self._timeout_ms = timeout_ms
         self._timeout = timeout_ms / 1000
         self._scripts = dict(scripts)
-        # SHA-1 is what EVALSHA calls a script by; nothing rests on its strength.
+        # EVALSHA identifies scripts by their SHA-1. Its strength does not matter.
         self._shas = {
             name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
             for name, source in scripts.items()
@@ -95,18 +98,18 @@ class RedisLink:
         self._spans: SpanWriter | None = None
         self._loop: asyncio.AbstractEventLoop
         self._address: Address | None = None
-        # Counts the times the link came up; a lane with an older number has an old connection.
+        # Incremented each time the link comes up. A connection with a lower number is out of date.
         self._generation = 0
         self._up = False
         self._closing = False
         self._up_since = -math.inf
         self._down_reason = "it has not been opened"
-        self._lanes: list[Lane] = []
+        self._connections: list[LinkConnection] = []
         self._idle: list[asyncio.Future[None]] = []
-        self._queue: deque[Call] = deque()
-        # Every call under way, oldest first. All have the same time, so the first ends first and
-        # one timer is enough.
-        self._under_way: deque[Call] = deque()
+        self._queue: deque[PendingCall] = deque()
+        # Every call under way, oldest first. All have the same time limit, so the first expires
+        # first and one timer is enough.
+        self._under_way: deque[PendingCall] = deque()
         self._timer = DeadlineTimer(self._expire)
         self._probe: asyncio.Task[None] | None = None
         self.on_change: list[Callable[[bool, str], None]] = []
@@ -121,18 +124,18 @@ class RedisLink:
 
     @property
     def down_reason(self) -> str:
-        """Why the link is down, for people; empty while it is up."""
+        """Why the link is down, as text; empty while it is up."""
         return self._down_reason
 
     async def open(self) -> None:
-        """Find the primary, check that it will do, load the scripts.
+        """Finds the primary, checks that it is suitable, and loads the scripts.
 
         Raises:
             RedisUnfitError: too old, or it may evict keys; the message says what to set.
             ScriptError: a script does not compile.
             DependencyDownError: the primary cannot be found or reached.
         """
-        if self._lanes:
+        if self._connections:
             raise RuntimeError("this link is already open")
         self._spans = span_writer_if_on()
         self._loop = asyncio.get_running_loop()
@@ -142,28 +145,32 @@ class RedisLink:
             raise
         except (RedisError, OSError) as error:
             raise self._down(in_full(error)) from error
-        for _ in range(LANES):
-            lane = Lane(
+        for _ in range(CONNECTIONS):
+            connection = LinkConnection(
                 target=self._target,
                 scripts=self._scripts,
                 down=self._down,
                 on_refused=self._count,
             )
-            lane.task = asyncio.create_task(self._run(lane))
-            self._lanes.append(lane)
+            connection.task = asyncio.create_task(self._run(connection))
+            self._connections.append(connection)
         self._tell()
 
     async def close(self) -> None:
-        """Fail what is under way, let go of every connection. The link may be opened again."""
+        """Fails all calls and closes all connections. The link can be opened again."""
         was_up, self._up, self._down_reason = self._up, False, "it is closed"
         self._closing = True
         self._timer.disarm()
-        tasks = [task for task in (self._probe, *(lane.task for lane in self._lanes)) if task]
+        tasks = [
+            task
+            for task in (self._probe, *(connection.task for connection in self._connections))
+            if task
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._probe = None
-        self._lanes.clear()
+        self._connections.clear()
         self._idle.clear()
         self._queue.clear()
         while self._under_way:
@@ -173,14 +180,14 @@ class RedisLink:
             self._tell()
 
     async def call(self, script: str, *args: str | bytes | int | float) -> Any:
-        """Run a script by name; the raw RESP2 reply (bytes, int, list or None).
+        """Runs a script by name. Returns the raw RESP2 reply (bytes, int, list or None).
 
         Raises:
-            DependencyDownError: Redis is away, slow, or refuses writes.
-            ScriptError: the script failed by itself.
+            DependencyDownError: Redis is unreachable or slow, or refuses writes.
+            ScriptError: the script itself failed.
         """
         packed = pack("EVALSHA", self._shas[script], 1, self._prefix, *args)
-        # Outside a trace (a sweep, a heartbeat) a span would be a trace of its own: noise.
+        # Calls outside a trace (a sweep, a heartbeat) get no span.
         if self._spans is None:
             return await self._send(script, packed)
         parent = trace.get_current_span().get_span_context()
@@ -190,7 +197,7 @@ class RedisLink:
         return await with_span(self._spans, parent, script, self._address, call)
 
     def send(self, script: str, *args: str | bytes | int | float) -> asyncio.Future[Any]:
-        """As `call`, without a span; the future has the reply or the error.
+        """As `call`, without a span. The future gets the reply or the error.
 
         Raises:
             DependencyDownError: the link is down.
@@ -198,10 +205,10 @@ class RedisLink:
         return self._send(script, pack("EVALSHA", self._shas[script], 1, self._prefix, *args))
 
     async def command(self, *args: str | bytes | int | float) -> Any:
-        """Run a plain command, one word an argument; the raw reply.
+        """Runs a plain command, one word per argument. Returns the raw reply.
 
         Raises:
-            DependencyDownError: as call().
+            DependencyDownError: as `call`.
             ResponseError: Redis refused the command.
         """
         return await self._send("", pack(*args))
@@ -211,16 +218,17 @@ class RedisLink:
             self._count("away")
             raise self._down(self._down_reason)
         loop = self._loop
-        call = Call(name, packed, loop.create_future(), loop.time() + self._timeout)
+        call = PendingCall(name, packed, loop.create_future(), loop.time() + self._timeout)
         self._queue.append(call)
         self._under_way.append(call)
         self._timer.arm(loop, call.deadline)
-        # The lane wakes in the next turn of the loop, when the rest of this turn is queued too.
+        # The connection wakes up in the next iteration of the event loop, so that it also takes the
+        # calls that follow in this one.
         if self._idle and len(self._queue) == 1:
             self._idle.pop().set_result(None)
         return call.future
 
-    async def _run(self, lane: Lane) -> None:
+    async def _run(self, connection: LinkConnection) -> None:
         loop = asyncio.get_running_loop()
         try:
             while not self._closing:
@@ -229,54 +237,61 @@ class RedisLink:
                     self._idle.append(turn)
                     await turn
                 if batch := self._take_batch():
-                    await self._flush(lane, batch)
+                    await self._flush(connection, batch)
                     self._forget_done()
         finally:
-            await lane.close()
+            await connection.close()
 
-    def _take_batch(self) -> list[Call]:
-        batch: list[Call] = []
+    def _take_batch(self) -> list[PendingCall]:
+        batch: list[PendingCall] = []
         while self._queue and len(batch) < MAX_BATCH:
             call = self._queue.popleft()
-            # Its caller has gone, or its time has.
+            # The caller may have left, or the call expired.
             if not call.future.done():
                 batch.append(call)
         if self._queue and self._idle:
             self._idle.pop().set_result(None)
         return batch
 
-    async def _flush(self, lane: Lane, batch: list[Call]) -> None:
-        """Get every call of the batch answered or failed."""
-        lane.deadline = self._loop.time() + self._timeout
+    async def _flush(self, connection: LinkConnection, batch: list[PendingCall]) -> None:
+        """Sends a batch. Every call of it is then answered or failed."""
+        connection.deadline = self._loop.time() + self._timeout
         try:
-            await lane.exchange(self._address, self._generation, batch)
+            await connection.exchange(self._address, self._generation, batch)
             return
         except (RedisError, OSError) as error:
             reason, kind = in_full(error), "lost"
         except asyncio.CancelledError:
-            if not lane.overdue or lane.task is None or self._closing:
+            if not connection.overdue or connection.task is None or self._closing:
                 raise
-            lane.task.uncancel()
+            connection.task.uncancel()
             reason, kind = self._no_answer(), "timeout"
         finally:
-            lane.deadline, lane.overdue = math.inf, False
-        await lane.cut()
-        self._lost(lane, reason, kind)
+            connection.deadline, connection.overdue = math.inf, False
+        await connection.cut()
+        self._lost(connection, reason, kind)
         for call in batch:
             self._fail(call, reason, kind)
 
     def _expire(self, over: float) -> float:
-        """Fail the calls and cut the lanes whose deadline has passed; return the next deadline."""
-        for lane in self._lanes:
-            if lane.deadline <= over and not lane.overdue and lane.task is not None:
-                lane.overdue = True
-                lane.task.cancel()
-                self._lost(lane, self._no_answer(), "timeout")
+        """Fails calls and drops connections whose deadline has passed. Returns the next one."""
+        for connection in self._connections:
+            if (
+                connection.deadline <= over
+                and not connection.overdue
+                and connection.task is not None
+            ):
+                connection.overdue = True
+                connection.task.cancel()
+                self._lost(connection, self._no_answer(), "timeout")
         self._forget_done()
         while self._under_way and self._under_way[0].deadline <= over:
             self._fail(self._under_way.popleft(), self._no_answer(), "timeout")
             self._forget_done()
-        due = min((lane.deadline for lane in self._lanes if not lane.overdue), default=math.inf)
+        due = min(
+            (connection.deadline for connection in self._connections if not connection.overdue),
+            default=math.inf,
+        )
         if self._under_way:
             due = min(due, self._under_way[0].deadline)
         return due
@@ -285,9 +300,9 @@ class RedisLink:
         while self._under_way and self._under_way[0].future.done():
             self._under_way.popleft()
 
-    def _lost(self, lane: Lane, reason: str, kind: str) -> None:
-        """Take the link down, unless this lane's connection is older than the link's last up."""
-        if not self._up or lane.generation != self._generation:
+    def _lost(self, connection: LinkConnection, reason: str, kind: str) -> None:
+        """Takes the link down, unless the connection is from before the link last came up."""
+        if not self._up or connection.generation != self._generation:
             return
         self._up, self._down_reason = False, reason
         while self._queue:
@@ -299,7 +314,7 @@ class RedisLink:
         steady = asyncio.get_running_loop().time() - self._up_since > STEADY_S
         pause = 0.0 if steady else PROBE_MIN_S
         while True:
-            # Many services lose the same Redis at the same moment.
+            # Many services lose the same Redis at the same moment, so they spread their probes.
             await asyncio.sleep(pause * random.uniform(0.8, 1.0))
             try:
                 await self._attach()
@@ -311,7 +326,7 @@ class RedisLink:
                 return
 
     async def _attach(self) -> None:
-        """Find the primary and turn the link up on it; raises if there is none that will do."""
+        """Finds a suitable primary and puts the link up on it, or raises."""
         async with asyncio.timeout(PROBE_TIMEOUT_S):
             address = await self._finder.find()
             wire = new_wire(self._target, address)
@@ -333,7 +348,7 @@ class RedisLink:
             except Exception:
                 _log.exception("redis link callback failed")
 
-    def _fail(self, call: Call, reason: str, kind: str) -> None:
+    def _fail(self, call: PendingCall, reason: str, kind: str) -> None:
         happened = "may have happened" if call.sent else "was not sent"
         if call.fail(self._down(reason, f"; the call {happened}")):
             self._count(kind)
@@ -346,7 +361,7 @@ class RedisLink:
         return f"no answer within {self._timeout_ms} ms"
 
     def _down(self, reason: str, happened: str = "") -> DependencyDownError:
-        # The scheme, host and path only: the URL may hold a password.
+        # Scheme, host and path only, because the URL may contain a password.
         return DependencyDownError(
             f"Redis cannot be used{happened}",
             why=f"{self._target.shown}: {reason}",

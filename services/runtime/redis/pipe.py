@@ -1,4 +1,4 @@
-"""An open connection to Redis as a lane uses it: packed commands out, raw replies in."""
+"""An open connection to Redis as the link uses it: packed commands out, raw replies in."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Protocol
 from redis.exceptions import ResponseError
 
 from lingua_scheduler.services.runtime.redis.direct_pipe import DirectPipe, UnexpectedPartsError
-from lingua_scheduler.services.runtime.redis.primary import Asked, Wire
+from lingua_scheduler.services.runtime.redis.primary import CommandChannel, Wire
 
 _log = logging.getLogger(__name__)
 
 
-class Pipe(Asked, Protocol):
-    """What a lane needs of a connection. See DirectPipe for what each member does."""
+class Pipe(CommandChannel, Protocol):
+    """Exchanges packed commands and replies over a connection that is open."""
 
     nothing: object
 

@@ -1,7 +1,7 @@
-"""Finding the one Redis server that holds our keys, and making sure that it will do.
+"""Finds the Redis server that holds our keys, and checks that it is suitable.
 
-All keys of a prefix are on one primary, whatever the topology. So one way serves the three of
-them: ask who the primary is, connect to it as to any single server, and ask again when it fails.
+All keys of a prefix are on one primary, whatever the topology. So all three topologies are handled
+alike: ask for the primary, connect to it as to a single server, and ask again if it fails.
 """
 
 from __future__ import annotations
@@ -36,59 +36,59 @@ from lingua_scheduler.services.runtime.settings.redis_url import (
 )
 
 MIN_VERSION = (6, 2)
-# A backstop only: whoever opens a connection has a shorter time of its own.
+# A backstop only: callers have shorter time limits.
 CONNECT_TIMEOUT_S = 2.0
 # One sentinel or cluster node that hangs must not use up the time for asking the next.
 ASK_TIMEOUT_S = 0.25
 
-# The primary is another server now, or this one cannot serve for a while: look again.
+# Errors that say that the primary is another server now, or that this one cannot serve for a while.
 _LOOK_AGAIN = (AskError, BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
 _LOOK_AGAIN_CODES = frozenset(
     {"ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"}
     | {"TRYAGAIN", "UNBLOCKED"}
 )
-# The right server, but it refuses writes for now; looking for another one would not help.
+# The right server refuses writes for now; looking for another one would not help.
 _REFUSED_CODES = frozenset({"MISCONF", "NOREPLICAS", "OOM"})
-# Redis before 7 wraps what a command answered inside a script into a message of its own.
+# Redis before 7 wraps the error of a command inside a script into a message of its own.
 _WRAPPED_CODE = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
 
 
 class RedisUnfitError(SettingsError):
-    """The server answers, but the scheduler's promises would not hold on it."""
+    """The server works, but the scheduler could not keep its promises on it."""
 
 
 class ScriptError(ResponseError):
-    """A script failed by a fault of its own; Redis is well."""
+    """A script failed through a fault of its own; Redis is healthy."""
 
 
 class NoPrimaryError(RedisConnectionError):
-    """Nobody could say which server is the primary, or that server is none."""
+    """No server could name the primary, or the named server is not a primary."""
 
 
-class Asked(Protocol):
-    """What commands are sent to."""
+class CommandChannel(Protocol):
+    """Sends commands and reads their replies."""
 
     async def send_packed_command(self, command: bytes, check_health: bool = True) -> None:
-        """Write."""
+        """Sends packed commands."""
 
     async def read_response(self) -> Any:
-        """The next reply; raises ResponseError if the reply is an error."""
+        """Reads the next reply; raises ResponseError if it is an error."""
 
 
-class Wire(Asked, Protocol):
-    """What the link uses of redis-py's connections."""
+class Wire(CommandChannel, Protocol):
+    """The part of redis-py's connections that the link uses."""
 
     async def connect(self) -> None:
-        """Open the socket, authenticate, select the database."""
+        """Opens the socket, authenticates, selects the database."""
 
     async def disconnect(self, nowait: bool = False) -> None:
-        """Close the socket; what it still had to say is lost."""
+        """Closes the socket; unread replies are lost."""
 
 
 def new_wire(target: RedisTarget, address: Address | None) -> Wire:
-    """A connection, not yet open, with every retry of redis-py's own off.
+    """Makes a connection, not yet open, that never retries.
 
-    A call that timed out may have happened, and only its caller knows whether to repeat it.
+    A call that timed out may have run, and only its caller knows whether to repeat it.
     """
     return _wire(target.connection_class, target.options, address)
 
@@ -111,14 +111,14 @@ def _wire(
 
 
 def pack(*args: str | bytes | int | float) -> bytes:
-    """A command as it goes over the wire; raises TypeError for anything else, bool included."""
-    # hiredis declares a tuple of length one, and takes any.
+    """Encodes a command. Raises TypeError for arguments of other types, including bool."""
+    # hiredis declares a tuple of length one, but accepts any length.
     packed: bytes = pack_command(args)  # type: ignore[arg-type]
     return packed
 
 
-async def ask(wire: Asked, *commands: tuple[str, ...]) -> list[Any]:
-    """One round trip; error replies are in the list as exceptions, not raised."""
+async def ask(wire: CommandChannel, *commands: tuple[str, ...]) -> list[Any]:
+    """Sends commands in one round trip. Error replies are returned as exceptions, not raised."""
     await wire.send_packed_command(b"".join([pack(*each) for each in commands]), False)
     replies: list[Any] = []
     for _ in commands:
@@ -130,7 +130,7 @@ async def ask(wire: Asked, *commands: tuple[str, ...]) -> list[Any]:
 
 
 class PrimaryFinder:
-    """Says where the primary is, and remembers who could tell."""
+    """Finds the primary, and remembers the servers that know it."""
 
     def __init__(self, *, target: RedisTarget, prefix: str) -> None:
         self._target = target
@@ -139,9 +139,10 @@ class PrimaryFinder:
         self._learned: list[Address] = []
 
     async def find(self) -> Address | None:
-        """The primary's address; None where the target is a unix socket.
+        """The primary's address; None if the target is a unix socket.
 
-        Raises NoPrimaryError.
+        Raises:
+            NoPrimaryError: no server could name the primary.
         """
         if self._target.topology is Topology.SINGLE:
             return self._target.seeds[0] if self._target.seeds else None
@@ -153,8 +154,8 @@ class PrimaryFinder:
             except (RedisError, OSError, TimeoutError) as error:
                 problems.append(f"{seed[0]}:{seed[1]}: {error or 'no answer'}")
                 continue
-            # The one that answered comes first next time: a dead one is paid for once. Those of
-            # the URL stay in, however the cluster has changed since.
+            # The server that answered is asked first next time, so that an unreachable one delays
+            # only once. The servers of the URL stay in the list, however the cluster changes.
             self._known = list(dict.fromkeys([seed, *self._learned, *self._target.seeds]))
             return found
         raise NoPrimaryError(
@@ -188,7 +189,7 @@ class PrimaryFinder:
         owner: Address | None = None
         learned: list[Address] = []
         for first, last, *nodes in ranges:
-            # A node that does not know its own name leaves it empty: it is where it was reached.
+            # A node that does not know its own host leaves it empty; it is the host that was asked.
             places = [((host or b"").decode() or asked[0], int(port)) for host, port, *_ in nodes]
             learned += [place for place in places if place[0] != "?"]
             if first <= self._slot <= last:
@@ -200,7 +201,7 @@ class PrimaryFinder:
 
 
 async def check_fit(wire: Wire) -> None:
-    """Raise NoPrimaryError if the server is a replica, RedisUnfitError if it will not do at all."""
+    """Raises NoPrimaryError if the server is a replica, RedisUnfitError if it is unsuitable."""
     (info,) = await ask(wire, ("INFO",))
     if isinstance(info, Exception):
         if needs_new_primary(info):
@@ -209,7 +210,7 @@ async def check_fit(wire: Wire) -> None:
     facts = dict(
         line.split(":", 1) for line in info.decode(errors="replace").splitlines() if ":" in line
     )
-    # Valkey says redis_version 7.2.4 whatever it is.
+    # Valkey always reports redis_version 7.2.4.
     version = facts.get("valkey_version") or facts.get("redis_version", "")
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < MIN_VERSION:
         least = ".".join(map(str, MIN_VERSION))
@@ -225,10 +226,11 @@ async def check_fit(wire: Wire) -> None:
         )
 
 
-async def load_scripts(wire: Asked, scripts: Mapping[str, str]) -> None:
-    """Make the scripts (name and source) known to the server.
+async def load_scripts(wire: CommandChannel, scripts: Mapping[str, str]) -> None:
+    """Loads scripts (name and source) into the server.
 
-    Raises ScriptError, which names the script that does not compile.
+    Raises:
+        ScriptError: names the script that does not compile.
     """
     replies = await ask(wire, *(("SCRIPT", "LOAD", source) for source in scripts.values()))
     for name, reply in zip(scripts, replies, strict=True):
@@ -244,17 +246,17 @@ async def _configured_policy(wire: Wire) -> str:
 
 
 def needs_new_primary(error: Exception) -> bool:
-    """Whether the answer means that this server is not, or not yet, the one to talk to."""
+    """Whether an error means that this server is not, or not yet, the primary."""
     return isinstance(error, _LOOK_AGAIN) or _code(error) in _LOOK_AGAIN_CODES
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether the right server refused because of its own state (out of memory, disk, replicas)."""
+    """Whether the primary refused because of its own state (out of memory, disk, replicas)."""
     return isinstance(error, OutOfMemoryError) or _code(error) in _REFUSED_CODES
 
 
 def in_full(error: Exception) -> str:
-    """Redis's own words with the code in front, which redis-py cuts off."""
+    """The error text of Redis, including the code, which redis-py strips."""
     code = getattr(error, "status_code", None)
     text = str(error) or ("no answer" if isinstance(error, TimeoutError) else type(error).__name__)
     return f"{code} {text}" if code else text

@@ -1,4 +1,4 @@
-"""Pages of records that each have a key of their own, for people and tools."""
+"""Lists records in pages, for people and tools. Each record has a key of its own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,16 +7,16 @@ from typing import TypeVar
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 
 PAGE = 100
-# Keys that one step of a scan looks at, at most: about a millisecond of Redis.
+# Most keys that one step of a scan looks at: about a millisecond of Redis time.
 _KEYS_A_STEP = 2000
-# Steps before a page is given back, full or not.
+# Steps after which a page is returned even if it is not full.
 _STEPS_A_PAGE = 20
-# Records asked for at the same time: other calls do not wait long behind them.
+# Records read at the same time, so that other calls do not wait long behind them.
 _RECORDS_AT_ONCE = 64
 
 Record = Mapping[str, bytes]
 T = TypeVar("T")
-# One step through ids: from a cursor ("0": the beginning) to the next one ("0": the end).
+# One step of a scan: from a cursor ("0" at the beginning) to the next cursor ("0" at the end).
 Step = Callable[[str], Awaitable[tuple[str, list[str]]]]
 
 
@@ -33,16 +33,18 @@ async def read_page(
     page_token: str,
     page_size: int,
 ) -> tuple[list[T], str]:
-    """About `page_size` records, in no order, and the token of the next page.
+    """Reads about `page_size` records, in no order. Returns them and the token of the next page.
 
-    A record that exists from the first page to the last is on one of them. Raises
-    DependencyDownError.
+    A record that exists throughout the listing is on one of the pages.
 
     Args:
         step: finds ids, as `ids_of_keys` and `ids_of_members` do.
-        read: reads the record of an id; None if it is gone, or not wanted.
-        page_token: from the page before; "" for the first.
-        page_size: 0 for the usual one.
+        read: reads the record of an id; None if it is gone or filtered out.
+        page_token: from the previous page; "" for the first page.
+        page_size: 0 for the default.
+
+    Raises:
+        DependencyDownError: Redis cannot be used.
     """
     cursor, found = page_token or "0", dict[str, T]()
     for _ in range(_STEPS_A_PAGE):
@@ -59,11 +61,11 @@ async def read_page(
 
 
 def ids_of_keys(link: RedisLink, prefix: str, page_size: int) -> Step:
-    """Steps through the ids of all hashes `<prefix><id>`: through every key that Redis has.
+    """Scans every key of Redis for the ids of the hashes `<prefix><id>`.
 
-    Ids have no colon: a key with one belongs to something else, and is left out. A step looks at as
-    many keys as a page has records, and at more after steps that found few, so that a page is never
-    much larger than asked for, and rare records are found soon.
+    Ids contain no colon, so keys with one belong to something else and are skipped. A step looks at
+    as many keys as a page has records, and at more after steps that found few. So no page is much
+    larger than requested, and rare records are found soon.
     """
     page = max(page_size, PAGE)
     count = page
@@ -82,7 +84,7 @@ def ids_of_keys(link: RedisLink, prefix: str, page_size: int) -> Step:
 
 
 def ids_of_members(link: RedisLink, key: str, page_size: int) -> Step:
-    """Steps through the members of a sorted set, about a page of them at a time."""
+    """Scans the members of a sorted set, about a page at a time."""
 
     async def step(cursor: str) -> tuple[str, list[str]]:
         following, flat = await link.command("ZSCAN", key, cursor, "COUNT", page_size or PAGE)

@@ -1,4 +1,4 @@
-"""A span for a script call, by the OpenTelemetry conventions for Redis. Never its arguments."""
+"""Spans of script calls, by the OpenTelemetry conventions for Redis, without arguments."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ async def with_span(
     address: Address | None,
     call: Awaitable[Reply],
 ) -> Reply:
-    """Waits for a call, and writes how long it took. Raises what the call does."""
+    """Waits for a call and writes its span. Raises what the call raises."""
     start_us, failure = time.time_ns() // 1000, None
     try:
         return await call
     except Exception as error:
-        # Not what Redis says of it, which may quote what it was sent.
+        # Not the text of the error, which may quote arguments.
         failure = type(error).__name__
         raise
     finally:

@@ -105,7 +105,7 @@ async def test_the_link_keeps_to_two_connections(own_redis: EmbeddedRedis, prefi
                 await link.call("add", 1)
 
         await asyncio.gather(*(caller() for _ in range(50)))
-        # Two lanes, and the connection that reads the second number.
+        # Two connections of the link, and the one that reads the second number.
         assert stat(own_redis, "total_connections_received") - before <= 3
         assert await link.call("add", 0) == 1000
 
@@ -271,7 +271,7 @@ async def test_the_time_of_a_call_includes_its_wait_in_the_queue(
 
         calls = []
         for _ in range(10):
-            # Two lanes are taken by the first calls; what comes later has to queue.
+            # The first calls take both connections; later ones have to queue.
             calls.append(asyncio.create_task(timed()))
             await asyncio.sleep(0.02)
         assert max(await asyncio.gather(*calls)) < SOON_S

@@ -1,4 +1,4 @@
-"""One connection of the link to Redis, and what one batch of calls goes through on it."""
+"""One connection of the link to Redis, which sends batches of calls and reads their replies."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from lingua_scheduler.services.runtime.redis.primary import (
 from lingua_scheduler.services.runtime.settings.redis_url import Address, RedisTarget
 
 
-class Call:
-    """A packed command and the future of its reply.
+class PendingCall:
+    """A packed command that waits for its reply.
 
-    `name` is the script that it calls, if any; `sent` says that it may have happened.
+    `name` is the script that it calls, or empty. `sent` means that the command may have run.
     """
 
     __slots__ = ("deadline", "future", "name", "packed", "sent")
@@ -41,19 +41,25 @@ class Call:
         self.sent = False
 
     def fail(self, error: Exception) -> bool:
-        """Give the caller an error; False where it has its answer or has gone."""
+        """Gives the caller an error. Returns False if it already has a reply or has left."""
         if self.future.done():
             return False
         self.future.set_exception(error)
         return True
 
 
-class Lane:
+class LinkConnection:
     """A connection that one task uses for one batch at a time.
 
-    `down` makes the error of a call that failed because of Redis; `on_refused` is told of each call
-    that Redis answered with an error, by its kind. `deadline` is when the batch under way must be
-    through; `overdue` says that it was not and the task has been cancelled.
+    Args:
+        target: the Redis to connect to.
+        scripts: name and Lua source.
+        down: makes the error of a call that failed because of Redis.
+        on_refused: called with the kind of each error reply.
+
+    Attributes:
+        deadline: when the current batch must be complete.
+        overdue: the batch was not complete by then, and the task has been cancelled.
     """
 
     def __init__(
@@ -69,41 +75,43 @@ class Lane:
         self._down = down
         self._on_refused = on_refused
         self._wire: Wire | None = None
-        # To the same server, when it is connected.
+        # None until the wire is connected.
         self._pipe: Pipe | None = None
         self.generation = 0
         self.deadline = math.inf
         self.overdue = False
         self.task: asyncio.Task[None] | None = None
 
-    async def exchange(self, address: Address | None, generation: int, batch: list[Call]) -> None:
-        """Answer or fail every call of the batch, or raise with the rest of them open.
+    async def exchange(
+        self, address: Address | None, generation: int, batch: list[PendingCall]
+    ) -> None:
+        """Answers or fails every call of the batch, or raises with the rest of them open.
 
         A raised error (RedisError, OSError) means that the connection, or the server behind it,
-        is not to be used further.
+        must not be used any more.
         """
         pipe = self._pipe
-        # Nothing of this batch has been sent, so a connection that was closed while it was idle
-        # is no failure.
+        # Nothing of this batch has been sent, so it does not matter that a connection was closed
+        # while it was idle.
         if pipe is None or self.generation != generation or await pipe.is_stale():
             pipe = await self._connect(address, generation)
         without_script = await self._round_trip(pipe, batch)
         if not without_script:
             return
-        # Redis was restarted or its scripts flushed. These calls did not run: repeat them.
+        # Redis was restarted or its scripts were flushed. These calls did not run, so repeat them.
         await load_scripts(pipe, self._scripts)
         waiting = [call for call in without_script if not call.future.done()]
         for call in await self._round_trip(pipe, waiting):
-            self._refuse(call, self._down("it forgets its scripts as soon as they are loaded"))
+            self._refuse(call, self._down("it loses scripts as soon as they are loaded"))
 
     async def cut(self) -> None:
-        """Drop the connection: a late reply on it must not be taken for that of another call."""
+        """Drops the connection, so that a late reply is not taken for that of another call."""
         self._pipe = None
         if self._wire is not None:
             await self._wire.disconnect(nowait=True)
 
     async def close(self) -> None:
-        """Drop the connection and wait until its socket is closed."""
+        """Closes the connection and waits until its socket is closed."""
         self._pipe = None
         if self._wire is not None:
             await self._wire.disconnect()
@@ -116,15 +124,16 @@ class Lane:
         self._pipe = pipe_of(self._wire)
         return self._pipe
 
-    async def _round_trip(self, pipe: Pipe, batch: list[Call]) -> list[Call]:
-        """Send the calls and answer them; returns those whose script Redis does not know.
+    async def _round_trip(self, pipe: Pipe, batch: list[PendingCall]) -> list[PendingCall]:
+        """Sends the calls and answers them. Returns those whose script Redis does not know.
 
-        Raises NoPrimaryError when all are answered and an answer says to look for the primary.
+        Raises:
+            NoPrimaryError: all are answered, and a reply says that this is not the primary.
         """
         for call in batch:
             call.sent = True
         pipe.write(b"".join([call.packed for call in batch]))
-        without_script: list[Call] = []
+        without_script: list[PendingCall] = []
         look_again = ""
         for call in batch:
             while (reply := pipe.reply_in_hand()) is pipe.nothing:
@@ -144,11 +153,11 @@ class Lane:
             raise NoPrimaryError(look_again)
         return without_script
 
-    def _refuse(self, call: Call, error: Exception) -> None:
+    def _refuse(self, call: PendingCall, error: Exception) -> None:
         if call.fail(error):
             self._on_refused("error" if isinstance(error, ResponseError) else "refused")
 
-    def _translated(self, call: Call, error: ResponseError) -> Exception:
+    def _translated(self, call: PendingCall, error: ResponseError) -> Exception:
         if needs_new_primary(error) or is_refusal(error):
             return self._down(in_full(error))
         return ScriptError(f"script {call.name}: {in_full(error)}") if call.name else error
