@@ -1,4 +1,4 @@
-"""Channels from one service to another."""
+"""Channels from one service to another, and calls on them."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -20,30 +20,30 @@ _ROUND_ROBIN = '{"loadBalancingConfig": [{"round_robin": {}}]}'
 
 
 def channel_target(address: str) -> str:
-    """An address of the settings as gRPC writes it: several become one target."""
+    """Converts an address of the settings to a gRPC target; several addresses become one target."""
     return f"ipv4:{address}" if "," in address else address
 
 
 def channel_options(settings: Settings) -> ChannelOptions:
-    """What every channel has: size limits, pings that notice a dead peer, quick reconnects."""
+    """Options of every channel: size limits, pings that notice a dead peer, quick reconnects."""
     return (
         ("grpc.max_receive_message_length", between_services(settings.max_message_bytes)),
         ("grpc.max_send_message_length", settings.max_message_bytes),
         ("grpc.keepalive_time_ms", settings.keepalive_time_ms),
         ("grpc.keepalive_timeout_ms", settings.keepalive_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),
-        # 0: a stream on which nothing is sent is pinged as long as it lives.
+        # 0: an idle stream is pinged for as long as it lives.
         ("grpc.http2.max_pings_without_data", 0),
-        # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its own
-        # limit is a minute.
+        # Applies to any ping. While gRPC waits for the answer to one of its own, for up to a minute
+        # by default, it sends none for keepalive.
         ("grpc.http2.ping_timeout_ms", settings.keepalive_timeout_ms),
         ("grpc.service_config", _ROUND_ROBIN),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 1000),
         ("grpc.max_reconnect_backoff_ms", 1000),
-        # gRPC's own 30 s would keep a client from the replacement of an instance for as long.
+        # With gRPC's default of 30 s a client would not find the replacement of an instance sooner.
         ("grpc.dns_min_time_between_resolutions_ms", 1000),
-        # Clients of one process would share a connection, and its backoff.
+        # Otherwise clients of one process share a connection, and its backoff.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.primary_user_agent", f"lingua/{settings.instance_id}"),
     )
@@ -75,14 +75,14 @@ def _path(method: MethodDescriptor) -> str:
 
 
 class Lines:
-    """How this process calls other services: with which certificates, and as whom.
+    """Makes channels to other services, with the certificates and the token of this process.
 
     Raises:
-        SettingsError: the files for TLS, or of tokens, do not hold what they should.
+        SettingsError: the files for TLS or tokens are not valid.
     """
 
     def __init__(self, settings: Settings) -> None:
-        # Not at the top: it takes long to load, and a command may do without.
+        # Not at the top: it is slow to import, and some commands do without it.
         from lingua_scheduler.services.runtime.rpc.tls import client_tls
 
         self._options = channel_options(settings)
@@ -94,11 +94,11 @@ class Lines:
             self._token = OwnToken(settings, role=Role.SERVICE)
 
     def channel(self, address: str) -> grpc.aio.Channel:
-        """A new channel, which looks up names and reads certificates anew."""
+        """Makes a channel, which resolves names and reads certificates again."""
         target = channel_target(address)
         if self.tls is None:
             return grpc.aio.insecure_channel(target, options=self._options)
-        # Before they are read: what changes meanwhile counts as changed.
+        # Before the files are read: a change in between counts as a change.
         stamp = self.tls.files.stamp()
         channel = grpc.aio.secure_channel(
             target, self.tls.credentials(), options=self._options + self.tls.options
@@ -107,18 +107,18 @@ class Lines:
         return channel
 
     def certificates_changed(self, channel: grpc.aio.Channel) -> bool:
-        """Whether the files have changed since this channel was made."""
+        """Whether the certificates have changed since this channel was made."""
         if self.tls is None or channel not in self._made_with:
             return False
         return self.tls.files.stamp() != self._made_with[channel]
 
     def metadata(self) -> Metadata:
-        """What every call carries: who calls."""
+        """The metadata of every call: the token of this process."""
         return self._token.metadata() if self._token is not None else ()
 
 
 def in_words(error: BaseException) -> str:
-    """Why another service could not be used."""
+    """Describes why a call failed."""
     if isinstance(error, grpc.aio.AioRpcError):
         return f"{error.code().name} {error.details()}"
     return str(error) or type(error).__name__

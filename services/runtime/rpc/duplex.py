@@ -1,4 +1,4 @@
-"""The two halves of a stream's handler: one reads what the peer sends, one writes what waits."""
+"""Runs the two halves of a stream: one reads what the peer sends, one writes what is queued."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -11,23 +11,22 @@ async def run_duplex(*, read: Half, write: Half, cut: asyncio.Event | None = Non
     """Runs both halves of a stream at once, until one of them ends or the stream is cut.
 
     Promises:
-    - It returns when `read` or `write` has returned, or `cut` is set, whichever comes first. What
-      has not ended by then is cancelled, wherever it is. To write all that is queued, close the
-      queue and let `write` come to its end, with `cut` set a little later for a peer that does not
-      read; not by letting `read` return.
-    - When it returns or raises, both halves have ended; none is left behind, not even when the
-      caller is cancelled, be it twice. So what they use can be given up in the lines after it.
-    - The error of a half is raised as it is: a `LinguaError` is the stream's status, and what gRPC
-      raises because the peer has gone is understood by the frame around every call. Where both
-      fail, that of the half that ended first counts, and of two at the same time the reader's.
-    - A cancellation that leaks out of a half is an error like any other; it never looks like a
-      stream that has ended well.
+    - It returns when `read` or `write` returns or `cut` is set, whichever comes first. Whatever has
+      not ended by then is cancelled. To write all that is queued, do not let `read` return: close
+      the queue, let `write` return, and set `cut` a little later in case the peer does not read.
+    - When it returns or raises, both halves have ended, even if the caller is cancelled, once or
+      twice. So the caller can free what the halves use.
+    - The error of a half is raised as it is: a `LinguaError` becomes the stream's status, and the
+      interceptors handle what gRPC raises if the peer is gone. If both halves fail, the error of
+      the one that ended first is raised; if they end together, that of `read`.
+    - A cancellation that leaks out of a half is an error like any other. It never looks like a
+      stream that ended well.
 
-    A half has to end soon when it is cancelled, and should suppress no cancellation.
+    A half has to end soon when it is cancelled, and must not suppress the cancellation.
 
     Args:
-        read: takes in what the peer sends; returns when the peer has said all.
-        write: writes what waits for the peer; returns when nothing will come any more.
+        read: takes in what the peer sends; returns at the end of the stream.
+        write: writes what is queued for the peer; returns when nothing more will come.
         cut: set it to end the stream at once, whatever is left to read or to write.
     """
     reading, writing = asyncio.create_task(read), asyncio.create_task(write)
@@ -54,7 +53,7 @@ async def _until(event: asyncio.Event) -> None:
 
 
 async def all_ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Waits until they have ended, also if it is cancelled meanwhile; then it passes that on."""
+    """Waits until all tasks have ended, even if cancelled meanwhile; then raises CancelledError."""
     cancelled = False
     while pending := [task for task in tasks if not task.done()]:
         try:
@@ -63,6 +62,6 @@ async def all_ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
             cancelled = True
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # asked for, or asyncio complains of one that nobody will raise
+            task.exception()  # retrieved, or asyncio logs an error that nobody will raise
     if cancelled:
         raise asyncio.CancelledError

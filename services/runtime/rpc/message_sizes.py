@@ -1,10 +1,10 @@
-"""How large messages may be, by where they go."""
+"""Size limits of messages between services."""
 
-# What services take from each other beyond the largest message of a client or node: what one of
-# those sent is passed on with ids and times around it.
+# What services accept from each other beyond the largest message of a client or node: such a message
+# is passed on with ids and timestamps around it.
 HEADROOM_BYTES = 64 * 1024
-# What one message takes in, if that is less than the limit: under the 4 MiB that gRPC allows unless
-# it is told otherwise, with room for framing.
+# The size up to which events are batched: below gRPC's default limit of 4 MiB, with room for
+# framing.
 MAX_BATCH_BYTES = 3 * 1024 * 1024
 
 
@@ -14,5 +14,5 @@ def between_services(max_message_bytes: int) -> int:
 
 
 def batch_bytes(max_message_bytes: int) -> int:
-    """Where a message of many events is full; a single event may be larger."""
+    """The size up to which events are batched into a message; a single event may be larger."""
     return min(MAX_BATCH_BYTES, max_message_bytes * 3 // 4)

@@ -1,4 +1,4 @@
-"""What waits to be written to one stream: bounded, and sharing messages where it can."""
+"""A bounded queue of events that are to be written to one stream, batched into messages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 from lingua_scheduler.services.runtime.rpc.message_sizes import MAX_BATCH_BYTES
 
-# Events that one message has: receivers take no more, and let others run in between.
+# The most events in one message: receivers accept no more.
 MAX_TAKE_EVENTS = 1000
-# How long an event that nobody waits for may wait for one to share a message with.
+# How long a low-priority event may wait for another one to share a message with.
 SHARE_WITHIN_S = 0.02
 
 Event = TypeVar("Event")
@@ -22,17 +22,17 @@ class Outbox(Generic[Event]):
 
     Promises:
     - It never holds more than `max_events` events or `max_bytes` bytes.
-    - Events come out in the order in which they were put, each once, but for droppable ones, of
-      which the oldest give way when room is needed.
-    - An event that is not droppable, once taken in, is there until it is taken.
-    - One that may wait is given with the next that may not, or when its own time is over.
+    - Events come out once each, in the order in which they were put. If room is needed, the oldest
+      droppable events are dropped.
+    - An event that is not droppable stays, once queued, until it is taken.
+    - An event that may wait is taken with the next one that may not, or when its time is over.
 
     Args:
-        max_events: events that it holds.
-        max_bytes: bytes that it holds, by the sizes that `put` is told. A larger event than this
-            is never taken in.
-        max_take_bytes: bytes that one `take` gives, unless a single event is larger.
-        max_take_events: events that one `take` gives.
+        max_events: the most events that it holds.
+        max_bytes: the most bytes that it holds, by the sizes given to `put`. A larger event is
+            never queued.
+        max_take_bytes: the most bytes that one `take` returns, unless a single event is larger.
+        max_take_events: the most events that one `take` returns.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Outbox(Generic[Event]):
         self._droppable_bytes = 0
         self._next = 0
         self._closed = False
-        # Kept from its first use: to ask for it is a system call each time.
+        # Kept from its first use: asking for the running loop is a system call each time.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._taker: asyncio.Future[None] | None = None
-        # Whether what is there is to be given now; else when the timer comes.
+        # Whether what is queued may be taken now; otherwise when the timer fires.
         self._ready = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -66,7 +66,7 @@ class Outbox(Generic[Event]):
         """Droppable events that were not delivered."""
 
     def __len__(self) -> int:
-        """Events that wait."""
+        """Events that are queued."""
         return len(self._entries)
 
     @property
@@ -76,7 +76,7 @@ class Outbox(Generic[Event]):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is taken in any more."""
+        """Whether nothing more is queued."""
         return self._closed
 
     def put(
@@ -93,13 +93,13 @@ class Outbox(Generic[Event]):
         Args:
             event: what to send; not to be changed after this.
             size: its bytes.
-            droppable: it may be lost when room is needed, such as a partial result.
-            replaces: of a droppable event: one that waits with the same value is dropped first.
-            within_s: how long it may wait for others to share a message with; 0: it goes at once.
+            droppable: it may be dropped if room is needed, such as a partial result.
+            replaces: for a droppable event: a queued one with the same value is dropped first.
+            within_s: how long it may wait to share a message with others; 0: it may not wait.
 
         Returns:
-            False: there is no room even without the droppable ones, or it is closed. Nothing was
-            queued and nothing dropped.
+            False if there is no room even without the droppable events, or the outbox is closed.
+            Then nothing was queued and nothing dropped.
         """
         has_room = len(self._entries) < self._max_events and self._bytes + size <= self._max_bytes
         if self._closed or not (has_room or self._can_have_room(size)):
@@ -124,9 +124,9 @@ class Outbox(Generic[Event]):
         return True
 
     async def take(self) -> list[Event]:
-        """Waits for events, and gives all that are ready and fit into one message.
+        """Waits for events, and returns all that are ready and fit into one message.
 
-        At the end, when the outbox is closed and everything is taken, an empty list.
+        Returns an empty list when the outbox is closed and everything is taken.
 
         Raises:
             RuntimeError: another consumer waits.
@@ -167,18 +167,18 @@ class Outbox(Generic[Event]):
         return events
 
     def close(self) -> None:
-        """Takes nothing in any more; what is there can still be taken."""
+        """Queues nothing more; what is queued can still be taken."""
         self._closed = True
         self._wake()
 
     def _can_have_room(self, size: int) -> bool:
-        """Whether there is room without the droppable ones."""
+        """Whether there is room without the droppable events."""
         firm_events = len(self._entries) - len(self._droppable)
         firm_bytes = self._bytes - self._droppable_bytes
         return firm_events < self._max_events and firm_bytes + size <= self._max_bytes
 
     def _make_room(self, size: int) -> None:
-        """Drops the oldest that may be, as many as it takes."""
+        """Drops as many of the oldest droppable events as it takes."""
         while len(self._entries) >= self._max_events or self._bytes + size > self._max_bytes:
             self._drop(next(iter(self._droppable)))
 

@@ -221,7 +221,7 @@ class ReconnectingStream(Generic[PeerT]):
         reason = in_words(error)
         if isinstance(error, TimeoutError):
             reason = f"no answer within {self._greet_within_s * 1000:.0f} ms"
-            self.channel.forsake()
+            self.channel.mark_frozen()
         elif not isinstance(error, BROKEN):
             _log.exception("connecting failed on this side")
         if self.current is None:
@@ -231,7 +231,7 @@ class ReconnectingStream(Generic[PeerT]):
         try:
             end = await peer.stream.run(read=peer.read(), write=peer.write())
             if end.frozen:
-                self.channel.forsake()
+                self.channel.mark_frozen()
             was_current = self.current is peer
             if was_current:
                 self.current = None
@@ -240,7 +240,7 @@ class ReconnectingStream(Generic[PeerT]):
                 self._lose_current(end.reason, handover=end.clean)
             elif end.frozen:
                 self._say(logging.WARNING, "replaced stream cut", end.reason)
-            await self.channel.let_go(channel)
+            await self.channel.release(channel)
         finally:
             del self.peers[peer]
 

@@ -1,4 +1,4 @@
-"""Watches a stream to another service: asks if it is silent, and cuts it if it stays so."""
+"""Watches a stream to another service: asks a silent peer, and cuts the stream if it stays so."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,12 +7,13 @@ from lingua_scheduler.silence import Silence, Verdict
 
 
 class StreamWatch:
-    """A timer around the rule of `Silence`. A busy stream costs an assignment per message.
+    """Applies `Silence` on a timer. A busy stream costs one assignment per message.
 
     Args:
         silence_ms: how long the peer may say nothing.
-        ask: called if it has said nothing for a while; has to send what the peer answers at once.
-        cut: called with the reason if it is frozen; then the watch is over.
+        ask: called if the peer has been silent for a while; has to send something that the peer
+            answers at once.
+        cut: called with the reason if the peer is frozen; then the watch is over.
     """
 
     def __init__(

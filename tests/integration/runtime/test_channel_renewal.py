@@ -199,7 +199,7 @@ async def test_while_no_new_connection_can_be_had_the_old_one_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(renewed_channel, "_AGAIN_S", 0.1)
+    monkeypatch.setattr(renewed_channel, "_RETRY_S", 0.1)
     async with client_of(named(names, pools)) as client, calling(client) as calls:
         # Nobody listens there.
         names.ready = ["127.0.0.3"]
