@@ -46,7 +46,7 @@ class DispatcherService:
         metrics = DispatcherMetrics(runtime.registry)
         self._settings = settings
         self._address = settings.dispatcher_advertise
-        self._pool = PoolClient.from_settings(settings, runtime.lines)
+        self._pool = PoolClient.from_settings(settings, runtime.dialer)
         self._pool.on_change.append(lambda up, _: metrics.pool_up.set(up))
         self._instances = Instances(link=runtime.link, settings=settings)
         kept = KeptResults(link=runtime.link, settings=settings)
@@ -65,7 +65,7 @@ class DispatcherService:
             )
             return Routes(
                 settings=settings,
-                lines=runtime.lines,
+                dialer=runtime.dialer,
                 pool=self._pool,
                 metrics=metrics,
                 nodes=self._nodes,
@@ -128,7 +128,7 @@ class DispatcherService:
             kept=kept,
             records=records,
             instances=self._instances,
-            lines=runtime.lines,
+            dialer=runtime.dialer,
             settings=settings,
         )
 

@@ -19,7 +19,7 @@ from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth import principals
 from lingua_scheduler.services.runtime.contract.job_ids import job_id, job_key
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import outside_spans, trace_metadata
 from lingua_scheduler.services.runtime.timers import now_ms
@@ -62,7 +62,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         kept: KeptResults,
         records: JobRecords,
         instances: Instances,
-        lines: Lines,
+        dialer: Dialer,
         settings: Settings,
     ) -> None:
         self._registry = registry
@@ -74,7 +74,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self._kept = kept
         self._records = records
         self._instances = instances
-        self._lines = lines
+        self._dialer = dialer
         self._settings = settings
 
     # grpc.aio accepts coroutines that write as well as iterators; the generated stub declares only
@@ -178,7 +178,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         if not address:
             return ()
         request = dispatcher_pb2.GetJobRequest(job_id=job.job_id)
-        async with self._lines.channel(address) as channel:
+        async with self._dialer.channel(address) as channel:
             stub: Any = dispatcher_pb2_grpc.DispatcherStub(channel)
             try:
                 found = await stub.GetJob(
@@ -190,7 +190,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             return found.job.steps
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return self._lines.metadata() + trace_metadata()
+        return self._dialer.metadata() + trace_metadata()
 
     async def ListJobs(  # noqa: N802
         self, request: dispatcher_pb2.ListJobsRequest, context: Context
@@ -216,7 +216,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self, address: str, request: dispatcher_pb2.CancelJobRequest
     ) -> dispatcher_pb2.CancelJobResponse:
         """Forwards the call: only a job's home can cancel it."""
-        async with self._lines.channel(address) as channel:
+        async with self._dialer.channel(address) as channel:
             stub: Any = dispatcher_pb2_grpc.DispatcherStub(channel)
             try:
                 response = await stub.CancelJob(

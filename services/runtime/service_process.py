@@ -16,7 +16,7 @@ from lingua_scheduler.services.runtime.errors import DependencyDownError, Settin
 from lingua_scheduler.services.runtime.loop_errors import report_loop_errors
 from lingua_scheduler.services.runtime.redis.link import ERROR_KINDS, RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.server import GrpcServer
 from lingua_scheduler.services.runtime.rpc.tls import export_expiry, server_tls
 from lingua_scheduler.services.runtime.settings.settings import Settings, variable_name
@@ -38,7 +38,7 @@ class Runtime:
     settings: Settings
     link: RedisLink
     registry: CollectorRegistry
-    lines: Lines
+    dialer: Dialer
 
 
 class Service(Protocol):
@@ -114,9 +114,9 @@ async def run_service(
         timeout_ms=settings.redis_timeout_ms,
     )
     _count_redis_errors(link, registry)
-    tls, lines = server_tls(settings), Lines(settings)
-    export_expiry(registry, tls, lines.tls)
-    service = build(Runtime(settings, link, registry, lines))
+    tls, dialer = server_tls(settings), Dialer(settings)
+    export_expiry(registry, tls, dialer.tls)
+    service = build(Runtime(settings, link, registry, dialer))
     server = GrpcServer(
         listen=getattr(settings, f"{name}_listen"),
         variable=variable_name(f"{name}_listen"),

@@ -29,7 +29,7 @@ class SessionGatewayService:
         metrics = GatewayMetrics(runtime.registry)
         self._address = ""
         self._instances = Instances(link=runtime.link, settings=settings)
-        self._dispatchers = DispatcherLink(settings=settings, lines=runtime.lines)
+        self._dispatchers = DispatcherLink(settings=settings, dialer=runtime.dialer)
         self._dispatchers.on_change.append(lambda up, _: metrics.dispatcher_up.set(up))
         metrics.jobs.set_function(lambda: self._dispatchers.jobs)
         self._sessions = Sessions(

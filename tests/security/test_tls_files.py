@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.cli.certificates import read_certificate
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.tls import (
     ServerTls,
     TlsFiles,
@@ -172,19 +172,19 @@ async def test_each_channel_knows_whether_its_certificates_have_changed(
     certificates: Certificates,
 ) -> None:
     pair = certificates.issue()
-    lines = Lines(Settings(**server_settings(pair), tls_ca_file=str(pair.ca)))
-    async with lines.channel("127.0.0.1:1") as old:
-        assert not lines.certificates_changed(old)
+    dialer = Dialer(Settings(**server_settings(pair), tls_ca_file=str(pair.ca)))
+    async with dialer.channel("127.0.0.1:1") as old:
+        assert not dialer.certificates_changed(old)
         pair.take(certificates.issue())
-        async with lines.channel("127.0.0.1:1") as new:
-            assert lines.certificates_changed(old)
-            assert not lines.certificates_changed(new)
+        async with dialer.channel("127.0.0.1:1") as new:
+            assert dialer.certificates_changed(old)
+            assert not dialer.certificates_changed(new)
 
 
 async def test_without_tls_no_certificate_ever_changes() -> None:
-    lines = Lines(Settings())
-    async with lines.channel("127.0.0.1:1") as channel:
-        assert not lines.certificates_changed(channel)
+    dialer = Dialer(Settings())
+    async with dialer.channel("127.0.0.1:1") as channel:
+        assert not dialer.certificates_changed(channel)
 
 
 def test_the_end_of_each_certificate_is_exported_and_follows_the_file(

@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.server import GrpcServer
 from lingua_scheduler.services.runtime.rpc.tls import ServerTls
 from lingua_scheduler.services.runtime.settings.settings import Settings
@@ -152,10 +152,10 @@ async def test_who_speaks_plain_text_to_it_is_refused_and_the_other_way_round(
 async def test_services_call_several_addresses_by_one_name(ours: Certificates) -> None:
     pair = ours.issue(hosts=["lingua.internal"])
     settings = {**server_settings(pair), "tls_ca_file": str(pair.ca)}
-    lines = Lines(Settings(**settings, tls_server_name="lingua.internal"))
+    dialer = Dialer(Settings(**settings, tls_server_name="lingua.internal"))
     async with serving(pair, mutual=True) as one, serving(pair, mutual=True) as other:
         for address in (one, f"{one},{other}"):
-            async with lines.channel(address) as channel:
+            async with dialer.channel(address) as channel:
                 assert await check(channel)
 
 

@@ -13,7 +13,7 @@ from lingua_scheduler.services.dispatcher.nodes.attempts import (
 )
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime.fairness import should_yield
-from lingua_scheduler.services.runtime.rpc.channels import Lines, open_stream
+from lingua_scheduler.services.runtime.rpc.channels import Dialer, open_stream
 from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.rpc.outbox import Outbox
@@ -121,13 +121,13 @@ class RelayClients:
         self,
         *,
         settings: Settings,
-        lines: Lines,
+        dialer: Dialer,
         pool: PoolClient,
         metrics: DispatcherMetrics,
         responsible: Responsible,
     ) -> None:
         self._settings = settings
-        self._lines = lines
+        self._dialer = dialer
         self._pool = pool
         self._metrics = metrics
         self._responsible = responsible
@@ -184,9 +184,9 @@ class RelayClients:
 
     async def _run(self, peer: _OwnerStream) -> None:
         try:
-            async with self._lines.channel(peer.address) as channel:
+            async with self._dialer.channel(peer.address) as channel:
                 stream = ClientStream(
-                    open_stream(channel, _RELAY, self._lines.metadata()),
+                    open_stream(channel, _RELAY, self._dialer.metadata()),
                     silence_ms=self._settings.peer_silence_ms,
                 )
                 end = await stream.run(read=peer.read(stream), write=peer.write(stream))

@@ -7,7 +7,7 @@ from lingua_scheduler.services.dispatcher.nodes.attempts import Responsible
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
 from lingua_scheduler.services.dispatcher.nodes.relay_client import RelayClients
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
@@ -25,7 +25,7 @@ class Routes:
         self,
         *,
         settings: Settings,
-        lines: Lines,
+        dialer: Dialer,
         pool: PoolClient,
         metrics: DispatcherMetrics,
         nodes: ConnectedNodes,
@@ -34,7 +34,7 @@ class Routes:
         self._instance_id = settings.instance_id
         self._nodes = nodes
         self._relays = RelayClients(
-            settings=settings, lines=lines, pool=pool, metrics=metrics, responsible=responsible
+            settings=settings, dialer=dialer, pool=pool, metrics=metrics, responsible=responsible
         )
         self._responsible = responsible
 

@@ -13,7 +13,7 @@ from lingua_scheduler.services.dispatcher.pool.connection import PoolConnection
 from lingua_scheduler.services.dispatcher.pool.operations import PoolCounts
 from lingua_scheduler.services.dispatcher.pool.retries import Retries
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.rpc.channels import Lines, in_words, unary_method
+from lingua_scheduler.services.runtime.rpc.channels import Dialer, in_words, unary_method
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import trace_metadata
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -44,7 +44,7 @@ class PoolClient:
         self._retries = Retries(send=connection.send, counts=connection.counts)
 
     @classmethod
-    def from_settings(cls, settings: Settings, lines: Lines) -> PoolClient:
+    def from_settings(cls, settings: Settings, dialer: Dialer) -> PoolClient:
         """A client of LINGUA_POOL_ADDRESS, with the limits of the settings."""
         return cls(
             PoolConnection(
@@ -53,7 +53,7 @@ class PoolClient:
                 max_message_bytes=settings.max_message_bytes,
                 silence_ms=settings.peer_silence_ms,
                 renew_ms=settings.channel_renew_ms,
-                lines=lines,
+                dialer=dialer,
             )
         )
 
@@ -225,7 +225,7 @@ class PoolClient:
         if not link.accepts:
             raise down(link.down_reason)
         method = unary_method(link.channel.current, _METHODS[name])
-        metadata = link.channel.lines.metadata() + trace_metadata()
+        metadata = link.channel.dialer.metadata() + trace_metadata()
         try:
             response: Response = await method(
                 request, timeout=timeout, wait_for_ready=not link.up, metadata=metadata

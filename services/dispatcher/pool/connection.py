@@ -13,7 +13,7 @@ from lingua_scheduler.services.dispatcher.pool.operations import PendingOperatio
 from lingua_scheduler.services.dispatcher.pool.stream import PoolStream
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.deadlines import DeadlineTimer
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream, StreamEnd
 from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S
 from lingua_scheduler.services.runtime.rpc.reconnecting import PAUSE_MAX_S, ReconnectingStream
@@ -53,7 +53,7 @@ class PoolConnection:
         max_message_bytes: the most that a message may have.
         silence_ms: after which a service that says nothing, and does not answer, is left.
         renew_ms: after which the connection is renewed; see RenewedChannel.
-        lines: how the service is called.
+        dialer: makes the channels.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PoolConnection:
         max_message_bytes: int,
         silence_ms: int,
         renew_ms: int,
-        lines: Lines,
+        dialer: Dialer,
     ) -> None:
         self._max_bytes = max_message_bytes
         # Set by `open`: asking for the running loop is a system call each time.
@@ -83,7 +83,7 @@ class PoolConnection:
         self.link: ReconnectingStream[PoolStream] = ReconnectingStream(
             service="pool",
             channel=RenewedChannel(
-                address=address, lines=lines, renew_ms=renew_ms, grace_s=self.timeout_s + LEFT_S
+                address=address, dialer=dialer, renew_ms=renew_ms, grace_s=self.timeout_s + LEFT_S
             ),
             method=_OPERATE,
             silence_ms=silence_ms,

@@ -74,7 +74,7 @@ def _path(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-class Lines:
+class Dialer:
     """Makes channels to other services, with the certificates and the token of this process.
 
     Raises:

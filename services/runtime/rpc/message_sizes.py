@@ -1,7 +1,7 @@
 """Size limits of messages between services."""
 
-# What services accept from each other beyond the largest message of a client or node: such a message
-# is passed on with ids and timestamps around it.
+# What services accept from each other beyond the largest message of a client or node: such a
+# message is passed on with ids and timestamps around it.
 HEADROOM_BYTES = 64 * 1024
 # The size up to which events are batched: below gRPC's default limit of 4 MiB, with room for
 # framing.

@@ -194,7 +194,7 @@ class ReconnectingStream(Generic[PeerT]):
 
     async def _connect(self, channel: grpc.aio.Channel) -> bool:
         """Opens a stream that replaces the current one, if there is one."""
-        call = open_stream(channel, self._method, self.channel.lines.metadata())
+        call = open_stream(channel, self._method, self.channel.dialer.metadata())
         stream = ClientStream(call, silence_ms=self._silence_ms)
         peer = self._owner.new_peer(stream)
         try:

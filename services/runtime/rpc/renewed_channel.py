@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc
 
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 
 # How often certificates are checked for changes.
 _CHECK_S = 1.0
@@ -54,10 +54,12 @@ class RenewedChannel:
         grace_s: how long calls may last for which nobody holds a channel.
     """
 
-    def __init__(self, *, address: str, lines: Lines, renew_ms: int, grace_s: float = 0.0) -> None:
+    def __init__(
+        self, *, address: str, dialer: Dialer, renew_ms: int, grace_s: float = 0.0
+    ) -> None:
         self.address = address
         """Of the service."""
-        self.lines = lines
+        self.dialer = dialer
         """Makes the channels, and what calls on them carry."""
         self._renew_s = renew_ms / 1000 if renew_ms else math.inf
         self._grace_s = grace_s
@@ -83,7 +85,7 @@ class RenewedChannel:
 
     def open(self) -> grpc.aio.Channel:
         """Makes the first channel."""
-        self._use(self.lines.channel(self.address))
+        self._use(self.dialer.channel(self.address))
         return self.current
 
     async def close(self) -> None:
@@ -114,8 +116,8 @@ class RenewedChannel:
         """Opens a stream if there is none. Returns whether that succeeded."""
         old = self.current
         # With certificates that are no longer valid it might never succeed.
-        if self._frozen or self.lines.certificates_changed(old):
-            self._use(self.lines.channel(self.address))
+        if self._frozen or self.dialer.certificates_changed(old):
+            self._use(self.dialer.channel(self.address))
             await self._close_unused(old)
         return await connect(self.current)
 
@@ -136,7 +138,7 @@ class RenewedChannel:
         """
         while not await self._is_over(lost):
             asked = self._begin_search() if self._elsewhere.is_set() else 1
-            old, new = self.current, self.lines.channel(self.address)
+            old, new = self.current, self.dialer.channel(self.address)
             self.hold(new)
             try:
                 new.get_state(try_to_connect=True)
@@ -155,7 +157,7 @@ class RenewedChannel:
         """Waits until a new channel is due, or `lost` is set."""
         while not lost.is_set():
             now = _now()
-            due = now >= self._old_at or self.lines.certificates_changed(self.current)
+            due = now >= self._old_at or self.dialer.certificates_changed(self.current)
             if due and now >= self._not_before:
                 return False
             if now < self._search_from:

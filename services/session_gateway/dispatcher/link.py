@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream, StreamEnd
 from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S
 from lingua_scheduler.services.runtime.rpc.reconnecting import ReconnectingStream
@@ -57,17 +57,17 @@ class DispatcherLink:
 
     Args:
         settings: where dispatchers are; if there are several, each new stream may reach another.
-        lines: how they are called.
+        dialer: makes the channels to them.
     """
 
-    def __init__(self, *, settings: Settings, lines: Lines) -> None:
+    def __init__(self, *, settings: Settings, dialer: Dialer) -> None:
         self._leave_s = settings.result_deadline_ms / 1000
         self._max_message_bytes = settings.max_message_bytes
         self._connection: ReconnectingStream[DispatcherStream] = ReconnectingStream(
             service="dispatcher",
             channel=RenewedChannel(
                 address=settings.dispatcher_address,
-                lines=lines,
+                dialer=dialer,
                 renew_ms=settings.channel_renew_ms,
             ),
             method=_SUBMIT,

@@ -18,7 +18,7 @@ from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.dispatcher.pool.connection import PoolConnection
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
@@ -49,7 +49,7 @@ def make_client(address: str, *, timeout_ms: int = TIMEOUT_MS, **limits: int) ->
             max_message_bytes=limits.get("max_message_bytes", settings.max_message_bytes),
             silence_ms=settings.peer_silence_ms,
             renew_ms=settings.channel_renew_ms,
-            lines=Lines(settings),
+            dialer=Dialer(settings),
         )
     )
 

@@ -20,7 +20,7 @@ import pytest
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.dispatcher.pool.connection import PoolConnection
 from lingua_scheduler.services.runtime.rpc import renewed_channel
-from lingua_scheduler.services.runtime.rpc.channels import Lines
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
 from lingua_scheduler.v1 import dispatcher_pb2, pool_pb2
@@ -112,7 +112,7 @@ async def client_of(address: str) -> AsyncIterator[PoolClient]:
             max_message_bytes=1_000_000,
             silence_ms=10_000,
             renew_ms=RENEW_MS,
-            lines=Lines(load_settings({})),
+            dialer=Dialer(load_settings({})),
         )
     )
     await client.open()
@@ -203,7 +203,7 @@ async def test_while_no_new_connection_can_be_had_the_old_one_goes_on(
     async with client_of(named(names, pools)) as client, calling(client) as calls:
         # Nobody listens there.
         names.ready = ["127.0.0.3"]
-        await eventually(lambda: caplog.text.count("the old one stays") >= 2)
+        await eventually(lambda: caplog.text.count("connection not renewed") >= 2)
         answered, streams = calls.answered, client.counts.streams
         await eventually(lambda: calls.answered > answered + 50)
         names.ready = [HOSTS[1]]
@@ -276,7 +276,7 @@ class Owner:
 async def linked(address: str, **settings: Any) -> AsyncIterator[DispatcherLink]:
     given = {"dispatcher_address": address, "channel_renew_ms": RENEW_MS, **settings}
     link = DispatcherLink(
-        settings=load_settings({}).model_copy(update=given), lines=Lines(load_settings({}))
+        settings=load_settings({}).model_copy(update=given), dialer=Dialer(load_settings({}))
     )
     await link.open()
     try:
