@@ -13,7 +13,8 @@ from lingua_scheduler.services.session_gateway.session.speech import MAY_CONTINU
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, session_pb2, session_record_pb2
 from tests.unit.dispatcher.job_world import Choices, shrink
-from tests.unit.gateway.session_world import AB, BA, LATE_MS, Life, World, seqs_of
+from tests.unit.gateway.session_world.model import AB, BA, LATE_MS, Life, seqs_of
+from tests.unit.gateway.session_world.world import World
 
 RUNS = int(os.environ.get("LINGUA_SESSION_RUNS", "800"))
 BATCHES = 8
@@ -60,13 +61,17 @@ class Promises(World):
         continues = False
         for index in before:
             cut = known[index]
-            job = self.jobs.get(cut.job_id)
+            job = self.dispatcher.jobs.get(cut.job_id)
             is_over = index in life.over or index < life.first
             if cut.reason in MAY_CONTINUE:
                 assert is_over, f"{utterance.index} goes before {index} is over"
                 assert job is None or job.state != "running", f"{index} still runs"
             elif continues:
-                given_up = index in self.lost or index in self.declared or index in self.given_back
+                given_up = (
+                    index in self.dispatcher.lost
+                    or index in self.declared
+                    or index in self.dispatcher.given_back
+                )
                 is_safe = is_over or given_up or (job is not None and job.accepted)
                 assert is_safe, f"{utterance.index} overtakes {index}, which ends a turn"
             continues = cut.reason in MAY_CONTINUE
@@ -76,9 +81,13 @@ class Promises(World):
         safe: set[int] = set()
         for life in self.lives:
             for index, cut in life.cuts.items():
-                job = self.jobs.get(cut.job_id)
+                job = self.dispatcher.jobs.get(cut.job_id)
                 accepted = job is not None and (job.accepted or job.state != "running")
-                seen = index < self.client.seen or index in self.lost or index in self.given_back
+                seen = (
+                    index < self.client.seen
+                    or index in self.dispatcher.lost
+                    or index in self.dispatcher.given_back
+                )
                 if accepted or seen or index in self.declared or index in life.over:
                     safe.update(seqs_of(cut))
         for chunk in self.client.chunks[:next_seq]:
@@ -101,7 +110,7 @@ class Promises(World):
     def check_leave(self, life: Life, job_ids: tuple[str, ...]) -> None:
         if life.core.phase is not SessionPhase.OVER:
             return  # of results that are too many to wait here
-        for job in self.jobs.values():
+        for job in self.dispatcher.jobs.values():
             wanted = job.index >= self.client.seen and job.index not in self.declared
             if job.subscriber is life and wanted and self.rules.result_queue_max > 4:
                 assert job.job_id in job_ids, f"job {job.index} is not left to the next gateway"
@@ -117,11 +126,11 @@ class Promises(World):
         """In a world without faults nothing is missing that could be there."""
         since = self.benign_since
         index = missing.utterance_index
-        is_lost = self.lost.get(index, self.life.epoch) < self.life.epoch
+        is_lost = self.dispatcher.lost.get(index, self.life.epoch) < self.life.epoch
         if since is None or is_lost or index in self.life.given_up:
             return
         cut = self.store.ever.get(index)
-        job = None if cut is None else self.jobs.get(cut.job_id)
+        job = None if cut is None else self.dispatcher.jobs.get(cut.job_id)
         if job is not None and (job.state in ("failed", "cancelled") or job.forgotten):
             return
         limit = self.rules.result_deadline_ms
