@@ -1,4 +1,4 @@
-"""What a chunk of audio may be: PCM by its samples, Opus by the rules of RFC 6716."""
+"""Checks of audio: whole samples for PCM, the packet rules of RFC 6716 for Opus."""
 
 import pytest
 from hypothesis import example, given
@@ -42,7 +42,7 @@ def packet(code: int, rest: bytes = b"", *, config: int = CONFIG_20_MS) -> bytes
 
 
 def length(size: int) -> bytes:
-    """The size of a frame as a packet says it."""
+    """The size of a frame as a packet encodes it."""
     if size < 252:
         return bytes([size])
     first = 252 + (size & 3)
@@ -184,7 +184,7 @@ FORMATS = st.one_of(
 
 @st.composite
 def odd_packets(draw: st.DrawFn) -> bytes:
-    """Bytes that look like a packet for a while: most random ones are refused at once."""
+    """Bytes that start like a packet: most random ones would be refused at once."""
     head = bytes([toc(draw(st.integers(0, 31)), draw(st.integers(0, 3)))])
     count = bytes([draw(st.sampled_from([0, 0x40, 0x80, 0xC0])) | draw(st.integers(0, 12))])
     sizes = bytes(draw(st.lists(st.integers(0, 255), max_size=6)))

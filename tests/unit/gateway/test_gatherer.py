@@ -1,4 +1,4 @@
-"""Where speech is cut: by example, and what holds whatever comes. See also test_gatherer_table."""
+"""Cuts of speech: by example, and properties of random input. See also test_gatherer_table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RULES = SessionRules(
 
 
 class Rig:
-    """A gatherer with a clock and a shell that has its timers."""
+    """A gatherer with a virtual clock and timers."""
 
     def __init__(self, rules: SessionRules = RULES, continues: Iterable[Direction] = ()) -> None:
         self.counts: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class Rig:
         data: bytes | None = None,
         quiet_ms: float | None = None,
     ) -> Rig:
-        """A chunk comes; 0 ms is one without data."""
+        """Sends a chunk; 0 ms is one without data."""
         if data is None:
             data = bytes([self._seq % 256]) if ms else b""
         size = size if data else 0
@@ -87,7 +87,7 @@ class Rig:
         return self._take(self.gatherer.on_chunk(self.now, chunk))
 
     def end(self, direction: Direction = AB) -> Rig:
-        """The speaker says that it was all, with no data."""
+        """Sends the end of an utterance without data."""
         return self.say(0, direction, final=True)
 
     def playback(self, on: bool) -> Rig:
@@ -102,7 +102,7 @@ class Rig:
         return self._take(self.gatherer.on_close(self.now))
 
     def silence(self, ms: float) -> Rig:
-        """Time goes by, and timers come when they are due."""
+        """Advances the clock, and fires timers when they are due."""
         until = self.now + ms
         while due := [(at, key) for key, at in self.timers.items() if at <= until]:
             at, key = min(due)
@@ -112,19 +112,19 @@ class Rig:
         return self
 
     def late(self, ms: float) -> Rig:
-        """Time goes by, but the timers are late."""
+        """Advances the clock without firing timers: they are late."""
         self.now += ms
         return self
 
     def fire(self, key: TimerKey) -> Rig:
-        """The timer comes now, as a session's core takes it."""
+        """Fires a timer now, as a session's core does."""
         if self.alarms.take(self.now, key):
             self.timers.pop(key, None)
             self.call(key)
         return self
 
     def call(self, key: TimerKey) -> Rig:
-        """What a timer calls, whether it is set or not."""
+        """Calls the handler of a timer, whether it is set or not."""
         call = {
             PAUSE: self.gatherer.on_pause_timer,
             HANGOVER: self.gatherer.on_hangover_timer,
@@ -143,7 +143,7 @@ class Rig:
         return self
 
     def told(self) -> list[str]:
-        """The cuts since the last time: the reason, and which chunks."""
+        """The cuts since the last call: their reasons and chunks."""
         new, self._told = self.cuts[self._told :], len(self.cuts)
         return [shown(cut) for cut in new]
 
@@ -163,14 +163,14 @@ def idle() -> Rig:
 
 
 def fragment() -> Rig:
-    """Nothing is gathered, and a short fragment is kept: chunk 0."""
+    """A gatherer that has kept chunk 0 as a fragment, and gathers nothing."""
     rig = Rig().say(100).silence(3000)
     assert rig.timers_set() == {"fragment"}
     return rig
 
 
 def other_fragment() -> Rig:
-    """As `fragment`, of the other side."""
+    """The same as `fragment`, for the other direction."""
     return Rig().say(100, BA).silence(3000)
 
 
@@ -217,7 +217,7 @@ def test_the_speakers_own_end_makes_a_pause_final() -> None:
     rig = paused().silence(100).end().silence(50)
 
     assert rig.told() == ["final 0"]
-    # The end is still where the pause was seen.
+    # The end is still when the pause was found.
     assert (rig.cuts[0].ended_ms, rig.cuts[0].cut_ms) == (4000, 4150)
 
 
@@ -264,7 +264,7 @@ def test_the_rest_of_speech_that_was_cut_is_sent_however_short_it_is(max_length:
     assert cuts in (["long 0 1 2"], ["large 0 1 2"])
 
     assert rig.silence(3150).told() == ["pause 3"]
-    # That was the rest; what comes later is a fragment like any other.
+    # That was the rest; later short speech is a fragment as usual.
     assert rig.say(50).silence(3150).told() == []
 
 
@@ -463,7 +463,7 @@ STEPS = st.lists(
             st.sampled_from([AB, BA]),
             st.booleans(),
             st.sampled_from([0, 0, 10, 400, 990, 2000]),
-            # Without voice detection, without a voice, with one at its beginning or end.
+            # Without voice detection; with no voice, or with voice at its beginning or end.
             st.sampled_from([None, 1.0, 0.5, 0.0]),
         ),
         st.tuples(st.just("silence"), st.sampled_from([0.0, 50.0, 150.0, 200.0, 2999.0, 3000.0])),
@@ -492,7 +492,7 @@ ODD_RULES = st.builds(
 
 
 class Watched(Rig):
-    """Notes what was said, and checks every cut."""
+    """Records the speech, and checks every cut."""
 
     def __init__(self, rules: SessionRules, *, with_client_ms: bool) -> None:
         super().__init__(rules)
@@ -520,7 +520,7 @@ class Watched(Rig):
         )
 
     def heard(self, direction: Direction) -> list[int]:
-        """The chunks of a direction in the order of its cuts, by what the cuts carry."""
+        """The chunks of a direction, in the order of its cuts."""
         cuts = [cut.speech for cut in self.cuts if cut.speech.direction == direction]
         seqs = [seq for each in cuts for first, end in each.ranges for seq in range(first, end)]
         assert [int.from_bytes(data, "big") for each in cuts for data in each.chunks] == seqs

@@ -1,4 +1,4 @@
-"""The gatherer's table: every event in every phase does what its docstring says, and no more."""
+"""The gatherer's table: every event in every phase does what the table says, and no more."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ PHASES = ("IDLE", "GATHERING", "FULL", "HANGOVER")
 
 
 def table() -> dict[tuple[str, str], str]:
-    """The cells of the table in gatherer's docstring; a cell may go over several lines."""
+    """The cells of the table in the gatherer's docstring; a cell may span several lines."""
     lines = (gatherer.__doc__ or "").splitlines()
     [head] = [at for at, line in enumerate(lines) if tuple(line.split()) == PHASES]
     columns = [lines[head].index(phase) for phase in PHASES] + [200]
@@ -39,7 +39,7 @@ def table() -> dict[tuple[str, str], str]:
     for line in lines[head + 1 :]:
         if not line.strip():
             break
-        # What belongs to the row before has part of a cell, or the rest of a name.
+        # A continuation line has part of a cell, or the rest of an event's name.
         event = line[: columns[0]].strip() or event
         for phase, start, end in zip(PHASES, columns, columns[1:], strict=False):
             before = cells.get((event, phase), "")
@@ -74,7 +74,7 @@ def deaf_for_long(turn: Callable[[Rig, bool], Rig]) -> Step:
 
 
 def deaf_a_while(turn: Callable[[Rig, bool], Rig]) -> Step:
-    """What began before ends, and a pause counts from then on."""
+    """Ends what began before; a pause counts from then on."""
     return lambda rig: turn(turn(rig, True).silence(60_000), False).silence(2999)
 
 
@@ -229,7 +229,7 @@ CELLS: dict[tuple[str, str], tuple[str, list[Case]]] = {
 def deaf_cells(
     name: str, turn: Callable[[Rig, bool], Rig], on: dict[str, str], off: dict[str, str]
 ) -> dict[tuple[str, str], tuple[str, list[Case]]]:
-    """The cells of what keeps pauses away. In the hangover it changes nothing."""
+    """The cells of events that suppress pauses. They change nothing in the hangover."""
     cells: dict[tuple[str, str], tuple[str, list[Case]]] = {}
     begins, ends = deaf_for_long(turn), deaf_a_while(turn)
     for phase, before in (("GATHERING", gathering), ("FULL", full)):

@@ -1,4 +1,4 @@
-"""Where speech is cut in sessions in which the gateway listens for voice."""
+"""Cuts of speech in sessions with voice detection."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ VOICE = replace(RULES, max_duration_ms=10_000.0)
 
 
 class Microphone(Rig):
-    """A gatherer that is sent audio all the time, in chunks of 100 ms."""
+    """A gatherer that gets audio continuously, in chunks of 100 ms."""
 
     def __init__(self) -> None:
         super().__init__(VOICE)
 
     def speak(self, ms: int, direction: Direction = AB) -> Microphone:
-        """Somebody speaks."""
+        """Sends audio with voice."""
         return self._send(ms, direction, quiet_ms=0.0)
 
     def hush(self, ms: int, direction: Direction = AB) -> Microphone:
-        """Nobody speaks."""
+        """Sends audio without voice."""
         return self._send(ms, direction, quiet_ms=100.0)
 
     def _send(self, ms: int, direction: Direction, *, quiet_ms: float) -> Microphone:
@@ -32,14 +32,14 @@ class Microphone(Rig):
         return self
 
     def lengths(self) -> list[str]:
-        """The cuts since the last time: the reason, and how long."""
+        """The cuts since the last call: their reasons and durations."""
         return [f"{word.split()[0]} {100 * (len(word.split()) - 1)}" for word in self.told()]
 
 
 def test_a_pause_in_audio_that_never_stops_is_cut_after_the_silence() -> None:
     rig = Microphone().speak(2000).hush(700)
     assert rig.lengths() == []
-    # At once, and with the silence: nothing is cut out.
+    # It is cut at once and includes the silence: no audio is removed.
     assert rig.hush(100).lengths() == ["pause 2800"]
     assert rig.speak(1000).hush(800).lengths() == ["pause 1800"]
 

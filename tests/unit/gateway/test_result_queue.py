@@ -1,4 +1,4 @@
-"""Results come out once each, in order, whatever order they come in."""
+"""Results come out in order and once each, in whatever order they arrive."""
 
 from hypothesis import given
 from hypothesis import strategies as st

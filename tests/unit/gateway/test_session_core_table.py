@@ -16,14 +16,14 @@ from lingua_scheduler.services.session_gateway.session.effects import (
     RECORD,
     TimerKey,
 )
-from tests.unit.gateway.test_session_core import BA, DOWN, HELD_AUDIO_NEEDED, TAKEN_OVER, Desk
+from tests.unit.gateway.desk import BA, DOWN, HELD_AUDIO_NEEDED, TAKEN_OVER, Desk
 
 PHASES = tuple(SessionPhase)
 LEFT = "end SESSION_TAKEN_OVER"
 
 
 def table() -> dict[tuple[str, SessionPhase], str]:
-    """The cells of the table in session_core; the name of a row may go over several lines."""
+    """The cells of the table in the core's docstring; a row's name may span several lines."""
     lines = (session_core.__doc__ or "").splitlines()
     [head] = [at for at, line in enumerate(lines) if line.split() == [p.name for p in PHASES]]
     columns = [lines[head].index(phase.name) for phase in PHASES] + [200]
@@ -40,7 +40,7 @@ def table() -> dict[tuple[str, SessionPhase], str]:
     return cells
 
 
-# ---- how it comes to a phase ----
+# ---- how to get to a phase ----
 
 
 def gathering() -> Desk:
@@ -48,12 +48,12 @@ def gathering() -> Desk:
 
 
 def cut() -> Desk:
-    """Utterance 0 is being written down."""
+    """Utterance 0 is being recorded."""
     return Desk().cut()
 
 
 def unwritten() -> Desk:
-    """Writing it down has failed."""
+    """Recording it has failed."""
     return cut().record_failed()
 
 
@@ -62,7 +62,7 @@ def submitted() -> Desk:
 
 
 def waiting() -> Desk:
-    """The next try has not come."""
+    """The job waits to be retried."""
     return submitted().failed(0, DOWN)
 
 
@@ -84,7 +84,7 @@ def closing(before: Callable[[], Desk]) -> Callable[[], Desk]:
 
 
 def closed() -> Desk:
-    """All is delivered, and nothing seen."""
+    """All results are delivered, and none is confirmed."""
     return Desk().submit().submit().delivered(0).delivered(1).close()
 
 
@@ -93,7 +93,7 @@ def closed_missing() -> Desk:
 
 
 def closed_unwritten() -> Desk:
-    """The deadline came first."""
+    """The deadline passed before the cut was recorded."""
     return cut().close().silence(30_000)
 
 
@@ -127,7 +127,7 @@ EVENTS: dict[str, list[Step]] = {
 
 
 def fires(*keys: TimerKey) -> list[Step]:
-    """The timers come much later, whether they are set or not."""
+    """Fires timers much later, whether they are set or not."""
 
     def step(desk: Desk) -> Desk:
         desk.now += 10_000_000
@@ -147,12 +147,12 @@ EVENTS |= {
     "timer goodbye": fires(GOODBYE),
 }
 
-# What was before; what comes; what is to be done for it; the phase after it.
+# The state before, the event, the expected effects, the phase after it.
 Case = tuple[Callable[[], Desk], Step, list[str], SessionPhase]
 
 
 def after(ms: float, *steps: Step) -> Step:
-    """The steps, and then so much time."""
+    """Does the steps, and then advances the clock."""
 
     def run(desk: Desk) -> Desk:
         for step in steps:
@@ -163,14 +163,14 @@ def after(ms: float, *steps: Step) -> Step:
 
 
 def nothing(event: str, phase: SessionPhase, *before: Callable[[], Desk]) -> list[Case]:
-    """The event in some forms, none of which does anything."""
+    """Cases in which no form of an event does anything."""
     return [(each, step, [], phase) for each in before for step in EVENTS[event]]
 
 
 def both(
     before: Callable[[], Desk], step: Step, wanted: list[str], closes: str = ""
 ) -> tuple[list[Case], list[Case]]:
-    """The same while it is open and while it closes; what it says more where that is all."""
+    """The same case while open and while closing; `closes` is added if it was the last."""
     last = SessionPhase.CLOSED if closes else SessionPhase.CLOSING
     more = [closes] if closes else []
     return (

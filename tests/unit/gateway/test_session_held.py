@@ -1,15 +1,15 @@
-"""What a node holds when nothing more is said: an utterance without speech ends it."""
+"""Turns that a node holds when the speaker has finished: a flush without speech ends them."""
 
 from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.unit.gateway.test_session_core import AB, BA, Desk
+from tests.unit.gateway.desk import AB, BA, Desk
 
 IS_FINAL = common_pb2.FINALIZE_REASON_IS_FINAL
 CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
 
 
 def held(desk: Desk, index: int = 0, direction: tuple[str, str] = AB) -> Desk:
-    """The node keeps all of it for what comes next, and that is written down."""
+    """The node holds the whole utterance, which is recorded."""
     return answered_held(desk, index, direction).recorded()
 
 
@@ -21,7 +21,7 @@ def answered_held(desk: Desk, index: int = 0, direction: tuple[str, str] = AB) -
 
 
 def paused(direction: tuple[str, str] = AB) -> Desk:
-    """A pause in a sentence, which a node has."""
+    """An utterance that a pause ended, accepted by a node."""
     return Desk().pause(direction).recorded().accepted()
 
 
@@ -61,7 +61,7 @@ def test_an_end_that_is_said_after_the_pause_ends_what_is_held() -> None:
     desk.end()
 
     assert "record 1" in desk.told()
-    # After the chunk that said so.
+    # It is positioned after the chunk that ended it.
     assert rest(desk.recorded()) == (1, IS_FINAL, [(2, 2)])
 
 
@@ -75,7 +75,7 @@ def test_an_end_that_is_said_before_it_is_known_to_be_held_is_remembered() -> No
 def test_where_the_sentence_was_whole_nothing_follows_its_end() -> None:
     desk = paused().end().delivered()
     desk.told()
-    # Neither from the end that was said, nor from one that is said now.
+    # Neither the earlier end nor a new one creates a flush.
     assert desk.end().silence(100).told() == ["send ack 3"]
     assert desk.close().told() == ["send closed 1 0"]
 

@@ -1,4 +1,4 @@
-"""Audio that a node holds is kept by the gateway and the client, and given to the next node."""
+"""The gateway and the client keep audio that a node holds, and give it to the next node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lingua_scheduler.services.session_gateway.session.core import SessionCore
 from lingua_scheduler.services.session_gateway.session.resume import Past, replay_from
 from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_record_pb2
-from tests.unit.gateway.test_session_core import (
+from tests.unit.gateway.desk import (
     AB,
     BA,
     BYTES_PER_MS,
@@ -25,7 +25,7 @@ RESULT = dispatcher_pb2.JobResult
 
 
 class Talk(Desk):
-    """A session whose utterances are said, held and joined in one go."""
+    """A desk whose utterances are spoken, held and joined in one call."""
 
     def ends(
         self,
@@ -44,23 +44,23 @@ class Talk(Desk):
         return self
 
     def holds(self, index: int, direction: tuple[str, str] = AB) -> Talk:
-        """A pause, after which the node holds what was said."""
+        """Speaks up to a pause, after which the node holds the audio."""
         self.pause(direction).recorded().accepted(index)
         return self.ends(index, RESULT.KIND_HELD, direction=direction)
 
     def says(self, index: int, direction: tuple[str, str] = AB) -> Talk:
-        """Speech that ends a turn, at a dispatcher."""
+        """Submits speech that ends a turn."""
         self.cut(direction).recorded()
         assert self.submitted[-1].utterance.index == index
         return self
 
     @property
     def spec(self) -> dispatcher_pb2.JobSpec:
-        """The job that was submitted last, as it was then."""
+        """The last job as it was submitted."""
         return self.specs.spec(self.submitted[-1].utterance, self.now)
 
     def lost(self) -> list[tuple[int, list[int]]]:  # type: ignore[override]
-        """Indexes that say that audio was lost, and of which."""
+        """Outcomes that report lost utterances, and which ones."""
         told = [
             each.result if each.HasField("result") else each.missing
             for each in self.sent
@@ -69,7 +69,7 @@ class Talk(Desk):
         return [(e.utterance_index, list(e.lost_utterances)) for e in told if e.lost_utterances]
 
     def cuts(self) -> tuple[session_record_pb2.Cut, ...]:
-        """What is written down."""
+        """The recorded cuts."""
         known = {cut.utterance_index: cut for each in self.records for cut in each.cuts}
         return tuple(known[index] for index in sorted(known))
 
@@ -85,7 +85,7 @@ def said(*seqs: int, ms: int = 500) -> bytes:
 
 
 def keeps(desk: Desk) -> tuple[int, int]:
-    """What the last acknowledgement says: what may be forgotten, but for what is to be kept."""
+    """The last acknowledgement: chunks that are safe, and chunks to keep nevertheless."""
     ack = [each.audio_ack for each in desk.sent if each.HasField("audio_ack")][-1]
     return ack.next_seq, ack.keep_seq if ack.HasField("keep_seq") else ack.next_seq
 
@@ -98,7 +98,7 @@ def test_a_job_says_what_its_node_holds_and_carries_only_its_own_audio() -> None
     desk.accepted(2).do([])
     desk.ends(2, RESULT.KIND_TRANSLATED, joined=(0, 1))
     assert desk.lost() == []
-    # All is over: the next sentence has nothing to do with it.
+    # The turn is over: it does not affect the next sentence.
     assert list(desk.says(3).spec.held_utterances) == []
 
 
@@ -111,7 +111,7 @@ def test_where_the_node_is_lost_the_next_one_gets_the_whole_sentence() -> None:
     assert list(desk.spec.included_utterances) == [0, 1]
     assert list(desk.spec.held_utterances) == []
     assert desk.spec.audio == said(0, 1, 2)
-    # A node that says nothing of them has had them all the same.
+    # They were in the audio even if the node does not report them.
     desk.accepted(2)
     desk.ends(2, RESULT.KIND_TRANSLATED)
     assert list(desk.results()[-1].joined_utterances) == [0, 1]
@@ -200,7 +200,7 @@ def test_an_utterance_that_fails_leaves_what_was_held_to_the_next() -> None:
 
 
 def test_what_waits_for_an_utterance_that_is_given_up_is_lost_with_it() -> None:
-    # Its node may have done it, so its words must not come with a later one.
+    # Its node may have a result, so its audio must not be part of a later one.
     desk = Talk().holds(0).says(1).accepted(1).silence(30_000)
     assert isinstance(desk, Talk)
 
@@ -219,7 +219,7 @@ def test_a_flush_that_fails_says_what_is_lost_and_is_not_repeated() -> None:
 def test_what_follows_the_end_of_a_sentence_has_nothing_to_do_with_it() -> None:
     desk = Talk().holds(0).says(1).accepted(1)
     assert isinstance(desk, Talk)
-    # The end of the first sentence is with its node, and the next one begins.
+    # The node has the end of the first sentence, and the next one begins.
     assert list(desk.says(2).spec.held_utterances) == []
     desk.accepted(2)
     desk.ends(2, RESULT.KIND_TRANSLATED)
@@ -241,7 +241,7 @@ def test_the_oldest_audio_of_a_long_sentence_is_dropped_and_named_if_it_is_lost(
     rules = replace(RULES, held_audio_max_bytes=2 * 500 * BYTES_PER_MS)
     desk = Talk(rules).holds(0).holds(1).holds(2).says(3)
     assert list(desk.spec.held_utterances) == [0, 1, 2]
-    # The client need not keep it either.
+    # The client does not need to keep it either.
     desk.accepted(3)
     assert keeps(desk) == (4, 1)
 
@@ -305,7 +305,7 @@ def test_the_client_is_asked_to_keep_what_a_node_holds_or_may_hold() -> None:
     assert keeps(desk) == (2, 0)
     assert isinstance(desk, Talk)
     desk.ends(1, RESULT.KIND_TRANSLATED, joined=(0,))
-    # The next acknowledgement says that it may be forgotten.
+    # The next acknowledgement allows the client to drop it.
     desk.says(2).accepted(2)
     assert keeps(desk) == (3, 3)
 
@@ -422,7 +422,7 @@ def test_opus_is_brought_along_in_whole_packets() -> None:
 
 def test_chunks_whose_cuts_may_be_forgotten_are_not_asked_for_again() -> None:
     desk = Talk().holds(0)
-    # The client was told that it may forget all before the third chunk, and has not heard it.
+    # The client was told to drop all chunks before the third, but has not received that.
     for cut in (cuts := desk.cuts()):
         cut.kept_seq = 2
     assert replay_from(cuts, most_cuts=200, seen=1, kept_seq=0, next_seq=2) == 2

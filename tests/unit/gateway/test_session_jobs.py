@@ -1,11 +1,11 @@
-"""The jobs of a session by example: failures, deadlines, turns, and what is safe."""
+"""The jobs of a session by example: failures, deadlines, turns, and safe audio."""
 
 from dataclasses import replace
 
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, session_record_pb2
-from tests.unit.gateway.test_session_core import (
+from tests.unit.gateway.desk import (
     AB,
     BA,
     BYTES_PER_MS,
@@ -30,17 +30,17 @@ def test_a_record_that_fails_is_tried_again_and_told_once() -> None:
 
     assert desk.silence(199).told() == []
     assert desk.silence(1).record_failed().told() == ["record 0"]
-    # What is cut meanwhile goes along.
+    # Cuts made meanwhile are recorded together.
     assert desk.cut().told() == ["record 0 1"]
     assert desk.recorded().told()[-1] == "submit 1"
-    # The next outage is told again.
+    # The next outage is reported again.
     assert desk.cut().record_failed().told() == ["record 2", "send error SCHEDULER_DEPENDENCY_DOWN"]
 
 
 def test_what_cannot_be_written_down_until_its_deadline_is_missing_and_the_session_goes_on() -> (
     None
 ):
-    # Without Redis no time passes for an utterance, but only up to a bound: here there is none.
+    # Deadlines stop without Redis up to a bound, which is 0 here.
     desk = Desk(replace(RULES, redis_outage_max_ms=0.0)).cut().record_failed()
     for _ in range(40):
         desk.silence(100)
@@ -67,7 +67,7 @@ def test_a_job_that_could_not_be_made_is_tried_again_a_little_later_each_time(
     desk.told()
 
     for wait in (100, 200, 400, 800, 1000, 1000):
-        # Said once, as long as the reason is the same.
+        # Reported once while the reason is the same.
         assert desk.failed(0, reason).told() == (["send retrying 0"] if wait == 100 else [])
         assert desk.silence(wait - 1).told() == []
         assert desk.silence(1).told() == ["submit 0"]
@@ -114,11 +114,11 @@ def test_a_client_is_told_once_that_it_is_over_its_quota_and_those_behind_wait()
     assert desk.failed(1, OVER_QUOTA, after_ms=150).told() == ["send retrying 1"]
     assert desk.silence(100).told() == ["submit 0"]
     assert desk.failed(0, OVER_QUOTA).told() == []
-    # The second is due first, and lets the first go before it.
+    # The second is due first, and waits for the first.
     assert desk.silence(50).told() == []
     assert desk.silence(150).told() == ["submit 0"]
     assert desk.accepted(0).told() == ["send accepted 0", "send ack 1", "submit 1"]
-    # It is over the quota still, or again: the second knows of it.
+    # The client knows already that the second is over the quota.
     assert desk.failed(1, OVER_QUOTA).told() == []
     assert desk.silence(400).accepted(1).told() == ["submit 1", "send accepted 1", "send ack 2"]
     assert desk.submit().failed(2, OVER_QUOTA).told()[-2:] == [
@@ -154,7 +154,7 @@ def test_an_utterance_without_a_result_at_its_deadline_is_cancelled_and_missing(
     assert desk.silence(29_999).told() == []
     assert desk.silence(1).told() == ["cancel 0", "send missing 0"]
     assert desk.counts["deadline_missed"] == 1
-    # Its result comes too late.
+    # Its result arrives too late.
     assert desk.delivered().told() == ["taken 0"]
     assert desk.counts["late_result"] == 1
     assert desk.failed().accepted().retrying().partial().told() == []
@@ -184,7 +184,7 @@ def test_a_repeated_result_is_counted_and_kept_for_a_resume() -> None:
 
     desk.seen(2).told()
 
-    # Whoever says it now has not heard that it was taken.
+    # A dispatcher that delivers it now has not heard that it was taken.
     assert desk.delivered(0).told() == ["taken 0"]
 
 
@@ -280,7 +280,7 @@ def test_the_end_of_a_turn_is_accepted_before_the_next_turn_begins() -> None:
     assert [each.utterance.index for each in desk.submitted] == [0]
 
     desk.delivered(0)
-    # It goes to the node of its turn, and lets go of that: what follows must not come first.
+    # It goes to the node of its turn and ends the turn: later ones must not overtake it.
     assert [each.utterance.index for each in desk.submitted] == [0, 1]
     desk.accepted(1)
     assert [each.utterance.index for each in desk.submitted] == [0, 1, 2]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from lingua_scheduler.v1 import common_pb2
-from tests.unit.gateway.test_session_core import DOWN, FOR_GOOD, RULES, Desk
+from tests.unit.gateway.desk import DOWN, FOR_GOOD, RULES, Desk
 
 FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
 EXCEEDED = common_pb2.ERROR_REASON_DEADLINE_EXCEEDED
@@ -11,7 +11,7 @@ BRIEF = replace(RULES, redis_outage_max_ms=60_000.0)
 
 
 def without_records(desk: Desk, ms: float) -> Desk:
-    """So long no cut can be written down."""
+    """For this time no cut can be recorded."""
     until = desk.now + ms
     while desk.now < until:
         desk.silence(min(200.0, until - desk.now)).record_failed()
@@ -19,7 +19,7 @@ def without_records(desk: Desk, ms: float) -> Desk:
 
 
 def without_jobs(desk: Desk, ms: float, index: int = 0) -> Desk:
-    """So long no job can be made."""
+    """For this time no job can be created."""
     until = desk.now + ms
     while desk.now < until:
         desk.failed(index, DOWN).silence(min(1000.0, until - desk.now))

@@ -1,4 +1,4 @@
-"""What a session promises whatever happens: thousands of random worlds (see session_world)."""
+"""The promises of a session, checked in thousands of random worlds (see session_world)."""
 
 import os
 from collections import Counter
@@ -30,7 +30,7 @@ SHRINKS = 1500
 
 
 class Promises(World):
-    """A world in which every promise is checked where it could be broken."""
+    """A world that checks every promise whenever it could be broken."""
 
     def check_job(self, life: Life, utterance: Utterance) -> None:
         spec = life.specs.spec(utterance, self.now)
@@ -47,12 +47,12 @@ class Promises(World):
         assert all(chunk.direction == spec.pair for chunk in chunks)
 
     def _said(self, *indexes: int) -> bytes:
-        """The audio of utterances, one after the other."""
+        """The concatenated audio of utterances."""
         seqs = [seq for index in indexes for seq in seqs_of(self.store.ever[index])]
         return b"".join(self.client.chunks[seq].data for seq in seqs)
 
     def check_turn(self, life: Life, utterance: Utterance) -> None:
-        """Decision 12."""
+        """The order of a turn (decision 12)."""
         if utterance.is_attached:
             return
         known = {**self.store.ever, **life.cuts}
@@ -77,7 +77,7 @@ class Promises(World):
             continues = cut.reason in MAY_CONTINUE
 
     def check_ack(self, next_seq: int) -> None:
-        """Only what some dispatcher has taken, or is known to be missing, is acknowledged."""
+        """A chunk is acknowledged only if a dispatcher has it, or its utterance is missing."""
         safe: set[int] = set()
         for life in self.lives:
             for index, cut in life.cuts.items():
@@ -109,7 +109,7 @@ class Promises(World):
 
     def check_leave(self, life: Life, job_ids: tuple[str, ...]) -> None:
         if life.core.phase is not SessionPhase.OVER:
-            return  # of results that are too many to wait here
+            return  # only results beyond the limit of this gateway
         for job in self.dispatcher.jobs.values():
             wanted = job.index >= self.client.seen and job.index not in self.declared
             if job.subscriber is life and wanted and self.rules.result_queue_max > 4:
@@ -119,11 +119,11 @@ class Promises(World):
         if end.forget:
             self.seen["forgotten"] += 1
             assert life.epoch == self.store.epoch
-            # What it has said on the wire it has seen.
+            # The client has confirmed every outcome that was sent.
             assert self.client.seen == life.first + len(life.sent)
 
     def check_missing(self, missing: session_pb2.Missing) -> None:
-        """In a world without faults nothing is missing that could be there."""
+        """Once there are no more faults, nothing is missing without a reason."""
         since = self.benign_since
         index = missing.utterance_index
         is_lost = self.dispatcher.lost.get(index, self.life.epoch) < self.life.epoch
@@ -171,16 +171,16 @@ class Promises(World):
         self._check_held()
 
     def _check_held(self) -> None:
-        """What was held comes with a later result, once, or is told to be lost."""
+        """Held audio is part of one later result, or is reported as lost."""
         client = self.client
         held = {index for index, what in enumerate(client.outcomes) if what == "held"}
         told = client.joined + client.told_lost
         self.seen["held audio lost"] += client.told_lost.total()
-        # What is told to be lost may come after all, with a result that was given up. And what one
-        # gateway gave up at its deadline, the next one does again, out of its order.
+        # Audio that was reported as lost may still arrive, with a result that was given up. And the
+        # next gateway repeats, out of order, what one has given up at its deadline.
         if not any(life.given_up for life in self.lives):
             assert max(client.joined.values(), default=1) == 1, f"joined twice: {client.joined}"
-        # One gateway may hear that it is held, and another one give it up.
+        # One gateway may learn that it is held, and another one give it up.
         had_text = [index for index in client.told_lost if client.outcomes[index] == "result"]
         assert not had_text, f"{had_text} were not held"
         if len(self.lives) == 1:
@@ -188,7 +188,7 @@ class Promises(World):
             assert not client.told_lost or "missing" in client.outcomes, "audio was lost"
 
     def _check_rests(self, cuts: list[session_record_pb2.Cut]) -> None:
-        """What is held at the end is ended, and nothing else is.
+        """A flush ends every turn that is held at the end, and no other.
 
         Of several gateways each knows only what it was told itself.
         """
@@ -198,7 +198,7 @@ class Promises(World):
         for cut in cuts:
             assert is_held or seqs_of(cut), f"{cut.utterance_index} ends what nobody holds"
             outcome = self.client.outcomes[cut.utterance_index]
-            # What is missing joins nothing, unless it comes too late for that.
+            # A missing utterance joins nothing, unless its result is only too late.
             is_held = outcome == "held" or (outcome == "missing" and is_held and bool(seqs_of(cut)))
         assert not is_held or self.client.told_lost, "a node holds what nobody asks for"
 
@@ -212,7 +212,7 @@ def breaks(choices: list[int]) -> bool:
 
 
 def check(seed: int) -> Promises:
-    """Runs one world; a failure is told by the shortest run that has it."""
+    """Runs one world; reports a failure by the shortest run that has it."""
     choices = Choices(seed=seed)
     try:
         world = Promises(choices)
@@ -243,7 +243,7 @@ def test_every_promise_holds_whatever_is_chosen(choices: list[int]) -> None:
 
 
 def test_the_worlds_come_everywhere() -> None:
-    """Worlds in which little happens would prove little."""
+    """Worlds in which little happens would prove little: all rare events occur."""
     seen: Counter[str] = Counter()
     for seed in range(150):
         seen.update(check(seed).seen)

@@ -1,10 +1,10 @@
-"""A session that goes on elsewhere, by example: what is taken up, and what may be forgotten."""
+"""Resumed sessions by example: what the next gateway continues, and what may be dropped."""
 
 from dataclasses import replace
 
 from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.v1 import common_pb2
-from tests.unit.gateway.test_session_core import AB, BA, RULES, Desk
+from tests.unit.gateway.desk import AB, BA, RULES, Desk
 
 # ---- resume ----
 
@@ -65,7 +65,7 @@ def test_a_chunk_is_never_acknowledged_before_it_has_come_again() -> None:
 
     desk = first.resumed(seen=0, next_seq=0, cuts=(0,), next_index=1)
 
-    # Chunk 0 is in no cut: nobody but the client has it.
+    # Chunk 0 is in no cut: only the client has it.
     assert desk.told() == []
     desk.delivered(0)
     assert desk.told() == ["send result 0"]
@@ -116,7 +116,7 @@ def test_where_the_last_cut_is_forgotten_its_turn_may_go_on() -> None:
 
 def test_the_numbers_of_a_closed_session_hold_after_a_resume() -> None:
     first = Desk().submit().submit().failed(0).failed(1).cut()
-    # Nobody has seen that they are missing: they may turn out otherwise.
+    # The client has not seen that they are missing: they may still have results.
     assert (first.records[-1].results, first.records[-1].missing) == (0, 0)
 
     past = Past(next_index=2, seen=1, next_seq=2, missing=1, cuts=first.records[1].cuts)
@@ -141,7 +141,7 @@ def test_a_cut_is_forgotten_only_when_its_result_was_seen_and_its_chunks_are_saf
 
     desk.seen(2).say(100, BA).cut().recorded().delivered(2).delivered(3).seen(4).cut()
 
-    # The fragment at 3 is not safe, so neither is what follows it.
+    # The fragment at 3 is not safe, so neither are the chunks after it.
     record = desk.records[-1]
     assert (record.first_index, record.acked_seq, record.seen) == (3, 3, 4)
 
@@ -150,7 +150,7 @@ def test_what_became_missing_before_it_was_written_down_is_written_where_it_may_
     None
 ):
     desk = Desk(replace(RULES, redis_outage_max_ms=0.0)).say(100, BA).cut().record_failed()
-    # The fragment goes alone, and nothing can be written down.
+    # The fragment is cut alone, and nothing can be recorded.
     while desk.now < 32_000:
         desk.silence(200).record_failed()
     assert desk.core.missing == 0

@@ -37,7 +37,7 @@ def test_speech_has_no_long_silence_and_what_follows_is_all_silence(rate: int) -
         longest = max(longest, quiet)
     assert longest < 500
     tail = [activity.quiet_ms(chunk) for chunk in chunks(bytes(20 * size), size)]
-    # The detector itself waits a little.
+    # The detector itself has a short hangover.
     assert tail[5:] == [100.0] * 15
 
 
@@ -45,7 +45,7 @@ def test_speech_has_no_long_silence_and_what_follows_is_all_silence(rate: int) -
 def test_steady_noise_is_silence(level: int) -> None:
     activity = VoiceActivity(16_000)
     found = [activity.quiet_ms(chunk) for chunk in chunks(noise(5000, level), 3200)]
-    # It learns what noise is at first.
+    # It needs some time to adapt to noise.
     assert found[15:] == [100.0] * 35
 
 
