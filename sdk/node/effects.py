@@ -1,5 +1,6 @@
 """What a node's protocol asks its shell to do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lingua_scheduler.sdk._transport.endings import Close
@@ -26,7 +27,8 @@ class Stop:
 class Warn:
     """Log a warning for whoever runs the node."""
 
-    text: str
+    event: str
+    fields: Mapping[str, str | int]
 
 
 NodeEffect = Start | Stop | Close | Warn

@@ -1,93 +1,74 @@
-"""The node's side of Connect: what to say on which event. No I/O, no clock, no logging.
+"""The node side of Connect: what to send on which event. No I/O, no clock, no logging.
 
-A method is an event; what it returns is what the shell has to do. Every event carries the time, in
-seconds of a clock that only goes up. `take` gives the next message to write, and `next_deadline`
-says when `on_timer` is to be called. The life of an attempt:
+Each method handles one event and returns the effects that the shell has to carry out. Every event
+carries the time, in seconds of a monotonic clock. `take` returns the next message to write, and
+`next_deadline` says when to call `on_timer`. The life of an attempt:
 
-    JobAssign     a slot is free          JobAck, Start                -> running
-                  all slots are busy      JobReject FULL
-                  draining                JobReject DRAINING
-                  cannot be understood    JobReject BAD_JOB
-                  it is running           JobAck, nothing starts twice
-                  it is done, unconfirmed JobAck, the result again
-                  only_if_known, and not  JobReject NOT_KNOWN
-    the handler   has a result            JobResult or JobFailed       -> unconfirmed
-                  has ended               its slot is free
-    time is over                          JobFailed TIMED_OUT, Stop    -> unconfirmed
-    JobCancel     it is running           Stop; nothing more is said   -> forgotten
-                  it is unconfirmed       the result is dropped        -> forgotten
-    ResultReceived                                                     -> forgotten
+    JobAssign     a slot is free             JobAck, Start                -> running
+                  all slots are taken        JobReject FULL
+                  the node is draining       JobReject DRAINING
+                  it is invalid              JobReject BAD_JOB
+                  it is running              JobAck; nothing starts twice
+                  it is unconfirmed          JobAck, and the result again
+                  only_if_known, unknown     JobReject NOT_KNOWN
+    the handler   has a result               JobResult or JobFailed       -> unconfirmed
+                  has ended                  its slot is free
+    the deadline passes                      JobFailed TIMED_OUT, Stop    -> unconfirmed
+    JobCancel     it is running              Stop; nothing more is sent   -> forgotten
+                  it is unconfirmed          the result is dropped        -> forgotten
+    ResultReceived                                                        -> forgotten
 
-A stream that breaks changes none of this: the next Hello lists what is running and unconfirmed, and
-after Welcome the unconfirmed results are sent again. An execution that was stopped keeps its slot
-until the handler has really ended. An attempt leaves the heartbeats' `running` only after its end
-was said on the stream, unless it was cancelled.
+A broken stream changes none of this: the next Hello lists what is running and unconfirmed, and the
+unconfirmed results are sent again after Welcome. An attempt leaves the heartbeats' `running` only
+after its outcome was written to the stream, unless it was cancelled.
 """
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.patience import Patience
+from lingua_scheduler.sdk.node.attempts import Attempt, Attempts
 from lingua_scheduler.sdk.node.effects import NodeEffect, Start, Stop, Warn
 from lingua_scheduler.sdk.node.kept_results import KeptResults
-from lingua_scheduler.sdk.node.partials import Partials
-from lingua_scheduler.sdk.node.stream import Batch, StreamState
+from lingua_scheduler.sdk.node.outbox import Outbox
+from lingua_scheduler.sdk.node.stream import NodeStream
 from lingua_scheduler.sdk.node.wire import (
     MAX_DETAIL,
     Ref,
-    attempt_of,
+    ack_event,
     bad_job,
     failed_event,
     ref_of,
+    reject_event,
     result_event,
     texts_of,
 )
 from lingua_scheduler.sdk.results import Held, Partial, Result
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, NodeMessage
+from lingua_scheduler.v1.dispatcher_pb2 import JobReject, NodeEvent, NodeMessage
 
-_Cause = dispatcher_pb2.JobReject
 _IN_NO_POOL = (
-    "this node is in no pool, so it gets no jobs: its languages do not fit together. A node serves"
-    " src -> tgt if src is in asr and semantic, nmt has src -> tgt or is empty, and tgt is in tts"
+    "it gets no jobs because its languages do not fit together. A node serves src -> tgt if src is"
+    " in asr and semantic, nmt has src -> tgt or is empty, and tgt is in tts"
 )
-
-
-@dataclass(slots=True)
-class _Running:
-    run: int
-    session_id: str
-    pair: tuple[str, str]
-    utterance_index: int
-    deadline: float | None
-    held: bool = False
-
-    def held_event(self, ref: Ref) -> NodeEvent:
-        pair = common_pb2.LanguagePair(src=self.pair[0], tgt=self.pair[1])
-        return NodeEvent(
-            audio_held=dispatcher_pb2.AudioHeld(
-                attempt=attempt_of(ref),
-                session_id=self.session_id,
-                pair=pair,
-                utterance_index=self.utterance_index,
-            )
-        )
 
 
 class NodeProtocol:
     """One node, over all its streams.
 
+    Simulated nodes override `on_assign`, `on_cancel` and `on_overrun` to misbehave.
+
     Args:
-        hello: the node as it introduces itself; running, unconfirmed and load are filled in.
-        rng: spreads the first heartbeat, so that nodes that came together do not beat together.
+        hello: how the node introduces itself; `running`, `unconfirmed` and `load` are filled in.
+        rng: randomizes the first heartbeat, so that nodes do not send theirs together.
         kept: where unconfirmed results are kept.
 
     Attributes:
-        load: the newest known load; set it before `on_connected` and `on_timer`.
-        health: READY or DEGRADED; draining has precedence. Change it with `set_health`.
-        epoch: of the connection, from Welcome.
+        load: the latest load; set it before `on_connected` and `on_timer`.
+        health: READY or DEGRADED; draining takes precedence. Change it with `set_health`.
+        epoch: the epoch of the connection, from Welcome.
+        draining: whether the node rejects new jobs because it is about to stop.
     """
 
     def __init__(
@@ -102,76 +83,68 @@ class NodeProtocol:
         self.epoch = 0
         self.draining = False
         self._hello = hello
-        self._slots = hello.max_concurrent_jobs
         self._rng = rng or random.Random()
         self._kept = KeptResults() if kept is None else kept
-        self._partials = Partials()
-        self._running: dict[Ref, _Running] = {}
-        self._refs: dict[int, Ref] = {}
-        # Executions whose handlers have not ended; stopped ones are in here as well.
-        self._executing: set[int] = set()
-        self._last_run = 0
+        self._attempts = Attempts(hello.max_concurrent_jobs)
+        self._outbox = Outbox(
+            attempts=self._attempts, kept=self._kept, on_too_large=self._warn_dropped
+        )
         self._patience = Patience()
-        self._stream: StreamState | None = None
+        self._stream: NodeStream | None = None
         self._effects: list[NodeEffect] = []
 
-    # ---- what the shell asks ----
+    # ---- queries of the shell ----
 
     @property
     def welcomed(self) -> bool:
-        """Whether a dispatcher has taken this node in on the present stream."""
+        """Whether a dispatcher has registered this node on the current stream."""
         return self._stream is not None and self._stream.welcomed
 
     @property
     def running(self) -> int:
-        """Attempts that are wanted and have no result yet."""
-        return len(self._running)
+        """The number of attempts that have no result yet and are still wanted."""
+        return len(self._attempts)
 
     @property
     def executing(self) -> int:
-        """Slots that are taken: also by handlers that were stopped and have not ended."""
-        return len(self._executing)
+        """The number of slots that are taken, including those of stopped handlers."""
+        return self._attempts.executing
 
     @property
     def unconfirmed(self) -> int:
-        """Results that the dispatcher has not confirmed."""
+        """The number of results that the dispatcher has not confirmed."""
         return len(self._kept)
 
     def next_deadline(self, now: float) -> float | None:
-        """When `on_timer` has something to do, or `take` something more to give."""
-        times = [each.deadline for each in self._running.values() if each.deadline is not None]
+        """Returns when to call `on_timer`, or when `take` has more to give; None: never."""
+        times = [*self._attempts.deadlines()]
         if self._stream is not None:
             times += self._stream.deadlines(busy=self._busy)
-        if self.welcomed and (due := self._partials.next_due(now)) is not None:
+        if self.welcomed and (due := self._attempts.partials.next_due(now)) is not None:
             times.append(due)
         return min(times, default=None)
 
     @property
     def _busy(self) -> bool:
-        """Whether there is something that a dispatcher should hear of soon."""
-        return bool(self._running) or len(self._kept) > 0
+        """Whether there is something to do for which a live dispatcher is needed."""
+        return len(self._attempts) > 0 or len(self._kept) > 0
 
     def ending(self, now: float) -> Lost | Moved | Refused:
-        """Why the stream ended, if it just did: what the dispatcher said last, if anything."""
-        stream = self._stream
-        if stream is not None and stream.last_error is not None:
-            return Refused(stream.last_error)
-        if stream is not None and stream.leave_at is not None:
-            return Moved(max(0.0, stream.leave_at - now), stream.leave_why)
-        return Lost("the stream ended")
+        """Returns why the stream ended, by the last event of the dispatcher."""
+        return Lost("the stream ended") if self._stream is None else self._stream.ending(now)
 
     # ---- the stream ----
 
     def on_connected(self, now: float) -> None:
         """A new stream is open; its first message is Hello."""
-        self._stream = StreamState(now)
+        self._stream = NodeStream(now)
 
     def on_disconnected(self) -> None:
-        """The stream is gone. What runs goes on; what is unconfirmed stays."""
+        """The stream has ended. Attempts go on, and unconfirmed results stay."""
         self._stream = None
 
     def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[NodeEffect]:
-        """The dispatcher has said something; whatever it is, it lives."""
+        """A message has arrived. An empty one only shows that the dispatcher is alive."""
         stream = self._stream
         if stream is None:
             return []
@@ -184,7 +157,7 @@ class NodeProtocol:
                 case "job_assign":
                     self.on_assign(now, event.job_assign)
                 case "job_cancel":
-                    self._cancel(ref_of(event.job_cancel.attempt), event.job_cancel.why)
+                    self.on_cancel(ref_of(event.job_cancel.attempt), event.job_cancel.why)
                 case "result_received":
                     self._forget(ref_of(event.result_received.attempt))
                 case "reconnect":
@@ -193,21 +166,19 @@ class NodeProtocol:
                 case "error":
                     self._on_error(stream, event.error)
         if stream.unread:
-            self._close(stream, Close(Lost("the dispatcher does not read what it is told")))
+            self._close(stream, Close(Lost("the dispatcher does not read its messages")))
         return self._out()
 
     def on_timer(self, now: float) -> list[NodeEffect]:
-        """It is `next_deadline`, or later."""
-        for ref, running in list(self._running.items()):
-            if running.deadline is not None and running.deadline <= now:
-                running.deadline = None
-                self.on_overrun(ref)
+        """The time of `next_deadline` has come."""
+        for attempt in self._attempts.pop_overdue(now):
+            self.on_overrun(attempt.ref)
         stream = self._stream
         if stream is not None:
             self._check_stream(now, stream)
         return self._out()
 
-    def _check_stream(self, now: float, stream: StreamState) -> None:
+    def _check_stream(self, now: float, stream: NodeStream) -> None:
         if stream.leave_at is not None and stream.leave_at <= now:
             self._close(stream, Close(Moved(0.0, stream.leave_why), graceful=True))
         if why := stream.silence(now, busy=self._busy):
@@ -215,94 +186,78 @@ class NodeProtocol:
             self._close(stream, Close(Lost(why, silent=True)))
         stream.beat(now)
 
-    def _on_welcome(self, now: float, stream: StreamState, welcome: dispatcher_pb2.Welcome) -> None:
+    def _on_welcome(self, now: float, stream: NodeStream, welcome: dispatcher_pb2.Welcome) -> None:
         self.epoch = welcome.epoch
         silence_s = self._patience.silence_s(now, welcome.silence_ms)
         stream.welcome(now, welcome, self._rng, silence_s)
         for attempt in welcome.cancelled:
-            self._cancel(ref_of(attempt), "no longer wanted when the node came back")
+            self.on_cancel(ref_of(attempt), "cancelled while the node was disconnected")
         if welcome.HasField("pools") and not welcome.pools:
-            self._do(Warn(_IN_NO_POOL))
-        # Hello tells neither the health nor what is held.
+            self._do(Warn("node is in no pool", {"reason": _IN_NO_POOL}))
+        # Hello carries neither the health nor which audio is held.
         stream.beat_due = self._health() != common_pb2.NODE_HEALTH_READY
-        for ref, running in self._running.items():
+        for running in self._attempts:
             if running.held:
-                self._answer("held", ref, running.held_event(ref))
+                self._answer("held", running.ref, running.held_event())
         self._kept.send_all_again()
 
-    def _on_error(self, stream: StreamState, error: common_pb2.Error) -> None:
+    def _on_error(self, stream: NodeStream, error: common_pb2.Error) -> None:
         stream.last_error = error
         if not stream.welcomed:
             self._close(stream, Close(Refused(error)))
         else:
-            self._do(Warn(f"the dispatcher reports an error: {error.message}"))
+            self._do(Warn("error from dispatcher", {"reason": error.message}))
 
     # ---- jobs ----
 
     def on_assign(self, now: float, assign: dispatcher_pb2.JobAssign) -> None:
-        """A job is offered; see the table above. Part of `on_message`."""
+        """A job was assigned; see the table above. Called by `on_message`."""
         ref = ref_of(assign.attempt)
-        known = self._running.get(ref)
-        if known is not None:
-            self._ack(ref)
-            if known.deadline is not None and assign.time_left_ms:
-                known.deadline = max(known.deadline, now + assign.time_left_ms / 1000)
+        running = self._attempts.get(ref)
+        if running is not None:
+            self._answer("ack", ref, ack_event(ref))
+            if running.deadline is not None and assign.time_left_ms:
+                running.deadline = max(running.deadline, now + assign.time_left_ms / 1000)
         elif ref in self._kept:
-            self._ack(ref)
+            self._answer("ack", ref, ack_event(ref))
             self._kept.send_again(ref)
         elif assign.only_if_known:
-            self.reject(ref, _Cause.CAUSE_NOT_KNOWN, "this node does not have that attempt")
+            self.reject(ref, JobReject.CAUSE_NOT_KNOWN, "this node does not know the attempt")
         elif problem := bad_job(assign):
-            self.reject(ref, _Cause.CAUSE_BAD_JOB, problem)
+            self.reject(ref, JobReject.CAUSE_BAD_JOB, problem)
         elif self.draining:
-            self.reject(ref, _Cause.CAUSE_DRAINING, "the node is about to stop")
-        elif len(self._executing) >= self._slots:
-            self.reject(ref, _Cause.CAUSE_FULL, f"all {self._slots} slots are taken")
+            self.reject(ref, JobReject.CAUSE_DRAINING, "the node is about to stop")
+        elif self._attempts.is_full:
+            detail = f"all {self._attempts.slots} slots are taken"
+            self.reject(ref, JobReject.CAUSE_FULL, detail)
         else:
-            self._start(now, ref, assign)
+            attempt = self._attempts.start(now, ref, assign)
+            self._answer("ack", ref, ack_event(ref))
+            self._do(Start(attempt.run, assign))
 
-    def _start(self, now: float, ref: Ref, assign: dispatcher_pb2.JobAssign) -> None:
-        self._last_run += 1
-        run, job = self._last_run, assign.job
-        self._running[ref] = _Running(
-            run=run,
-            session_id=job.session_id,
-            pair=(job.pair.src, job.pair.tgt),
-            utterance_index=job.utterance_index,
-            deadline=now + assign.time_left_ms / 1000 if assign.time_left_ms else None,
-        )
-        self._refs[run] = ref
-        self._executing.add(run)
-        self._partials.open(ref, job.partial_interval_ms / 1000)
-        self._ack(ref)
-        self._do(Start(run, assign))
+    def reject(self, ref: Ref, cause: JobReject.Cause.ValueType, detail: str) -> None:
+        """Rejects an assignment."""
+        self._answer("reject", ref, reject_event(ref, cause, detail))
 
-    def _cancel(self, ref: Ref, why: str) -> None:
+    def on_cancel(self, ref: Ref, why: str) -> None:
+        """A job was cancelled. Called by `on_message`."""
         if self._stream is not None:
             for kind in ("ack", "held"):
                 self._stream.unsay(kind, ref)
         self._forget(ref)
-        running = self._detach(ref)
-        if running is not None:
-            self._do(Stop(running.run, why))
+        attempt = self._attempts.detach(ref)
+        if attempt is not None:
+            self._do(Stop(attempt.run, why))
 
     def on_overrun(self, ref: Ref) -> None:
-        """The time for a running job is over. Part of `on_timer`."""
-        self._fail_and_stop(ref, "TIMED_OUT", "the time for the job was over")
+        """The deadline of a running job has passed. Called by `on_timer`."""
+        self._fail_and_stop(ref, "TIMED_OUT", "the job was not done in time")
 
     def _fail_and_stop(self, ref: Ref, cause: str, detail: str) -> None:
-        running = self._detach(ref)
-        if running is not None:
-            self._keep(ref, running, failed_event(ref, cause, detail, worth_retry=True))
-            self._do(Stop(running.run, detail))
-
-    def _detach(self, ref: Ref) -> _Running | None:
-        """From here on, nothing that its handler says goes out."""
-        running = self._running.pop(ref, None)
-        if running is not None:
-            self._refs.pop(running.run, None)
-            self._partials.close(ref)
-        return running
+        attempt = self._attempts.detach(ref)
+        if attempt is not None:
+            self._keep(attempt, failed_event(ref, cause, detail, worth_retry=True))
+            self._do(Stop(attempt.run, detail))
 
     def _forget(self, ref: Ref) -> None:
         self._kept.forget(ref)
@@ -313,16 +268,16 @@ class NodeProtocol:
 
     def on_partial(self, run: int, partial: Partial) -> None:
         """A handler has a partial result."""
-        ref = self._refs.get(run)
-        if ref is not None:
-            self._partials.put(ref, texts_of(partial))
+        attempt = self._attempts.of_run(run)
+        if attempt is not None:
+            self._attempts.partials.put(attempt.ref, texts_of(partial))
 
     def on_hold(self, run: int) -> None:
-        """A handler keeps its audio; the dispatcher hears it at once, and once a stream."""
-        ref = self._refs.get(run)
-        if ref is not None and not self._running[ref].held:
-            self._running[ref].held = True
-            self._answer("held", ref, self._running[ref].held_event(ref))
+        """A handler keeps its audio. The dispatcher is told at once, and once on each stream."""
+        attempt = self._attempts.of_run(run)
+        if attempt is not None and not attempt.held:
+            attempt.held = True
+            self._answer("held", attempt.ref, attempt.held_event())
 
     def on_result(self, run: int, result: Result) -> list[NodeEffect]:
         """A handler has its result. Only the first one counts."""
@@ -333,7 +288,7 @@ class NodeProtocol:
     def on_failed(
         self, run: int, cause: str, detail: str, *, worth_retry: bool
     ) -> list[NodeEffect]:
-        """A handler could not do it."""
+        """A handler has failed."""
         return self._finish(
             run, lambda ref: failed_event(ref, cause, detail, worth_retry=worth_retry)
         )
@@ -341,57 +296,61 @@ class NodeProtocol:
     def on_ended(self, run: int) -> list[NodeEffect]:
         """A handler has ended, and its slot is free. Without a result, the job has failed.
 
-        One that said that it keeps the audio has the result Held.
+        If the handler said that it keeps the audio, the result is Held.
         """
-        self._executing.discard(run)
-        ref = self._refs.get(run)
-        if ref is None:
+        self._attempts.ended(run)
+        attempt = self._attempts.of_run(run)
+        if attempt is None:
             return self._out()
-        if self._running[ref].held:
+        if attempt.held:
             return self.on_result(run, Held())
-        why = "the handler ended without a result"
-        return self.on_failed(run, "NO_RESULT", why, worth_retry=True)
+        detail = "the handler ended without a result"
+        return self.on_failed(run, "NO_RESULT", detail, worth_retry=True)
 
     def _finish(self, run: int, event: Callable[[Ref], NodeEvent]) -> list[NodeEffect]:
-        ref = self._refs.get(run)
-        if ref is not None:
-            made = event(ref)
-            running = self._detach(ref)
-            assert running is not None
-            self._keep(ref, running, made)
+        attempt = self._attempts.of_run(run)
+        if attempt is not None:
+            # Raises if a value does not fit the message; the attempt is then still running.
+            outcome = event(attempt.ref)
+            self._attempts.detach(attempt.ref)
+            self._keep(attempt, outcome)
         return self._out()
 
-    def _keep(self, ref: Ref, running: _Running, event: NodeEvent) -> None:
+    def _keep(self, attempt: Attempt, event: NodeEvent) -> None:
         events = [event]
-        if running.held:
-            # With the result, so that it is said again wherever the result is.
-            events.insert(0, running.held_event(ref))
+        if attempt.held:
+            # Kept with the result, so that both are sent on every stream.
+            events.insert(0, attempt.held_event())
             if self._stream is not None:
-                self._stream.unsay("held", ref)
-        for gone in self._kept.add(ref, events):
-            self._forget(gone)
-            self._do(Warn(f"result of {gone[0]}/{gone[1]} dropped: too many wait to be confirmed"))
+                self._stream.unsay("held", attempt.ref)
+        for dropped in self._kept.add(attempt.ref, events):
+            self._forget(dropped)
+            self._warn_dropped(dropped, "too many results are unconfirmed")
+
+    def _warn_dropped(self, ref: Ref, why: str) -> None:
+        fields: dict[str, str | int] = {"job_id": ref[0], "attempt": ref[1], "reason": why}
+        self._do(Warn("result dropped", fields))
 
     # ---- health and the end ----
 
     def set_health(self, health: common_pb2.NodeHealth.ValueType) -> None:
-        """READY or DEGRADED; the dispatcher hears of it at once."""
+        """Sets READY or DEGRADED, and tells the dispatcher at once."""
         self.health = health
         self._beat_now()
 
     def drain(self) -> None:
-        """Take nothing new from now on; the dispatcher hears of it at once."""
+        """Rejects new jobs from now on, and tells the dispatcher at once."""
         self.draining = True
         self._beat_now()
 
     def give_up(self) -> list[NodeEffect]:
-        """What still runs has failed, and another node is to do it."""
-        for ref in list(self._running):
-            self._fail_and_stop(ref, "NODE_STOPPED", "the node had to stop")
+        """Fails everything that still runs, so that another node does it."""
+        for attempt in list(self._attempts):
+            self._fail_and_stop(attempt.ref, "NODE_STOPPED", "the node had to stop")
         return self._out()
 
     def leave(self, detail: str) -> list[NodeEffect]:
-        """Say goodbye, after all that is ready, and end the stream."""
+        """Sends Bye after everything that is ready, and ends the stream."""
         stream = self._stream
         if stream is not None:
             if stream.welcomed:
@@ -406,99 +365,23 @@ class NodeProtocol:
         if self._stream is not None:
             self._stream.beat_due = True
 
-    # ---- what goes out ----
+    # ---- outgoing messages ----
 
     def take(self, now: float) -> NodeMessage | None:
-        """The next message to write: all that is ready and fits; None where nothing is."""
+        """Returns the next message to write; None if there is none now."""
         stream = self._stream
         if stream is None:
             return None
-        if not stream.welcomed:
-            return self._take_hello(stream)
-        batch = Batch(stream.message_bytes)
-        self._take_answers(stream, batch)
-        self._take_results(stream, batch)
-        if stream.beat_due:
-            batch.add(self._heartbeat(stream))
-            stream.asked(now)
-        self._take_partials(now, batch)
-        if stream.bye is not None and not batch.full:
-            batch.add(stream.bye)
-            stream.bye = None
-        return NodeMessage(events=batch.events) if batch.events else None
-
-    def _take_hello(self, stream: StreamState) -> NodeMessage | None:
-        if stream.hello_taken:
-            return None
-        stream.hello_taken = True
-        hello = dispatcher_pb2.Hello()
-        hello.CopyFrom(self._hello)
-        hello.load.CopyFrom(self.load)
-        hello.running.extend(attempt_of(ref) for ref in self._running)
-        hello.unconfirmed.extend(attempt_of(ref) for ref in self._kept)
-        return NodeMessage(events=[NodeEvent(hello=hello)])
-
-    def _take_answers(self, stream: StreamState, batch: Batch) -> None:
-        while not batch.full and (event := stream.pop_answer()) is not None:
-            batch.add(event)
-
-    def _take_results(self, stream: StreamState, batch: Batch) -> None:
-        while (unsent := self._kept.first_unsent()) is not None:
-            ref, events, size = unsent
-            if size > batch.limit:
-                what = f"the result has {size} bytes; a message has room for {batch.limit}"
-                failed = failed_event(ref, "RESULT_TOO_LARGE", what, worth_retry=True)
-                self._kept.add(ref, [failed])
-                self._do(Warn(f"result of {ref[0]}/{ref[1]} dropped: {what}"))
-            elif batch.has_room(size):
-                for event in events:
-                    if not event.HasField("audio_held"):
-                        batch.add(event)
-                    elif ref not in stream.said_held:
-                        stream.said_held.add(ref)
-                        batch.add(event)
-                self._kept.sent(ref)
-            else:
-                batch.full = True
-                return
-
-    def _take_partials(self, now: float, batch: Batch) -> None:
-        for ref in self._partials.due(now):
-            event = self._partials.take(ref, now)
-            # They are the first to go where a dispatcher is slow, and too large ones always.
-            if batch.has_room(event.ByteSize()):
-                batch.add(event)
-
-    def _heartbeat(self, stream: StreamState) -> NodeEvent:
-        stream.beat_due = False
-        stream.beat_seq += 1
-        running = [*self._running, *self._kept.unsent()][: self._slots]
-        beat = dispatcher_pb2.Heartbeat(
-            seq=stream.beat_seq,
-            health=self._health(),
-            load=self.load,
-            running=[attempt_of(ref) for ref in running],
-        )
-        return NodeEvent(heartbeat=beat)
-
-    def _ack(self, ref: Ref) -> None:
-        self._answer("ack", ref, NodeEvent(job_ack=dispatcher_pb2.JobAck(attempt=attempt_of(ref))))
-
-    def reject(
-        self, ref: Ref, cause: dispatcher_pb2.JobReject.Cause.ValueType, detail: str
-    ) -> None:
-        """Says that an assignment is not taken."""
-        reject = dispatcher_pb2.JobReject(
-            attempt=attempt_of(ref), cause=cause, detail=detail[:MAX_DETAIL]
-        )
-        self._answer("reject", ref, NodeEvent(job_reject=reject))
+        if stream.welcomed:
+            return self._outbox.take(now, stream, self._health(), self.load)
+        return self._outbox.take_hello(stream, self._hello, self.load)
 
     def _answer(self, kind: str, ref: Ref, event: NodeEvent) -> None:
-        # Without a stream there is nobody to answer; the next Hello says what counts.
+        # Without a stream there is nobody to answer; the next Hello has all that matters.
         if self._stream is not None:
             self._stream.answer(kind, ref, event)
 
-    def _close(self, stream: StreamState, close: Close) -> None:
+    def _close(self, stream: NodeStream, close: Close) -> None:
         if not stream.closing:
             stream.closing = True
             self._do(close)

@@ -1,7 +1,7 @@
-"""The shell around the protocol: streams, one timer, handlers. One event loop owns it all.
+"""Runs a node's protocol over streams, with one timer and its handlers, in one event loop.
 
-A node that is idle costs two tasks (a reader, which is the caller's own, and a writer), what gRPC
-needs for a stream, and one timer handle. A thousand of them fit into a process.
+An idle node costs two tasks (a reader, which is the caller's own, and a writer), what gRPC needs
+for a stream, and one timer handle. A thousand of them fit into a process.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from lingua_scheduler.sdk._transport.endings import (
     Moved,
     Refused,
 )
+from lingua_scheduler.sdk._transport.log import log
 from lingua_scheduler.sdk._transport.stream_shell import FLUSH_S, StreamShell, is_going_away
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.sdk.errors import JobError, NodeRefusedError
@@ -37,17 +38,18 @@ from lingua_scheduler.sdk.results import Partial
 from lingua_scheduler.statuses import reason_name
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 
-# A connection that lived so long was a good one: the next backoff starts small.
+# After a connection that lasted this long, the next backoff starts small.
 STABLE_S = 1.0
-# Someone else has the node's id. That may be this node's past self, which is soon forgotten.
+# How long to wait if another node has this id. It may be this node's own previous connection, which
+# the dispatcher soon forgets.
 CONFLICT_WAIT_S = 5.0
-# A dispatcher may ask for patience, but not for ever.
+# The longest wait that a dispatcher can ask for.
 LONGEST_WAIT_S = 30.0
-# After the last job, this long for dispatchers to confirm results.
+# How long a stopping node waits for its last results to be confirmed.
 CONFIRM_S = 5.0
-# A load that is asked for more often would only cost time.
+# The load is sampled at most this often.
 LOAD_EVERY_S = 1.0
-# While no dispatcher can be reached, say so this often.
+# While no dispatcher can be reached, a warning is logged this often.
 WARN_EVERY_S = 30.0
 
 _FATAL = (
@@ -56,28 +58,28 @@ _FATAL = (
     common_pb2.ERROR_REASON_INVALID_MESSAGE,
 )
 
-_log = logging.getLogger("lingua_scheduler.sdk")
-
 
 @dataclass(slots=True)
 class _Execution:
     task: asyncio.Task[None]
     cancelled: CancelFlag
+    job_id: str
+    attempt: int
 
 
 class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherMessage]):
-    """One node, from its first stream to its last.
+    """Carries a node from its first stream to its last.
 
     Args:
         node_id: for logs.
-        protocol: what to say.
-        workers: where handlers run; closed at the end.
-        addresses: of dispatchers, all alike.
+        protocol: decides what to send.
+        workers: run the handlers; closed at the end.
+        addresses: the addresses of equivalent dispatchers.
         channels: connections to them.
-        token: asked for before every stream.
-        load: how busy the machine is, as (cpu, gpu).
-        drain_seconds: what running jobs may take when the node is to stop.
-        rng: chooses the first address, and the waits.
+        token: asked before every stream.
+        load: returns how busy the machine is, as (cpu, gpu).
+        drain_seconds: how long running jobs may take when the node is stopped.
+        rng: chooses the first address and randomizes waits.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
     # ---- the life of a node ----
 
     async def run(self) -> None:
-        """Serves until it is drained. Raises NodeRefusedError."""
+        """Returns when the node is drained. Raises NodeRefusedError."""
         at = self._rng.randrange(len(self._addresses))
         try:
             while not self._done.is_set():
@@ -128,7 +130,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             await self._clean_up()
 
     def drain(self) -> None:
-        """Takes nothing new, finishes what runs, says goodbye; then `run` returns."""
+        """Rejects new jobs, finishes running ones, and says goodbye. Then `run` returns."""
         if self._draining is None:
             self._draining = self._loop.create_task(self._drain())
 
@@ -142,9 +144,13 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             self.wake()
             await self._until(lambda: protocol.unconfirmed == 0, CONFIRM_S)
             if protocol.unconfirmed:
-                _log.warning("node %s: %d results unconfirmed", self._node_id, protocol.unconfirmed)
+                self._log(
+                    logging.WARNING,
+                    "node stopped with unconfirmed results",
+                    results=protocol.unconfirmed,
+                )
         finally:
-            # Whatever happened: whoever waits for the end must not wait for ever.
+            # In any case: nobody may wait for the end forever.
             self._done.set()
             self._do(protocol.leave("the node stops"))
             self.wake()
@@ -170,21 +176,21 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             execution.cancelled.set()
             execution.task.cancel()
         if executions:
-            # Those that ignore their cancellation are left behind.
+            # Handlers that ignore their cancellation are left behind.
             await asyncio.wait([execution.task for execution in executions], timeout=FLUSH_S)
         self._workers.close()
 
     def _next_wait(self, address: str, ending: Lost | Moved | Refused | Expired) -> float:
-        """Logs why a stream ended, and gives the seconds until the next; or raises."""
+        """Logs why a stream ended and returns the seconds until the next. May raise instead."""
         if isinstance(ending, Moved):
-            _log.info("node %s: %s asks to connect elsewhere", self._node_id, address)
+            self._log(logging.INFO, "reconnect requested", address=address, reason=ending.why)
             return min(ending.after, LONGEST_WAIT_S)
         wait = self._backoff.next()
         if isinstance(ending, Expired):
-            _log.info("node %s: its token expired: %s", self._node_id, ending.why)
+            self._log(logging.INFO, "token expired", address=address, reason=ending.why)
             return wait
         if isinstance(ending, Lost):
-            self._warn_rarely(f"no connection to {address}: {ending.why}")
+            self._warn_rarely("connection lost", address=address, reason=ending.why)
             return wait
         error = ending.error
         reason = reason_name(error.reason)
@@ -192,21 +198,25 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             raise NodeRefusedError(reason, error.message or f"said {address}")
         asked = min(error.retry_after_ms / 1000, LONGEST_WAIT_S)
         if error.reason == common_pb2.ERROR_REASON_NODE_ID_CONFLICT:
-            _log.error(
-                "node %s: another live node has this id; give each node its own, or wait until"
-                " the other is gone. Trying again every %g s",
-                self._node_id,
-                CONFLICT_WAIT_S,
+            wait = max(CONFLICT_WAIT_S, asked)
+            hint = "another live node has this id; give each node its own, or stop the other"
+            self._log(
+                logging.ERROR, "node id conflict", address=address, hint=hint, retry_after_s=wait
             )
-            return max(CONFLICT_WAIT_S, asked)
-        self._warn_rarely(f"{address} refused: {reason}: {error.message}")
+            return wait
+        self._warn_rarely(
+            "connection refused", address=address, reason=reason, detail=error.message
+        )
         return max(wait, asked)
 
-    def _warn_rarely(self, text: str) -> None:
+    def _warn_rarely(self, event: str, **fields: str) -> None:
         now = self._loop.time()
         rare = now - self._warned_at >= WARN_EVERY_S
         self._warned_at = now if rare else self._warned_at
-        _log.log(logging.WARNING if rare else logging.DEBUG, "node %s: %s", self._node_id, text)
+        self._log(logging.WARNING if rare else logging.DEBUG, event, **fields)
+
+    def _log(self, level: int, event: str, **fields: object) -> None:
+        log.log(level, event, extra={"node_id": self._node_id, **fields})
 
     # ---- one stream ----
 
@@ -243,7 +253,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
         self._do(self._protocol.on_message(self._loop.time(), message))
         if self._protocol.welcomed and not knew:
             self._warned_at = -WARN_EVERY_S
-            _log.info("node %s: connected to %s", self._node_id, self._connected_to)
+            self._log(logging.INFO, "connected", address=self._connected_to)
         self.wake()
 
     def _said_ending(self) -> Ending:
@@ -265,7 +275,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             cpu, gpu = self._load()
             self._protocol.load = common_pb2.NodeLoad(cpu=_share(cpu), gpu=_share(gpu))
         except Exception:
-            _log.exception("node %s: its load function failed", self._node_id)
+            log.exception("load function failed", extra={"node_id": self._node_id})
 
     # ---- handlers ----
 
@@ -279,19 +289,26 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
                 case Close():
                     self._close(effect)
                 case Warn():
-                    _log.warning("node %s: %s", self._node_id, effect.text)
+                    self._log(logging.WARNING, effect.event, **effect.fields)
 
     def _start(self, run: int, assign: dispatcher_pb2.JobAssign) -> None:
         cancelled = self._workers.flag()
         task = self._loop.create_task(self._execute(run, assign, cancelled))
-        self._executions[run] = _Execution(task, cancelled)
-        # Not at the end of the task: one that is cancelled early never begins.
+        ref = assign.attempt
+        self._executions[run] = _Execution(task, cancelled, ref.job_id, ref.attempt)
+        # Not at the end of the coroutine: a task that is cancelled early never begins it.
         task.add_done_callback(lambda _: self._ended(run))
 
     def _stop(self, run: int, why: str) -> None:
         execution = self._executions.get(run)
         if execution is not None:
-            _log.info("node %s: a job was cancelled: %s", self._node_id, why)
+            self._log(
+                logging.INFO,
+                "job cancelled",
+                job_id=execution.job_id,
+                attempt=execution.attempt,
+                reason=why,
+            )
             execution.cancelled.set()
             if self._workers.cancellable:
                 execution.task.cancel()
@@ -322,7 +339,8 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             except Exception as error:
                 tracing.mark_failed(span, type(error).__name__)
                 if not cancelled:
-                    _log.exception("node %s: handler of %s/%d", self._node_id, job_id, attempt)
+                    fields = {"node_id": self._node_id, "job_id": job_id, "attempt": attempt}
+                    log.exception("handler failed", extra=fields)
                 self._fail(run, "HANDLER_ERROR", f"{type(error).__name__}: {error}")
 
     def _say(self, run: int, item: Item | None) -> None:
@@ -335,7 +353,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
                 self._do(self._protocol.on_result(run, item))
         except (TypeError, ValueError) as error:
             # A value that no message can carry, such as a negative time.
-            _log.warning("node %s: a result cannot be sent: %s", self._node_id, error)
+            self._log(logging.WARNING, "invalid result from handler", reason=str(error))
             self._fail(run, "HANDLER_ERROR", f"{type(error).__name__}: {error}")
         self.wake()
 
@@ -345,5 +363,5 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
 
 
 def _share(value: float) -> float:
-    # What is not a number fails both comparisons.
+    # NaN fails both comparisons.
     return value if 0.0 <= value <= 1.0 else 1.0 if value > 1.0 else 0.0

@@ -72,7 +72,7 @@ class Diary:
 class _Protocol(NodeProtocol):
     def __init__(self, hello: dispatcher_pb2.Hello, diary: Diary) -> None:
         super().__init__(hello=hello)
-        self._slots = BOUNDLESS
+        self._attempts.slots = BOUNDLESS
         self._diary = diary
         self._again: list[NodeEvent] = []
         self._flood_at = 0.0
@@ -100,8 +100,8 @@ class _Protocol(NodeProtocol):
         if not self._diary.order("lose"):
             super().on_assign(now, assign)
 
-    def _cancel(self, ref: Ref, why: str) -> None:
-        super()._cancel(ref, why)
+    def on_cancel(self, ref: Ref, why: str) -> None:
+        super().on_cancel(ref, why)
         if self._diary.order("late"):
             self._again.append(_false_result(ref))
 
@@ -117,7 +117,7 @@ class _Protocol(NodeProtocol):
 
     @property
     def _floods(self) -> bool:
-        return bool(self.welcomed and self._running and self._diary.order("flood"))
+        return bool(self.welcomed and self.running and self._diary.order("flood"))
 
     def take(self, now: float) -> NodeMessage | None:
         if self._diary.order("mute") and self.welcomed:
@@ -126,7 +126,7 @@ class _Protocol(NodeProtocol):
         if self._floods and now >= self._flood_at:
             self._flood_at = now + FLOOD_S
             message = message or NodeMessage()
-            message.events.extend(map(self._partial, self._running))
+            message.events.extend(self._partial(attempt.ref) for attempt in self._attempts)
         if message is None or not self.welcomed:
             return message
         again, self._again = self._again, []

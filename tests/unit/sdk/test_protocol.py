@@ -302,8 +302,9 @@ def test_the_oldest_result_is_dropped_with_a_warning_when_too_many_wait() -> Non
     driver.say(assign("a"), assign("b"), assign("c"))
     for job in "abc":
         driver.finish(job)
-    assert [each.text for each in driver.effects if isinstance(each, Warn)] == [
-        "result of a/1 dropped: too many wait to be confirmed"
+    fields = {"job_id": "a", "attempt": 1, "reason": "too many results are unconfirmed"}
+    assert [each for each in driver.effects if isinstance(each, Warn)] == [
+        Warn("result dropped", fields)
     ]
     assert driver.protocol.unconfirmed == 2
 
@@ -413,7 +414,7 @@ def test_a_job_whose_time_is_over_is_stopped_and_reported(node: Driver) -> None:
     node.say(assign("a", left=500))
     node.drain()
     assert node.tick(0.4) == []
-    assert node.tick(0.2) == [Stop(node.runs["a"], "the time for the job was over")]
+    assert node.tick(0.2) == [Stop(node.runs["a"], "the job was not done in time")]
     (failed,) = [each for each in node.drain() if each.HasField("job_failed")]
     assert failed.job_failed.cause == "TIMED_OUT"
 
@@ -449,7 +450,7 @@ def test_a_heartbeat_lists_what_runs_and_what_was_not_said_to_be_over(node: Driv
 
 def test_silence_for_three_beats_ends_the_stream(node: Driver) -> None:
     assert node.tick(2.9) == []
-    assert node.tick(0.2) == [Close(Lost("nothing was heard for 3 s", silent=True))]
+    assert node.tick(0.2) == [Close(Lost("the dispatcher sent nothing for 3 s", silent=True))]
 
 
 def test_any_message_counts_as_life(node: Driver) -> None:
@@ -815,6 +816,6 @@ def test_a_node_that_is_in_no_pool_warns_and_says_why() -> None:
     useful.connect(pools=2)
     old.connect()
     (warning,) = [each for each in useless.effects if isinstance(each, Warn)]
-    assert "in no pool" in warning.text
-    assert "semantic" in warning.text
+    assert warning.event == "node is in no pool"
+    assert "semantic" in str(warning.fields["reason"])
     assert not [each for each in useful.effects + old.effects if isinstance(each, Warn)]
