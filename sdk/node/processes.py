@@ -1,13 +1,13 @@
-"""Blocking handlers in processes of their own, for those that Python's lock would slow down.
+"""Runs blocking handlers in processes of their own, so that the GIL does not slow them down.
 
-The children are spawned, never forked (gRPC has threads), so the module of the handler is imported
-in each: a script needs its `if __name__ == "__main__":`. A job travels as its message. Results come
-back with the call; partials and holds through one pipe, read by one thread.
+Children are spawned, never forked, because gRPC has threads. So each child imports the handler's
+module, and a script needs `if __name__ == "__main__":`. A job travels as its message. Results are
+returned by the call; partial results and holds travel through one pipe, which one thread reads.
 """
 
 import asyncio
 import contextlib
-import multiprocessing
+import multiprocessing.context
 import signal
 import threading
 import time
@@ -24,12 +24,12 @@ from lingua_scheduler.sdk.node.workers import Say, Workers, run_blocking
 from lingua_scheduler.sdk.results import Held, Partial
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign
 
-# How often a child that waits for its cancel flag looks at it.
+# How often a child that waits for its cancel flag polls it.
 _LOOK_S = 0.05
 
 
 class ProcessWorkers(Workers):
-    """As many processes as there are slots. If one dies, the jobs of all fail, and all are new."""
+    """One process for each slot. If one dies, all their jobs fail and all are replaced."""
 
     def __init__(self, handler: Handler, slots: int) -> None:
         self._handler = handler
@@ -55,21 +55,21 @@ class ProcessWorkers(Workers):
             if self._pool is pool:
                 self._pool = None
                 pool.close()
-            raise JobError("WORKER_DIED", "a process of the handler died") from error
+            raise JobError("WORKER_DIED", "a worker process died") from error
         if held:
             say(None)
         if result is not None:
             say(result)
 
     def close(self) -> None:
-        """See Workers. A process cannot be left to itself, so what still runs is killed."""
+        """See Workers. A process cannot be left behind as a thread can, so busy ones are killed."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
 
 
 class _SharedFlag(CancelFlag):
-    """Seen by the child as well, while its job has a slot."""
+    """A flag that the child sees as well, while its job has a slot."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,14 +89,37 @@ class _SharedFlag(CancelFlag):
             self._bytes[self._slot] = 1
 
 
+class _SpawnContext(multiprocessing.context.SpawnContext):
+    """Remembers the processes that an executor starts with it.
+
+    Before Python 3.14, an executor has no public way to kill a busy process.
+    """
+
+    def __init__(self) -> None:
+        self.children: list[multiprocessing.context.SpawnProcess] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> multiprocessing.context.SpawnProcess:  # type: ignore[override] # noqa: N802
+        child = multiprocessing.context.SpawnProcess(*args, **kwargs)
+        self.children.append(child)
+        return child
+
+    def kill(self) -> None:
+        for child in self.children:
+            # A child that could not be started has no id.
+            if child.pid is not None:
+                child.kill()
+
+
 class _Pool:
+    """The processes, and what they share with this one."""
+
     def __init__(self, slots: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        self._context = context = _SpawnContext()
         self._loop = asyncio.get_running_loop()
-        # One for each slot: whether its job is cancelled.
+        # For each slot: whether its job is cancelled.
         self._cancelled = context.RawArray("b", slots)
         self._free = list(range(slots))
-        # By a number of its own, since a slot goes on to other jobs.
+        # By a number for each job, because slots are reused.
         self._says: dict[int, Say] = {}
         self._last = 0
         self._pipe, self._writer = context.Pipe(duplex=False)
@@ -107,7 +130,7 @@ class _Pool:
 
     @contextlib.contextmanager
     def place(self, say: Say, cancelled: _SharedFlag) -> Iterator[tuple[int, int]]:
-        """A slot for one job, and the number under which it is heard."""
+        """Yields a slot for one job, and the number with which the child tags what it says."""
         slot = self._free.pop()
         self._last += 1
         number = self._last
@@ -123,14 +146,11 @@ class _Pool:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._stop.send(None)
-        # The executor has no public way to end a process that is busy before Python 3.14.
-        children = list((getattr(self.executor, "_processes", None) or {}).values())
         self.executor.shutdown(wait=False, cancel_futures=True)
-        for child in children:
-            child.kill()
+        self._context.kill()
 
     def _read(self) -> None:
-        """In a thread of its own: from the pipe to the loop."""
+        """Passes what the pipe delivers to the event loop. Runs in a thread."""
         with contextlib.suppress(EOFError, OSError, RuntimeError):
             while self._stopped not in wait([self._pipe, self._stopped]):
                 number, item = self._pipe.recv()
@@ -145,7 +165,7 @@ class _Pool:
 
 
 class _Child:
-    """What a child process has of its parent."""
+    """What a child process shares with its parent."""
 
     pipe: Connection
     lock: Any
@@ -153,7 +173,7 @@ class _Child:
 
 
 def _start_child(pipe: Connection, lock: Any, cancelled: Any) -> None:
-    # Ctrl-C reaches the whole group; it is the parent that decides.
+    # Ctrl-C signals the whole process group, but the parent decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _Child.pipe, _Child.lock, _Child.cancelled = pipe, lock, cancelled
 
@@ -174,7 +194,7 @@ class _ChildFlag(CancelFlag):
 
 
 def _in_child(handler: Handler, assign: bytes, slot: int, number: int) -> tuple[bool, Item | None]:
-    """Runs the handler. Gives whether the audio is held, and the first result."""
+    """Runs the handler. Returns whether the audio is held, and the first result."""
     held = False
     result: Item | None = None
 
@@ -186,7 +206,7 @@ def _in_child(handler: Handler, assign: bytes, slot: int, number: int) -> tuple[
                 _Child.pipe.send((number, item))
         elif result is None:
             result = item
-            # It comes back with the call; only a hold must be heard at once.
+            # The call returns it; only a hold has to be reported at once.
             if isinstance(item, Held):
                 say(None)
 
