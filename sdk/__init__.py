@@ -62,8 +62,8 @@ from lingua_scheduler.sdk.session.events import (
 )
 from lingua_scheduler.sdk.session.files import wav_format
 from lingua_scheduler.sdk.session.options import PauseDetection
+from lingua_scheduler.sdk.session.protocol.state import Counts, Unacknowledged
 from lingua_scheduler.sdk.session.session import Session
-from lingua_scheduler.sdk.session.state import Counts, Unacknowledged
 from lingua_scheduler.sdk.types import Pair, Reason, Stage
 
 __all__ = [

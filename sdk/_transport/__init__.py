@@ -1,4 +1,5 @@
-"""What nodes and sessions share: channels, TLS, tokens, reconnecting streams.
+"""What nodes and sessions share to talk to a server: channels, TLS, tokens, streams, backoff.
 
-Private: apps import from `lingua_scheduler.sdk`. Must not import `node` or `session`.
+Private: apps and nodes import from `lingua_scheduler.sdk`. May import the modules at the top of the
+SDK; must not import `node` or `session`.
 """

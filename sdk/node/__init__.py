@@ -1,4 +1,6 @@
-"""Nodes: connect to a dispatcher, run handlers, deliver results.
+"""Nodes: connect to a dispatcher, run handlers, and deliver results.
 
-May import `_transport` and the files beside it; must not import `session`.
+`node` is the public class, `serving` runs the protocol over streams, `workers` and `processes` run
+handlers, and `protocol/` is the pure core. May import `_transport` and the modules at the top of
+the SDK; must not import `session`.
 """

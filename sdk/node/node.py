@@ -18,7 +18,7 @@ from lingua_scheduler.sdk._transport.tokens import Token, TokenSource
 from lingua_scheduler.sdk.node.capabilities import capabilities, check_slots
 from lingua_scheduler.sdk.node.handlers import Handler, Kind, check_picklable, kind_of
 from lingua_scheduler.sdk.node.processes import ProcessWorkers
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.sdk.node.serving import Serving
 from lingua_scheduler.sdk.node.workers import LoopWorkers, ThreadWorkers, Workers
 from lingua_scheduler.sdk.types import Stage

@@ -28,11 +28,11 @@ from lingua_scheduler.sdk._transport.stream_shell import FLUSH_S, StreamShell, i
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.sdk.errors import JobError, NodeRefusedError
 from lingua_scheduler.sdk.node import tracing
-from lingua_scheduler.sdk.node.effects import NodeEffect, Start, Stop, Warn
 from lingua_scheduler.sdk.node.handlers import Item
 from lingua_scheduler.sdk.node.job import CancelFlag
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
-from lingua_scheduler.sdk.node.stream import WELCOME_WITHIN_S
+from lingua_scheduler.sdk.node.protocol.effects import NodeEffect, Start, Stop, Warn
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.stream import WELCOME_WITHIN_S
 from lingua_scheduler.sdk.node.workers import Workers
 from lingua_scheduler.sdk.results import Partial
 from lingua_scheduler.statuses import reason_name

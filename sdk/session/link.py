@@ -14,10 +14,10 @@ from lingua_scheduler.sdk._transport.log import log
 from lingua_scheduler.sdk._transport.stream_shell import StreamShell, is_going_away
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.sdk.errors import SessionError, SessionLostError
-from lingua_scheduler.sdk.session.effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session.events import Event
 from lingua_scheduler.sdk.session.inbox import Inbox
-from lingua_scheduler.sdk.session.protocol import SessionProtocol
+from lingua_scheduler.sdk.session.protocol.effects import Fail, Give, Over, Retry, SessionEffect
+from lingua_scheduler.sdk.session.protocol.machine import SessionProtocol
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 

@@ -9,7 +9,7 @@ from lingua_scheduler.sdk.audio import AudioFormat
 from lingua_scheduler.sdk.session.chunks import Cutter
 from lingua_scheduler.sdk.session.files import StrPath, wav_blocks
 from lingua_scheduler.sdk.session.link import Connection
-from lingua_scheduler.sdk.session.state import SessionState
+from lingua_scheduler.sdk.session.protocol.state import SessionState
 from lingua_scheduler.v1 import common_pb2
 
 # How much of a file is read at a time if it is not sent at the pace of speech.

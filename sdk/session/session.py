@@ -21,9 +21,9 @@ from lingua_scheduler.sdk.session.options import (
     directions,
     new_session,
 )
-from lingua_scheduler.sdk.session.protocol import SessionProtocol
+from lingua_scheduler.sdk.session.protocol.machine import SessionProtocol
+from lingua_scheduler.sdk.session.protocol.state import Counts, Unacknowledged
 from lingua_scheduler.sdk.session.sender import Sender
-from lingua_scheduler.sdk.session.state import Counts, Unacknowledged
 from lingua_scheduler.sdk.validate import check_number
 
 # About four minutes of speech at 16 kHz.

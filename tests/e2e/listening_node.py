@@ -17,8 +17,8 @@ from itertools import groupby
 from typing import Any
 
 from lingua_scheduler.sdk import Held, HeldAudio, Job, JobError, Node, Reason, Translated
-from lingua_scheduler.sdk.node.effects import NodeEffect
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.effects import NodeEffect
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.v1 import dispatcher_pb2
 
 WORD_MS = 100

@@ -11,8 +11,8 @@ import pytest
 
 from lingua_scheduler.sdk import Channels, Job, JobError, Node, Translated
 from lingua_scheduler.sdk.node import node as node_module
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
-from lingua_scheduler.sdk.node.wire import ref_of
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.wire import ref_of
 from lingua_scheduler.v1 import dispatcher_pb2
 from tests.faults.cluster import NAME, SLACK_S, Cluster
 

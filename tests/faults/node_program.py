@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 
 from lingua_scheduler.sdk import Job, Node, Translated
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.v1 import dispatcher_pb2
 
 

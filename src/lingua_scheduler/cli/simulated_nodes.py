@@ -29,8 +29,8 @@ from lingua_scheduler.sdk import (
     Translated,
     Turn,
 )
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
-from lingua_scheduler.sdk.node.wire import Ref, ref_of
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.wire import Ref, ref_of
 from lingua_scheduler.v1 import dispatcher_pb2
 
 # New streams a second, so that a thousand nodes do not shake hands at once.

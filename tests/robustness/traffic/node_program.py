@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lingua_scheduler.sdk import Held, HeldAudio, Job, JobError, Node, Translated
-from lingua_scheduler.sdk.node.effects import NodeEffect
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
-from lingua_scheduler.sdk.node.wire import Ref, attempt_of
+from lingua_scheduler.sdk.node.protocol.effects import NodeEffect
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.wire import Ref, attempt_of
 from lingua_scheduler.v1 import dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, NodeMessage
 from tests.e2e.listening_node import is_unfinished, words_in

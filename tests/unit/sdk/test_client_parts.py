@@ -34,7 +34,7 @@ from lingua_scheduler.sdk.audio import opus_packet_ms
 from lingua_scheduler.sdk.session.chunks import Cutter
 from lingua_scheduler.sdk.session.events import Accepted, Event, Finalized, Retrying
 from lingua_scheduler.sdk.session.inbox import UNREAD_EVENTS, Inbox
-from lingua_scheduler.sdk.session.wire import limits_from, progress_from, result_from
+from lingua_scheduler.sdk.session.protocol.wire import limits_from, progress_from, result_from
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
 BY_VOICE = {"pause_detection": PauseDetection.VOICE_ACTIVITY}

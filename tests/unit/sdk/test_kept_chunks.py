@@ -1,6 +1,6 @@
 """Chunks that a client keeps: until they are acknowledged, and longer if a node holds them."""
 
-from lingua_scheduler.sdk.session.kept_chunks import KeptChunks
+from lingua_scheduler.sdk.session.protocol.kept_chunks import KeptChunks
 
 
 def kept_chunks(count: int, max_held_bytes: int = 1000) -> KeptChunks:

@@ -27,8 +27,8 @@ from lingua_scheduler.sdk._transport.backoff import FIRST_S, LONGEST_S, Backoff
 from lingua_scheduler.sdk._transport.channels import parse_addresses
 from lingua_scheduler.sdk.node.handlers import Kind, check_picklable, checked, kind_of
 from lingua_scheduler.sdk.node.job import job_from
-from lingua_scheduler.sdk.node.kept_results import KeptResults
-from lingua_scheduler.sdk.node.wire import failed_event
+from lingua_scheduler.sdk.node.protocol.kept_results import KeptResults
+from lingua_scheduler.sdk.node.protocol.wire import failed_event
 from lingua_scheduler.services.runtime.contract.limits import limit_of
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign, JobSpec, NodeEvent

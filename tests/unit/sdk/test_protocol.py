@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk.audio import AudioFormat
-from lingua_scheduler.sdk.node.effects import NodeEffect, Start, Stop, Warn
-from lingua_scheduler.sdk.node.kept_results import KeptResults
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
-from lingua_scheduler.sdk.node.stream import MAX_ANSWERS, WELCOME_WITHIN_S
+from lingua_scheduler.sdk.node.protocol.effects import NodeEffect, Start, Stop, Warn
+from lingua_scheduler.sdk.node.protocol.kept_results import KeptResults
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.stream import MAX_ANSWERS, WELCOME_WITHIN_S
 from lingua_scheduler.sdk.results import Held, NoSpeech, Partial, Timing, Translated
 from lingua_scheduler.sdk.types import Stage
 from lingua_scheduler.v1 import common_pb2

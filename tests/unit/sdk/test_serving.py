@@ -10,7 +10,7 @@ import uvloop
 from lingua_scheduler.sdk._transport.channels import Channels
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.sdk.node.handlers import Kind
-from lingua_scheduler.sdk.node.protocol import NodeProtocol
+from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.sdk.node.serving import Serving
 from lingua_scheduler.sdk.node.workers import LoopWorkers
 from lingua_scheduler.v1.dispatcher_pb2 import Hello

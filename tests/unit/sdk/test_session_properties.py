@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lingua_scheduler.sdk._transport.endings import Close, Ending
-from lingua_scheduler.sdk.session.effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session.events import Missing, Result
-from lingua_scheduler.sdk.session.protocol import SessionProtocol
+from lingua_scheduler.sdk.session.protocol.effects import Fail, Give, Over, Retry, SessionEffect
+from lingua_scheduler.sdk.session.protocol.machine import SessionProtocol
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage, ServerEvent, ServerMessage
 from tests.unit.sdk.test_session_peer import (

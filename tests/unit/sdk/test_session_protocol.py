@@ -13,11 +13,11 @@ from lingua_scheduler.sdk import (
 from lingua_scheduler.sdk._transport.endings import Close, Ending, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.patience import FORGET_S
 from lingua_scheduler.sdk._transport.stream_shell import is_going_away
-from lingua_scheduler.sdk.session.effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session.events import Problem, Reconnecting, Result, Resumed
-from lingua_scheduler.sdk.session.protocol import LATE_RESUME_S, MAX_FAULTS, SessionProtocol
-from lingua_scheduler.sdk.session.retry import ANSWER_S, OPEN_S
-from lingua_scheduler.sdk.session.stream import CONFIRM_S
+from lingua_scheduler.sdk.session.protocol.effects import Fail, Give, Over, Retry, SessionEffect
+from lingua_scheduler.sdk.session.protocol.machine import LATE_RESUME_S, MAX_FAULTS, SessionProtocol
+from lingua_scheduler.sdk.session.protocol.retry import ANSWER_S, OPEN_S
+from lingua_scheduler.sdk.session.protocol.stream import CONFIRM_S
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage, ServerEvent, ServerMessage
 from tests.unit.sdk.test_session_peer import ack, closed, failed, finalized, go_away, opened, result

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lingua_scheduler.sdk._transport.endings import Lost, Moved, Refused
-from lingua_scheduler.sdk.session.state import SessionState
+from lingua_scheduler.sdk.session.protocol.state import SessionState
 from lingua_scheduler.silence import Silence
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from lingua_scheduler.sdk.errors import SessionLostError
 from lingua_scheduler.sdk.session.events import Limits
-from lingua_scheduler.sdk.session.kept_chunks import KeptChunks
+from lingua_scheduler.sdk.session.protocol.kept_chunks import KeptChunks
 
 
 class Unacknowledged(NamedTuple):

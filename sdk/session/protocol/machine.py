@@ -25,7 +25,6 @@ from lingua_scheduler.sdk.errors import (
     SessionRefusedError,
     SessionUnavailableError,
 )
-from lingua_scheduler.sdk.session.effects import Fail, Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session.events import (
     Missing,
     Outcome,
@@ -34,10 +33,11 @@ from lingua_scheduler.sdk.session.events import (
     Result,
     Resumed,
 )
-from lingua_scheduler.sdk.session.retry import Retries
-from lingua_scheduler.sdk.session.state import SessionState
-from lingua_scheduler.sdk.session.stream import SessionStream
-from lingua_scheduler.sdk.session.wire import (
+from lingua_scheduler.sdk.session.protocol.effects import Fail, Give, Over, Retry, SessionEffect
+from lingua_scheduler.sdk.session.protocol.retry import Retries
+from lingua_scheduler.sdk.session.protocol.state import SessionState
+from lingua_scheduler.sdk.session.protocol.stream import SessionStream
+from lingua_scheduler.sdk.session.protocol.wire import (
     fields_of,
     limits_from,
     missing_from,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lingua_scheduler.sdk.node.wire import Ref
+from lingua_scheduler.sdk.node.protocol.wire import Ref
 from lingua_scheduler.v1 import dispatcher_pb2
 
 # A node that is cut off for long must not fill its memory with what nobody waits for any more.

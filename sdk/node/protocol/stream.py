@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from lingua_scheduler.sdk._transport.endings import Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.wire import MAX_MESSAGE_BYTES
-from lingua_scheduler.sdk.node.wire import Ref
+from lingua_scheduler.sdk.node.protocol.wire import Ref
 from lingua_scheduler.silence import Silence, Verdict
 from lingua_scheduler.v1 import common_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, Welcome

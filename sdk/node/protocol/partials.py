@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lingua_scheduler.sdk.node.wire import Ref, attempt_of
+from lingua_scheduler.sdk.node.protocol.wire import Ref, attempt_of
 from lingua_scheduler.v1 import dispatcher_pb2
 
 

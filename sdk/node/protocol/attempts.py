@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lingua_scheduler.sdk.node.partials import Partials
-from lingua_scheduler.sdk.node.wire import Ref, attempt_of
+from lingua_scheduler.sdk.node.protocol.partials import Partials
+from lingua_scheduler.sdk.node.protocol.wire import Ref, attempt_of
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 

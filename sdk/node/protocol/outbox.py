@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from lingua_scheduler.sdk.node.attempts import Attempts
-from lingua_scheduler.sdk.node.kept_results import KeptResults
-from lingua_scheduler.sdk.node.stream import NodeStream
-from lingua_scheduler.sdk.node.wire import Ref, attempt_of, failed_event
+from lingua_scheduler.sdk.node.protocol.attempts import Attempts
+from lingua_scheduler.sdk.node.protocol.kept_results import KeptResults
+from lingua_scheduler.sdk.node.protocol.stream import NodeStream
+from lingua_scheduler.sdk.node.protocol.wire import Ref, attempt_of, failed_event
 from lingua_scheduler.v1 import common_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import Heartbeat, Hello, NodeEvent, NodeMessage
 

@@ -28,12 +28,12 @@ from collections.abc import Callable
 
 from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.patience import Patience
-from lingua_scheduler.sdk.node.attempts import Attempt, Attempts
-from lingua_scheduler.sdk.node.effects import NodeEffect, Start, Stop, Warn
-from lingua_scheduler.sdk.node.kept_results import KeptResults
-from lingua_scheduler.sdk.node.outbox import Outbox
-from lingua_scheduler.sdk.node.stream import NodeStream
-from lingua_scheduler.sdk.node.wire import (
+from lingua_scheduler.sdk.node.protocol.attempts import Attempt, Attempts
+from lingua_scheduler.sdk.node.protocol.effects import NodeEffect, Start, Stop, Warn
+from lingua_scheduler.sdk.node.protocol.kept_results import KeptResults
+from lingua_scheduler.sdk.node.protocol.outbox import Outbox
+from lingua_scheduler.sdk.node.protocol.stream import NodeStream
+from lingua_scheduler.sdk.node.protocol.wire import (
     MAX_DETAIL,
     Ref,
     ack_event,
