@@ -1,4 +1,4 @@
-"""Grafana dashboards from a few words a panel."""
+"""Grafana dashboards from short panel descriptions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class Panel:
 
     Attributes:
         title: what it shows.
-        lines: pairs of a PromQL expression and what its lines are called.
+        lines: pairs of a PromQL expression and the legend of its lines.
         unit: as Grafana calls it: short, s, ops, percentunit, bytes.
-        about: what to make of it.
+        about: how to read it.
     """
 
     title: str
@@ -45,7 +45,7 @@ def quantiles(histogram: str) -> list[tuple[str, str]]:
 
 
 def dashboard(name: str, title: str, rows: Rows) -> dict[str, Any]:
-    """One dashboard as Grafana imports it: rows by their titles, each with its panels."""
+    """One dashboard in Grafana's import format: rows by title, each with its panels."""
     panels: list[dict[str, Any]] = []
     top = 0
     for row, shown in rows.items():

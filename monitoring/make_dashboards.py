@@ -1,6 +1,6 @@
-"""Makes the Grafana dashboards: `python monitoring/make_dashboards.py` writes dashboards/*.json.
+"""Generates the Grafana dashboards: `python monitoring/make_dashboards.py` writes dashboards/*.json.
 
-Tests hold that the files are what this makes, and that every panel asks for what is exported.
+Tests check that the files are up to date and that every panel uses metrics that are exported.
 """
 
 import json
@@ -11,13 +11,13 @@ from grafana import Panel, Rows, dashboard, quantiles, rate
 
 
 def process_row(service: str) -> list[Panel]:
-    """What is known of the processes of any service."""
+    """Panels about processes, the same for every service."""
     up = f"lingua_{service}_redis_up"
     ours = f"and on (job, instance) {up}"
     return [
-        Panel("Redis answers", [(up, "{{instance}}")], about="1 while it does."),
+        Panel("Redis answers", [(up, "{{instance}}")], about="1 if Redis answers, else 0."),
         Panel(
-            "Redis calls that fail",
+            "Failed Redis calls",
             [
                 (
                     f"sum by (kind) (rate(lingua_redis_errors_total[$__rate_interval]) {ours})",
@@ -31,12 +31,12 @@ def process_row(service: str) -> list[Panel]:
             "CPU",
             [(f"rate(process_cpu_seconds_total[$__rate_interval]) {ours}", "{{instance}}")],
             "percentunit",
-            "One process uses one core: near 100 % add replicas.",
+            "A process uses at most one core: near 100 %, add replicas.",
         ),
         Panel("Memory", [(f"process_resident_memory_bytes {ours}", "{{instance}}")], "bytes"),
         Panel("Tasks", [(f"lingua_{service}_tasks", "{{instance}}")]),
         Panel(
-            "gRPC calls that end",
+            "Finished gRPC calls",
             [
                 (
                     "sum by (method, code) (rate(lingua_grpc_server_handled_total"
@@ -56,7 +56,7 @@ def process_row(service: str) -> list[Panel]:
                 )
             ],
             "s",
-            "Streams in both directions left out.",
+            "Without bidirectional streams.",
         ),
     ]
 
@@ -76,7 +76,7 @@ OVERVIEW: Rows = {
             "From the cut to the result",
             quantiles("lingua_gateway_result_seconds"),
             "s",
-            "What a speaker waits for, beside the pause that ends an utterance.",
+            "How long a speaker waits, in addition to the pause that ends an utterance.",
         ),
     ],
     "Room": [
@@ -86,13 +86,13 @@ OVERVIEW: Rows = {
                 ("max(lingua_pool_fleet_slots)", "slots"),
                 ("max(lingua_pool_fleet_free_slots)", "free"),
             ],
-            about="Each node counted once.",
+            about="Each node is counted once.",
         ),
         Panel(
             "Utilisation by direction",
             [("direction:lingua_pool_utilization_ratio:max", "{{src}}→{{tgt}} {{kind}}")],
             "percentunit",
-            "What to scale on. 1 where there is no slot.",
+            "Scale on this. 1 if a direction has no slots.",
         ),
         Panel(
             "Nodes",
@@ -109,7 +109,7 @@ OVERVIEW: Rows = {
             ],
         ),
         Panel(
-            "Shares of what goes wrong",
+            "Failure ratios",
             [
                 ("lingua:missing:ratio_rate5m", "missing results"),
                 ("lingua:retries:ratio_rate5m", "retries"),
@@ -119,7 +119,7 @@ OVERVIEW: Rows = {
             "percentunit",
         ),
         Panel(
-            "Links that are down",
+            "Connections that are down",
             [
                 ("sum(1 - lingua_gateway_dispatcher_up)", "gateways without a dispatcher"),
                 ("sum(1 - lingua_dispatcher_pool_up)", "dispatchers without a pool service"),
@@ -148,10 +148,10 @@ GATEWAY: Rows = {
             "Refused by a tenant's limits",
             [(rate("lingua_quota_refused_total", "limit"), "{{limit}}")],
             "ops",
-            "Sessions that were not opened, and tries to place a job: one that waits tries often.",
+            "Sessions that were not opened, and refused placements; a waiting job retries often.",
         ),
         Panel(
-            "Calls refused: who calls is not known, or may not",
+            "Calls refused: unauthenticated or not permitted",
             [(rate("lingua_auth_refused_total", "reason"), "{{reason}}")],
             "ops",
         ),
@@ -175,7 +175,7 @@ GATEWAY: Rows = {
         Panel(
             "Speech, in seconds a second",
             [(rate("lingua_gateway_audio_seconds_total"), "speech")],
-            about="How many people talk at once.",
+            about="The average number of people who talk at the same time.",
         ),
         Panel(
             "Ends that cut nothing",
@@ -193,15 +193,15 @@ GATEWAY: Rows = {
                 ("sum(lingua_gateway_timers)", "timers"),
             ],
         ),
-        Panel("A dispatcher is there", [("lingua_gateway_dispatcher_up", "{{instance}}")]),
+        Panel("Dispatcher connected", [("lingua_gateway_dispatcher_up", "{{instance}}")]),
         Panel(
             "Audio that nodes hold",
             [("lingua_gateway_held_bytes", "{{instance}}")],
             "bytes",
-            "Kept at the gateway until a result has it, in case the node is lost.",
+            "The gateway keeps it until a result includes it, in case the node is lost.",
         ),
         Panel(
-            "Held audio that was brought along or lost",
+            "Held audio that was resent or lost",
             [
                 (rate("lingua_gateway_turns_moved_total"), "brought to another node"),
                 (rate("lingua_gateway_held_lost_total"), "lost"),
@@ -231,7 +231,7 @@ GATEWAY: Rows = {
 
 DISPATCHER: Rows = {
     "Jobs": [
-        Panel("At home here", [("lingua_dispatcher_jobs", "{{instance}}")]),
+        Panel("Jobs by home dispatcher", [("lingua_dispatcher_jobs", "{{instance}}")]),
         Panel(
             "Finished",
             [(rate("lingua_dispatcher_jobs_finished_total", "outcome"), "{{outcome}}")],
@@ -252,8 +252,8 @@ DISPATCHER: Rows = {
         ),
     ],
     "Waiting for room": [
-        Panel("Jobs that wait", [("lingua_dispatcher_waiting_jobs", "{{instance}}")]),
-        Panel("Time of those that wait", quantiles("lingua_dispatcher_queue_wait_seconds"), "s"),
+        Panel("Waiting jobs", [("lingua_dispatcher_waiting_jobs", "{{instance}}")]),
+        Panel("Waiting time", quantiles("lingua_dispatcher_queue_wait_seconds"), "s"),
         Panel(
             "How waits end",
             [
@@ -263,7 +263,7 @@ DISPATCHER: Rows = {
             "ops",
         ),
     ],
-    "What goes wrong": [
+    "Failures": [
         Panel(
             "Retries", [(rate("lingua_dispatcher_retries_total", "reason"), "{{reason}}")], "ops"
         ),
@@ -281,7 +281,7 @@ DISPATCHER: Rows = {
             "ops",
         ),
         Panel(
-            "Over a limit of the contract",
+            "Reports over a contract limit",
             [
                 (rate("lingua_dispatcher_invalid_reports_total", "kind"), "report: {{kind}}"),
                 (rate("lingua_dispatcher_too_large_total", "peer"), "too large for: {{peer}}"),
@@ -290,19 +290,19 @@ DISPATCHER: Rows = {
         ),
     ],
     "Nodes and other dispatchers": [
-        Panel("Nodes here", [("lingua_dispatcher_nodes", "{{instance}}")]),
+        Panel("Connected nodes", [("lingua_dispatcher_nodes", "{{instance}}")]),
         Panel(
             "Nodes that fell silent",
             [(rate("lingua_dispatcher_silent_nodes_total"), "silent")],
             "ops",
         ),
         Panel(
-            "Share of jobs for nodes elsewhere",
+            "Share of jobs for nodes of other dispatchers",
             [("lingua:relayed:ratio_rate5m", "placed elsewhere")],
             "percentunit",
         ),
         Panel("Relayed", [(rate("lingua_dispatcher_relayed_total"), "assignments")], "ops"),
-        Panel("A pool service answers", [("lingua_dispatcher_pool_up", "{{instance}}")]),
+        Panel("Pool service connected", [("lingua_dispatcher_pool_up", "{{instance}}")]),
     ],
     "Processes": process_row("dispatcher"),
 }
@@ -320,7 +320,7 @@ POOL: Rows = {
             "percentunit",
         ),
         Panel(
-            "Refused for want of a node",
+            "Refused for lack of a node",
             [
                 (
                     rate("lingua_pool_refusals_total", "kind, src, tgt, reason"),
@@ -365,7 +365,7 @@ POOL: Rows = {
         Panel(
             "Allocate", [(rate("lingua_pool_allocations_total", "outcome"), "{{outcome}}")], "ops"
         ),
-        Panel("Time of a selection", quantiles("lingua_pool_selection_seconds"), "s"),
+        Panel("Duration of a selection", quantiles("lingua_pool_selection_seconds"), "s"),
         Panel(
             "How nodes are chosen",
             [(rate("lingua_pool_placements_total", "path"), "{{path}}")],
@@ -415,7 +415,7 @@ DASHBOARDS = (
 
 
 def write_all(folder: Path) -> None:
-    """Writes a file for each dashboard."""
+    """Write one file per dashboard."""
     folder.mkdir(exist_ok=True)
     for name, title, rows in DASHBOARDS:
         made = dashboard(name, title, rows)
