@@ -1,5 +1,6 @@
-"""Generates the Grafana dashboards: `python monitoring/make_dashboards.py` writes dashboards/*.json.
+"""Generates the Grafana dashboards.
 
+`python monitoring/make_dashboards.py` writes dashboards/*.json.
 Tests check that the files are up to date and that every panel uses metrics that are exported.
 """
 
