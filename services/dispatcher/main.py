@@ -9,10 +9,8 @@ from lingua_scheduler.services.dispatcher.gateways.followed_jobs import Followed
 from lingua_scheduler.services.dispatcher.gateways.streams import GatewayStreams
 from lingua_scheduler.services.dispatcher.home.executor import Executor
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
-from lingua_scheduler.services.dispatcher.home.orphans import Orphans
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
 from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
-from lingua_scheduler.services.dispatcher.home.reports import NodeReports
 from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.admission import Admission
@@ -54,24 +52,6 @@ class DispatcherService:
         registry = JobRegistry(metrics)
         held = HeldAudio(settings=settings, pool=self._pool, metrics=metrics)
         self._nodes = ConnectedNodes(pool=self._pool, metrics=metrics, held=held)
-
-        def connect(executor: Executor) -> Routes:
-            """Builds the routes to nodes, whose reports go back to the executor."""
-            self._orphans = Orphans(
-                kept=kept, settings=settings, metrics=metrics, confirm=executor.confirm_to
-            )
-            self._reports = NodeReports(
-                registry=registry, executor=executor, orphans=self._orphans, metrics=metrics
-            )
-            return Routes(
-                settings=settings,
-                dialer=runtime.dialer,
-                pool=self._pool,
-                metrics=metrics,
-                nodes=self._nodes,
-                responsible=self._reports,
-            )
-
         self._executor = Executor(
             settings=settings,
             registry=registry,
@@ -79,16 +59,24 @@ class DispatcherService:
             kept=kept,
             records=records,
             metrics=metrics,
-            connect=connect,
+            connect=lambda responsible: Routes(
+                settings=settings,
+                dialer=runtime.dialer,
+                pool=self._pool,
+                metrics=metrics,
+                nodes=self._nodes,
+                responsible=responsible,
+            ),
         )
+        reports = self._executor.reports
         admission = Admission(
             settings=settings,
             pool=self._pool,
             address=lambda: self._address,
             nodes=self._nodes,
-            on_room=self._reports.on_room,
-            on_connected=self._reports.on_connected,
-            unwanted=self._reports.unwanted,
+            on_room=self._executor.leases.on_room,
+            on_connected=reports.on_connected,
+            unwanted=reports.unwanted,
         )
         self._heartbeats = Heartbeats(
             settings=settings,
@@ -102,7 +90,7 @@ class DispatcherService:
             admission=admission,
             heartbeats=self._heartbeats,
             reports=IncomingReports(
-                metrics=metrics, nodes=self._nodes, held=held, fallback=self._reports
+                metrics=metrics, nodes=self._nodes, held=held, fallback=reports
             ),
         )
         submissions = Submissions(settings=settings, registry=registry, executor=self._executor)
@@ -147,7 +135,7 @@ class DispatcherService:
         return (
             self._heartbeats.run(),
             self._executor.leases.poll(),
-            self._orphans.run(),
+            self._executor.orphans.run(),
             self._followed.run(),
             self._instances.run(self._address),
         )

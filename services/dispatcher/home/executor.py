@@ -14,8 +14,10 @@ from lingua_scheduler.services.dispatcher.home.delivery import Delivery
 from lingua_scheduler.services.dispatcher.home.job import Job
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.leases import Leases
+from lingua_scheduler.services.dispatcher.home.orphans import Orphans
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
 from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
+from lingua_scheduler.services.dispatcher.home.reports import NodeReports
 from lingua_scheduler.services.dispatcher.job import effects
 from lingua_scheduler.services.dispatcher.job.effects import (
     BY_BINDING,
@@ -25,6 +27,7 @@ from lingua_scheduler.services.dispatcher.job.effects import (
 )
 from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
+from lingua_scheduler.services.dispatcher.nodes.attempts import Responsible
 from lingua_scheduler.services.dispatcher.nodes.routes import Routes
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime import errors
@@ -42,11 +45,11 @@ _LOCATE_EVERY_S = 0.2
 class Executor:
     """Runs the effects of every job, and feeds the answers back to the machines.
 
-    It sends the orders for nodes itself; `leases` has the effects for the pool service, `delivery`
-    those for gateways.
+    It sends the orders for nodes itself, and `reports` takes the nodes' answers. `leases` has the
+    effects for the pool service, `delivery` those for gateways.
 
     Args:
-        connect: makes the routes to nodes. The nodes' reports are to be fed back to this executor.
+        connect: builds the routes to nodes, given who answers for the attempts sent over them.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Executor:
         kept: KeptResults,
         records: JobRecords,
         metrics: DispatcherMetrics,
-        connect: Callable[["Executor"], Routes],
+        connect: Callable[[Responsible], Routes],
     ) -> None:
         self._settings = settings
         self._registry = registry
@@ -68,7 +71,17 @@ class Executor:
         self._closed = False
         self._tasks = BackgroundTasks()
         self._timers: Timers[str, None] = Timers(on_due=self._on_due, clock=now_ms)
-        self.routes = connect(self)
+        self.orphans = Orphans(
+            kept=kept, settings=settings, metrics=metrics, confirm=self._confirm_to
+        )
+        self.reports = NodeReports(
+            registry=registry,
+            feed=self.feed,
+            orphans=self.orphans,
+            confirm=self._confirm_to,
+            metrics=metrics,
+        )
+        self.routes = connect(self.reports)
         self.leases = Leases(
             settings=settings,
             registry=registry,
@@ -170,8 +183,7 @@ class Executor:
     def _confirm(self, job: Job, effect: effects.Confirm, _: float) -> None:
         self.delivery.confirm(job, effect.node_id, effect.number)
 
-    def confirm_to(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
-        """Tells a node that is connected here that it may forget a report."""
+    def _confirm_to(self, node_id: str, attempt: common_pb2.AttemptRef) -> None:
         self.routes.confirm(pool_pb2.Placement(node_id=node_id), attempt)
 
     def _locate(self, job: Job, effect: effects.Locate, _: float) -> None:

@@ -1,5 +1,6 @@
 """One job at its home: its machine, and what the shell knows about it."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from lingua_scheduler.services.dispatcher.job.effects import (
     Allocate,
     Attempt,
     AttemptState,
+    Effect,
 )
 from lingua_scheduler.services.dispatcher.job.machine import JobMachine
 from lingua_scheduler.services.dispatcher.job.model import Phase
@@ -173,6 +175,10 @@ class Job:
         attempt = self.machine.attempts.get(number)
         over = attempt is not None and not attempt.is_alive
         return over and not self.waits_to_be_taken(number)
+
+
+# Carries out the effects of an event of a job, which happened at this time.
+Feed = Callable[[Job, float, Iterable[Effect]], None]
 
 
 def node_line(node_id: str) -> str:

@@ -1,20 +1,14 @@
 """Slots for attempts: asked of the pool, committed, and given back; and the queue for them."""
 
 import asyncio
-from collections.abc import Callable, Iterable
 from functools import partial
 
-from lingua_scheduler.services.dispatcher.home.job import Job, node_line
+from lingua_scheduler.services.dispatcher.home.job import Feed, Job, node_line
 from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
 from lingua_scheduler.services.dispatcher.home.waiting import WaitingBytes, WaitingRoom
 from lingua_scheduler.services.dispatcher.home.waiting_rounds import WaitingRounds
 from lingua_scheduler.services.dispatcher.job import effects
-from lingua_scheduler.services.dispatcher.job.effects import (
-    Attempt,
-    AttemptState,
-    Effect,
-    FailureCause,
-)
+from lingua_scheduler.services.dispatcher.job.effects import Attempt, AttemptState, FailureCause
 from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.services.dispatcher.job.timeline import cause_name, outcome_name
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
@@ -31,8 +25,6 @@ _MAX_WAITING = 10_000
 _POLL_EVERY_S = 0.1
 
 _Allocation = asyncio.Future[pool_pb2.AllocateResponse]
-# Carries out the effects of an event of a job, at a time.
-Feed = Callable[[Job, float, Iterable[Effect]], None]
 
 
 class Leases:
