@@ -1,4 +1,4 @@
-"""What clients get wrong: it is named, costs nothing that they said before, and harms nobody."""
+"""Invalid input of clients: the error names it, earlier speech is kept, others are unaffected."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ from tests.support.pool_process import PoolProcess, failure, reason
 OPUS = common_pb2.AudioFormat(
     encoding=common_pb2.AUDIO_ENCODING_OPUS, sample_rate_hz=48000, channels=1
 )
-# Of one frame each: the first byte says how long it lasts (RFC 6716, section 3.1).
+# Of one frame each: the first byte encodes the duration (RFC 6716, section 3.1).
 OPUS_20_MS, OPUS_60_MS = b"\x08" + b"\1" * 30, b"\x18" + b"\2" * 70
 BY_VOICE = SessionOptions(pause_detection=session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY)
 
@@ -48,7 +48,7 @@ def gateway(
 async def neighbour(
     gateway: GatewayProcess, patient_process: DispatcherProcess, pool_process: PoolProcess
 ) -> AsyncIterator[RawClient]:
-    """A session that runs beside each test: whatever happens there, it goes on."""
+    """A session that runs beside each test and must not be affected."""
     async with (
         scene(patient_process, pool_process) as beside,
         raw_client(gateway.address) as other,
@@ -77,7 +77,7 @@ def fields_of(error: common_pb2.Error) -> set[str]:
 
 
 async def says(client: RawClient, text: str, index: int = 0) -> None:
-    """The session works: all that was taken of its speech makes this text."""
+    """The session works: the speech that was accepted gives this text."""
     assert (await client.result(index)).texts.translated == text
 
 
@@ -236,7 +236,7 @@ async def test_what_is_wrong_with_a_resume_is_named_field_by_field(
     assert fields_of(error) == {f"open.resume.{field}" for field in bad}
 
 
-# ---- messages that the session lives through ----
+# ---- messages that do not end the session ----
 
 
 @pytest.mark.parametrize(

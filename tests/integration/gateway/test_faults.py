@@ -1,4 +1,4 @@
-"""Sessions while nodes, dispatchers and clients fail: every utterance is delivered, or named."""
+"""Sessions while nodes, dispatchers and clients fail: every utterance is delivered or missing."""
 
 import asyncio
 import contextlib
@@ -26,15 +26,15 @@ from tests.support.pool_process import PoolProcess, reason
 Eventually = Callable[..., Awaitable[None]]
 
 DEGRADED = common_pb2.NODE_HEALTH_DEGRADED
-# So many utterances are under way before the gateway stops to read.
+# Open utterances at which the gateway stops reading.
 UTTERANCES_MAX = 4
-# What waits for a client that does not read.
+# Bytes that may wait for a client that does not read.
 OUTBOX_BYTES = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[DispatcherProcess]]:
-    """Two that do not wait long for a node."""
+    """Two dispatchers that do not wait long for a node."""
     processes = [
         DispatcherProcess(
             pool=pool_process,
@@ -77,7 +77,7 @@ def made_gateway(
 def gateway(
     pool_process: PoolProcess, redis_url: str, dispatchers: list[DispatcherProcess]
 ) -> Iterator[GatewayProcess]:
-    """A gateway that finds both."""
+    """A gateway that uses both dispatchers."""
     with made_gateway(pool_process, redis_url, dispatchers) as process:
         yield process
         assert not process.faults(), process.log()
@@ -98,7 +98,7 @@ def hasty_gateway(
 async def at(
     dispatchers: list[DispatcherProcess], pool_process: PoolProcess
 ) -> AsyncIterator[list[Scene]]:
-    """One test's corner of each dispatcher, both with the same languages."""
+    """A scene at each dispatcher, with the same languages."""
     for each in dispatchers:
         if each.process.poll() is not None:
             await each.restart()
@@ -121,7 +121,7 @@ async def client(gateway: GatewayProcess) -> AsyncIterator[RawClient]:
 
 @pytest.fixture
 async def hasty(hasty_gateway: GatewayProcess) -> AsyncIterator[RawClient]:
-    """A client of the hasty one."""
+    """A client of the hasty gateway."""
     async with raw_client(hasty_gateway.address) as made:
         yield made
 
@@ -159,7 +159,7 @@ async def test_what_finds_no_room_in_its_time_is_missing_and_the_next_goes_on(
     assert reason((await hasty.utterance(0, "retrying")).retrying.why) == (
         "ALL_CANDIDATES_FULL_OR_FAILED"
     )
-    await hasty.acked(1)  # nobody will ask for it again
+    await hasty.acked(1)  # the client will not send it again
     assert await hasty_gateway.metric("lingua_gateway_deadline_misses_total") == missed + 1
     await node.heartbeat()
     async with working(node):
@@ -184,7 +184,7 @@ async def test_a_node_that_never_answers_costs_one_utterance_its_time(
     await hasty.result(1)
     assert hasty.outcomes() == [(0, ""), (1, "2")]
     assert await node.expect_cancel(lost)
-    # Too late: nobody is told.
+    # Too late: the client is not told.
     await node.result(lost, "1")
     await hasty.send(speech(3), final=True)
     await node.result(await node.take_job(), "3")
@@ -204,7 +204,7 @@ async def test_a_job_that_fails_for_good_is_missing_at_once(
     await node.fail(assign, "BROKEN", "no voice in it", worth_retry=False)
     why = await client.missing(0)
     assert reason(why) == "JOB_FAILED"
-    assert why.message.endswith("BROKEN")  # what else the node said is for operators
+    assert why.message.endswith("BROKEN")  # the details of the node are for operators only
     await client.result(1)
     assert client.outcomes() == [(0, ""), (1, "2")]
 
@@ -231,7 +231,7 @@ async def test_an_attempt_that_fails_is_told_and_the_next_one_counts(
 
 
 async def home_and_other(client: RawClient, at: list[Scene]) -> tuple[Scene, Scene]:
-    """Where the gateway's jobs go now, and where not; an utterance finds it out."""
+    """The scene that gets the gateway's jobs now, and the other one; tried with an utterance."""
     index = len(client.outcomes())
     async with working(await at[0].node("probe")):
         await client.send(speech(99), final=True)
@@ -333,7 +333,7 @@ async def test_while_there_is_no_dispatcher_utterances_wait(
 
 
 def is_over(client: RawClient, count: int) -> bool:
-    """Whether the stream has ended, or the last of so many results is there."""
+    """Whether the stream has ended, or the last of this many results has arrived."""
     return client.ended or client.outcomes()[-1][0] == count - 1
 
 
@@ -354,13 +354,13 @@ async def test_a_client_that_does_not_read_is_cut_off_and_gets_everything_when_i
             await other.send(speech(500), final=True)
             assert (await other.result(0)).texts.translated == "500"
             client.read_on()
-            # What was to be written before it stays unwritten, and so does an event of it.
+            # Messages that wait before it are not written, and neither are events about it.
             assert reason(await client.failure()) == "BACKPRESSURE"
             assert (await client.status()) is grpc.StatusCode.RESOURCE_EXHAUSTED
             got = client.outcomes()
             acked = max((each.next_seq for each in client.of("audio_ack")), default=0)
             while len(got) < count:
-                # All at once may be too much once more; but each time some of it comes.
+                # All at once may be too much again, but some arrives each time.
                 async with raw_client(gateway.address) as again:
                     await again.resume(opened, results_seen=len(got), next_seq=acked)
                     with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):

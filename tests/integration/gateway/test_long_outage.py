@@ -1,4 +1,4 @@
-"""Redis is away for longer than an utterance may take: what was said goes through afterwards."""
+"""An outage of Redis beyond the deadline of utterances: they are translated afterwards."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ OUTAGE_S = 2 * DEADLINE_S
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedRedis]:
-    """A Redis of this file's own."""
+    """A Redis for the tests of this file."""
     with EmbeddedRedis() as made:
         yield made
 
@@ -39,7 +39,7 @@ def dispatcher(server: EmbeddedRedis) -> Iterator[tuple[PoolProcess, DispatcherP
 def gateways(
     server: EmbeddedRedis, dispatcher: tuple[PoolProcess, DispatcherProcess]
 ) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
-    """One that waits for Redis, and one that hardly does."""
+    """A gateway that waits for Redis, and one that hardly does."""
     pool, process = dispatcher
     with contextlib.ExitStack() as stack:
         made = [

@@ -1,4 +1,4 @@
-"""Sessions while Redis is away, frozen, or has lost everything."""
+"""Sessions while Redis is unavailable, frozen, or has lost all data."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,13 @@ from tests.support.gateway_process import (
 from tests.support.pool_process import PoolProcess, failure, reason
 
 DOWN = "SCHEDULER_DEPENDENCY_DOWN"
-# A call fails within half of it by itself; a busy machine is still no reason to wait for ever.
+# A call fails within half of this time; the rest allows for a busy machine.
 FAST_S = 2.0
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedRedis]:
-    """A Redis of this file's own, which comes back empty when it was killed."""
+    """A Redis for the tests of this file, which is empty after it was killed."""
     with EmbeddedRedis() as made:
         yield made
 
@@ -78,7 +78,7 @@ def gateways(
 async def here(
     dispatcher: tuple[PoolProcess, DispatcherProcess], server: EmbeddedRedis
 ) -> AsyncIterator[Scene]:
-    """A test's corner; Redis runs at its start."""
+    """The scene of a test; Redis runs when it starts."""
     pool, process = dispatcher
     async with scene(process, pool) as made:
         yield made
@@ -92,7 +92,7 @@ async def client(gateways: tuple[GatewayProcess, GatewayProcess]) -> AsyncIterat
 
 
 async def opens(gateway: GatewayProcess, new: session_pb2.NewSession) -> None:
-    """Returns when new sessions are taken again."""
+    """Returns when new sessions can be opened again."""
     deadline = time.monotonic() + 10
     while True:
         async with raw_client(gateway.address) as client:
@@ -181,7 +181,7 @@ async def test_a_session_that_runs_keeps_its_audio_and_goes_on_when_redis_is_bac
         await client.send(speech(5), final=True)
         await client.result(3)
     assert client.outcomes() == [(0, "0"), (1, "1 2"), (2, "3"), (3, "4 5")]
-    assert len(client.of("error")) == 1  # once an outage
+    assert len(client.of("error")) == 1  # once per outage
     assert len(jobs) == 4
     await client.acked(6)
     await client.say(results_seen=4, close=session_pb2.Close())

@@ -1,4 +1,4 @@
-"""Sessions that move: nothing is lost, nothing comes twice, and only the last gateway has them."""
+"""Resumed sessions: nothing is lost or repeated, and only the last gateway serves them."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ GRACE_MS = 3000
 def gateways(
     patient_process: DispatcherProcess, pool_process: PoolProcess, redis_url: str
 ) -> Iterator[tuple[GatewayProcess, GatewayProcess, GatewayProcess]]:
-    """Two that keep sessions for long, and one that soon forgets them."""
+    """Two gateways that keep sessions for long, and one that soon deletes them."""
 
     def made(**settings: int) -> GatewayProcess:
         return GatewayProcess(
@@ -61,7 +61,7 @@ def gateways(
 
 @pytest.fixture
 async def first(gateways: tuple[GatewayProcess, ...]) -> GatewayProcess:
-    """The gateway that a test may end."""
+    """The gateway that a test may kill."""
     if gateways[0].process.poll() is not None:
         await gateways[0].restart()
     return gateways[0]
@@ -69,26 +69,26 @@ async def first(gateways: tuple[GatewayProcess, ...]) -> GatewayProcess:
 
 @pytest.fixture
 def second(gateways: tuple[GatewayProcess, ...]) -> GatewayProcess:
-    """One that goes on."""
+    """A gateway that keeps running."""
     return gateways[1]
 
 
 @pytest.fixture
 def forgetful(gateways: tuple[GatewayProcess, ...]) -> GatewayProcess:
-    """One that keeps the session of a client who left for a second."""
+    """A gateway that keeps the session of a client that left for one second."""
     return gateways[2]
 
 
 @pytest.fixture
 async def client(first: GatewayProcess) -> AsyncIterator[RawClient]:
-    """A client of the first one."""
+    """A client of the first gateway."""
     async with raw_client(first.address) as made:
         yield made
 
 
 @pytest.fixture
 async def again(second: GatewayProcess) -> AsyncIterator[RawClient]:
-    """The same client, when it has come to the second one."""
+    """The same client after it has connected to the second gateway."""
     async with raw_client(second.address) as made:
         yield made
 
@@ -107,7 +107,7 @@ async def known_session(gateway: GatewayProcess, session_id: str) -> session_pb2
 
 
 async def closes(client: RawClient, results: int, missing: int = 0) -> None:
-    """The session comes to its end, and so many were all that it had."""
+    """Closes the session, which must have had this many results."""
     await client.say(results_seen=results + missing, close=session_pb2.Close())
     closed = (await client.event("closed")).closed
     assert (closed.results, closed.missing) == (results, missing)
@@ -144,7 +144,7 @@ async def test_what_was_cut_is_cut_again_in_the_same_way(
     opened = await client.open(new_session(patient.src, patient.tgt))
     await client.send(speech(0))
     await client.send(speech(1))
-    # A pause, though no node is there for the job.
+    # A pause, although there is no node for the job.
     assert (await client.utterance(0, "finalized")).finalized.reason == TIMEOUT
     await client.send(speech(2))
     first.kill()
@@ -172,14 +172,14 @@ async def test_a_job_that_runs_goes_on_for_the_next_gateway(
     assign = await node.take_job()
     await client.acked(2)
     first.kill()
-    # The client may have dropped its chunks, or not have heard that it may.
+    # The client may have dropped its chunks, or may not know yet that it can.
     await again.resume(opened, next_seq=2 if forgotten else 0)
     if not forgotten:
         await again.send(speech(0), seq=0)
         await again.send(speech(1), seq=1, final=True)
     again.seq = 2
     await again.send(speech(2))
-    # All before it has been taken in.
+    # All chunks before it have been accepted.
     await again.acked(2) if not forgotten else None
     await node.result(assign, "0 1")
     assert (await again.result(0)).texts.translated == "0 1"
@@ -202,7 +202,7 @@ async def test_a_result_that_comes_while_nobody_is_there_is_kept(
     await client.acked(1)
     first.kill()
     await node.result(assign, "0")
-    await node.expect_received(assign)  # it is kept elsewhere, and the node may forget it
+    await node.expect_received(assign)  # it is kept in Redis, and the node may drop it
     await again.resume(opened, next_seq=1)
     assert (await again.result(0)).texts.translated == "0"
     await closes(again, 1)
@@ -279,7 +279,7 @@ async def test_who_resumes_has_the_session_and_the_stream_before_is_told(
         await old.send(speech(1))
         await new.resume(opened, next_seq=1)
         if elsewhere:
-            # It learns of it when it wants to make a job, and makes none.
+            # It notices when it tries to create a job, and creates none.
             await old.send(speech(9), final=True)
         await old.refused("SESSION_TAKEN_OVER")
         assert (await old.status()) is grpc.StatusCode.ABORTED
@@ -301,7 +301,7 @@ async def test_a_job_that_both_gateways_want_to_make_is_made_once_and_for_the_la
     async with raw_client(first.address) as old, raw_client(second.address) as new:
         opened = await old.open(new_session(patient.src, patient.tgt))
         await old.send(speech(0), final=True)
-        # It tries again and again to find a node.
+        # The job is retried until there is a node.
         await old.utterance(0, "retrying")
         await new.resume(opened)
         await new.send(speech(0), final=True)
@@ -333,9 +333,9 @@ async def test_of_many_resumes_at_once_one_has_the_session(
             *(each.say(open=session_pb2.Open(resume=resume)) for each in clients[1:])
         )
         for each in clients[1:]:
-            # Of two that come to the same gateway the later may be faster; then the other is told.
+            # Of two resumes at the same gateway the later may be faster; the other is refused.
             await eventually(each.told)
-        # Its gateway tells each that has lost it, at the latest when it renews its sessions.
+        # Each stream that lost the session is told so, when its gateway renews it at the latest.
         await eventually(lambda: sum(not each.ended for each in clients) == 1)
         (winner,) = [each for each in clients if not each.ended]
         async with working(await patient.node()) as jobs:
@@ -466,7 +466,7 @@ async def test_a_gateway_that_ends_sends_its_clients_elsewhere_and_is_not_missed
         await new.say(open=session_pb2.Open(new=new_session(patient.src, patient.tgt)))
         await new.refused("DRAINING")
         assert (await new.status()) is grpc.StatusCode.UNAVAILABLE
-    # Whoever stays for the moment is still served.
+    # Clients that have not left yet are still served.
     await node.result(assign, "0")
     await client.result(0)
     await again.resume(opened, next_seq=1)
@@ -491,7 +491,7 @@ async def test_a_half_close_after_go_away_ends_the_stream_and_not_the_session(
     assert (await client.status()) is grpc.StatusCode.OK
     assert "closed" not in client.told()
     assert await first.exit_code() == 0
-    # Nothing was finalized: what follows is still part of the same utterance.
+    # Nothing was finalized: the next audio is part of the same utterance.
     await again.resume(opened)
     async with working(node):
         await again.send(speech(0))

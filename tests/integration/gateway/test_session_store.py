@@ -1,4 +1,4 @@
-"""Sessions in a real Redis: what one gateway writes, another takes, and operators see."""
+"""Records of sessions in a real Redis: written, taken over, and shown to operators."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ from tests.support.pool_process import Pool, allocation, failure
 
 Eventually = Callable[..., Awaitable[None]]
 
-# A busy machine is no reason for these tests to fail.
+# Generous, so that a busy machine does not fail these tests.
 PATIENT_MS = 4000
 TOKEN = "a token that nobody guesses"
 OPENED = session_pb2.NewSession(
@@ -43,7 +43,7 @@ OPENED = session_pb2.NewSession(
 
 
 class Gateway:
-    """What a gateway has of this: its store, its views, and its place among the instances."""
+    """The store, the views and the instance of one gateway."""
 
     def __init__(self, link: RedisLink, settings: Settings) -> None:
         self.link = link
@@ -59,7 +59,7 @@ class Gateway:
     async def record(
         self, *indexes: int, session_id: str = "s", epoch: int = 1, **counts: int
     ) -> None:
-        """Records the cuts of these indexes. What was seen is not needed, unless told so."""
+        """Records the cuts of these indexes; those that were seen are deleted by default."""
         values = {"seen": 0, "results": 0, "missing": 0, "last_chunk_ms": 0, "acked_seq": 0}
         values |= {"first_index": counts.get("seen", 0), **counts}
         cuts = [cut(index) for index in indexes]
@@ -417,7 +417,7 @@ async def test_all_pages_together_have_every_session_that_was_there_all_the_time
         assert len(sessions) < 400
         found |= {session.session_id for session in sessions}
         pages += 1
-        # Others come and go meanwhile, and so does the order of those that are renewed.
+        # Meanwhile other sessions open and end, and renewals change the order.
         await g1.open(f"new-{pages}")
         await g1.store.end(session_id=f"new-{pages - 5}", epoch=1)
         await g1.store.renew([Renewal(f"s{number}", 1) for number in range(pages, 6000, 50)])

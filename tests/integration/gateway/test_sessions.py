@@ -1,4 +1,4 @@
-"""A session on a real gateway, dispatcher, pool service and Redis, with nodes that a test plays."""
+"""Sessions on a real gateway, dispatcher, pool service and Redis; the tests play the nodes."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION
 MAX_LENGTH = common_pb2.FINALIZE_REASON_MAX_LENGTH
 SESSION_CLOSE = common_pb2.FINALIZE_REASON_SESSION_CLOSE
 
-# Long enough that a busy machine does not pause by itself between two chunks.
+# Long enough that a busy machine does not cause a pause between two chunks.
 PAUSE_MS = 1500
 MANUAL_MS = 300
 AUTO_MS = 100
@@ -30,7 +30,7 @@ SHORT_MS = 100
 def gateway(
     patient_process: DispatcherProcess, pool_process: PoolProcess, redis_url: str
 ) -> Iterator[GatewayProcess]:
-    """A gateway that the tests of this file share, with short times."""
+    """A gateway with short durations that the tests of this file share."""
     with GatewayProcess(
         pool=pool_process,
         redis_url=redis_url,
@@ -64,7 +64,7 @@ async def talker(scene: Scene, **fields: object) -> RawNode:
 
 
 def conversation(scene: Scene) -> session_pb2.NewSession:
-    """A session of which every chunk says its direction."""
+    """A session in which every chunk names its direction."""
     languages = session_pb2.LanguageSet(a=scene.src, b=scene.tgt)
     new = new_session(scene.src, scene.tgt)
     new.conversation.CopyFrom(languages)
@@ -100,7 +100,7 @@ async def test_what_is_said_comes_back_translated(client: RawClient, patient: Sc
     job = assign.job
     assert job.audio == speech(1) + speech(2)
     assert (job.reason, job.padding_ms, job.utterance_index) == (IS_FINAL, 210, 0)
-    # Whose job it is, is not for the node to know.
+    # The node must not know whose job it is.
     assert (job.session_id, job.tenant) == (assign.attempt.job_id, "")
     assert (job.require_tts, job.audio_format.sample_rate_hz) == (True, 16000)
     await node.ack(assign)
@@ -122,7 +122,7 @@ async def test_what_is_said_comes_back_translated(client: RawClient, patient: Sc
     finalized, accepted = client.of("utterance")
     assert (finalized.finalized.reason, finalized.finalized.audio_ms) == (IS_FINAL, 200)
     assert (accepted.accepted.node_id, accepted.accepted.attempt) == (node.node_id, 1)
-    # What the client has seen need not be kept by its node.
+    # The node can drop a result that the client has seen.
     await node.expect_received(assign)
 
 
@@ -163,7 +163,7 @@ async def test_audio_that_a_node_holds_is_joined_to_what_comes_next(
     nodes = [await patient.node("a"), await patient.node("b")]
     await client.open(new_session(patient.src, patient.tgt))
     await client.send(speech(1), client_ms=1000)
-    # Said again after a pause, by the client's own clock.
+    # Spoken after a pause, by the client's own clock.
     await client.send(speech(2), client_ms=1000 + 2 * PAUSE_MS, final=True)
     node, assign = await whoever_gets_it(nodes)
     assert (assign.job.audio, assign.job.reason) == (speech(1), TIMEOUT)
@@ -198,7 +198,7 @@ async def test_what_a_node_holds_at_the_end_of_a_session_is_asked_for(
     assert (await client.result(0)).kind == JobResult.KIND_HELD
 
     await client.say(close=session_pb2.Close())
-    # With nothing said, on the node that has the sentence.
+    # A flush without speech, on the node that holds the sentence.
     rest = await node.take_job()
 
     assert rest.job.reason == SESSION_CLOSE
@@ -224,7 +224,7 @@ async def test_a_node_that_has_forgotten_what_it_held_is_asked_again_with_all_of
     second = await node.take_job()
     assert (list(second.job.held_utterances), second.job.audio) == ([0], speech(2))
     assert not second.begins_turn
-    # It has never heard of held_utterances, and was started again meanwhile.
+    # It does not know held_utterances, and was restarted meanwhile.
     await node.result(second, "half of it", joins=False)
     whole = await node.take_job()
 
@@ -265,7 +265,7 @@ async def test_results_that_come_in_reverse_order_are_delivered_in_order(
     for mark in (2, 1):
         assert assigns[mark].job.audio == speech(mark)
         await node.result(assigns[mark], f"r{mark}")
-    # Both are with the gateway when this is: they came before it on the same streams.
+    # The gateway has both when it has this one: they came earlier on the same streams.
     await node.partial(assigns[0], "so far")
     await client.event("partial")
     assert client.outcomes() == []
@@ -280,7 +280,7 @@ async def test_a_result_tells_where_the_time_went(client: RawClient, patient: Sc
     await client.open(new_session(patient.src, patient.tgt))
     await client.send(speech(1, 400), final=True)
     assign = await node.expect_assign()
-    await asyncio.sleep(0.2)  # what the node takes to acknowledge, and to do it
+    await asyncio.sleep(0.2)  # the time that the node takes
     await node.ack(assign)
     await client.utterance(0, "accepted")
     await asyncio.sleep(0.3)
@@ -298,7 +298,7 @@ async def test_a_result_tells_where_the_time_went(client: RawClient, patient: Sc
     assert list(timings.stages) == [stage]
 
 
-# ---- where speech is cut ----
+# ---- cuts ----
 
 
 async def test_long_speech_is_cut_and_its_rest_goes_to_the_node_that_has_the_beginning(
@@ -312,7 +312,7 @@ async def test_long_speech_is_cut_and_its_rest_goes_to_the_node_that_has_the_beg
         await client.send(mark)
     await client.send(marks[-1], final=True)
     node, first = await whoever_gets_it(nodes)
-    # One chunk is as long as the hangover, and so comes late.
+    # A chunk that is as long as the hangover still joins.
     assert (first.job.audio, first.job.reason) == (b"".join(marks[:11]), MAX_DURATION)
     await client.utterance(1, "finalized")
     await node.ack(first)
@@ -426,7 +426,7 @@ async def test_an_end_without_speech_uses_no_index(
     before = await gateway.metric("lingua_gateway_empty_finalizes_total")
     await client.open(new_session(patient.src, patient.tgt))
     await client.send(b"", final=True)
-    await client.acked(1)  # it held nothing to translate
+    await client.acked(1)  # there was nothing to translate
     await client.send(speech(1), final=True)
     assign = await node.take_job()
     assert (assign.job.utterance_index, assign.job.audio) == (0, speech(1))
@@ -469,7 +469,7 @@ async def test_while_the_app_plays_speech_no_pause_ends_an_utterance(
         await other.open(new_session(patient.src, patient.tgt))
         await other.send(speech(2))
         assert (await node.take_job()).job.audio == speech(2)
-    # One that began later has had its pause by now, and this one goes on.
+    # A session that started later has had its pause by now, and this one continues.
     await client.send(speech(3))
     await client.say(playback_ended=session_pb2.PlaybackEnded())
     assign = await node.take_job()

@@ -1,4 +1,4 @@
-"""What operators see of sessions: one by one, in pages, and as metrics."""
+"""Sessions for operators: one by one, in pages, and as metrics."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ async def client(gateway: GatewayProcess) -> AsyncIterator[RawClient]:
 
 @pytest.fixture
 async def stub(gateway: GatewayProcess) -> AsyncIterator[Any]:
-    """What an operator calls."""
+    """The RPCs of an operator."""
     async with grpc.aio.insecure_channel(gateway.address) as channel:
         yield session_pb2_grpc.SessionGatewayStub(channel)
 
@@ -56,7 +56,7 @@ async def stub(gateway: GatewayProcess) -> AsyncIterator[Any]:
 async def seen_as(
     stub: Any, session_id: str, holds: Callable[[session_pb2.Session], bool]
 ) -> session_pb2.Session:
-    """The session, when something holds for it."""
+    """Returns the session once it meets a condition."""
     deadline = time.monotonic() + 10
     while True:
         answer = await stub.GetSession(session_pb2.GetSessionRequest(session_id=session_id))

@@ -1,4 +1,4 @@
-"""Sessions whose pauses the gateway finds by voice activity, with a synthetic voice."""
+"""Sessions with voice detection, tried with a synthetic voice."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -27,7 +27,7 @@ TALK = spoken() + SECOND + spoken("Thank you very much") + SECOND
 def gateway(
     patient_process: DispatcherProcess, pool_process: PoolProcess, redis_url: str
 ) -> Iterator[GatewayProcess]:
-    """A gateway for which no gap is a pause."""
+    """A gateway that never finds pauses by gaps between chunks."""
     with GatewayProcess(
         pool=pool_process,
         redis_url=redis_url,
@@ -51,7 +51,7 @@ def asking(scene: Scene, detection: session_pb2.PauseDetection.ValueType) -> ses
 
 
 async def say(client: RawClient, audio: bytes) -> None:
-    """As a microphone that never stops: chunk after chunk."""
+    """Sends audio like a microphone that never stops."""
     for at in range(0, len(audio), CHUNK_BYTES):
         await client.send(audio[at : at + CHUNK_BYTES])
 
@@ -74,7 +74,7 @@ async def test_pauses_are_cut_and_no_byte_of_silence_is_dropped(
     rest = await worked(node)
     assert [job.reason for job in (first, second, rest)] == [TIMEOUT, TIMEOUT, CLOSE]
     assert first.audio + second.audio + rest.audio == TALK
-    # Cut within the silence.
+    # The cut is within the silence.
     assert len(spoken()) < len(first.audio) < len(spoken()) + len(SECOND)
 
 
