@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture test coverage lint format proto proto-check proto-baseline api-docs rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run picture test coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,7 @@ lint: $(READY) proto-check  ## format, lint, types, import rules, protos and the
 	@$(BIN)/buf breaking --against $(BASELINE) || \
 	  { echo "These changes break callers of the last release. CONTRIBUTING.md, Contracts, says what to do." >&2; exit 1; }
 	@$(BIN)/python docs/make_api.py --check
+	@$(BIN)/python tools/make_script_calls.py --check
 
 format: $(READY)  ## format code and protos
 	$(BIN)/ruff format .
@@ -95,6 +96,9 @@ proto-baseline: $(READY)  ## for a release: what later changes in protos/ must n
 
 api-docs: $(READY)  ## regenerate docs/api.md from protos/
 	$(BIN)/python docs/make_api.py
+
+script-calls: $(READY)  ## regenerate the packers of script arguments from the headers in lua/
+	$(BIN)/python tools/make_script_calls.py
 
 RULES := k8s/components/monitoring/rules.yaml
 rules:  ## regenerate the rules of the Prometheus operator from monitoring/alerts.yml

@@ -1,39 +1,40 @@
--- allocate: chooses a node, reserves a slot on it, records the job, and moves the turn's binding.
+-- allocate: chooses a node, reserves a slot on it, records the job, and updates the turn's binding.
 --
--- Guarantees that a job has one live attempt unless its caller asks for a later one, that the node
--- has room for it, and that the binding is used before it is cleared or set anew. A repeat answers
--- what the first call did.
+-- Guarantees that a job has one live attempt unless its caller asks for a later one, that the node has
+-- room, and that a binding is used before it is cleared or replaced. A repeated call returns what the
+-- first one did.
 --
--- KEYS 1 prefix
--- ARGV as lib/want.lua, then
---   job, attempt, key, home, utterance, session_epoch (0: not checked),
---   reason (FinalizeReason), may_wait (1: a bound node that is only full is BOUND_NODE_FULL),
---   reservation_ttl_ms, binding_ttl_ms, timeout_binds (1: every Timeout job binds),
---   job_record_ttl_ms, and, only where the tenant has limits, jobs, audio_ms_per_minute (0: no
---   limit), audio_ms of the job, hold_ms (how long it counts as in flight without news of it)
+-- Also takes the arguments of lib/want.lua.
+--
+-- @arg job text
+-- @arg attempt number
+-- @arg key text                     the key by which the job is deduplicated, for its record
+-- @arg home text                    dispatcher instance that runs the job
+-- @arg utterance number
+-- @arg session_epoch number         0: not checked
+-- @arg reason number                FinalizeReason
+-- @arg may_wait flag                if the bound node is only full or away, fail with BOUND_NODE_FULL
+-- @arg max_jobs number              limits of the tenant; 0: none
+-- @arg max_audio_ms number          per minute
+-- @arg audio_ms number              speech of this job
+-- @setting hold_ms number           how long a job counts as in flight without news of it
+-- @setting reservation_ttl_ms number
+-- @setting binding_ttl_ms number
+-- @setting timeout_binds flag       every Timeout job binds its turn
+-- @setting job_record_ttl_ms digits
 -- Returns {'ok', existing, attempt (0: none), job state, lease end, node id, epoch, owner instance,
 --   owner address, path, binding, binding kind, why a job that is over ended (error of lib/job.lua)
---   or '', turn id (lib/turn.lua)}; or {reason, why, times, ...}; where that is
---   BOUND_NODE_FULL, {reason, node id, 'full' | 'silent' | 'disconnected'};
---   QUOTA_EXCEEDED, {reason, 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
+--   or '', turn id (lib/turn.lua)};
+--   or {reason, why, times, ...};
+--   or {'BOUND_NODE_FULL', node id, 'full' | 'silent' | 'disconnected'};
+--   or {'QUOTA_EXCEEDED', 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
 -- @include lib/now
 -- @include lib/want
 -- @include lib/choose
 -- @include lib/attempt
 -- @include lib/quota
 
-local P = KEYS[1]
 local now = now_ms()
-local want, at = want_read(ARGV)
-local job, attempt = ARGV[at], tonumber(ARGV[at + 1])
-local utterance = tonumber(ARGV[at + 4])
-local session_epoch = tonumber(ARGV[at + 5])
-local reason = tonumber(ARGV[at + 6])
-local may_wait = ARGV[at + 7] == '1'
-local reservation_ttl, binding_ttl = tonumber(ARGV[at + 8]), tonumber(ARGV[at + 9])
-local timeout_binds = ARGV[at + 10] == '1'
-local tenant, most_jobs = want.tenant, tonumber(ARGV[at + 12]) or 0
-local most_audio = tonumber(ARGV[at + 13]) or 0
 
 local function placed(existing, number, state, ends, id, path, binding, kind, why, turn_id, node)
   node = node or live_get(P, id)
@@ -41,7 +42,7 @@ local function placed(existing, number, state, ends, id, path, binding, kind, wh
     node and node.owner or '', node and node.address or '', path, binding, kind, why, turn_id }
 end
 
--- First of all: an old gateway must not even take up a job that runs.
+-- This check comes first: an old gateway must not even adopt a running job.
 if want.session and session_epoch > 0 then
   local epoch = tonumber(redis.call('HGET', P .. ':session:' .. want.session, 'epoch'))
   if epoch and epoch > session_epoch then
@@ -49,24 +50,24 @@ if want.session and session_epoch > 0 then
   end
 end
 
-local key = job_key(P, job)
-local known = redis.call('HMGET', key, 'state', 'attempt', 'winner', 'created_ms', 'error')
+local record = job_key(P, job)
+local known = redis.call('HMGET', record, 'state', 'attempt', 'winner', 'created_ms', 'error')
 local state, latest = known[1], tonumber(known[2])
 if state and JOB_OVER[state] then
   local number = tonumber(known[3]) or latest or 0
-  local told = redis.call('HMGET', key, number .. ':node', number .. ':path', number .. ':turn')
+  local told = redis.call('HMGET', record, number .. ':node', number .. ':path', number .. ':turn')
   return placed(1, number, state, 0, told[1] or '', tonumber(told[2]) or 0, BINDING_NONE, 0,
     known[5] or '', told[3] or job)
 end
 if state and latest then
-  -- The winner's lease may have ended and a later attempt taken its place; the latest may have been
-  -- given up while the one before it still waits for its acknowledgement.
+  -- The winner's lease may have ended and a later attempt may have replaced it. The latest attempt may
+  -- have been given up while the one before it still waits for its acknowledgement.
   for _, number in ipairs({ tonumber(known[3]) or latest, latest, attempt }) do
     local id, ends, held = attempt_alive(P, job, number, now)
-    -- A caller that asks for a later attempt than one that is only reserved hedges.
+    -- A caller that asks for a later attempt than a reserved one wants a hedge.
     if id and (held == 'running' or attempt <= number) then
-      redis.call('HSET', key, 'home', ARGV[at + 3])
-      local told = redis.call('HMGET', key, number .. ':node', number .. ':path', number .. ':turn')
+      redis.call('HSET', record, 'home', home)
+      local told = redis.call('HMGET', record, number .. ':node', number .. ':path', number .. ':turn')
       return placed(1, number, held == 'running' and 'acked' or 'reserved', ends, told[1],
         tonumber(told[2]) or 0, BINDING_NONE, 0, '', told[3] or job)
     end
@@ -74,15 +75,15 @@ if state and latest then
   attempt = math.max(attempt, latest + 1)
 end
 
--- A job that has begun goes on, whatever others have used meanwhile; but one that had ended has given
--- up its place among its tenant's jobs.
+-- A job that has begun continues, even if its tenant is over its limits by now. A job that had ended
+-- has given up its place among the jobs of its tenant.
 local begins = not known[4] or not latest
 local begins_anew = state == 'unplaced'
-local is_charged = begins and most_audio > 0
+local is_charged = begins and max_audio_ms > 0
 local ahead = is_charged and quota_ahead(P, tenant, now)
 if begins or begins_anew then
-  local refused = most_jobs > 0 and quota_full(P, tenant, 'jobs', most_jobs, JOB_RETRY_MS, now)
-    or is_charged and quota_mute(ahead, most_audio)
+  local refused = max_jobs > 0 and quota_full(P, tenant, 'jobs', max_jobs, JOB_RETRY_MS, now)
+    or is_charged and quota_mute(ahead, max_audio_ms)
   if refused then
     return refused
   end
@@ -100,9 +101,9 @@ if found.error then
 end
 
 if begins_anew then
-  redis.call('HDEL', key, 'error', 'steps')
+  redis.call('HDEL', record, 'error', 'steps')
 end
-local fields = { 'key', ARGV[at + 2], 'tenant', tenant, 'home', ARGV[at + 3],
+local fields = { 'key', key, 'tenant', tenant, 'home', home,
   'session', want.session or '', 'utterance', utterance, 'src', want.src, 'tgt', want.tgt,
   'reason', reason }
 if begins then
@@ -110,23 +111,23 @@ if begins then
   fields[#fields + 1] = now
 end
 if is_charged then
-  quota_charge(P, tenant, ahead, tonumber(ARGV[at + 14]), most_audio, now)
+  quota_charge(P, tenant, ahead, audio_ms, max_audio_ms, now)
 end
-if most_jobs > 0 then
+if max_jobs > 0 then
   fields[#fields + 1] = 'counted'
   fields[#fields + 1] = tenant
-  quota_hold(P, tenant, 'jobs', { job }, tonumber(ARGV[at + 15]), now)
+  quota_hold(P, tenant, 'jobs', { job }, hold_ms, now)
 end
--- What goes to the node of its turn is part of that turn; all else begins one.
+-- A job that goes to the bound node continues its turn. Any other job begins a turn.
 local turn_id = found.binding == BINDING_HIT and turn_named(turn) or job
 if turn_id ~= job then
   fields[#fields + 1] = string.format('%d:turn', attempt)
   fields[#fields + 1] = turn_id
 end
-local ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl,
-  tonumber(ARGV[at + 11]), now, fields)
+local ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl_ms,
+  job_record_ttl_ms, now, fields)
 
--- A retry takes its binding along; what comes late for an earlier utterance changes nothing.
+-- A retry moves the binding to its node. A late call for an earlier utterance changes nothing.
 if turn and reason > 0 and utterance >= last_turn then
   local kind = nil
   if reason == MAX_DURATION or reason == MAX_LENGTH then
@@ -134,9 +135,9 @@ if turn and reason > 0 and utterance >= last_turn then
   elseif (reason == TIMEOUT or reason == INTERRUPTED) and timeout_binds then
     kind = 'timeout'
   end
-  -- The row of holds ends where an utterance was not held.
+  -- The count of holds in a row restarts after an utterance that was not held.
   local goes_on = bound or utterance == last_turn
-  turn_write(turn, written, kind, found.id, utterance, goes_on and holds or 0, binding_ttl, now)
+  turn_write(turn, written, kind, found.id, utterance, goes_on and holds or 0, binding_ttl_ms, now)
   if kind then
     turn_name(turn, turn_id)
   end

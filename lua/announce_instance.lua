@@ -1,15 +1,16 @@
--- announce_instance: says where an instance can be reached, for as long as it says so again.
+-- announce_instance: publishes the address of an instance for a limited time.
 --
 -- P:instance:<id>, string: its address (host:port)
 --
--- KEYS 1 prefix
--- ARGV 1 instance, 2 address, 3 how long in ms (0: it has gone)
+-- @arg instance text
+-- @arg address text
+-- @arg ttl_ms digits      0: the instance has stopped, and its address is deleted
 -- Returns 1.
 
-local key = KEYS[1] .. ':instance:' .. ARGV[1]
-if ARGV[3] == '0' then
+local key = P .. ':instance:' .. instance
+if ttl_ms == '0' then
   redis.call('DEL', key)
 else
-  redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
+  redis.call('SET', key, address, 'PX', ttl_ms)
 end
 return 1

@@ -1,16 +1,17 @@
--- clear_session: forgets the bindings of a session in the given directions.
+-- clear_session: deletes the bindings of a session in the given directions.
 --
--- KEYS 1 prefix
--- ARGV 1 tenant, 2 session, then src, tgt of each direction
--- Returns how many bindings there were.
+-- @arg tenant text
+-- @arg session text
+-- @each directions.src text
+-- @each directions.tgt text
+-- Returns how many bindings were deleted.
 -- @include lib/now
 -- @include lib/turn
 
-local P = KEYS[1]
 local now = now_ms()
 local cleared = 0
-for i = 3, #ARGV, 2 do
-  local key = turn_key(P, ARGV[1], ARGV[2], ARGV[i], ARGV[i + 1])
+for i, src in ipairs(directions.src) do
+  local key = turn_key(P, tenant, session, src, directions.tgt[i])
   if turn_read(key, now) then
     cleared = cleared + 1
   end

@@ -1,13 +1,20 @@
--- complete: an attempt has ended. Its slot is free, and the node's record says how it went.
+-- complete: ends an attempt, frees its slot, and records success or failure of the node.
 --
--- Guarantees that one attempt finishes a job, and that a repeat counts nothing twice. An attempt
--- need not have been committed: with its result it is, and its turn stays with its node.
+-- Guarantees that only one attempt finishes a job, and that a repeated call counts nothing twice. An
+-- attempt may complete without a commit: its result implies the acknowledgement.
 --
--- KEYS 1 prefix
--- ARGV 1 node, 2 job, 3 attempt, 4 outcome (done, failed, timed_out or cancelled), 5 why,
---   6 final state of the job or '' (done: always final), 7 fault (1: it counts against the node),
---   8 eject_failures, 9 eject_ms, 10 eject_max_ms, 11 job_record_ttl_ms, 12 steps, for the record
---   (optional)
+-- @arg node_id text
+-- @arg job text
+-- @arg attempt digits
+-- @arg outcome text        done, failed, timed_out or cancelled
+-- @arg why text            for the record
+-- @arg final text          final state of the job, or '' if another attempt may follow (done: ignored)
+-- @arg is_fault flag       the failure counts against the node
+-- @arg steps text          JobSteps of the contract, for the record
+-- @setting eject_failures number
+-- @setting eject_ms number
+-- @setting eject_max_ms number
+-- @setting job_record_ttl_ms digits
 -- Returns {'completed' | 'already' | 'superseded', job state}.
 -- @include lib/now
 -- @include lib/attempt
@@ -15,7 +22,6 @@
 -- @include lib/quota
 -- @include lib/follow
 
-local P, id, job, attempt, outcome = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'winner', 'attempt', attempt .. ':node',
@@ -23,21 +29,20 @@ local known = redis.call('HMGET', key, 'state', 'winner', 'attempt', attempt .. 
 local state, winner, latest, at, attempt_state, counted, tenant, session = unpack(known, 1, 8)
 
 local ended = attempt_state and ATTEMPT_OVER[attempt_state] and attempt_state ~= 'released'
-local node = live_get(P, id)
+local node = live_get(P, node_id)
 if node then
-  if not ended and (not at or at == id) then
+  if not ended and (not at or at == node_id) then
     if outcome == 'done' then
       record_success(node)
-    elseif ARGV[7] == '1' then
-      record_failure(node, tenant, session, job, tonumber(ARGV[8]), tonumber(ARGV[9]),
-        tonumber(ARGV[10]), now)
+    elseif is_fault then
+      record_failure(node, tenant, session, job, eject_failures, eject_ms, eject_max_ms, now)
     end
   end
-  slots_free(P, id, node, member, now)
-  live_put(P, id, node)
+  slots_free(P, node_id, node, member, now)
+  live_put(P, node_id, node)
 end
 
-if at and at ~= id then
+if at and at ~= node_id then
   return { 'superseded', state }
 end
 if ended then
@@ -48,14 +53,14 @@ local was_over = state and JOB_OVER[state]
 if not was_over then
   if outcome == 'done' then
     if node and winner ~= attempt then
-      turn_follow(P, key, attempt, latest, id)
+      turn_follow(P, key, attempt, latest, node_id)
     end
     state = 'done'
-    redis.call('HSET', key, 'state', state, 'winner', attempt, 'steps', ARGV[12] or '',
+    redis.call('HSET', key, 'state', state, 'winner', attempt, 'steps', steps,
       attempt .. ':state', outcome, attempt .. ':ended_ms', now, 'updated_ms', now)
   else
-    if ARGV[6] ~= '' then
-      state = ARGV[6]
+    if final ~= '' then
+      state = final
     elseif state ~= 'unplaced' and (not winner or winner == attempt) then
       state = 'retrying'
     end
@@ -71,9 +76,9 @@ if not was_over then
     quota_let_go(P, counted, 'jobs', job)
   end
 end
-if was_over or outcome ~= 'done' or not at or ARGV[5] ~= '' then
-  redis.call('HSET', key, attempt .. ':node', id, attempt .. ':state', outcome,
-    attempt .. ':ended_ms', now, attempt .. ':why', ARGV[5], 'updated_ms', now)
+if was_over or outcome ~= 'done' or not at or why ~= '' then
+  redis.call('HSET', key, attempt .. ':node', node_id, attempt .. ':state', outcome,
+    attempt .. ':ended_ms', now, attempt .. ':why', why, 'updated_ms', now)
 end
-redis.call('PEXPIRE', key, ARGV[11])
+redis.call('PEXPIRE', key, job_record_ttl_ms)
 return { was_over and 'superseded' or 'completed', state }

@@ -1,22 +1,31 @@
--- end_job: a job has ended without a result. Records how and why; creates the record of a job that
--- no node has had.
+-- end_job: records that a job has ended without a result, and why. Creates the record of a job that no
+-- node has had.
 --
--- Guarantees that the first end of a job stays, and that a dispatcher ends no job that another one
--- has taken up. A job that ended as 'unplaced' is started again by a later allocate.
+-- Guarantees that the first end of a job is kept, and that a dispatcher cannot end a job that another
+-- dispatcher has taken over. A job that ended as 'unplaced' is started again by a later allocate.
 --
--- KEYS 1 prefix
--- ARGV 1 job, 2 home, 3 state (failed, cancelled or unplaced), 4 error, 5 steps,
---   6 job_record_ttl_ms, 7 unplaced_record_ttl_ms (of a job that no node has had), and for a new
---   record: 8 key, 9 tenant, 10 session, 11 utterance, 12 src, 13 tgt, 14 reason (FinalizeReason)
+-- @arg job text
+-- @arg home text
+-- @arg final text              failed, cancelled or unplaced
+-- @arg why text                Error of the contract
+-- @arg steps text              JobSteps of the contract
+-- @arg key text                this and the following are for a new record
+-- @arg tenant text
+-- @arg session text
+-- @arg utterance digits
+-- @arg src text
+-- @arg tgt text
+-- @arg reason digits           FinalizeReason
+-- @setting job_record_ttl_ms digits
+-- @setting unplaced_record_ttl_ms digits    of a job that no node has had
 -- Returns {'ended' | 'already' | 'superseded', job state}.
 -- @include lib/now
 -- @include lib/job
 -- @include lib/quota
 
-local P, job, home = KEYS[1], ARGV[1], ARGV[2]
 local now = now_ms()
-local key = job_key(P, job)
-local known = redis.call('HMGET', key, 'state', 'home', 'error', 'counted', 'attempt', 'key')
+local record = job_key(P, job)
+local known = redis.call('HMGET', record, 'state', 'home', 'error', 'counted', 'attempt', 'key')
 local state, answers, told, counted, latest, described = unpack(known, 1, 6)
 
 if answers and answers ~= home then
@@ -25,17 +34,16 @@ end
 if state == 'done' or (JOB_OVER[state] and told) then
   return { 'already', state }
 end
--- The end of the last attempt may have ended the job already, without saying why.
+-- The end of the last attempt may have ended the job already, without a reason.
 if not JOB_OVER[state] then
-  state = ARGV[3]
+  state = final
 end
 if not described then
-  redis.call('HSET', key, 'key', ARGV[8], 'tenant', ARGV[9], 'home', home, 'session', ARGV[10],
-    'utterance', ARGV[11], 'src', ARGV[12], 'tgt', ARGV[13], 'reason', ARGV[14],
-    'created_ms', now)
+  redis.call('HSET', record, 'key', key, 'tenant', tenant, 'home', home, 'session', session,
+    'utterance', utterance, 'src', src, 'tgt', tgt, 'reason', reason, 'created_ms', now)
 end
-redis.call('HSET', key, 'state', state, 'error', ARGV[4], 'steps', ARGV[5], 'updated_ms', now)
-redis.call('PEXPIRE', key, latest and ARGV[6] or ARGV[7])
+redis.call('HSET', record, 'state', state, 'error', why, 'steps', steps, 'updated_ms', now)
+redis.call('PEXPIRE', record, latest and job_record_ttl_ms or unplaced_record_ttl_ms)
 if counted then
   quota_let_go(P, counted, 'jobs', job)
 end

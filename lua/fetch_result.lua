@@ -1,7 +1,6 @@
--- fetch_result: reads a result that was kept. It stays until its time is over.
+-- fetch_result: reads a kept result. The result stays until it expires.
 --
--- KEYS 1 prefix
--- ARGV 1 job
+-- @arg job text
 -- Returns the result, or nothing.
 
-return redis.call('GET', KEYS[1] .. ':job:' .. ARGV[1] .. ':result')
+return redis.call('GET', P .. ':job:' .. job .. ':result')

@@ -1,21 +1,23 @@
--- keep_result: keeps a result that found no gateway, or no home.
+-- keep_result: keeps a result that could not be delivered to a gateway, or has no home dispatcher.
 --
--- Guarantees that only the winning attempt, or one that may still win, has its result kept, that
--- nothing replaces the winner's, and that results take no more room than they may.
+-- Guarantees that only the result of the winning attempt, or of one that may still win, is kept, that
+-- nothing replaces the winner's result, and that kept results stay within their byte limits.
 --
--- KEYS 1 prefix
--- ARGV 1 job, 2 result ('': only asks), 3 its bytes, 4 how long in ms, 5 node, 6 attempt,
---   7 bytes of all results at most
--- Node: who says that it has the result of that attempt; it must be the one that was given it, and
--- such results take half of the room at most. Empty: the job's home says so.
--- Returns 'kept' (where it only asks: it would be), 'refused', or 'full'.
+-- @arg job text
+-- @arg result text          '': only asks whether the result would be kept
+-- @arg size number          bytes of the result
+-- @arg node_id text         the node that claims to have the result; it must be the node of the
+--                           attempt, and such results may take half of the room. '': the job's home
+--                           dispatcher has the result
+-- @arg attempt digits
+-- @setting ttl_ms number
+-- @setting max_bytes number    of all results
+-- Returns 'kept' (if it only asks: would be kept), 'refused', or 'full'.
 -- @include lib/now
 -- @include lib/attempt
 -- @include lib/kept
 
-local P, job, bytes, ttl_ms, node, attempt = KEYS[1], ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]),
-  ARGV[5], ARGV[6]
-local most = tonumber(ARGV[7])
+local most = max_bytes
 local now = now_ms()
 local known = redis.call('HMGET', job_key(P, job), 'state', 'winner', 'attempt', 'tenant',
   attempt .. ':node', attempt .. ':state')
@@ -26,13 +28,13 @@ local has_won = state == 'done' and winner == attempt
 if state == 'done' and winner and not has_won then
   return 'refused'
 end
-if node ~= '' then
+if node_id ~= '' then
   most = most / 2
-  if at ~= node then
+  if at ~= node_id then
     return 'refused'
   end
   if not has_won then
-    -- One that was given up may still win, as long as nothing has taken its place.
+    -- An attempt that was given up may still win if no later attempt has replaced it.
     local may_win = not JOB_OVER[state] and (not ATTEMPT_OVER[attempt_state]
       or (attempt_state == 'released' and latest == attempt))
     if not may_win or (winner and winner ~= attempt and attempt_alive(P, job, winner, now)) then
@@ -50,10 +52,10 @@ if node ~= '' then
 else
   kept_settle(P, now)
 end
-if not kept_has_room(P, job, tenant, bytes, most) then
+if not kept_has_room(P, job, tenant, size, most) then
   return 'full'
 end
-if ARGV[2] ~= '' then
-  kept_put(P, job, tenant, attempt, ARGV[2], ttl_ms, now)
+if result ~= '' then
+  kept_put(P, job, tenant, attempt, result, ttl_ms, now)
 end
 return 'kept'

@@ -1,13 +1,13 @@
--- record_steps: writes where the time went into a job's record, where that exists.
+-- record_steps: adds the timings of a job to its record, if the record exists.
 --
--- KEYS 1 prefix
--- ARGV 1 job, 2 steps
--- Returns 1 where there is a record.
+-- @arg job text
+-- @arg steps text      JobSteps of the contract
+-- Returns 1 if there is a record, otherwise 0.
 -- @include lib/job
 
-local key = job_key(KEYS[1], ARGV[1])
+local key = job_key(P, job)
 local known = redis.call('EXISTS', key)
 if known == 1 then
-  redis.call('HSET', key, 'steps', ARGV[2])
+  redis.call('HSET', key, 'steps', steps)
 end
 return known

@@ -1,18 +1,32 @@
--- register_node: makes a node known, or known anew after it reconnected.
+-- register_node: registers a node, or registers it again after it has reconnected.
 --
--- Guarantees that a live node is replaced only by its own process, that every connection gets an
--- epoch larger than those before it, and that leases of what the node no longer runs end now (also
--- of attempts that were given up while nobody knew whether the node had them). The
--- pools are left as they are: the caller moves the difference by move_pools.
+-- Guarantees that a live node is replaced only by its own process, that every connection gets a larger
+-- epoch than the ones before it, and that the leases of attempts which the node no longer runs end now
+-- (also those of attempts that were given up while it was unknown whether the node had them). Pools are
+-- not changed: the caller moves the node with move_pools.
 --
--- KEYS 1 prefix
--- ARGV 1 node, 2 incarnation, 3 stream id, 4 health, 5 load, 6 max_concurrent_jobs,
---   7 stages (bit mask), 8 owner instance, 9 owner address, 10 asr_langs, 11 semantic_langs,
---   12 tts_langs, 13 nmt_pairs (JSON arrays), 14 capability hash, 15 heartbeat_stale_ms,
---   16 running_lease_ms, 17 node owner ('': none), 18 owner_nodes, 19 owner_slots (how many its
---   owner may have; 0: any number), 20 count of attempts that the node still runs, then that many leases
---   ("<job id>:<attempt>"), then the leases of what it has finished and nobody has confirmed
--- Returns {'ok', epoch, whether its pools are as the capability hash says}, or
+-- @arg node_id text
+-- @arg incarnation text
+-- @arg stream text             id of the connection
+-- @arg health number
+-- @arg load number
+-- @arg max_concurrent_jobs number
+-- @arg stages number           bit mask
+-- @arg owner_instance text     dispatcher that has the connection
+-- @arg owner_address text
+-- @arg asr_langs text          this and the following three are JSON arrays
+-- @arg semantic_langs text
+-- @arg tts_langs text
+-- @arg nmt_pairs text
+-- @arg pools_hash text         hash of the capabilities, which decide the pools
+-- @arg node_owner text         '': none
+-- @setting heartbeat_stale_ms number
+-- @setting running_lease_ms number
+-- @setting owner_nodes number    that one owner may have; 0: no limit
+-- @setting owner_slots number    that one owner may have; 0: no limit
+-- @arg running texts           leases ("<job id>:<attempt>") of the attempts that the node runs
+-- @each finished text          leases of attempts whose result nobody has confirmed
+-- Returns {'ok', epoch, 1 if its pools match pools_hash, otherwise 0}, or
 --   {'NODE_ID_CONFLICT', owner instance}, or {'QUOTA_EXCEEDED', 'owner_nodes' or 'owner_slots', used,
 --   'limit', limit, 'retry_ms', ms}.
 -- @include lib/now
@@ -20,19 +34,16 @@
 -- @include lib/renew
 -- @include lib/owners
 
-local P, id, incarnation, stream = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
-local key = P .. ':node:' .. id
+local key = P .. ':node:' .. node_id
 local known = redis.call('HMGET', key, 'incarnation', 'stream_id', 'pools_hash', 'node_owner')
-local owner = ARGV[17]
-local node = live_get(P, id)
+local node = live_get(P, node_id)
 
 if node and known[1] ~= incarnation and node.health < OFFLINE
-  and node.beat > now - tonumber(ARGV[15]) then
+  and node.beat > now - heartbeat_stale_ms then
   return { 'NODE_ID_CONFLICT', node.owner }
 end
-local refused = owner_add(P, owner, known[4], id, tonumber(ARGV[6]), tonumber(ARGV[18]),
-  tonumber(ARGV[19]))
+local refused = owner_add(P, node_owner, known[4], node_id, max_concurrent_jobs, owner_nodes, owner_slots)
 if refused then
   return refused
 end
@@ -43,41 +54,39 @@ if not node then
 end
 local was_out = node.health == LEAVING or node.health == OUT
 if node.epoch == 0 or known[2] ~= stream or was_out then
-  -- The time, so that an epoch is never given twice, not even after the store was emptied.
+  -- Derived from the time, so that an epoch is unique even after Redis has lost its data.
   node.epoch = math.max(now * 1000, node.epoch + 1)
 end
-node.health, node.load, node.max = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-node.stages, node.owner, node.address, node.beat = tonumber(ARGV[7]), ARGV[8], ARGV[9], now
+node.health, node.load, node.max, node.stages = health, load, max_concurrent_jobs, stages
+node.owner, node.address, node.beat = owner_instance, owner_address, now
 
-local still_runs, members = {}, {}
-local first_finished = 21 + tonumber(ARGV[20])
-for i = 21, first_finished - 1 do
-  members[#members + 1] = ARGV[i]
-  still_runs[ARGV[i]] = true
+local still_runs, has_result = {}, {}
+for _, member in ipairs(running) do
+  still_runs[member] = true
 end
-local has_result = {}
-for i = first_finished, #ARGV do
-  has_result[ARGV[i]] = true
+for _, member in ipairs(finished) do
+  has_result[member] = true
 end
-for _, member in ipairs(redis.call('ZRANGE', running_key(P, id), 0, -1)) do
+for _, member in ipairs(redis.call('ZRANGE', running_key(P, node_id), 0, -1)) do
   if not still_runs[member] and not has_result[member] then
-    redis.call('ZREM', running_key(P, id), member)
+    redis.call('ZREM', running_key(P, node_id), member)
   end
 end
-for _, member in ipairs(redis.call('ZRANGE', reserved_key(P, id), 0, -1)) do
+for _, member in ipairs(redis.call('ZRANGE', reserved_key(P, node_id), 0, -1)) do
   if not still_runs[member] and is_given_up(P, member) then
-    redis.call('ZREM', reserved_key(P, id), member)
+    redis.call('ZREM', reserved_key(P, node_id), member)
   end
 end
-renew_running(P, id, node, members, tonumber(ARGV[16]), now, {})
-slots_settle(P, id, node, now)
-live_put(P, id, node)
+renew_running(P, node_id, node, running, running_lease_ms, now, {})
+slots_settle(P, node_id, node, now)
+live_put(P, node_id, node)
 
-local in_place = known[3] == ARGV[14] and not was_out
+local in_place = known[3] == pools_hash and not was_out
 if not in_place then
   redis.call('HDEL', key, 'pools_hash')
 end
-redis.call('HSET', key, 'incarnation', incarnation, 'stream_id', stream, 'node_owner', owner,
-  'asr_langs', ARGV[10], 'semantic_langs', ARGV[11], 'tts_langs', ARGV[12], 'nmt_pairs', ARGV[13])
-redis.call('SADD', P .. ':nodes:all', id)
+redis.call('HSET', key, 'incarnation', incarnation, 'stream_id', stream, 'node_owner', node_owner,
+  'asr_langs', asr_langs, 'semantic_langs', semantic_langs, 'tts_langs', tts_langs,
+  'nmt_pairs', nmt_pairs)
+redis.call('SADD', P .. ':nodes:all', node_id)
 return { 'ok', node.epoch, in_place and 1 or 0 }

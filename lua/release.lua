@@ -1,51 +1,55 @@
--- release: gives back a reservation that was not committed. Of one that is gone, frees nothing.
+-- release: gives back a reservation that was not committed. If the reservation is gone, frees nothing.
 --
 -- Guarantees that the slot of an attempt which the node may have (its connection was lost after the
--- attempt was sent) is not given to another job before the node was told to stop: such a lease stays
--- until the node registers without the attempt, is told to stop it (renew.lua), or the lease ends.
+-- attempt was sent) is not given to another job before the node was told to stop. Such a lease stays
+-- until the node registers without the attempt, is told to stop it (lib/renew.lua), or the lease ends.
 --
--- KEYS 1 prefix
--- ARGV 1 node, 2 job, 3 attempt, 4 why (for the record), 5 fault (1: it counts against the node),
---   6 final state of the job or '', 7 eject_failures, 8 eject_ms, 9 eject_max_ms,
---   10 may_run (1: the node may have the attempt)
+-- @arg node_id text
+-- @arg job text
+-- @arg attempt digits
+-- @arg why text          for the record
+-- @arg is_fault flag     the failure counts against the node
+-- @arg final text        final state of the job, or '' if another attempt may follow
+-- @arg may_run flag      the node may have the attempt
+-- @setting eject_failures number
+-- @setting eject_ms number
+-- @setting eject_max_ms number
 -- Returns {'released' | 'nothing' | 'running' | 'left'}.
 -- @include lib/now
 -- @include lib/attempt
 -- @include lib/record
 -- @include lib/quota
 
-local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'attempt', attempt .. ':state', attempt .. ':node',
   'counted', 'tenant', 'session')
 local state, latest, attempt_state, at, counted, tenant, session = unpack(known, 1, 7)
 
-if lease_end(running_key(P, id), member, now) then
+if lease_end(running_key(P, node_id), member, now) then
   return { 'running' }
 end
-local node = live_get(P, id)
-local freed = lease_end(reserved_key(P, id), member, now) ~= nil
-local left = freed and ARGV[10] == '1'
+local node = live_get(P, node_id)
+local freed = lease_end(reserved_key(P, node_id), member, now) ~= nil
+local left = freed and may_run
 if not left then
-  redis.call('ZREM', reserved_key(P, id), member)
+  redis.call('ZREM', reserved_key(P, node_id), member)
 end
-local first_time = attempt_state == 'reserved' and at == id
+local first_time = attempt_state == 'reserved' and at == node_id
 if node and (freed or first_time) then
-  if first_time and ARGV[5] == '1' then
-    record_failure(node, tenant, session, job, tonumber(ARGV[7]), tonumber(ARGV[8]),
-      tonumber(ARGV[9]), now)
+  if first_time and is_fault then
+    record_failure(node, tenant, session, job, eject_failures, eject_ms, eject_max_ms, now)
   end
-  slots_settle(P, id, node, now)
-  live_put(P, id, node)
+  slots_settle(P, node_id, node, now)
+  live_put(P, node_id, node)
 end
 if first_time then
-  redis.call('HSET', key, attempt .. ':state', 'released', attempt .. ':why', ARGV[4],
+  redis.call('HSET', key, attempt .. ':state', 'released', attempt .. ':why', why,
     attempt .. ':ended_ms', now, 'updated_ms', now)
 end
 if state and not JOB_OVER[state] then
-  if ARGV[6] ~= '' then
-    redis.call('HSET', key, 'state', ARGV[6])
+  if final ~= '' then
+    redis.call('HSET', key, 'state', final)
     if counted then
       quota_let_go(P, counted, 'jobs', job)
     end

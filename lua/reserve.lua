@@ -1,17 +1,20 @@
--- reserve: reserves a slot on the node that is named.
+-- reserve: reserves a slot on a given node.
 --
--- Guarantees that a job that is over, and an attempt that has ended or been followed by another, do
--- not come back: those are answered as existing, with no lease (lease end 0).
+-- Guarantees that a job that is over, and an attempt that has ended or was replaced by a later one, is
+-- not started again: such a call returns an existing attempt without a lease (lease end 0).
 --
--- KEYS 1 prefix
--- ARGV 1 node, 2 job, 3 attempt, 4 heartbeat_stale_ms, 5 reservation_ttl_ms, 6 job_record_ttl_ms
+-- @arg node_id text
+-- @arg job text
+-- @arg attempt number
+-- @setting heartbeat_stale_ms number
+-- @setting reservation_ttl_ms number
+-- @setting job_record_ttl_ms digits
 -- Returns {'ok', existing, lease end, node id, epoch, owner instance, owner address},
 --   or {'NODE_NOT_FOUND'}, or {'ALL_CANDIDATES_FULL_OR_FAILED', why, 1}.
 -- @include lib/now
 -- @include lib/choose
 -- @include lib/attempt
 
-local P, id, job, attempt = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
 
 local function answer(existing, ends, at, node)
@@ -27,16 +30,16 @@ local known = redis.call('HMGET', job_key(P, job), 'state', 'attempt', attempt .
   attempt .. ':node')
 if (known[1] and JOB_OVER[known[1]]) or (known[3] and ATTEMPT_OVER[known[3]])
   or attempt < (tonumber(known[2]) or 0) then
-  local at = known[4] or id
+  local at = known[4] or node_id
   return answer(1, 0, at, live_get(P, at))
 end
-if not live_get(P, id) then
+if not live_get(P, node_id) then
   return { 'NODE_NOT_FOUND' }
 end
-local node, why = try_named(P, { stale_ms = tonumber(ARGV[4]), stages = 0 }, now, id)
+local node, why = try_named(P, { stale_ms = heartbeat_stale_ms, stages = 0 }, now, node_id)
 if not node then
   return { 'ALL_CANDIDATES_FULL_OR_FAILED', why, 1 }
 end
-local ends = attempt_reserve(P, job, attempt, id, node, BY_NAME, tonumber(ARGV[5]),
-  tonumber(ARGV[6]), now, {})
-return answer(0, ends, id, node)
+local ends = attempt_reserve(P, job, attempt, node_id, node, BY_NAME, reservation_ttl_ms,
+  job_record_ttl_ms, now, {})
+return answer(0, ends, node_id, node)

@@ -1,16 +1,13 @@
--- select_node: chooses as allocate would, and reserves, records and binds nothing.
+-- select_node: chooses a node as allocate would, but reserves, records and binds nothing.
 --
--- KEYS 1 prefix
--- ARGV as lib/want.lua
+-- Takes the arguments of lib/want.lua.
 -- Returns {'ok', node id, epoch, owner instance, owner address, path, binding, binding kind},
 --   or {reason, why, times, ...}.
 -- @include lib/now
 -- @include lib/want
 -- @include lib/choose
 
-local P = KEYS[1]
 local now = now_ms()
-local want = want_read(ARGV)
 local bound, bound_path
 if want.session then
   bound, bound_path = turn_read(turn_key(P, want.tenant, want.session, want.src, want.tgt), now)

@@ -1,31 +1,33 @@
--- take_session: gives a session to the gateway that its client has come to.
+-- take_session: gives a session to the gateway that its client has connected to.
 --
--- Guarantees that of all gateways only the last to take a session can change it, and that nobody
--- learns whether a session exists who does not have its token, or is of another tenant. A repeat
--- raises the epoch once more and answers the new one: the caller is then fenced off from nothing but
--- its own first call. One that comes late takes nothing from a later try of the same client.
+-- Guarantees that only the last gateway to take a session can change it, and that a caller without the
+-- session's token, or of another tenant, cannot learn whether the session exists. A repeated call
+-- raises the epoch again and returns the new one, which only fences off the caller's own first call. A
+-- call that arrives late takes nothing from a later try of the same client.
 --
 -- P:session:<id>, hash: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
--- KEYS 1 prefix
--- ARGV 1 session, 2 token hash, 3 gateway, 4 ttl_ms, 5 tenant that it must be of (absent or empty:
---   any), 6 how often the client has tried to resume (absent or 0: not told)
--- Returns {'ok', epoch, opened, opened_ms, next, seen, results, missing, acked, then index, cut of
---   each cut that is kept, in rising order}, {'SESSION_NOT_FOUND'} or {'SESSION_TAKEN_OVER'}.
+-- @arg session text
+-- @arg token text         hash of the resume token
+-- @arg tenant text        that the session must belong to; '': any
+-- @arg tries number       how often the client has tried to resume; 0: unknown
+-- @setting gateway text
+-- @setting ttl_ms digits
+-- Returns {'ok', epoch, opened, opened_ms, next, seen, results, missing, acked, then index and cut of
+--   each cut that is kept, by rising index}, {'SESSION_NOT_FOUND'} or {'SESSION_TAKEN_OVER'}.
 -- @include lib/session
 
-local key = session_key(KEYS[1], ARGV[1])
+local key = session_key(P, session)
 local known = redis.call('HMGET', key, 'token', 'tenant', 'tries')
-local tries = tonumber(ARGV[6]) or 0
-if known[1] ~= ARGV[2] or ((ARGV[5] or '') ~= '' and known[2] ~= ARGV[5]) then
+if known[1] ~= token or (tenant ~= '' and known[2] ~= tenant) then
   return { 'SESSION_NOT_FOUND' }
 end
 if tries > 0 and tries < (tonumber(known[3]) or 0) then
   return { 'SESSION_TAKEN_OVER' }
 end
 local epoch = redis.call('HINCRBY', key, 'epoch', 1)
-redis.call('HSET', key, 'gateway', ARGV[3], 'tries', tries)
+redis.call('HSET', key, 'gateway', gateway, 'tries', tries)
 
 local flat = redis.call('HGETALL', key)
 local record, indexes = {}, {}
@@ -37,7 +39,7 @@ for i = 1, #flat, 2 do
   end
 end
 table.sort(indexes)
-session_renew(KEYS[1], ARGV[1], record.tenant, ARGV[4])
+session_renew(P, session, record.tenant, ttl_ms)
 
 local reply = { 'ok', epoch, record.opened }
 for _, name in ipairs({ 'opened_ms', 'next', 'seen', 'results', 'missing', 'acked' }) do

@@ -14,14 +14,14 @@ from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import normal, stage_mask
 from lingua_scheduler.services.runtime.errors import InvalidMessageError, LinguaError
+from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.script_calls import Call, Words
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 
 _OK = b"ok"
 _DETAIL_CHARS = 200
-
-Words = Sequence[str | bytes | int | float]
 
 
 class Attempts:
@@ -30,30 +30,40 @@ class Attempts:
     def __init__(self, *, link: RedisLink, settings: Settings, metrics: PoolMetrics) -> None:
         self._link = link
         self._metrics = metrics
-        self._timeout_binds = settings.timeout_binding == "always"
-        # An attempt is acknowledged while it is reserved, or not at all, and then has its time.
-        self._hold_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
-        # What scripts get with every call.
-        self._draw = _words(
-            settings.sample_k,
-            settings.pool_size,
-            settings.heartbeat_stale_ms,
-            settings.load_threshold,
-            settings.eject_max_share,
-        )
-        self._placing = _words(
-            settings.reservation_ttl_ms,
-            settings.binding_ttl_ms,
-            int(self._timeout_binds),
-            settings.job_record_ttl_ms,
-        )
-        self._committing = _words(settings.running_lease_ms, settings.job_record_ttl_ms)
-        self._ejection = _words(settings.eject_failures, settings.eject_ms, settings.eject_max_ms)
-        self._record_ttl = _words(settings.job_record_ttl_ms)
+        self._pack_want = script_calls.Want(
+            sample_k=settings.sample_k,
+            pool_size=settings.pool_size,
+            heartbeat_stale_ms=settings.heartbeat_stale_ms,
+            load_threshold=settings.load_threshold,
+            eject_max_share=settings.eject_max_share,
+        ).call
+        self._pack_allocate = script_calls.Allocate(
+            # A node acknowledges an attempt while it is reserved, and then has job_timeout_ms.
+            hold_ms=settings.reservation_ttl_ms + settings.job_timeout_ms,
+            reservation_ttl_ms=settings.reservation_ttl_ms,
+            binding_ttl_ms=settings.binding_ttl_ms,
+            timeout_binds=settings.timeout_binding == "always",
+            job_record_ttl_ms=settings.job_record_ttl_ms,
+        ).call
+        self._pack_commit = script_calls.Commit(
+            running_lease_ms=settings.running_lease_ms,
+            job_record_ttl_ms=settings.job_record_ttl_ms,
+        ).call
+        self._pack_release = script_calls.Release(
+            eject_failures=settings.eject_failures,
+            eject_ms=settings.eject_ms,
+            eject_max_ms=settings.eject_max_ms,
+        ).call
+        self._pack_complete = script_calls.Complete(
+            eject_failures=settings.eject_failures,
+            eject_ms=settings.eject_ms,
+            eject_max_ms=settings.eject_max_ms,
+            job_record_ttl_ms=settings.job_record_ttl_ms,
+        ).call
         self.send = link.send
         self.selected = metrics.selection_seconds.observe
         """Told of every allocation that Redis has answered how long that took, in seconds."""
-        self.words: dict[str, Callable[[Any], Words]] = {
+        self.words: dict[str, Callable[[Any], Call]] = {
             "allocate": self._allocate,
             "commit": self._commit,
             "release": self._release,
@@ -78,7 +88,7 @@ class Attempts:
         words = self.words[name](request)
         started = perf_counter()
         try:
-            reply = await self._link.call(name, *words)
+            reply = await self._link.call(*words)
             if name == "allocate":
                 self.selected(perf_counter() - started)
             self.fill[name](request, reply, response)
@@ -91,40 +101,38 @@ class Attempts:
     def want(self, criteria: pool_pb2.NodeCriteria, tenant: str, session_id: str) -> Words:
         """The arguments of lua/lib/want.lua."""
         pair, excluded, stages = criteria.pair, criteria.exclude_node_ids, criteria.required_stages
-        return (
-            random.getrandbits(31),
-            normal(pair.src),
-            normal(pair.tgt),
-            int(criteria.require_tts),
-            stage_mask(stages) if stages else 0,
-            criteria.preferred_node_id,
-            int(criteria.strict),
-            criteria.local_instance,
-            tenant,
-            session_id,
-            *self._draw,
-            len(excluded),
-            *excluded,
+        return self._pack_want(
+            seed=random.getrandbits(31),
+            src=normal(pair.src),
+            tgt=normal(pair.tgt),
+            require_tts=criteria.require_tts,
+            stages=stage_mask(stages) if stages else 0,
+            preferred=criteria.preferred_node_id,
+            strict=criteria.strict,
+            instance=criteria.local_instance,
+            tenant=tenant,
+            session=session_id,
+            excluded=excluded,
         )
 
     # ---- before and after ----
 
-    def _allocate(self, request: pool_pb2.AllocateRequest) -> Words:
+    def _allocate(self, request: pool_pb2.AllocateRequest) -> Call:
         validate.criteria(request.criteria)
         limits = request.limits
-        limited = limits.jobs or limits.audio_ms_per_minute
-        return (
-            *self.want(request.criteria, request.tenant, request.session_id),
-            request.job_id,
-            request.attempt,
-            request.job_key,
-            request.home_instance,
-            request.utterance_index,
-            request.session_epoch,
-            request.reason,
-            int(request.wait_for_bound_node),
-            *self._placing,
-            *(self._limits(request) if limited else ()),
+        return self._pack_allocate(
+            job=request.job_id,
+            attempt=request.attempt,
+            key=request.job_key,
+            home=request.home_instance,
+            utterance=request.utterance_index,
+            session_epoch=request.session_epoch,
+            reason=request.reason,
+            may_wait=request.wait_for_bound_node,
+            max_jobs=limits.jobs,
+            max_audio_ms=limits.audio_ms_per_minute,
+            audio_ms=request.audio_ms,
+            want=self.want(request.criteria, request.tenant, request.session_id),
         )
 
     def _allocated(
@@ -149,9 +157,11 @@ class Attempts:
             response.error.ParseFromString(why)
         self._metrics.allocated(existing, *placed[4:])
 
-    def _commit(self, request: pool_pb2.CommitRequest) -> Words:
+    def _commit(self, request: pool_pb2.CommitRequest) -> Call:
         attempt = request.attempt
-        return request.node_id, attempt.job_id, attempt.attempt, *self._committing
+        return self._pack_commit(
+            node_id=request.node_id, job=attempt.job_id, attempt=attempt.attempt
+        )
 
     def _committed(
         self,
@@ -164,18 +174,17 @@ class Attempts:
         response.outcome = codes.COMMIT_OUTCOMES[outcome]
         response.lease_ends_ms = ends
 
-    def _release(self, request: pool_pb2.ReleaseRequest) -> Words:
+    def _release(self, request: pool_pb2.ReleaseRequest) -> Call:
         validate.final_state(request.final_state)
         attempt = request.attempt
-        return (
-            request.node_id,
-            attempt.job_id,
-            attempt.attempt,
-            _why(codes.RELEASE_CAUSES[request.cause], request.detail),
-            int(codes.RELEASE_FAULTS[request.cause]),
-            codes.FINAL_STATES[request.final_state],
-            *self._ejection,
-            int(request.cause == pool_pb2.RELEASE_CAUSE_CONNECTION_LOST),
+        return self._pack_release(
+            node_id=request.node_id,
+            job=attempt.job_id,
+            attempt=attempt.attempt,
+            why=_why(codes.RELEASE_CAUSES[request.cause], request.detail),
+            is_fault=codes.RELEASE_FAULTS[request.cause],
+            final=codes.FINAL_STATES[request.final_state],
+            may_run=request.cause == pool_pb2.RELEASE_CAUSE_CONNECTION_LOST,
         )
 
     def _released(
@@ -187,20 +196,18 @@ class Attempts:
         self._metrics.releases[codes.RELEASE_CAUSES[request.cause]] += 1
         response.outcome = codes.RELEASE_OUTCOMES[reply[0]]
 
-    def _complete(self, request: pool_pb2.CompleteRequest) -> Words:
+    def _complete(self, request: pool_pb2.CompleteRequest) -> Call:
         validate.complete(request)
         attempt = request.attempt
-        return (
-            request.node_id,
-            attempt.job_id,
-            attempt.attempt,
-            codes.ATTEMPT_OUTCOMES[request.outcome],
-            request.detail[:_DETAIL_CHARS],
-            codes.FINAL_STATES[request.final_state],
-            int(request.outcome in codes.FAULTS and not request.job_at_fault),
-            *self._ejection,
-            *self._record_ttl,
-            request.steps,
+        return self._pack_complete(
+            node_id=request.node_id,
+            job=attempt.job_id,
+            attempt=attempt.attempt,
+            outcome=codes.ATTEMPT_OUTCOMES[request.outcome],
+            why=request.detail[:_DETAIL_CHARS],
+            final=codes.FINAL_STATES[request.final_state],
+            is_fault=request.outcome in codes.FAULTS and not request.job_at_fault,
+            steps=request.steps,
         )
 
     def _completed(
@@ -213,11 +220,6 @@ class Attempts:
         self._metrics.completions[codes.ATTEMPT_OUTCOMES[request.outcome]] += 1
         response.outcome = codes.COMPLETE_OUTCOMES[outcome]
         response.state = codes.JOB_STATES[state]
-
-    def _limits(self, request: pool_pb2.AllocateRequest) -> tuple[int, ...]:
-        """What the script has to know of a tenant with limits."""
-        limits = request.limits
-        return limits.jobs, limits.audio_ms_per_minute, request.audio_ms, self._hold_ms
 
 
 def direction(criteria: pool_pb2.NodeCriteria) -> str:
@@ -236,10 +238,6 @@ def fill_placement(placement: pool_pb2.Placement, placed: Sequence[Any]) -> None
     placement.path = path
     placement.binding = binding
     placement.binding_kind = kind
-
-
-def _words(*settings: float) -> tuple[bytes, ...]:
-    return tuple(repr(each).encode() for each in settings)
 
 
 def _why(cause: str, detail: str) -> str:

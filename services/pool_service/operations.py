@@ -13,6 +13,7 @@ from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import normal
 from lingua_scheduler.services.runtime.errors import reason_name
+from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -28,9 +29,24 @@ class Operations:
     ) -> None:
         self._call = link.call
         self._link = link
-        self._settings = settings
         self._metrics = metrics
         self._views = views
+        self._reserve = script_calls.Reserve(
+            heartbeat_stale_ms=settings.heartbeat_stale_ms,
+            reservation_ttl_ms=settings.reservation_ttl_ms,
+            job_record_ttl_ms=settings.job_record_ttl_ms,
+        ).call
+        self._end_job = script_calls.EndJob(
+            job_record_ttl_ms=settings.job_record_ttl_ms,
+            unplaced_record_ttl_ms=min(settings.job_record_ttl_ms, settings.unplaced_record_ttl_ms),
+        ).call
+        self._bind_session = script_calls.BindSession(
+            binding_ttl_ms=settings.binding_ttl_ms, held_in_row_max=settings.held_in_row_max
+        ).call
+        self._heartbeat = script_calls.Heartbeat(
+            running_lease_ms=settings.running_lease_ms,
+            heartbeat_stale_ms=settings.heartbeat_stale_ms,
+        ).call
         self.attempts = Attempts(link=link, settings=settings, metrics=metrics)
         self.by_name: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "select_node": self.select_node,
@@ -55,7 +71,7 @@ class Operations:
         validate.criteria(request.criteria)
         criteria = request.criteria
         want = self.attempts.want(criteria, request.tenant, request.session_id)
-        reply = await self._call("select_node", *want)
+        reply = await self._call(*script_calls.select_node(want=want))
         if reply[0] != _OK:
             raise refusal(reply, direction(criteria), criteria.preferred_node_id)
         response = pool_pb2.SelectNodeResponse()
@@ -70,15 +86,9 @@ class Operations:
 
     async def reserve(self, request: pool_pb2.ReserveRequest) -> pool_pb2.ReserveResponse:
         """Reserves a slot on the node that is named."""
-        settings = self._settings
+        attempt = request.attempt
         reply = await self._call(
-            "reserve",
-            request.node_id,
-            request.attempt.job_id,
-            request.attempt.attempt,
-            settings.heartbeat_stale_ms,
-            settings.reservation_ttl_ms,
-            settings.job_record_ttl_ms,
+            *self._reserve(node_id=request.node_id, job=attempt.job_id, attempt=attempt.attempt)
         )
         if reply[0] != _OK:
             error = refusal(reply, f"node {request.node_id}", request.node_id)
@@ -111,24 +121,22 @@ class Operations:
     async def end_job(self, request: pool_pb2.EndJobRequest) -> pool_pb2.EndJobResponse:
         """Records how a job ended that has no result."""
         validate.end_job(request)
-        ttl_ms = self._settings.job_record_ttl_ms
         state = "unplaced" if request.may_begin_anew else codes.FINAL_STATES[request.state]
         outcome, left = await self._call(
-            "end_job",
-            request.job_id,
-            request.home_instance,
-            state,
-            request.error.SerializeToString(),
-            request.steps,
-            ttl_ms,
-            min(ttl_ms, self._settings.unplaced_record_ttl_ms),
-            request.job_key,
-            request.tenant,
-            request.session_id,
-            request.utterance_index,
-            normal(request.pair.src),
-            normal(request.pair.tgt),
-            request.reason,
+            *self._end_job(
+                job=request.job_id,
+                home=request.home_instance,
+                final=state,
+                why=request.error.SerializeToString(),
+                steps=request.steps,
+                key=request.job_key,
+                tenant=request.tenant,
+                session=request.session_id,
+                utterance=request.utterance_index,
+                src=normal(request.pair.src),
+                tgt=normal(request.pair.tgt),
+                reason=request.reason,
+            )
         )
         return pool_pb2.EndJobResponse(
             outcome=codes.END_OUTCOMES[outcome],
@@ -141,18 +149,17 @@ class Operations:
         """Binds a session's direction to the node that keeps its audio."""
         validate.bind(request)
         bound = await self._call(
-            "bind_session",
-            request.tenant,
-            request.session_id,
-            normal(request.pair.src),
-            normal(request.pair.tgt),
-            codes.BINDING_NAMES[request.kind],
-            request.node_id,
-            request.utterance_index,
-            self._settings.binding_ttl_ms,
-            self._settings.held_in_row_max,
-            request.attempt.job_id,
-            request.attempt.attempt,
+            *self._bind_session(
+                tenant=request.tenant,
+                session=request.session_id,
+                src=normal(request.pair.src),
+                tgt=normal(request.pair.tgt),
+                kind=codes.BINDING_NAMES[request.kind],
+                node_id=request.node_id,
+                utterance=request.utterance_index,
+                job=request.attempt.job_id,
+                attempt=request.attempt.attempt,
+            )
         )
         return pool_pb2.BindSessionResponse(
             bound=bound == b"bound", limit_reached=bound == b"limit"
@@ -162,21 +169,28 @@ class Operations:
         self, request: pool_pb2.ClearSessionRequest
     ) -> pool_pb2.ClearSessionResponse:
         """Forgets bindings."""
-        languages = [normal(code) for pair in request.pairs for code in (pair.src, pair.tgt)]
-        cleared = await self._call("clear_session", request.tenant, request.session_id, *languages)
+        cleared = await self._call(
+            *script_calls.clear_session(
+                tenant=request.tenant,
+                session=request.session_id,
+                directions=[(normal(pair.src), normal(pair.tgt)) for pair in request.pairs],
+            )
+        )
         return pool_pb2.ClearSessionResponse(cleared=cleared)
 
     async def heartbeat(self, request: pool_pb2.HeartbeatRequest) -> pool_pb2.HeartbeatResponse:
         """Renews nodes and what they run."""
-        args: list[str | int | float] = [
-            self._settings.running_lease_ms,
-            self._settings.heartbeat_stale_ms,
+        beats = [
+            (
+                beat.node_id,
+                beat.epoch,
+                beat.health,
+                max(beat.load.cpu, beat.load.gpu),
+                [codes.lease_member(each) for each in beat.running],
+            )
+            for beat in request.beats
         ]
-        for beat in request.beats:
-            load = max(beat.load.cpu, beat.load.gpu)
-            args += (beat.node_id, beat.epoch, beat.health, load, len(beat.running))
-            args += map(codes.lease_member, beat.running)
-        problems = await self._call("heartbeat", *args) if request.beats else []
+        problems = await self._call(*self._heartbeat(beats=beats)) if beats else []
         self._metrics.beats.inc(len(request.beats))
         return pool_pb2.HeartbeatResponse(
             problems=[
@@ -195,11 +209,12 @@ class Operations:
         """Notes what a node, its dispatcher or an operator says of its health."""
         validate.set_node_health(request)
         reply = await self._call(
-            "set_node_health",
-            request.node_id,
-            request.epoch,
-            request.health,
-            int(request.by_operator),
+            *script_calls.set_node_health(
+                node_id=request.node_id,
+                epoch=request.epoch,
+                health=request.health,
+                by_operator=request.by_operator,
+            )
         )
         if reply[0] != _OK:
             raise refusal(reply, "", request.node_id)

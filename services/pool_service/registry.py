@@ -6,6 +6,7 @@ from itertools import islice
 from lingua_scheduler.services.pool_service import codes
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
+from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -25,41 +26,48 @@ class Registry:
 
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
         self._link = link
-        self._settings = settings
+        self._prefix = settings.redis_prefix
+        self._register_node = script_calls.RegisterNode(
+            heartbeat_stale_ms=settings.heartbeat_stale_ms,
+            running_lease_ms=settings.running_lease_ms,
+            owner_nodes=settings.owner_nodes,
+            owner_slots=settings.owner_slots,
+        ).call
+        self._move_pools = script_calls.MovePools(
+            pool_size=settings.pool_size, max_pools=settings.max_pools
+        ).call
+        self._remove_node = script_calls.RemoveNode(
+            pools_per_step=POOLS_A_STEP, pool_size=settings.pool_size
+        ).call
 
     async def register(
         self, request: pool_pb2.RegisterNodeRequest
     ) -> pool_pb2.RegisterNodeResponse:
         """Makes a node known and moves it by the difference between its pools then and now."""
-        settings = self._settings
         able = Capabilities.of(request.capabilities)
         owner = request.node_owner
         # A node that comes back with another owner has to change its place in every pool.
         digest = f"{able.digest()}@{owner}" if owner else able.digest()
         reply = await self._link.call(
-            "register_node",
-            request.node_id,
-            request.incarnation,
-            request.stream_id,
-            request.health or common_pb2.NODE_HEALTH_READY,
-            max(request.load.cpu, request.load.gpu),
-            request.max_concurrent_jobs,
-            able.stages,
-            request.owner_instance,
-            request.owner_address,
-            _json(able.asr_langs),
-            _json(able.semantic_langs),
-            _json(able.tts_langs),
-            _json(able.nmt_pairs),
-            digest,
-            settings.heartbeat_stale_ms,
-            settings.running_lease_ms,
-            owner,
-            settings.owner_nodes,
-            settings.owner_slots,
-            len(request.running),
-            *map(codes.lease_member, request.running),
-            *map(codes.lease_member, request.finished),
+            *self._register_node(
+                node_id=request.node_id,
+                incarnation=request.incarnation,
+                stream=request.stream_id,
+                health=request.health or common_pb2.NODE_HEALTH_READY,
+                load=max(request.load.cpu, request.load.gpu),
+                max_concurrent_jobs=request.max_concurrent_jobs,
+                stages=able.stages,
+                owner_instance=request.owner_instance,
+                owner_address=request.owner_address,
+                asr_langs=_json(able.asr_langs),
+                semantic_langs=_json(able.semantic_langs),
+                tts_langs=_json(able.tts_langs),
+                nmt_pairs=_json(able.nmt_pairs),
+                pools_hash=digest,
+                node_owner=owner,
+                running=[codes.lease_member(each) for each in request.running],
+                finished=[codes.lease_member(each) for each in request.finished],
+            )
         )
         if reply[0] != _OK:
             raise refusal(reply, "", request.node_id)
@@ -75,7 +83,7 @@ class Registry:
     async def _move(
         self, node_id: str, epoch: int, wanted: set[str], owner: str, digest: str
     ) -> tuple[int, int]:
-        key = f"{self._settings.redis_prefix}:node:{node_id}:pools"
+        key = f"{self._prefix}:node:{node_id}:pools"
         flat = await self._link.command("HGETALL", key)
         has = {
             name.decode(): place.decode() for name, place in zip(flat[::2], flat[1::2], strict=True)
@@ -88,15 +96,13 @@ class Registry:
             leave = list(islice(leaves, POOLS_A_STEP - len(join)))
             last = len(join) + len(leave) < POOLS_A_STEP
             reply = await self._link.call(
-                "move_pools",
-                node_id,
-                epoch,
-                self._settings.pool_size,
-                self._settings.max_pools,
-                digest if last else "",
-                len(join),
-                *join,
-                *leave,
+                *self._move_pools(
+                    node_id=node_id,
+                    epoch=epoch,
+                    pools_hash=digest if last else "",
+                    join=join,
+                    leave=leave,
+                )
             )
             if reply[0] == b"POOL_FULL":
                 # A node in some of its pools would be a puzzle; better in none.
@@ -125,13 +131,7 @@ class Registry:
         existed, left = False, 0
         while True:
             reply = await self._link.call(
-                "remove_node",
-                node_id,
-                epoch,
-                int(forget),
-                POOLS_A_STEP,
-                self._settings.pool_size,
-                silent_ms,
+                *self._remove_node(node_id=node_id, epoch=epoch, forget=forget, silent_ms=silent_ms)
             )
             if reply[0] == b"alive":
                 return existed, left

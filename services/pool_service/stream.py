@@ -135,7 +135,7 @@ class OperateStream:
                 run = with_span(self._spans, name, operation.traceparent, run)
                 outcome = asyncio.ensure_future(run)
             elif name in work.attempts.words:
-                outcome = work.attempts.send(name, *work.attempts.words[name](request))
+                outcome = work.attempts.send(*work.attempts.words[name](request))
             else:
                 outcome = asyncio.ensure_future(work.by_name[name](request))
         except Exception as error:

@@ -16,6 +16,7 @@ from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.errors import LinguaError
 from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.script_calls import Sweep
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,12 @@ class Sweeper:
         self._capacity = capacity
         self._metrics = metrics
         self._cursor = "0"
+        self._sweep = Sweep(
+            nodes_per_step=_NODES_A_LOOK,
+            heartbeat_stale_ms=settings.heartbeat_stale_ms,
+            node_reconnect_grace_ms=settings.node_reconnect_grace_ms,
+            node_forget_ms=settings.node_forget_ms,
+        ).call
 
     async def run(self) -> None:
         """Sweeps until it is cancelled. While Redis is away, waits."""
@@ -73,14 +80,7 @@ class Sweeper:
     async def look(self) -> None:
         """One look: a page of nodes, and what follows from it."""
         settings = self._settings
-        cursor, expel, forget = await self._link.call(
-            "sweep",
-            self._cursor,
-            _NODES_A_LOOK,
-            settings.heartbeat_stale_ms,
-            settings.node_reconnect_grace_ms,
-            settings.node_forget_ms,
-        )
+        cursor, expel, forget = await self._link.call(*self._sweep(cursor=self._cursor))
         self._cursor = cursor.decode()
         silent_ms = min(settings.heartbeat_stale_ms, settings.node_reconnect_grace_ms)
         for node_id in map(bytes.decode, expel):

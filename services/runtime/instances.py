@@ -5,6 +5,7 @@ import logging
 
 from lingua_scheduler.services.runtime.errors import LinguaError
 from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.script_calls import announce_instance
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 # Said again three times before it is forgotten.
@@ -25,7 +26,9 @@ class Instances:
     async def announce(self, address: str) -> None:
         """Says where this instance is. Raises DependencyDownError."""
         ttl = _FORGOTTEN_AFTER_MS
-        await self._link.call("announce_instance", self._instance_id, address, ttl)
+        await self._link.call(
+            *announce_instance(instance=self._instance_id, address=address, ttl_ms=ttl)
+        )
 
     async def run(self, address: str) -> None:
         """Says it again and again until cancelled."""
@@ -39,7 +42,9 @@ class Instances:
     async def leave(self) -> None:
         """This instance ends."""
         try:
-            await self._link.call("announce_instance", self._instance_id, "", 0)
+            await self._link.call(
+                *announce_instance(instance=self._instance_id, address="", ttl_ms=0)
+            )
         except LinguaError as error:
             _log.info("instance removal failed", extra={"reason": str(error)})
 

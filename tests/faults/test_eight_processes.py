@@ -37,7 +37,8 @@ from lingua_scheduler.services.runtime.errors import (
 )
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
+from lingua_scheduler.services.runtime.redis.script_header import prelude
+from lingua_scheduler.services.runtime.redis.scripts import load_scripts, script_headers
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
@@ -50,9 +51,10 @@ KILL_EVERY_S = 0.25
 NODES = {f"n{i:02}": 1 + i % 3 for i in range(20)}
 RESERVATION_MS, RUNNING_MS = 300, 500
 
-# Runs after a script, in the same atomic step. `told` reads its reply: the node, the lease, and
-# when it ends (nil: it has ended).
+# Runs after a script, in the same atomic step, with the script's arguments. `told` reads its reply:
+# the node, the lease, and when it ends (nil: it has ended).
 CHECKED = """
+{arguments}
 local function under_test()
 {source}
 end
@@ -92,23 +94,22 @@ return reply
 """
 TOLD = {
     "allocate": """
-  local at = 17 + tonumber(ARGV[16])
   if reply[1] == 'ok' and reply[2] == 0 then
-    return reply[6], ARGV[at] .. ':' .. reply[3], reply[5]
+    return reply[6], job .. ':' .. reply[3], reply[5]
   end""",
     "reserve": """
   if reply[1] == 'ok' and reply[2] == 0 then
-    return ARGV[1], ARGV[2] .. ':' .. ARGV[3], reply[3]
+    return node_id, job .. ':' .. attempt, reply[3]
   end""",
     "commit": """
   if reply[1] == 'committed' or reply[1] == 'committed_late' then
-    return ARGV[1], ARGV[2] .. ':' .. ARGV[3], reply[2]
+    return node_id, job .. ':' .. attempt, reply[2]
   end""",
     "release": """
   if reply[1] == 'released' then
-    return ARGV[1], ARGV[2] .. ':' .. ARGV[3], nil
+    return node_id, job .. ':' .. attempt, nil
   end""",
-    "complete": "  return ARGV[1], ARGV[2] .. ':' .. ARGV[3], nil",
+    "complete": "  return node_id, job .. ':' .. attempt, nil",
 }
 # All nodes at one moment. Returns the first node with more leases than slots or '', how many
 # leases there are, and when the last one ends.
@@ -169,7 +170,9 @@ def checked_scripts(mutation: str) -> dict[str, str]:
         assert old in scripts[name], f"{name} no longer has: {old}"
         scripts[name] = scripts[name].replace(old, new)
     for name, told in TOLD.items():
-        scripts[name] = CHECKED.format(source=scripts[name], name=name, told=told)
+        scripts[name] = CHECKED.format(
+            arguments=prelude(script_headers(name)), source=scripts[name], name=name, told=told
+        )
     return scripts
 
 

@@ -11,6 +11,7 @@ import redis
 
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
+from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts, packaged_root
 
 CLOCK = Path(__file__).with_name("clock")
@@ -202,35 +203,33 @@ class Scripts:
     ) -> Registered | Refused:
         """Makes a node known; its pools are another step (`join`)."""
         capabilities = capabilities or able()
+        limits = self.limits
+        register = script_calls.RegisterNode(
+            heartbeat_stale_ms=limits.stale_ms,
+            running_lease_ms=limits.running_lease_ms,
+            owner_nodes=limits.owner_nodes,
+            owner_slots=limits.owner_slots,
+        )
         reply = self.call(
-            "register_node",
-            node,
-            incarnation,
-            stream,
-            health,
-            load,
-            most,
-            capabilities.stages,
-            owner,
-            address,
-            *map(
-                _json,
-                (
-                    capabilities.asr_langs,
-                    capabilities.semantic_langs,
-                    capabilities.tts_langs,
-                    capabilities.nmt_pairs,
-                ),
-            ),
-            digest(capabilities, node_owner),
-            self.limits.stale_ms,
-            self.limits.running_lease_ms,
-            node_owner,
-            self.limits.owner_nodes,
-            self.limits.owner_slots,
-            len(running),
-            *running,
-            *finished,
+            *register.call(
+                node_id=node,
+                incarnation=incarnation,
+                stream=stream,
+                health=health,
+                load=load,
+                max_concurrent_jobs=most,
+                stages=capabilities.stages,
+                owner_instance=owner,
+                owner_address=address,
+                asr_langs=_json(capabilities.asr_langs),
+                semantic_langs=_json(capabilities.semantic_langs),
+                tts_langs=_json(capabilities.tts_langs),
+                nmt_pairs=_json(capabilities.nmt_pairs),
+                pools_hash=digest(capabilities, node_owner),
+                node_owner=node_owner,
+                running=running,
+                finished=finished,
+            )
         )
         if reply[0] == b"NODE_ID_CONFLICT":
             return Refused(reply[0].decode(), {reply[1].decode(): 1})
@@ -249,19 +248,9 @@ class Scripts:
     ) -> str:
         """One step between pools. A digest makes it the last one."""
         limits = self.limits
-        return str(
-            self.call(
-                "move_pools",
-                node,
-                epoch,
-                limits.pool_size,
-                limits.max_pools,
-                digest,
-                len(join),
-                *join,
-                *leave,
-            )[0].decode()
-        )
+        move = script_calls.MovePools(pool_size=limits.pool_size, max_pools=limits.max_pools)
+        call = move.call(node_id=node, epoch=epoch, pools_hash=digest, join=join, leave=leave)
+        return str(self.call(*call)[0].decode())
 
     def join(
         self,
@@ -294,24 +283,29 @@ class Scripts:
 
     def beats(self, beats: Sequence[tuple[Any, ...]]) -> list[tuple[str, ...]]:
         """The same with every field: (node, epoch, health, load, leases)."""
-        args: list[Any] = [self.limits.running_lease_ms, self.limits.stale_ms]
-        for node, epoch, health, load, running in beats:
-            args += [node, epoch, health, load, len(running), *running]
-        return [tuple(map(bytes.decode, problem)) for problem in self.call("heartbeat", *args)]
+        heartbeat = script_calls.Heartbeat(
+            running_lease_ms=self.limits.running_lease_ms, heartbeat_stale_ms=self.limits.stale_ms
+        )
+        problems = self.call(*heartbeat.call(beats=beats))
+        return [tuple(map(bytes.decode, problem)) for problem in problems]
 
     def set_health(
         self, node: str, health: int, *, epoch: int = 0, by_operator: bool = False
     ) -> str:
         """Health, as a node, its dispatcher or an operator sees it."""
-        reply = self.call("set_node_health", node, epoch, health, int(by_operator))
+        call = script_calls.set_node_health(
+            node_id=node, epoch=epoch, health=health, by_operator=by_operator
+        )
+        reply = self.call(*call)
         return str(reply[0].decode())
 
     def remove_step(
         self, node: str, *, epoch: int = 0, forget: bool = True, step: int = 200, silent_ms: int = 0
     ) -> tuple[str, int, int, int]:
         """One step out: (word, existed, pools left, pools that remain)."""
-        size = self.limits.pool_size
-        reply = self.call("remove_node", node, epoch, int(forget), step, size, silent_ms)
+        remove = script_calls.RemoveNode(pools_per_step=step, pool_size=self.limits.pool_size)
+        call = remove.call(node_id=node, epoch=epoch, forget=forget, silent_ms=silent_ms)
+        reply = self.call(*call)
         word, existed, left, remain = [*reply, 0, 0, 0][:4]
         return word.decode(), existed, left, remain
 
@@ -325,9 +319,13 @@ class Scripts:
     def sweep(self, cursor: str = "0", count: int = 1000) -> Swept:
         """Whose time is over."""
         limits = self.limits
-        cursor, expel, forget = self.call(
-            "sweep", cursor, count, limits.stale_ms, limits.reconnect_grace_ms, limits.forget_ms
+        sweep = script_calls.Sweep(
+            nodes_per_step=count,
+            heartbeat_stale_ms=limits.stale_ms,
+            node_reconnect_grace_ms=limits.reconnect_grace_ms,
+            node_forget_ms=limits.forget_ms,
         )
+        cursor, expel, forget = self.call(*sweep.call(cursor=cursor))
         names = [set(map(bytes.decode, ids)) for ids in (expel, forget)]
         return Swept(_text(cursor), names[0], names[1])
 
@@ -347,35 +345,36 @@ class Scripts:
         session: str = "",
         exclude: Sequence[str] = (),
         seed: int | None = None,
-    ) -> list[Any]:
+    ) -> script_calls.Words:
         """The arguments of lib/want.lua."""
         if seed is None:
             self._seed += 1
             seed = int.from_bytes(hashlib.sha1(b"%d" % self._seed).digest()[:4], "big") >> 1
         limits = self.limits
-        return [
-            seed,
-            src,
-            tgt,
-            int(not text),
-            stages,
-            preferred,
-            int(strict),
-            instance,
-            tenant,
-            session,
-            limits.sample_k,
-            limits.pool_size,
-            limits.stale_ms,
-            limits.load_threshold,
-            limits.eject_max_share,
-            len(exclude),
-            *exclude,
-        ]
+        want = script_calls.Want(
+            sample_k=limits.sample_k,
+            pool_size=limits.pool_size,
+            heartbeat_stale_ms=limits.stale_ms,
+            load_threshold=limits.load_threshold,
+            eject_max_share=limits.eject_max_share,
+        )
+        return want.call(
+            seed=seed,
+            src=src,
+            tgt=tgt,
+            require_tts=not text,
+            stages=stages,
+            preferred=preferred,
+            strict=strict,
+            instance=instance,
+            tenant=tenant,
+            session=session,
+            excluded=exclude,
+        )
 
     def select(self, **criteria: Any) -> Chosen | Refused:
         """Chooses, and changes nothing. The criteria are those of `want`."""
-        reply = self.call("select_node", *self.want(**criteria))
+        reply = self.call(*script_calls.select_node(want=self.want(**criteria)))
         return _refused(reply) or Chosen(*map(_decoded, reply[1:]))
 
     def allocate(
@@ -393,25 +392,32 @@ class Scripts:
     ) -> Placed | Refused:
         """Chooses and reserves. Further criteria are those of `want`.
 
-        quota: jobs, audio_ms_per_minute, audio_ms, hold_ms; of a tenant without limits nothing.
+        quota: max_jobs, max_audio_ms, audio_ms, hold_ms; without limits nothing.
         """
         limits = self.limits
+        max_jobs, max_audio_ms, audio_ms, hold_ms = quota or (0, 0, 0, 0)
+        allocate = script_calls.Allocate(
+            hold_ms=hold_ms,
+            reservation_ttl_ms=limits.reservation_ttl_ms,
+            binding_ttl_ms=limits.binding_ttl_ms,
+            timeout_binds=limits.timeout_binds,
+            job_record_ttl_ms=limits.record_ttl_ms,
+        )
         reply = self.call(
-            "allocate",
-            *self.want(**criteria),
-            job,
-            attempt,
-            f"key-of-{job}",
-            home,
-            utterance,
-            session_epoch,
-            reason,
-            int(may_wait),
-            limits.reservation_ttl_ms,
-            limits.binding_ttl_ms,
-            int(limits.timeout_binds),
-            limits.record_ttl_ms,
-            *quota,
+            *allocate.call(
+                job=job,
+                attempt=attempt,
+                key=f"key-of-{job}",
+                home=home,
+                utterance=utterance,
+                session_epoch=session_epoch,
+                reason=reason,
+                may_wait=may_wait,
+                max_jobs=max_jobs,
+                max_audio_ms=max_audio_ms,
+                audio_ms=audio_ms,
+                want=self.want(**criteria),
+            )
         )
         if refused := _refused(reply):
             return refused
@@ -427,8 +433,12 @@ class Scripts:
     def reserve(self, node: str, job: str, attempt: int = 1) -> Held | Refused:
         """A slot on the node that is named."""
         limits = self.limits
-        times = (limits.stale_ms, limits.reservation_ttl_ms, limits.record_ttl_ms)
-        reply = self.call("reserve", node, job, attempt, *times)
+        reserve = script_calls.Reserve(
+            heartbeat_stale_ms=limits.stale_ms,
+            reservation_ttl_ms=limits.reservation_ttl_ms,
+            job_record_ttl_ms=limits.record_ttl_ms,
+        )
+        reply = self.call(*reserve.call(node_id=node, job=job, attempt=attempt))
         if refused := _refused(reply):
             return refused
         existing, *rest = map(_decoded, reply[1:])
@@ -437,8 +447,10 @@ class Scripts:
     def commit(self, node: str, job: str, attempt: int = 1) -> tuple[str, int]:
         """The node has acknowledged."""
         limits = self.limits
-        times = (limits.running_lease_ms, limits.record_ttl_ms)
-        outcome, ends = self.call("commit", node, job, attempt, *times)
+        commit = script_calls.Commit(
+            running_lease_ms=limits.running_lease_ms, job_record_ttl_ms=limits.record_ttl_ms
+        )
+        outcome, ends = self.call(*commit.call(node_id=node, job=job, attempt=attempt))
         return outcome.decode(), ends
 
     def release(
@@ -452,8 +464,17 @@ class Scripts:
         may_run: bool = False,
     ) -> str:
         """Gives an uncommitted slot back."""
-        args = (node, job, attempt, "why", int(fault), final)
-        reply = self.call("release", *args, *self._ejection, int(may_run))
+        reply = self.call(
+            *script_calls.Release(**self._ejection).call(
+                node_id=node,
+                job=job,
+                attempt=attempt,
+                why="why",
+                is_fault=fault,
+                final=final,
+                may_run=may_run,
+            )
+        )
         return str(reply[0].decode())
 
     def complete(
@@ -468,23 +489,53 @@ class Scripts:
     ) -> tuple[str, str]:
         """The attempt has ended; bad_job: that is no fault of the node."""
         fault = outcome in ("failed", "timed_out") and not bad_job
-        args = (node, job, attempt, outcome, "why", final, int(fault))
-        reply = self.call("complete", *args, *self._ejection, self.limits.record_ttl_ms)
+        complete = script_calls.Complete(
+            **self._ejection, job_record_ttl_ms=self.limits.record_ttl_ms
+        )
+        reply = self.call(
+            *complete.call(
+                node_id=node,
+                job=job,
+                attempt=attempt,
+                outcome=outcome,
+                why="why",
+                final=final,
+                is_fault=fault,
+                steps="",
+            )
+        )
         return reply[0].decode(), reply[1].decode()
 
     def end_job(
         self, job: str, state: str = "failed", *, home: str = "d1", error: str = "why"
     ) -> tuple[str, str]:
         """The job has ended without a result."""
-        record = (f"key-of-{job}", "t1", "", 0, "zh", "en", UNSPECIFIED)
-        ttls = (self.limits.record_ttl_ms, self.limits.unplaced_ttl_ms)
-        outcome, left = self.call("end_job", job, home, state, error, b"steps", *ttls, *record)
+        end_job = script_calls.EndJob(
+            job_record_ttl_ms=self.limits.record_ttl_ms,
+            unplaced_record_ttl_ms=self.limits.unplaced_ttl_ms,
+        )
+        outcome, left = self.call(
+            *end_job.call(
+                job=job,
+                home=home,
+                final=state,
+                why=error,
+                steps=b"steps",
+                key=f"key-of-{job}",
+                tenant="t1",
+                session="",
+                utterance=0,
+                src="zh",
+                tgt="en",
+                reason=UNSPECIFIED,
+            )
+        )
         return outcome.decode(), left.decode()
 
     @property
-    def _ejection(self) -> tuple[int, int, int]:
-        limits = self.limits
-        return limits.eject_failures, limits.eject_ms, limits.eject_max_ms
+    def _ejection(self) -> dict[str, int]:
+        names = ("eject_failures", "eject_ms", "eject_max_ms")
+        return {name: getattr(self.limits, name) for name in names}
 
     # Turns.
 
@@ -500,23 +551,44 @@ class Scripts:
         tenant: str = "t1",
     ) -> str:
         """The node keeps audio of the session: bound, late or limit."""
-        turn = (tenant, session, src, tgt)
-        args = (*turn, kind, node, utterance, *self._binding, "", 0)
-        return str(self.call("bind_session", *args).decode())
+        return self._bind(
+            tenant=tenant,
+            session=session,
+            src=src,
+            tgt=tgt,
+            kind=kind,
+            node_id=node,
+            utterance=utterance,
+            job="",
+            attempt=0,
+        )
 
     def bind_job(self, job: str, node: str, attempt: int = 1) -> str:
         """The node keeps audio of this attempt: bound, late or limit."""
-        args = ("", "", "", "", "timeout", node, 0, *self._binding, job, attempt)
-        return str(self.call("bind_session", *args).decode())
+        return self._bind(
+            tenant="",
+            session="",
+            src="",
+            tgt="",
+            kind="timeout",
+            node_id=node,
+            utterance=0,
+            job=job,
+            attempt=attempt,
+        )
 
-    @property
-    def _binding(self) -> tuple[int, int]:
-        return self.limits.binding_ttl_ms, self.limits.held_in_row_max
+    def _bind(self, **arguments: Any) -> str:
+        bind = script_calls.BindSession(
+            binding_ttl_ms=self.limits.binding_ttl_ms, held_in_row_max=self.limits.held_in_row_max
+        )
+        return str(self.call(*bind.call(**arguments)).decode())
 
     def clear(self, session: str, *pairs: tuple[str, str], tenant: str = "t1") -> int:
         """Forgets bindings; without pairs, those of zh:en."""
-        languages = [code for pair in pairs or [("zh", "en")] for code in pair]
-        return int(self.call("clear_session", tenant, session, *languages))
+        call = script_calls.clear_session(
+            tenant=tenant, session=session, directions=pairs or [("zh", "en")]
+        )
+        return int(self.call(*call))
 
     # What is in Redis.
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import redis
 
+from lingua_scheduler.services.runtime.redis import script_calls
+
 from .scripts import Scripts, clocked_scripts
 
 TTL_MS = 300_000
@@ -62,8 +64,20 @@ class SessionScripts(Scripts):
         most: int = 0,
     ) -> str:
         """Writes a record."""
-        fixed = (session, epoch, token, gateway, tenant, b"\x00opened\xff", opened_ms, next_index)
-        reply = self.call("open_session", *fixed, acked, TTL_MS, most, *_pairs(cuts))
+        reply = self.call(
+            *script_calls.OpenSession(gateway=gateway, ttl_ms=TTL_MS).call(
+                session=session,
+                epoch=epoch,
+                token=token,
+                tenant=tenant,
+                opened=b"\x00opened\xff",
+                opened_ms=opened_ms,
+                next_index=next_index,
+                acked=acked,
+                max_sessions=most,
+                cuts=(cuts or {}).items(),
+            )
+        )
         return str(reply[0].decode())
 
     def take(
@@ -76,8 +90,8 @@ class SessionScripts(Scripts):
         tries: int = 0,
     ) -> Taken | str:
         """Takes a session over; the word where it is refused."""
-        fixed = (session, token, gateway, TTL_MS, tenant, tries)
-        reply = self.call("take_session", *fixed)
+        take = script_calls.TakeSession(gateway=gateway, ttl_ms=TTL_MS)
+        reply = self.call(*take.call(session=session, token=token, tenant=tenant, tries=tries))
         if reply[0] != b"ok":
             assert len(reply) == 1
             return str(reply[0].decode())
@@ -104,15 +118,26 @@ class SessionScripts(Scripts):
         keep: int = KEEP,
     ) -> str:
         """Writes down the cuts of these indexes. What was seen is not needed, unless told so."""
-        needed = seen if first is None else first
-        counts = (seen, results, missing, last_chunk_ms, needed, acked, keep)
-        cuts = _pairs({index: cut(index) for index in indexes})
-        return self._word("record_cuts", session, epoch, TTL_MS, *counts, *cuts)
+        return self._word(
+            script_calls.RecordCuts(ttl_ms=TTL_MS, keep=keep).call(
+                session=session,
+                epoch=epoch,
+                seen=seen,
+                results=results,
+                missing=missing,
+                last_chunk_ms=last_chunk_ms,
+                first=seen if first is None else first,
+                acked=acked,
+                cuts=[(index, cut(index)) for index in indexes],
+            )
+        )
 
     def keep(self, *sessions: tuple[str, int], last_chunk_ms: int = 0) -> list[str]:
         """Renews sessions, each with its epoch."""
-        words = [word for session in sessions for word in (*session, last_chunk_ms)]
-        return [word.decode() for word in self.call("keep_sessions", TTL_MS, *words)]
+        call = script_calls.KeepSessions(ttl_ms=TTL_MS).call(
+            sessions=[(session, epoch, last_chunk_ms) for session, epoch in sessions]
+        )
+        return [word.decode() for word in self.call(*call)]
 
     def leave(
         self,
@@ -125,12 +150,20 @@ class SessionScripts(Scripts):
         last_chunk_ms: int = 0,
     ) -> str:
         """The client's stream has ended."""
-        counts = (seen, results, missing, last_chunk_ms)
-        return self._word("leave_session", session, epoch, TTL_MS, *counts)
+        return self._word(
+            script_calls.LeaveSession(ttl_ms=TTL_MS).call(
+                session=session,
+                epoch=epoch,
+                seen=seen,
+                results=results,
+                missing=missing,
+                last_chunk_ms=last_chunk_ms,
+            )
+        )
 
     def end(self, session: str = "s", *, epoch: int = 1) -> str:
         """Forgets a session."""
-        return self._word("end_session", session, epoch, TTL_MS)
+        return self._word(script_calls.EndSession(ttl_ms=TTL_MS).call(session=session, epoch=epoch))
 
     def fields(self, session: str = "s") -> dict[str, bytes]:
         """The record of a session, its cuts left out."""
@@ -155,8 +188,8 @@ class SessionScripts(Scripts):
         found = self.client.hgetall(self.key("session", session))
         return {name.decode(): value for name, value in found.items()}
 
-    def _word(self, script: str, *args: str | bytes | int) -> str:
-        (word,) = self.call(script, *args)
+    def _word(self, call: script_calls.Call) -> str:
+        (word,) = self.call(*call)
         return str(word.decode())
 
 
@@ -164,7 +197,3 @@ def counting_scripts(client: redis.Redis, prefix: str) -> SessionScripts:
     """The same, with `words`."""
     sources = {name: _COUNTING + source for name, source in clocked_scripts().items()}
     return SessionScripts(client, prefix, sources=sources)
-
-
-def _pairs(cuts: Mapping[int, bytes] | None) -> list[int | bytes]:
-    return [word for pair in (cuts or {}).items() for word in pair]

@@ -2,6 +2,8 @@
 
 import pytest
 
+from lingua_scheduler.services.runtime.redis import script_calls
+
 from .scripts import Scripts
 
 TTL_MS = 300_000
@@ -45,13 +47,19 @@ class Kept:
         asks: bool = False,
     ) -> str:
         """A result; without a node, of the home."""
-        written, size = b"" if asks else result, len(result)
-        reply = self.scripts.call("keep_result", job, written, size, TTL_MS, node, attempt, MOST)
+        call = script_calls.KeepResult(ttl_ms=TTL_MS, max_bytes=MOST).call(
+            job=job,
+            result=b"" if asks else result,
+            size=len(result),
+            node_id=node,
+            attempt=attempt,
+        )
+        reply = self.scripts.call(*call)
         return str(reply.decode())
 
     def of(self, job: str) -> bytes | None:
         """What is kept."""
-        kept: bytes | None = self.scripts.call("fetch_result", job)
+        kept: bytes | None = self.scripts.call(*script_calls.fetch_result(job=job))
         return kept
 
     def bytes(self) -> dict[str, int]:

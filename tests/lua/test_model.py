@@ -34,7 +34,7 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "a result that waits at its node has no lease": {"and not has_result[member]": ""},
     "no slot is kept for a turn": {"node.kept = now + KEEP_SLOT_MS": ""},
-    "the slot of an attempt that the node may run is free": {"and ARGV[10] == '1'": "and false"},
+    "the slot of an attempt that the node may run is free": {"and may_run": "and false"},
     "an attempt that was given up is not stopped": {
         "      if is_given_up(P, member) then": "if false then"
     },
@@ -43,21 +43,25 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "ended leases stay": {"redis.call('ZREMRANGEBYSCORE', reserved, '-inf', now)": ""},
     "a late commit needs no room": {"elseif node.used < node.max then": "elseif true then"},
-    "the cache is not written": {"slots_settle(P, id, node, now)\n  live_put(P, id, node)": ""},
+    "the cache is not written": {
+        "slots_settle(P, node_id, node, now)\n  live_put(P, node_id, node)": ""
+    },
     "a release frees nothing": {"if not left then\n": "if false then\n"},
     "bindings are not cleared": {"redis.call('DEL', key)\n": "\n"},
     "tenants share the turns of a session": {
         "P .. ':turn:' .. tenant .. ':'": "P .. ':turn:' .. 't1' .. ':'"
     },
-    "a node may hold a turn for ever": {"if most > 0 and holds > most then": "if false then"},
+    "a node may hold a turn for ever": {
+        "if held_in_row_max > 0 and holds > held_in_row_max then": "if false then"
+    },
     "a repeat counts as another hold": {
-        "if ARGV[5] == 'timeout' and not is_repeat then": "if ARGV[5] == 'timeout' then"
+        "if kind == 'timeout' and not is_repeat then": "if kind == 'timeout' then"
     },
     "a row of holds has no end": {"goes_on and holds or 0": "holds"},
     "an earlier utterance moves the binding": {"utterance >= last_turn": "true"},
     "bindings have no end": {"redis.call('PEXPIRE', key, ttl_ms)\nend": "end"},
     "shards are not filled up": {"if shard ~= last then": "if false then"},
-    "an old connection moves pools": {"if node.epoch ~= tonumber(ARGV[2]) then": "if false then"},
+    "an old connection moves pools": {"if node.epoch ~= epoch then": "if false then"},
     "drained nodes are chosen": {" or drained == 1": ""},
     "silent nodes are chosen": {"if beat <= now - want.stale_ms then": "if false then"},
     "ejected nodes are chosen": {"if ejected > now then": "if false then"},
@@ -65,16 +69,16 @@ FAULTS: dict[str, dict[str, str]] = {
     "one session's failures eject a node": {
         "if node.failures > 0 and node.blamed == blamed then return end": ""
     },
-    "bad jobs count against the node": {"elseif ARGV[7] == '1' then": "else"},
+    "bad jobs count against the node": {"elseif is_fault then": "else"},
     "load does not count": {"load < best_load": "load > best_load"},
     "an allocation is not repeatable": {"or attempt <= number)": "or false)"},
     "two attempts win": {"and attempt_alive(P, job, winner, now) then": "and false then"},
-    "an end counts twice": {"if not ended and (not at or at == id) then": "if true then"},
+    "an end counts twice": {"if not ended and (not at or at == node_id) then": "if true then"},
     "a dispatcher ends a job of another": {"if answers and answers ~= home then": "if false then"},
     "the last end of a job stays": {
         "if state == 'done' or (JOB_OVER[state] and told) then": "if state == 'done' then"
     },
-    "an end stays when the job begins anew": {"redis.call('HDEL', key, 'error', 'steps')": ""},
+    "an end stays when the job begins anew": {"redis.call('HDEL', record, 'error', 'steps')": ""},
     "a late end of an attempt undoes the job's": {
         "state ~= 'unplaced' and (not winner": "(not winner"
     },
@@ -86,7 +90,7 @@ FAULTS: dict[str, dict[str, str]] = {
         "if max_slots > 0 and used + slots > max_slots then": "if false then"
     },
     "nodes that are out count for their owner": {
-        "if owner and owner ~= '' then\n  owner_drop(P, owner, id)": "if false then"
+        "if owner and owner ~= '' then\n  owner_drop(P, owner, node_id)": "if false then"
     },
     "an owner without nodes stays in a pool": {
         "elseif left == 0 then\n    local key": "elseif false then\n    local key"

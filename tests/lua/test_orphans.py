@@ -2,11 +2,14 @@
 
 import pytest
 
+from lingua_scheduler.services.runtime.redis import script_calls
+
 from .scripts import Scripts
 
 
 def state(scripts: Scripts, job: str, node: str, attempt: int = 1) -> str:
-    return str(scripts.call("orphan_state", job, attempt, node).decode())
+    call = script_calls.orphan_state(job=job, attempt=attempt, node_id=node)
+    return str(scripts.call(*call).decode())
 
 
 @pytest.fixture

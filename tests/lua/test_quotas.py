@@ -6,6 +6,8 @@ import threading
 import pytest
 import redis
 
+from lingua_scheduler.services.runtime.redis import script_calls
+
 from .scripts import Placed, Refused, Scripts, clocked_scripts
 from .session_scripts import OK, TTL_MS, SessionScripts, Taken
 
@@ -220,7 +222,19 @@ def test_a_tenant_has_no_more_sessions_than_it_may(sessions: SessionScripts) -> 
 
     assert held(sessions, "sessions") == {"a", "b"}
     assert sessions.fields("c") == {}
-    reply = sessions.call("open_session", "c", 1, "t", "g", "t1", b"", 0, 0, 0, TTL_MS, 2)
+    again = script_calls.OpenSession(gateway="g", ttl_ms=TTL_MS).call(
+        session="c",
+        epoch=1,
+        token="t",
+        tenant="t1",
+        opened=b"",
+        opened_ms=0,
+        next_index=0,
+        acked=0,
+        max_sessions=2,
+        cuts=(),
+    )
+    reply = sessions.call(*again)
     assert reply == [OVER.encode(), b"sessions", 2, b"limit", 2, b"retry_ms", 5000]
     assert opens(sessions, "d", tenant="t2") == OK
     assert opens(sessions, "e", tenant="") == OK

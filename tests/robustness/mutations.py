@@ -65,7 +65,7 @@ MUTATIONS = (
         "a running lease is not given back by release",
         "lua/release.lua",
         "  return { 'running' }\n",
-        "  redis.call('ZREM', running_key(P, id), member)\n",
+        "  redis.call('ZREM', running_key(P, node_id), member)\n",
         "tests/lua/test_leases.py",
     ),
     Mutation(

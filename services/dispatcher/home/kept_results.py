@@ -2,6 +2,12 @@
 
 from lingua_scheduler.services.runtime.errors import BackpressureError
 from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.script_calls import (
+    KeepResult,
+    fetch_result,
+    orphan_state,
+    record_steps,
+)
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
@@ -17,8 +23,10 @@ class KeptResults:
 
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
         self._link = link
-        self._ttl_ms = settings.kept_result_ms
         self._most_bytes = settings.kept_results_bytes
+        self._keep_result = KeepResult(
+            ttl_ms=settings.kept_result_ms, max_bytes=settings.kept_results_bytes
+        ).call
         self._largest_bytes = settings.max_message_bytes
         self._prefix = f"{settings.redis_prefix}:job:"
         self._waiting_bytes = 0
@@ -70,20 +78,24 @@ class KeptResults:
         Raises:
             DependencyDownError: Redis does not answer.
         """
-        state = await self._link.call("orphan_state", attempt.job_id, attempt.attempt, node_id)
+        state = await self._link.call(
+            *orphan_state(job=attempt.job_id, attempt=attempt.attempt, node_id=node_id)
+        )
         return str(state.decode())
 
     async def _keep(
         self, job_id: str, written: bytes, size: int, node_id: str, attempt: int
     ) -> bytes:
         answer: bytes = await self._link.call(
-            "keep_result", job_id, written, size, self._ttl_ms, node_id, attempt, self._most_bytes
+            *self._keep_result(
+                job=job_id, result=written, size=size, node_id=node_id, attempt=attempt
+            )
         )
         return answer
 
     async def record_steps(self, job_id: str, steps: bytes) -> None:
         """Writes a timeline into a job's record, if there is one. Raises DependencyDownError."""
-        await self._link.call("record_steps", job_id, steps)
+        await self._link.call(*record_steps(job=job_id, steps=steps))
 
     async def has(self, job_id: str) -> bool:
         """Whether a result is kept; cheaper than fetching it. Raises DependencyDownError."""
@@ -91,5 +103,5 @@ class KeptResults:
 
     async def fetch(self, job_id: str) -> dispatcher_pb2.JobResult | None:
         """The kept result, or None. It stays until it expires, as the answer may get lost."""
-        kept = await self._link.call("fetch_result", job_id)
+        kept = await self._link.call(*fetch_result(job=job_id))
         return dispatcher_pb2.JobResult.FromString(kept) if kept else None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth import quotas
+from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import session_pb2, session_record_pb2
@@ -56,9 +57,16 @@ class SessionStore:
 
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
         self._link = link
-        self._gateway = settings.instance_id
-        self._ttl_ms = settings.resume_within_ms
-        self._keep = settings.result_queue_max
+        self._ttl_ms = ttl_ms = settings.resume_within_ms
+        gateway = settings.instance_id
+        self._open_session = script_calls.OpenSession(gateway=gateway, ttl_ms=ttl_ms).call
+        self._take_session = script_calls.TakeSession(gateway=gateway, ttl_ms=ttl_ms).call
+        self._record_cuts = script_calls.RecordCuts(
+            ttl_ms=ttl_ms, keep=settings.result_queue_max
+        ).call
+        self._keep_sessions = script_calls.KeepSessions(ttl_ms=ttl_ms).call
+        self._leave_session = script_calls.LeaveSession(ttl_ms=ttl_ms).call
+        self._end_session = script_calls.EndSession(ttl_ms=ttl_ms).call
 
     async def open(
         self,
@@ -93,19 +101,18 @@ class SessionStore:
             QuotaExceededError: the tenant has reached its quota of sessions.
         """
         reply = await self._link.call(
-            "open_session",
-            session_id,
-            epoch,
-            _hashed(token),
-            self._gateway,
-            opened.tenant,
-            opened.SerializeToString(),
-            opened_ms,
-            next_index,
-            acked_seq,
-            self._ttl_ms,
-            most_sessions,
-            *_pairs(cuts),
+            *self._open_session(
+                session=session_id,
+                epoch=epoch,
+                token=_hashed(token),
+                tenant=opened.tenant,
+                opened=opened.SerializeToString(),
+                opened_ms=opened_ms,
+                next_index=next_index,
+                acked=acked_seq,
+                max_sessions=most_sessions,
+                cuts=_pairs(cuts),
+            )
         )
         if reply[0] == quotas.REFUSED:
             raise quotas.quota_error(reply)
@@ -127,13 +134,9 @@ class SessionStore:
             SessionTakenOverError: a later try of the same client has arrived before this one.
         """
         reply = await self._link.call(
-            "take_session",
-            session_id,
-            _hashed(token),
-            self._gateway,
-            self._ttl_ms,
-            tenant,
-            tries,
+            *self._take_session(
+                session=session_id, token=_hashed(token), tenant=tenant, tries=tries
+            )
         )
         self.check(session_id, reply[0])
         epoch, opened, opened_ms, next_index, seen, results, missing, acked_seq = reply[1:9]
@@ -171,18 +174,17 @@ class SessionStore:
         first word is for `check`, or DependencyDownError, which may also be raised at once.
         """
         return self._link.send(
-            "record_cuts",
-            session_id,
-            epoch,
-            self._ttl_ms,
-            seen,
-            results,
-            missing,
-            last_chunk_ms,
-            first_index,
-            acked_seq,
-            self._keep,
-            *_pairs(cuts),
+            *self._record_cuts(
+                session=session_id,
+                epoch=epoch,
+                seen=seen,
+                results=results,
+                missing=missing,
+                last_chunk_ms=last_chunk_ms,
+                first=first_index,
+                acked=acked_seq,
+                cuts=_pairs(cuts),
+            )
         )
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[errors.LinguaError | None]:
@@ -195,12 +197,7 @@ class SessionStore:
             renewals[at : at + _RENEWED_AT_ONCE] for at in range(0, len(renewals), _RENEWED_AT_ONCE)
         ]
         replies = await asyncio.gather(
-            *(
-                self._link.call(
-                    "keep_sessions", self._ttl_ms, *(word for renewal in part for word in renewal)
-                )
-                for part in parts
-            )
+            *(self._link.call(*self._keep_sessions(sessions=part)) for part in parts)
         )
         words = [word for reply in replies for word in reply]
         return [
@@ -223,20 +220,20 @@ class SessionStore:
         A last_chunk_ms of 0 changes nothing.
         """
         reply = await self._link.call(
-            "leave_session",
-            session_id,
-            epoch,
-            self._ttl_ms,
-            seen,
-            results,
-            missing,
-            last_chunk_ms,
+            *self._leave_session(
+                session=session_id,
+                epoch=epoch,
+                seen=seen,
+                results=results,
+                missing=missing,
+                last_chunk_ms=last_chunk_ms,
+            )
         )
         self.check(session_id, reply[0])
 
     async def end(self, *, session_id: str, epoch: int) -> None:
         """Deletes the record of a session. It is not an error if there is none."""
-        reply = await self._link.call("end_session", session_id, epoch, self._ttl_ms)
+        reply = await self._link.call(*self._end_session(session=session_id, epoch=epoch))
         self.check(session_id, reply[0])
 
     def check(self, session_id: str, word: bytes) -> None:
@@ -265,5 +262,5 @@ def _hashed(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _pairs(cuts: Iterable[session_record_pb2.Cut]) -> list[int | bytes]:
-    return [word for cut in cuts for word in (cut.utterance_index, cut.SerializeToString())]
+def _pairs(cuts: Iterable[session_record_pb2.Cut]) -> list[tuple[int, bytes]]:
+    return [(cut.utterance_index, cut.SerializeToString()) for cut in cuts]
