@@ -1,4 +1,4 @@
-"""Which roles may call which method, once auth is on. What is not in the table is refused."""
+"""The roles that may call each method if auth is on. Methods not in the table are refused."""
 
 from lingua_scheduler.services.runtime.auth.principals import Role
 
@@ -8,10 +8,10 @@ _NODE = frozenset({Role.NODE})
 _SERVICE = frozenset({Role.SERVICE})
 _OPERATOR = frozenset({Role.OPERATOR})
 
-# Probes have no token, and learn nothing but whether a service serves.
+# Probes have no token, and learn only whether a service is serving.
 _OPEN_TO_ALL = "grpc.health.v1.Health/"
 
-# Where a client may call, the handler sees to it that it gets at its own tenant's only.
+# If a client may call a method, the handler restricts it to its own tenant.
 ROLES: dict[str, frozenset[Role]] = {
     f"{_PACKAGE}.SessionGateway/Converse": _CLIENT,
     f"{_PACKAGE}.SessionGateway/GetSession": _OPERATOR | _CLIENT,
@@ -20,7 +20,7 @@ ROLES: dict[str, frozenset[Role]] = {
     f"{_PACKAGE}.Dispatcher/Submit": _SERVICE,
     f"{_PACKAGE}.Dispatcher/Relay": _SERVICE,
     f"{_PACKAGE}.Dispatcher/Dispatch": _SERVICE | _CLIENT,
-    # A service asks the home of a job on an operator's behalf.
+    # A dispatcher asks the home of a job on behalf of an operator.
     f"{_PACKAGE}.Dispatcher/GetJob": _OPERATOR | _SERVICE | _CLIENT,
     f"{_PACKAGE}.Dispatcher/ListJobs": _OPERATOR | _SERVICE,
     f"{_PACKAGE}.Dispatcher/CancelJob": _OPERATOR | _SERVICE,
@@ -46,7 +46,7 @@ ROLES: dict[str, frozenset[Role]] = {
 
 
 def is_open(method: str) -> bool:
-    """Whether anyone may call it, also one who does not say who it is."""
+    """Whether anyone may call a method without authentication."""
     return method.startswith(_OPEN_TO_ALL)
 
 

@@ -1,4 +1,4 @@
-"""Who calls, and whether it may: what a server asks before it looks at a call."""
+"""Authenticates callers and checks whether they may call a method."""
 
 import ipaddress
 import logging
@@ -30,26 +30,29 @@ _log = logging.getLogger(__name__)
 
 
 class Guard:
-    """Lets a call in, or says why not.
+    """Admits or refuses calls.
 
     Args:
-        verifier: None where certificates alone say who calls.
+        verifier: checks tokens; None if callers are identified by certificates only.
     """
 
     def __init__(self, verifier: "TokenVerifier | None") -> None:
         self._verifier = verifier
 
     def admit(self, method: str, context: Context) -> Principal | None:
-        """Who calls `package.Service/Method`, also by `caller`; None where anyone may.
+        """Admits a call of `package.Service/Method` and sets its `caller`.
+
+        Returns:
+            The caller; None if anyone may call the method.
 
         Raises:
-            UnauthenticatedError: it does not say who it is, or not so that it holds.
-            PermissionDeniedError: that one may not call this.
+            UnauthenticatedError: the caller has no token or certificate, or an invalid one.
+            PermissionDeniedError: the caller may not call this method.
         """
         if is_open(method):
             return None
         principal = self._principal(context)
-        # Also of one that is refused, so that it is known who tried.
+        # Also if the call is refused, so that the log names the caller.
         set_caller(principal)
         if not may_call(principal.role, method):
             service, _, name = method.rpartition(".")[2].partition("/")
@@ -63,7 +66,7 @@ class Guard:
         if token is not None:
             if self._verifier is None:
                 raise UnauthenticatedError(
-                    "tokens do not count here, only client certificates: send none"
+                    "this server accepts only client certificates: send no token"
                 )
             return self._verifier.verify(token)
         principal = certified(context.auth_context())
@@ -73,12 +76,12 @@ class Guard:
 
 
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
-    """The token in a call's metadata; None where there is none.
+    """The token in a call's metadata; None if there is none.
 
     Raises:
-        UnauthenticatedError: there is something else, or more than one.
+        UnauthenticatedError: the header is malformed, or there are several.
     """
-    # At run time these are plain pairs, whatever their type says.
+    # At run time these are plain pairs, unlike their declared type.
     found = [value for key, value in metadata if key == AUTHORIZATION]
     if not found:
         return None
@@ -87,31 +90,31 @@ def bearer_token(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
     value = found[0]
     scheme, _, token = (value.decode() if isinstance(value, bytes) else value).partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise UnauthenticatedError(f"'{AUTHORIZATION}' holds no token: {_HOW}")
+        raise UnauthenticatedError(f"'{AUTHORIZATION}' contains no token: {_HOW}")
     return token.strip()
 
 
 def certified(auth_context: Mapping[str, Iterable[bytes]]) -> Principal | None:
-    """Whom a caller's certificate names; None where there is none, or it names nobody.
+    """The principal that a caller's certificate names; None if it names none.
 
     Raises:
-        UnauthenticatedError: it names somebody in a form that is not known, or several.
+        UnauthenticatedError: it has a malformed `lingua:` URI, or several.
     """
     try:
         uris = [uri.decode("utf-8", "replace") for uri in auth_context.get("peer_uri") or ()]
         found = [each for each in map(principal_of_uri, uris) if each is not None]
     except BadClaimsError as error:
-        raise UnauthenticatedError(f"the client certificate does not hold: {error}") from None
+        raise UnauthenticatedError(f"the client certificate is not valid: {error}") from None
     if len(found) > 1:
         raise UnauthenticatedError("the client certificate has more than one URI with 'lingua:'")
     return found[0] if found else None
 
 
 def guard_of(settings: Settings, service: str) -> Guard | None:
-    """The guard of a server that is about to start; None where auth is off.
+    """Makes the guard of a server; None if auth is off.
 
     Raises:
-        SettingsError: nobody could call it, or everybody could.
+        SettingsError: nobody could call the server, or everybody on the network could.
     """
     listen = f"{service}_listen"
     address = getattr(settings, listen)
@@ -122,14 +125,14 @@ def guard_of(settings: Settings, service: str) -> Guard | None:
                 f"address could use and control the {service} service. Set "
                 f"{variable_name('auth')}=on and {variable_name('auth_secret_file')} (or "
                 f"{variable_name('auth_jwks_file')}, or {variable_name('tls_client_ca_file')}), "
-                f"or, where something else keeps strangers out, "
+                f"or, if the network keeps strangers out, "
                 f"{variable_name('listen_without_auth')}=yes"
             )
         return None
     has_keys = settings.auth_secret_file or settings.auth_jwks_file
     if not has_keys and not settings.tls_client_ca_file:
         raise SettingsError(
-            f"{variable_name('auth')}=on, but nothing tells who calls. Set "
+            f"{variable_name('auth')}=on, but there is no way to identify callers. Set "
             f"{variable_name('auth_secret_file')} ('lingua token secret FILE' makes one), "
             f"{variable_name('auth_jwks_file')}, or {variable_name('tls_client_ca_file')} "
             "(mutual TLS)"
@@ -142,20 +145,20 @@ def guard_of(settings: Settings, service: str) -> Guard | None:
         )
     if not has_keys:
         return Guard(None)
-    # Not at the top: it loads for a while, and without auth nobody needs it.
+    # Imported late because it takes long to load and is needed only with auth.
     from lingua_scheduler.services.runtime.auth.tokens import TokenVerifier
 
     return Guard(TokenVerifier(settings))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches what listens at `host:port`."""
+    """Whether only this machine can reach `host:port`."""
     host, _ = split_address(address)
     if host.lower() == "localhost":
         return True
     try:
         ip = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return False  # a name may stand for any address
+        return False  # a name may resolve to any address
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return (mapped or ip).is_loopback

@@ -1,4 +1,4 @@
-"""The token that this process shows where it calls."""
+"""The token that this process sends with its calls."""
 
 import time
 from typing import TYPE_CHECKING
@@ -10,13 +10,13 @@ from lingua_scheduler.services.runtime.settings.settings import Settings, variab
 if TYPE_CHECKING:
     from lingua_scheduler.services.runtime.auth.token_keys import Key
 
-# A stream ends with the token that opened it, so those of services live long. Whoever can take one
-# from the memory of a service can as well take its secret.
+# A stream ends when the token that opened it expires, so the tokens of services live long. Whoever
+# can read one from the memory of a service can also read its secret.
 SERVICE_LIFETIME_S = 24 * 3600.0
 
 
 class OwnToken:
-    """The token of `token_file`, else one that is signed with the secret, else none.
+    """The token of `token_file`, else one signed with the secret, else none.
 
     Raises:
         SettingsError: the file, or the secret, cannot be read.
@@ -38,19 +38,19 @@ class OwnToken:
                 path=settings.token_file, variable=variable_name("token_file"), parse=parse_token
             )
         elif settings.auth_secret_file:
-            # Not at the top: it loads for a while.
+            # Imported late because it takes long to load.
             from lingua_scheduler.services.runtime.auth.tokens import secret_file
 
             self._secrets = secret_file(settings)
 
     def get(self) -> str:
-        """A token that holds for a while; "" where there is none."""
+        """A token that is valid for a while; "" if there is none."""
         if self._given is not None:
             return self._given.get()
         return self._sign(self._secrets.get()[0]) if self._secrets is not None else ""
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The same as metadata of a call."""
+        """The token as metadata of a call."""
         token = self.get()
         return (("authorization", f"Bearer {token}"),) if token else ()
 
@@ -72,10 +72,10 @@ class OwnToken:
 
 
 def parse_token(data: bytes) -> str:
-    """The token in a file's bytes. Raises ValueError, without what is in there."""
+    """Reads the token in a file. Raises ValueError that does not quote the file."""
     token = data.decode("ascii", "replace").strip()
     if not token:
-        raise ValueError("holds no token")
+        raise ValueError("contains no token")
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError("holds something else than one token")
+        raise ValueError("must contain exactly one token")
     return token

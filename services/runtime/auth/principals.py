@@ -1,4 +1,4 @@
-"""Who calls: what a token or a certificate says of a caller, for the handlers of calls."""
+"""The principal of a call: who makes it, by its token or certificate."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from lingua_scheduler.v1 import common_pb2
 
 
 class Role(StrEnum):
-    """What a caller is; it decides which methods it may call."""
+    """The kind of a caller, which decides what methods it may call."""
 
     CLIENT = "client"
     NODE = "node"
@@ -19,19 +19,19 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller that has proved who it is."""
+    """An authenticated caller."""
 
     role: Role
     # For logs.
     name: str = ""
     # Of a client.
     tenant: str = ""
-    # Of a node: the one id that it may have, or the owner whose name its id begins with.
+    # Of a node: its id, or the owner whose name its id begins with.
     node_id: str = ""
     owner: str = ""
-    # Of a client whose token says what it may use.
+    # Of a client whose token has limits.
     limits: common_pb2.TenantLimits | None = None
-    # When that ends, in seconds since the epoch; None: with the connection.
+    # When its token expires, in seconds since the epoch; None if it has a certificate.
     expires_s: float | None = None
 
     def may_be_node(self, node_id: str) -> bool:
@@ -45,27 +45,27 @@ _caller: ContextVar[Principal | None] = ContextVar("caller", default=None)
 
 
 def caller() -> Principal | None:
-    """Who made the call that is being handled; None where auth is off."""
+    """The caller of the current call; None if auth is off."""
     return _caller.get()
 
 
 def own_tenant() -> str:
-    """The tenant that the caller is kept to; "" where it is kept to none, as with auth off."""
+    """The tenant of the caller; "" if it has none or auth is off."""
     who = _caller.get()
     return who.tenant if who is not None else ""
 
 
 def node_owner() -> str:
-    """The owner of the node that calls; "" if its token names the node itself, or with auth off."""
+    """The owner of the calling node; "" if its token names the node itself or auth is off."""
     who = _caller.get()
     return who.owner if who is not None else ""
 
 
 def tenant_for(said: str, field: str) -> str:
-    """The tenant that a call is for, of which the caller said this: a client's is always its own.
+    """The tenant that a request is for. A client may only name its own, or none.
 
     Raises:
-        PermissionDeniedError: a client named another one.
+        PermissionDeniedError: a client named another tenant.
     """
     own = own_tenant()
     if own and said not in ("", own):
@@ -75,5 +75,5 @@ def tenant_for(said: str, field: str) -> str:
 
 
 def set_caller(principal: Principal) -> None:
-    """Says who made the call that the current task handles."""
+    """Sets the caller of the call that the current task handles."""
     _caller.set(principal)

@@ -1,4 +1,4 @@
-"""What a tenant may use: where its limits come from, and how it is told that it has reached one."""
+"""Limits of tenants: where they come from, and the error if one is reached."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from lingua_scheduler.v1 import common_pb2
 
 # Of lua/lib/quota.lua.
 REFUSED = b"QUOTA_EXCEEDED"
-# Who has used far too much is told no longer time than that.
+# The longest retry time that a caller is told.
 _RETRY_MOST_MS = 3_600_000
 
 
 def tenant_limits(settings: Settings) -> common_pb2.TenantLimits:
-    """What the tenant of the current call may use: by its token, else by the settings."""
+    """The limits of the caller's tenant: those of its token, else of the settings."""
     principal = caller()
     if principal is not None and principal.limits is not None:
         return principal.limits
@@ -29,16 +29,16 @@ def tenant_limits(settings: Settings) -> common_pb2.TenantLimits:
 
 
 def quota_error(reply: Sequence[Any]) -> QuotaExceededError:
-    """The error of a script's refusal: its reason, which limit, how much of it is used, ..."""
+    """Makes the error for a script's refusal: reason, limit, amount used, and so on."""
     limit, used, allowed, retry_ms = reply[1].decode(), int(reply[2]), int(reply[4]), int(reply[6])
-    # The same words as long as the limit is the same: what is used is for tools.
+    # The text depends on the limit only; the amount used is in the metadata, for tools.
     words = {
-        "sessions": f"as many sessions as the tenant may have at a time ({allowed}) are open",
-        "jobs": f"as many jobs as the tenant may have at a time ({allowed}) are in flight",
-        "audio": f"the tenant has used the speech that it may in a minute ({allowed / 1000:g} s)",
-        "owner_nodes": f"as many nodes as their owner may have ({allowed}) are connected",
-        "owner_slots": f"all nodes of the owner together would have more slots than the {allowed} "
-        f"allowed; they have {used} without this one",
+        "sessions": f"the tenant has reached its limit of {allowed} open sessions",
+        "jobs": f"the tenant has reached its limit of {allowed} jobs in flight",
+        "audio": f"the tenant has reached its limit of {allowed / 1000:g} s of speech per minute",
+        "owner_nodes": f"the owner has reached its limit of {allowed} connected nodes",
+        "owner_slots": f"the owner's nodes would have more than the {allowed} slots allowed; they "
+        f"have {used} without this node",
     }
     return QuotaExceededError(
         words[limit],
@@ -48,11 +48,11 @@ def quota_error(reply: Sequence[Any]) -> QuotaExceededError:
 
 
 class QuotaMetrics:
-    """Counts refusals; of the pool service (jobs, audio) and the gateway (sessions).
+    """Counts refusals in the pool service (jobs, audio) and the gateway (sessions).
 
     Args:
         registry: of the process.
-        limits: those that the process looks at.
+        limits: those that the process enforces.
     """
 
     def __init__(self, registry: CollectorRegistry, *limits: str) -> None:
@@ -62,7 +62,7 @@ class QuotaMetrics:
             ["limit"],
             registry=registry,
         )
-        # From 0, or the first of a kind would be no increase.
+        # Exported from 0 on, so that the first refusal is an increase.
         for limit in limits:
             self._refused.labels(limit)
 

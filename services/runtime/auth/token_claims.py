@@ -1,4 +1,4 @@
-"""What the claims of a token say of its holder. Pure: signatures and files are elsewhere."""
+"""Makes a principal from the claims of a token or the URI of a certificate. Pure."""
 
 import math
 import re
@@ -10,25 +10,25 @@ from lingua_scheduler.services.runtime.auth.principals import Principal, Role
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2
 
-# Clocks of two machines may differ by so much.
+# Difference allowed between the clocks of two machines.
 LEEWAY_S = 10
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,127}")
 _MAX_NAME = 256
-# The year 9999; beyond it, a time is a slip of the pen, and too large for timers.
+# The year 9999. Later times are mistakes, and too large for timers.
 _MAX_TIME_S = 253_402_300_799
-# The largest limits; speech is counted in milliseconds, in 32 bits.
+# The largest limits. Speech is counted in milliseconds, in 32 bits.
 MAX_LIMITS = {"sessions": 10_000_000, "jobs": 10_000_000, "audio_s_per_minute": 4_000_000}
 
 
 class BadClaimsError(ValueError):
-    """The claims do not hold; the message says which, and never what else the token says."""
+    """The claims are not valid. The message names the claim and quotes nothing of the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """What every token must name, and the limits of a tenant whose token does not name them."""
+    """What every token must name, and the limits of tenants whose tokens have none."""
 
     audience: str
     issuer: str
@@ -36,7 +36,7 @@ class ClaimRules:
 
     @classmethod
     def of(cls, settings: Settings) -> "ClaimRules":
-        """As the settings say."""
+        """The rules of the settings."""
         return cls(
             audience=settings.auth_audience,
             issuer=settings.auth_issuer,
@@ -45,10 +45,10 @@ class ClaimRules:
 
 
 def principal_of(claims: Mapping[str, Any], rules: ClaimRules, now_s: float) -> Principal:
-    """Who shows a token with these claims, whose signature holds.
+    """The principal that these claims name; the caller has checked the signature.
 
     Raises:
-        BadClaimsError: it does not count, now or here.
+        BadClaimsError: the claims are not valid now, or not for this scheduler.
     """
     expires_s = _check_times(claims, now_s)
     _check_audience(claims.get("aud"), rules.audience)
@@ -85,10 +85,10 @@ def principal_of(claims: Mapping[str, Any], rules: ClaimRules, now_s: float) -> 
 
 
 def principal_of_uri(uri: str) -> Principal | None:
-    """Who has a certificate with this URI; None where the URI is not one of ours.
+    """The principal that the URI of a certificate names; None if its scheme is not `lingua`.
 
     Raises:
-        BadClaimsError: it begins like one of ours, and is none.
+        BadClaimsError: the scheme is `lingua`, but the rest is malformed.
     """
     scheme, colon, rest = uri.partition(":")
     if scheme.lower() != "lingua" or not colon:
@@ -111,17 +111,17 @@ def principal_of_uri(uri: str) -> Principal | None:
 
 
 def _check_times(claims: Mapping[str, Any], now_s: float) -> float:
-    """Returns when the token ends, with what clocks may differ by."""
+    """Returns when the token expires, including the leeway."""
     expires_s = _time(claims, "exp")
     if expires_s is None:
-        raise BadClaimsError("it has no exp: a token must say when it ends")
+        raise BadClaimsError("it has no exp (time of expiry)")
     if now_s >= expires_s + LEEWAY_S:
         raise BadClaimsError("it has expired; get a new one")
     for name in ("nbf", "iat"):
         from_s = _time(claims, name)
         if from_s is not None and now_s < from_s - LEEWAY_S:
             ahead = math.ceil(from_s - now_s)
-            raise BadClaimsError(f"it does not hold yet ({name} is {ahead} s ahead)")
+            raise BadClaimsError(f"it is not valid yet ({name} is {ahead} s ahead)")
     return expires_s + LEEWAY_S
 
 
@@ -152,8 +152,8 @@ def _id(claims: Mapping[str, Any], name: str) -> str:
 def _owner(value: Any) -> str:
     if not isinstance(value, str) or not _OWNER.fullmatch(value):
         raise BadClaimsError(
-            "its owner must be 1 to 127 characters of A-Z a-z 0-9 _ - (no dot: that ends the name "
-            "in the ids of its nodes)"
+            "its owner must be 1 to 127 characters of A-Z a-z 0-9 _ - (no dot, because a dot ends "
+            "the owner's name in node ids)"
         )
     return value
 
@@ -168,7 +168,7 @@ def _limits(said: Any, quotas: Mapping[str, int]) -> common_pb2.TenantLimits | N
             raise BadClaimsError(f"its limits.{name} must be a whole number (0: no limit)")
         if value > MAX_LIMITS[name]:
             raise BadClaimsError(f"its limits.{name} must be at most {MAX_LIMITS[name]}")
-    # What it does not name is as for everybody.
+    # The settings apply to the limits that the token does not name.
     limits = {name: min(quotas[name], most) for name, most in MAX_LIMITS.items()} | said
     return common_pb2.TenantLimits(
         sessions=limits["sessions"],

@@ -1,4 +1,4 @@
-"""Tokens (JWT): signed with the first secret, checked with all keys, into a principal."""
+"""Tokens (JWT): signing with the first secret, and checking with all keys."""
 
 import json
 import time
@@ -23,9 +23,9 @@ from lingua_scheduler.services.runtime.auth.watched_file import WatchedFile
 from lingua_scheduler.services.runtime.errors import SettingsError, UnauthenticatedError
 from lingua_scheduler.services.runtime.settings.settings import Settings, variable_name
 
-# More than any issuer needs; gRPC takes about twice as much.
+# More than any issuer needs; gRPC accepts about twice as much.
 _MAX_TOKEN_CHARS = 8192
-# Tokens that need not be checked again; of more callers than this the oldest pay anew.
+# Verified tokens that are remembered; if there are more, the oldest are checked again.
 _MAX_KNOWN = 4096
 
 _JWS = jwt.PyJWS()
@@ -42,17 +42,17 @@ def sign_token(
     name: str = "",
     lifetime_s: float,
 ) -> str:
-    """A token, signed with the first secret of `auth_secret_file`.
+    """Signs a token with the first secret of `auth_secret_file`.
 
     Args:
-        settings: where the secret is, and which audience and issuer tokens name.
-        role: of its holder.
+        settings: the secret file, audience and issuer.
+        role: of the holder.
         tenant: of a client.
         node_id: of a node.
-        owner: of nodes, for a token that all of them may use.
-        limits: of a client: sessions, jobs, audio_s_per_minute. What is not named is as for all.
-        name: what logs call its holder.
-        lifetime_s: from now.
+        owner: of nodes, for a token that all nodes of the owner may use.
+        limits: of a client: sessions, jobs, audio_s_per_minute. The settings apply to the others.
+        name: of the holder, for logs.
+        lifetime_s: seconds from now.
 
     Raises:
         SettingsError: there is no secret to sign with.
@@ -77,7 +77,7 @@ def sign_token(
 
 
 def secret_file(settings: Settings) -> WatchedFile[tuple[Key, ...]]:
-    """The secrets of the settings. Raises SettingsError."""
+    """The secrets that the settings name. Raises SettingsError if they cannot be read."""
     return WatchedFile(
         path=settings.auth_secret_file,
         variable=variable_name("auth_secret_file"),
@@ -86,7 +86,7 @@ def secret_file(settings: Settings) -> WatchedFile[tuple[Key, ...]]:
 
 
 def sign(secret: Key, settings: Settings, *, lifetime_s: float, **said: Any) -> str:
-    """A token with these claims, but for those that are empty; see `sign_token`."""
+    """Signs a token with these claims, leaving out empty ones; see `sign_token`."""
     now = time.time()
     said |= {
         "iss": settings.auth_issuer,
@@ -100,7 +100,7 @@ def sign(secret: Key, settings: Settings, *, lifetime_s: float, **said: Any) -> 
 
 
 class TokenVerifier:
-    """Checks tokens with the keys of the settings, which are read again when they change.
+    """Checks tokens with the keys of the settings, which are reloaded if they change.
 
     Raises:
         SettingsError: a file of keys cannot be read.
@@ -118,15 +118,15 @@ class TokenVerifier:
         self._version = 0
 
     def verify(self, token: str) -> Principal:
-        """Who shows this token.
+        """The principal that a token names.
 
         Raises:
-            UnauthenticatedError: says why it does not hold, and nothing that is in it.
+            UnauthenticatedError: the token is invalid. The message quotes nothing of the token.
         """
         keys = [key for file in self._files for key in file.get()]
         version = sum(file.version for file in self._files)
         if version != self._version:
-            # What a key vouched for that is gone counts no more.
+            # A key that signed a remembered token may have been removed.
             self._version = version
             self._known.clear()
         now = time.time()
@@ -137,7 +137,7 @@ class TokenVerifier:
             principal = principal_of(_verified_claims(token, keys), self._rules, now)
         except BadClaimsError as error:
             self._known.pop(token, None)
-            raise UnauthenticatedError(f"the token does not hold: {error}") from None
+            raise UnauthenticatedError(f"the token is not valid: {error}") from None
         if len(self._known) >= _MAX_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[token] = principal
@@ -145,20 +145,20 @@ class TokenVerifier:
 
 
 def read_claims(token: str) -> tuple[dict[str, object], dict[str, object]]:
-    """Header and claims of a token as they are, whoever signed it. Raises BadClaimsError."""
+    """Header and claims of a token, without checking its signature. Raises BadClaimsError."""
     if len(token) > _MAX_TOKEN_CHARS:
         raise BadClaimsError(f"it has over {_MAX_TOKEN_CHARS} characters")
     try:
         decoded = _JWS.decode_complete(token, options={"verify_signature": False})
     except (jwt.PyJWTError, ValueError):
-        raise BadClaimsError("it is no JWT (three parts with dots between, in base64url)") from None
+        raise BadClaimsError("it is not a JWT (three base64url parts separated by dots)") from None
     return decoded["header"], _claims(decoded["payload"])
 
 
 def _verified_claims(token: str, keys: list[Key]) -> dict[str, object]:
     header, _ = read_claims(token)
     if "crit" in header:
-        raise BadClaimsError("its header has crit, which is not understood here")
+        raise BadClaimsError("its header has crit, which is not supported")
     algorithm, key_id = header.get("alg"), header.get("kid")
     fit = candidates(keys, algorithm, key_id)
     if not fit:
@@ -171,7 +171,7 @@ def _verified_claims(token: str, keys: list[Key]) -> dict[str, object]:
             return _claims(_JWS.decode(token, key.key, algorithms=[key.algorithm]))
         except jwt.PyJWTError:
             continue
-    raise BadClaimsError("its signature is from none of the keys that count here")
+    raise BadClaimsError("its signature matches none of the configured keys")
 
 
 def _claims(payload: bytes) -> dict[str, object]:
@@ -180,5 +180,5 @@ def _claims(payload: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         claims = None
     if not isinstance(claims, dict):
-        raise BadClaimsError("its claims are no JSON object")
+        raise BadClaimsError("its claims are not a JSON object")
     return claims

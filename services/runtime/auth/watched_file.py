@@ -1,4 +1,4 @@
-"""A file that is read again when it changes: keys and tokens that are rotated."""
+"""A file of keys or tokens, which is reloaded if it changes."""
 
 import logging
 import os
@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 from lingua_scheduler.services.runtime.errors import SettingsError
 
-# The file is looked at no more often than this.
-_LOOK_EVERY_S = 1.0
+# Least time between two checks of the file.
+_CHECK_EVERY_S = 1.0
 
 Content = TypeVar("Content")
 
@@ -18,15 +18,15 @@ _log = logging.getLogger(__name__)
 
 
 class WatchedFile(Generic[Content]):
-    """What a file holds now. A change that cannot be read is logged once; the old content stays.
+    """The content of a file. If a change cannot be read, it is logged and the old content stays.
 
     Args:
-        path: the file. A link is followed, so that whole folders can be swapped.
+        path: the file. Links are followed, so that whole folders can be swapped.
         variable: the environment variable that names it, for error messages.
-        parse: makes the content of the bytes; raises ValueError with what is wrong.
+        parse: parses the bytes; raises ValueError that says what is wrong.
 
     Raises:
-        SettingsError: it cannot be read at the start.
+        SettingsError: the file cannot be read at the start.
     """
 
     def __init__(self, *, path: str, variable: str, parse: Callable[[bytes], Content]) -> None:
@@ -34,7 +34,7 @@ class WatchedFile(Generic[Content]):
         self._variable = variable
         self._parse = parse
         self.version = 0
-        """One more with every change."""
+        """Incremented with every change."""
         self._seen = self._look()
         self._looked_at = time.monotonic()
         try:
@@ -45,7 +45,7 @@ class WatchedFile(Generic[Content]):
     def get(self) -> Content:
         """The content, at most a second old."""
         now = time.monotonic()
-        if now - self._looked_at >= _LOOK_EVERY_S:
+        if now - self._looked_at >= _CHECK_EVERY_S:
             self._looked_at = now
             seen = self._look()
             if seen != self._seen:
@@ -67,7 +67,7 @@ class WatchedFile(Generic[Content]):
         return self._parse(self._path.read_bytes())
 
     def _look(self) -> tuple[int, int, int] | None:
-        """What differs when the file does; None where it is not there."""
+        """Differs if the file has changed; None if it does not exist."""
         try:
             stat = os.stat(self._path)
         except OSError:

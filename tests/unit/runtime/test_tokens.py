@@ -52,7 +52,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def _look_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are looked at whenever their content is asked for."""
-    monkeypatch.setattr(watched_file, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(watched_file, "_CHECK_EVERY_S", 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -294,7 +294,7 @@ def test_a_token_counts_more_than_a_certificate_and_a_bad_one_is_refused(
     with pytest.raises(PermissionDeniedError, match="role client may not call PoolService"):
         guard.admit(method, call)
     call = _Call("bad", "lingua:operator/ann")
-    with pytest.raises(UnauthenticatedError, match="does not hold"):
+    with pytest.raises(UnauthenticatedError, match="is not valid"):
         guard.admit(method, call)
     call = _Call(client)
     with pytest.raises(UnauthenticatedError, match="only client certificates"):
