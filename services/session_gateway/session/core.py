@@ -281,7 +281,7 @@ class SessionCore:
         if utterance := self._jobs.submitted(index):
             event = self._out.event().partial
             event.utterance_index = index
-            utterance.direction.write_to(event.direction)
+            event.direction.src, event.direction.tgt = utterance.direction
             event.texts.CopyFrom(partial.texts)
         return self._advance(now)
 
@@ -352,13 +352,20 @@ class SessionCore:
     def _advance(self, now: float) -> list[Effect]:
         """Does everything that the new state allows, and returns the effects of the event."""
         if self.phase is not SessionPhase.OVER:
-            self._end_turns(now)
-            self._delivery.release(now)
-            self._jobs.submit_ready(now)
-            self._recording.write(now, self._intake)
-            self._intake.acknowledge(self._jobs.open.values(), self._gatherer.first_seq)
+            is_closing, jobs, intake = self.phase is SessionPhase.CLOSING, self._jobs, self._intake
+            if jobs.finished or (is_closing and self._turns):
+                self._add_cuts(now, jobs.flushes(now, intake.expected_seq, is_closing=is_closing))
+            if self._delivery.unsent:
+                self._delivery.release(now)
+            if jobs.open:
+                jobs.submit_ready(now)
+            if self._recording.waiting:
+                self._recording.write(now, intake)
+            if intake.acked_seq < intake.expected_seq:
+                intake.acknowledge(jobs.open.values(), self._gatherer.first_seq)
             self._set_gate(now)
-            self._check_done(now)
+            if self.phase is not SessionPhase.OPEN:
+                self._check_done(now)
         return self._out.take()
 
     def _add_cuts(self, now: float, cuts: Iterable[Cut]) -> None:
@@ -373,13 +380,6 @@ class SessionCore:
                 self._finish(why, forget=False)
                 return
             self._jobs.add(now, cut)
-
-    def _end_turns(self, now: float) -> None:
-        """Ends turns that a node holds if the speaker has finished, or the session is closing."""
-        is_closing = self.phase is SessionPhase.CLOSING
-        if self._jobs.may_flush or (is_closing and self._turns):
-            next_seq = self._intake.expected_seq
-            self._add_cuts(now, self._jobs.flushes(now, next_seq, is_closing=is_closing))
 
     def _set_gate(self, now: float) -> None:
         """Stops reading the client's messages while too many utterances are pending."""

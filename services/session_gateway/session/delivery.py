@@ -1,10 +1,10 @@
 """Delivery of results to the client: in order, before their deadlines, until they are confirmed."""
 
-from collections.abc import MutableMapping, Sequence
+import math
+from collections.abc import Hashable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from lingua_scheduler.services.session_gateway.session.deadlines import Deadlines
 from lingua_scheduler.services.session_gateway.session.effects import (
     DEADLINE,
     EffectBuffer,
@@ -18,6 +18,88 @@ from lingua_scheduler.services.session_gateway.session.utterance import Utteranc
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Deadline:
+    at_ms: float
+    # When its index was added, and for how much longer the clock may be stopped for it.
+    since_ms: float
+    spare_ms: float
+
+
+class Deadlines:
+    """When each index is overdue.
+
+    The clock stops while at least one cause stops it. For each index it is stopped for at most
+    `stop_max_ms` in total, and then runs again.
+
+    Args:
+        stop_max_ms: for how long the clock may be stopped for an index.
+    """
+
+    def __init__(self, stop_max_ms: float = 0.0) -> None:
+        self._stop_max_ms = stop_max_ms
+        self._deadlines: dict[int, _Deadline] = {}
+        self._causes: set[Hashable] = set()
+        self._stopped_ms = 0.0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a cause stops the clock now."""
+        return bool(self._causes)
+
+    def add(self, index: int, at_ms: float, now: float = 0.0) -> None:
+        """Adds an index that is overdue at this time, or later if the clock is stopped."""
+        self._deadlines[index] = _Deadline(at_ms, now, self._stop_max_ms)
+
+    def remove(self, index: int) -> bool:
+        """Removes an index. Returns False if it has no deadline."""
+        return self._deadlines.pop(index, None) is not None
+
+    def stop(self, now: float, cause: Hashable) -> bool:
+        """Adds a cause that stops the clock. Returns False if the cause is known already."""
+        if cause in self._causes:
+            return False
+        if not self._causes:
+            self._stopped_ms = now
+        self._causes.add(cause)
+        return True
+
+    def go_on(self, now: float, cause: Hashable) -> bool:
+        """Removes a cause. Returns True if this starts the clock again."""
+        if cause not in self._causes:
+            return False
+        self._causes.remove(cause)
+        if self._causes:
+            return False
+        for each in self._deadlines.values():
+            stopped_ms = self._stopped_for_ms(each, now)
+            each.at_ms += stopped_ms
+            each.spare_ms -= stopped_ms
+        return True
+
+    def at(self, index: int, now: float) -> float:
+        """When an index is overdue if the clock runs from now on."""
+        each = self._deadlines[index]
+        return each.at_ms + (self._stopped_for_ms(each, now) if self._causes else 0.0)
+
+    def overdue(self, now: float) -> list[int]:
+        """The overdue indexes, in the order in which they were added."""
+        return [index for index in self._deadlines if self.at(index, now) <= now]
+
+    @property
+    def next_ms(self) -> float | None:
+        """The earliest time at which an index can be overdue."""
+        stopped = bool(self._causes)
+        first = min(
+            (each.at_ms + (each.spare_ms if stopped else 0.0) for each in self._deadlines.values()),
+            default=math.inf,
+        )
+        return None if first == math.inf else first
+
+    def _stopped_for_ms(self, each: _Deadline, now: float) -> float:
+        return min(each.spare_ms, now - max(self._stopped_ms, each.since_ms))
 
 
 class ResultQueue(Generic[T]):
@@ -107,6 +189,8 @@ class Delivery:
         self._queue: ResultQueue[Outcome] = ResultQueue(
             past.seen, stop_max_ms=rules.redis_outage_max_ms
         )
+        self.unsent = self._queue.outcomes
+        """Outcomes that have not been sent, by index; earlier ones may be missing."""
         self.seen = past.seen
         """How many outcomes the client has confirmed."""
         self.missing = min(past.missing, past.seen)
@@ -224,14 +308,12 @@ class Delivery:
 
     def release(self, now: float) -> None:
         """Sends the outcomes that are next in order."""
-        if not self._queue.outcomes:
-            return
         for index, outcome in self._queue.take():
             end = outcome.end
             if isinstance(end, common_pb2.Error):
                 missing = self._out.event().missing
                 missing.utterance_index = index
-                outcome.direction.write_to(missing.direction)
+                missing.direction.src, missing.direction.tgt = outcome.direction
                 missing.why.CopyFrom(end)
                 missing.lost_utterances.extend(outcome.lost)
             elif outcome.utterance is not None:
@@ -267,7 +349,7 @@ def _fill_result(
     """Fills in a result for the client, with its timings."""
     result = delivered.result
     told.utterance_index = utterance.index
-    utterance.direction.write_to(told.direction)
+    told.direction.src, told.direction.tgt = utterance.direction
     told.kind = result.kind
     told.texts.CopyFrom(result.texts)
     told.speech = result.speech

@@ -187,7 +187,7 @@ class EffectBuffer:
         """Adds an event about the progress of an utterance, and returns it to be filled in."""
         event = self.event().utterance
         event.utterance_index = utterance.index
-        utterance.direction.write_to(event.direction)
+        event.direction.src, event.direction.tgt = utterance.direction
         return event
 
     def error(self, error: common_pb2.Error) -> None:

@@ -78,7 +78,7 @@ class Intake:
         self._gap_told = None
         self.last_chunk_ms = now
         self._counts["chunk"] += 1
-        if self._replay.take(checked):
+        if seq < self._replay.end_seq and self._replay.take(checked):
             return None
         if self._listen is not None and checked.data:
             return checked._replace(quiet_ms=self._listen(checked.direction, checked.data))
@@ -105,8 +105,6 @@ class Intake:
             open_utterances: those that are not over.
             gathered: the first chunk that belongs to no utterance yet.
         """
-        if self.acked_seq >= self.expected_seq:
-            return
         # A chunk that has not arrived is not safe, even if later ones are (after a resume).
         safe = self.expected_seq
         for utterance in open_utterances:

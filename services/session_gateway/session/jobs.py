@@ -88,8 +88,8 @@ class SessionJobs:
         """The utterances that are not over, by index."""
         # Why the last utterance of each direction was cut.
         self._last_reason: dict[Direction, Reason] = {}
-        # Directions in which the speaker has finished, although a node may hold audio.
-        self._finished: set[Direction] = set()
+        self.finished: set[Direction] = set()
+        """Directions in which the speaker has finished, although a node may hold audio."""
         self._resume(past, now)
 
     def _resume(self, past: Past, now: float) -> None:
@@ -130,13 +130,13 @@ class SessionJobs:
             continues=self._last_reason.get(direction) in MAY_CONTINUE,
         )
         self._last_reason[direction] = cut.reason
-        self._finished.discard(direction)
+        self.finished.discard(direction)
         self.open[index] = utterance
         self._recording.add(utterance)
 
     def on_empty_end(self, direction: Direction) -> None:
         """The speaker has finished in a direction in which no audio is gathered."""
-        self._finished.add(direction)
+        self.finished.add(direction)
 
     def flushes(self, now: float, next_seq: int, *, is_closing: bool) -> list[Cut]:
         """Empty cuts that end turns which a node holds, so that their text is translated.
@@ -147,11 +147,11 @@ class SessionJobs:
             is_closing: whether the session is closing, which ends all turns.
         """
         if is_closing:
-            self._finished.update(self._directions)
+            self.finished.update(self._directions)
         # A node may yet hold the audio of an open utterance.
         busy = {each.direction for each in self.open.values()}
         held = self._turns.directions
-        self._finished &= held | busy
+        self.finished &= held | busy
         reason = (
             common_pb2.FINALIZE_REASON_SESSION_CLOSE
             if is_closing
@@ -159,13 +159,8 @@ class SessionJobs:
         )
         return [
             Cut(Speech.nothing(direction, now, next_seq), reason, now, now)
-            for direction in sorted((self._finished & held) - busy)
+            for direction in sorted((self.finished & held) - busy)
         ]
-
-    @property
-    def may_flush(self) -> bool:
-        """Whether a turn that a node may hold has ended."""
-        return bool(self._finished)
 
     # ---- submission ----
 

@@ -38,17 +38,18 @@ class Recording:
             for cut in past.cuts
         }
         self._in_flight: list[Utterance] | None = None
-        self._waiting: list[Utterance] = []
+        self.waiting: list[Utterance] = []
+        """Utterances whose cut has to be recorded, or recorded again."""
         self._outage_told = False
 
     def add(self, utterance: Utterance) -> None:
         """Adds an utterance that was cut."""
-        self._waiting.append(utterance)
+        self.waiting.append(utterance)
 
     def on_end(self, utterance: Utterance) -> None:
         """Updates the record of an utterance that is over if that concerns held audio."""
         if (utterance.is_held or utterance.is_missing) and utterance.index in self._recorded:
-            self._waiting.append(utterance)
+            self.waiting.append(utterance)
 
     def write(self, now: float, intake: Intake) -> None:
         """Records the cuts that wait, unless a request is in flight or is to be retried.
@@ -56,19 +57,19 @@ class Recording:
         An utterance that went missing meanwhile is recorded as well as long as its chunks may be
         sent again: a later gateway must not take them for new speech.
         """
-        if not self._waiting or self._in_flight is not None or RECORD in self._out.timers:
+        if self._in_flight is not None or RECORD in self._out.timers:
             return
         cut, kept_seq, delivery = UtteranceState.CUT, intake.kept_seq, self._delivery
         needed = [
             each
-            for each in self._waiting
+            for each in self.waiting
             if each.state is cut or self._is_needed(each.index, each.ranges, kept_seq)
         ]
         if not any(each.state is cut or each.is_held or each.is_missing for each in needed):
-            self._waiting = needed
+            self.waiting = needed
             delivery.run_clock(now, _CAUSE)
             return
-        self._in_flight, self._waiting = needed, []
+        self._in_flight, self.waiting = needed, []
         self._out.add(
             Record(
                 cuts=tuple([each.record(kept_seq) for each in needed]),
@@ -102,9 +103,9 @@ class Recording:
             why: the error.
             retry: False if the session is closed, and nothing more is recorded.
         """
-        self._waiting = (self._in_flight or []) + self._waiting
+        self.waiting = (self._in_flight or []) + self.waiting
         self._in_flight = None
-        for utterance in self._waiting:
+        for utterance in self.waiting:
             utterance.last_problem = why.message
         if not retry:
             return

@@ -62,6 +62,9 @@ class Replay:
             for chunks in cut.chunks
             if chunks.end > past.next_seq
         ]
+        ranges = [span for each in self._awaited for span in each.ranges] + self._known
+        self.end_seq = max((end for _, end in ranges), default=0)
+        """All chunks from here on are new speech."""
 
     @property
     def is_needed(self) -> bool:
@@ -74,7 +77,7 @@ class Replay:
             if utterance.has(chunk.seq):
                 self._add(utterance, chunk)
                 return True
-        return bool(self._known) and any(first <= chunk.seq < end for first, end in self._known)
+        return any(first <= chunk.seq < end for first, end in self._known)
 
     def _add(self, utterance: Utterance, chunk: Chunk) -> None:
         is_open = utterance.state is UtteranceState.REPLAY

@@ -27,10 +27,6 @@ class Direction(NamedTuple):
     src: str
     tgt: str
 
-    def write_to(self, pair: common_pb2.LanguagePair) -> None:
-        """Writes the direction into a message."""
-        pair.src, pair.tgt = self
-
 
 def directions_of(opened: session_pb2.NewSession) -> tuple[Direction, ...]:
     """The directions of a session: one that is fixed, or both of a conversation."""

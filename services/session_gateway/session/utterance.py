@@ -158,7 +158,7 @@ class Utterance:
             is_missing=self.is_missing,
             kept_seq=kept_seq,
         )
-        self.direction.write_to(cut.direction)
+        cut.direction.src, cut.direction.tgt = self.direction
         for first, end in self.ranges:
             cut.chunks.add(first=first, end=end)
         return cut

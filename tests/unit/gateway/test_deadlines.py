@@ -1,6 +1,6 @@
 """Deadlines on a clock that can be stopped."""
 
-from lingua_scheduler.services.session_gateway.session.deadlines import Deadlines
+from lingua_scheduler.services.session_gateway.session.delivery import Deadlines
 
 
 def test_a_stopped_clock_moves_every_deadline_by_the_time_it_stood() -> None:
