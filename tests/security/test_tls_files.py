@@ -86,13 +86,13 @@ def test_a_file_that_does_not_hold_what_it_should_is_named_with_its_variable(
     for name, path, settings, problem in (
         ("cert", nowhere, {"tls_key_file": pair.key}, "cannot be read: No such file"),
         ("cert", tmp_path, {"tls_key_file": pair.key}, "cannot be read: Is a directory"),
-        ("cert", pair.key, {"tls_key_file": pair.key}, "holds no certificate in PEM"),
+        ("cert", pair.key, {"tls_key_file": pair.key}, "contains no PEM certificate"),
         ("cert", expired.cert, {"tls_key_file": expired.key}, "the certificate expired at 20"),
         ("key", nowhere, {"tls_cert_file": pair.cert}, "cannot be read: No such file"),
-        ("key", pair.cert, {"tls_cert_file": pair.cert}, "holds no private key in PEM"),
+        ("key", pair.cert, {"tls_cert_file": pair.cert}, "contains no PEM private key"),
         ("key", other.key, {"tls_cert_file": pair.cert}, "is not the key of the certificate in"),
         ("key", locked, {"tls_cert_file": pair.cert}, "the private key must not be enc"),
-        ("client_ca", pair.key, server_settings(pair), "holds no certificate in PEM"),
+        ("client_ca", pair.key, server_settings(pair), "contains no PEM certificate"),
         ("ca", nowhere, {}, "cannot be read: No such file"),
     ):
         told = refusal(**{**settings, f"tls_{name}_file": path})

@@ -1,7 +1,7 @@
 """The standard gRPC health service, for a server that drains.
 
-Not the servicer of `grpc_health`: its watches never end, so that a single watching client would
-hold up every drain until the grace period is over.
+The servicer of `grpc_health` is not used because its watches never end: a single watching client
+would delay every drain until the grace period is over.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 _Response = health_pb2.HealthCheckResponse
 
-# What is always served as long as the event loop answers: whoever restarts processes asks for this.
+# The service name that liveness probes ask for. It is SERVING as long as the event loop runs.
 LIVENESS = "liveness"
 
 
 class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # has no types
-    """Says of each service, and of the server as a whole (""), whether it serves.
+    """The health of each service, and of the server as a whole ("").
 
-    LIVENESS serves whatever becomes of the rest: a restart would bring no Redis back.
+    LIVENESS is SERVING even if the rest is not, because a restart would not bring Redis back.
     """
 
     def __init__(self, services: Iterable[str]) -> None:
@@ -30,25 +30,25 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # h
         self._changed = asyncio.Event()
 
     def set_serving(self, serving: bool) -> None:
-        """Tells every watcher; does nothing once closed."""
+        """Sets the health and tells every watcher; does nothing after `close`."""
         if not self._closed:
             self._serving = serving
             self._wake()
 
     def close(self) -> None:
-        """Serves no more, for good; watches end after they have told so."""
+        """Sets the health to NOT_SERVING for good; watches report it and end."""
         self._serving = False
         self._closed = True
         self._wake()
 
     async def Check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
-        """The state now; NOT_FOUND for a service that this server does not have."""
+        """The current health; NOT_FOUND if this server does not have the service."""
         if request.service not in self._services:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r} here")
         return _Response(status=self._status(request.service))
 
     async def Watch(self, request: Any, context: object) -> AsyncIterator[Any]:  # noqa: N802
-        """The state now and at every change, until the server drains."""
+        """The current health and every change, until the server drains."""
         last = None
         while True:
             changed, closed = self._changed, self._closed
@@ -67,6 +67,6 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # h
         return int(_Response.SERVING if serving else _Response.NOT_SERVING)
 
     def _wake(self) -> None:
-        # Who sleeps has the old event; who comes later sees the new state before it sleeps.
+        # Watchers wait on the old event; later ones read the new state before they wait.
         self._changed.set()
         self._changed = asyncio.Event()

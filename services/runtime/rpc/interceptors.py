@@ -1,9 +1,9 @@
-"""What every gRPC call of every service has in common: who calls, errors, metrics, a span.
+"""Wraps the handler of every gRPC call: authentication, errors, metrics, a span.
 
-Handlers raise; this is the one place that turns what they raise into a status. gRPC itself
-answers some faults with UNKNOWN (an exception, bytes that are no message, a response of the wrong
-type) and one with silence (a cancellation that leaks from an inner task: the caller would wait
-for ever). None of them leaves this frame as such.
+Handlers raise exceptions, and only this module turns them into statuses. gRPC itself answers some
+faults with UNKNOWN (an exception, malformed bytes, a response of the wrong type), and a
+cancellation that leaks from an inner task not at all, so that the caller would wait forever. This
+module turns all of them into a proper status.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lingua_scheduler.services.runtime.rpc.peer_limits import (
 )
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
-# In quotes, since it is generic to type checkers only.
+# In quotes because it is generic only for type checkers.
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Work: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 
@@ -46,19 +46,21 @@ _log = logging.getLogger(__name__)
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
-    """Frames all four kinds of calls.
+    """Wraps all four kinds of calls.
 
-    - `LinguaError`: its status, with its details.
-    - What gRPC raises to end a call (abort, cancellation) passes.
-    - Bytes that are no valid request, and a field over its declared limit: INVALID_MESSAGE.
+    An exception ends a call as follows:
+
+    - `LinguaError`: with its status and details.
+    - An abort or cancellation by gRPC: passed on.
+    - A malformed request, or a field over its declared limit: INVALID_MESSAGE.
     - Anything else: INTERNAL with an error id; the log has the traceback under the same id.
 
-    Before all that, the guard decides whether the caller may call this: before any message is
-    read. gRPC would read the one request of a unary call first, and leave a call that ends without
-    one unanswered. So it takes all methods for ones that stream requests in, and the frame reads.
+    The guard checks the caller before any message is read. gRPC would read the request of a unary
+    call first, and would never answer a call that ends without one. So every method is registered
+    as one that streams requests, and the wrapper reads the request.
 
     Args:
-        guard: None where everyone may call everything.
+        guard: None if everyone may call everything.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._instance_id = instance_id
         self._guard = guard
         self._observer = CallObserver(registry=registry, tracer=tracer)
-        self._framed: dict[str, tuple[Handler, Handler]] = {}
+        self._wrapped: dict[str, tuple[Handler, Handler]] = {}
         self._open_calls = OpenCalls()
 
     async def intercept_service(
@@ -80,19 +82,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """The method's handler in its frame, or None for a method that nobody serves."""
+        """The wrapped handler of a method; None if the server does not have the method."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None  # gRPC then answers UNIMPLEMENTED
         path = handler_call_details.method
-        original, framed = self._framed.get(path, (None, None))
-        # A method has one handler as long as the server lives, so each is framed once.
-        if framed is None or original is not handler:
-            framed = self._frame(path, handler)
-            self._framed[path] = (handler, framed)
-        return framed
+        original, wrapped = self._wrapped.get(path, (None, None))
+        # A method keeps its handler as long as the server lives, so each is wrapped once.
+        if wrapped is None or original is not handler:
+            wrapped = self._wrap(path, handler)
+            self._wrapped[path] = (handler, wrapped)
+        return wrapped
 
-    def _frame(self, path: str, handler: Handler) -> Handler:
+    def _wrap(self, path: str, handler: Handler) -> Handler:
         streams_in, streams_out = handler.request_streaming, handler.response_streaming
         method = self._observer.method(path, streams_in=streams_in, streams_out=streams_out)
         work = _stream_work(handler) if streams_out else _unary_work(handler)
@@ -104,9 +106,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 with self._observer.observe(method, context):
                     return await self._answer(method, work, requests, context)
             except (grpc.aio.AbortError, asyncio.CancelledError) as error:
-                # gRPC keeps the error in the call's state. The frames of its traceback hold the
-                # call, so without this every call that fails or is abandoned would be a reference
-                # cycle, which the collector rarely looks for (see service_process).
+                # gRPC keeps the error in the call's state, and the frames of its traceback refer to
+                # the call. Without this, every call that fails or is abandoned would be a reference
+                # cycle, which the garbage collector rarely looks for (see service_process).
                 error.__traceback__ = error.__context__ = error.__cause__ = None
                 raise
             finally:
@@ -138,7 +140,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 self._log_if_unexpected(method, error)
                 raise asyncio.CancelledError from None
             if isinstance(error, NotImplementedError) and context.code() is not None:
-                # A generated servicer whose method was not written has set the code already.
+                # The method of a generated servicer that is not implemented has set the code.
                 await context.abort(grpc.StatusCode.UNIMPLEMENTED, context.details())
             await self._abort(method, error, context)
 
@@ -152,7 +154,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         except grpc.aio.AbortError:
             raise
         except grpc.aio.BaseError as gone:
-            # A caller that does not read has gone while the answer waited for it.
+            # The caller left while the status was waiting to be sent.
             self._log_if_unexpected(method, gone)
             raise asyncio.CancelledError from None
 
@@ -167,14 +169,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         return failure
 
     def _log_if_unexpected(self, method: Method, error: BaseException) -> None:
-        """Logs what ended a call whose caller is gone: an answer could only reach a freed call."""
+        """Logs the error of a call whose caller has left, since it cannot be sent."""
         if not isinstance(error, LinguaError | grpc.aio.BaseError):
             facts = {"method": method.name, "error": type(error).__name__}
             _log.error("call failed after its caller left", exc_info=error, extra=facts)
 
 
 async def _until(expires_s: float, work: Awaitable[Any]) -> Any:
-    """Does the work of a stream as long as its caller's token holds."""
+    """Runs the handler of a stream until the token of its caller expires."""
     try:
         async with asyncio.timeout(max(0.0, expires_s - time.time())) as holds:
             return await work
@@ -188,8 +190,8 @@ def _nobody_listens(error: BaseException, context: Context) -> bool:
     task = asyncio.current_task()
     if context.done() or (task is not None and task.cancelling() > 0):
         return True
-    # Wrong use of the API is a bug with a caller that waits; all else that gRPC raises by itself
-    # tells that the call or the server has ended.
+    # Wrong use of the API is a bug, and the caller still waits. All other errors of gRPC mean that
+    # the call or the server has ended.
     misuse = grpc.aio.UsageError | grpc.aio.AbortError
     return isinstance(error, grpc.aio.BaseError) and not isinstance(error, misuse)
 
@@ -200,7 +202,7 @@ def _unary_work(handler: Handler) -> Work:
 
     async def work(request: Any, context: Context) -> bytes:
         response = await behaviour(request, context)
-        # gRPC drops the response of a call that has set an error code, and so it may be None.
+        # gRPC drops the response of a call that has set an error code, so it may be None.
         if context.code() in (None, grpc.StatusCode.OK):
             return serialize(response)
         return b""
@@ -214,16 +216,16 @@ def _stream_work(handler: Handler) -> Work:
     async def work(request: Any, context: Context) -> None:
         responses = behaviour(request, context)
         if not hasattr(responses, "__aiter__"):
-            # Not with the first message: were that cancelled on its way, gRPC would send them again
-            # with the status, fail, and the caller would never get one.
+            # Not together with the first message: if sending that were cancelled, gRPC would send
+            # the metadata again with the status, fail, and the caller would never get a status.
             try:
                 await context.send_initial_metadata(())
             except BaseException:
                 responses.close()
                 raise
-            await responses  # it writes by itself, with context.write
+            await responses  # the handler calls context.write itself
             return
-        # Closed at once, so that a handler's own cleanup runs when its caller goes.
+        # Closed at once, so that the handler's cleanup runs when its caller leaves.
         async with contextlib.aclosing(responses):
             async for response in responses:
                 await context.write(response)
@@ -232,13 +234,13 @@ def _stream_work(handler: Handler) -> Work:
 
 
 async def _close(requests: Any) -> None:
-    """Ends the iterator over a stream's requests, which is a reference cycle until it ends."""
-    # It waits for nothing: nobody reads any more.
+    """Closes the iterator over the requests, which is a reference cycle until it ends."""
+    # This does not wait, because nothing reads from it any more.
     await aiter(requests).aclose()
 
 
 def _with_request(work: Work, within_s: float) -> Work:
-    """The work on a call's one request, which is read here."""
+    """Reads the single request of a call, then runs its handler."""
 
     async def read_and_work(_: Any, context: Context) -> Any:
         try:
@@ -275,7 +277,7 @@ def _writer(handler: Handler) -> Callable[[Any], bytes] | None:
         return None
 
     def write(response: Any) -> bytes:
-        # One that its handler has serialized goes as it is.
+        # A handler may return a serialized message.
         return response if type(response) is bytes else serialize(response)
 
     return write

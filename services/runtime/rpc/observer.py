@@ -1,4 +1,4 @@
-"""Metrics, spans and log lines of gRPC calls, as seen by the server."""
+"""Metrics, spans and log lines of the calls that a gRPC server handles."""
 
 import contextlib
 import logging
@@ -18,16 +18,16 @@ from lingua_scheduler.services.runtime.telemetry.traces import context_from_trac
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
-# Probes and tools, which would drown what matters.
+# Calls of probes and tools, which are not counted.
 _UNOBSERVED = ("grpc.health.", "grpc.reflection.")
 
-# From a fast Redis round trip to the longest wait for room; seconds.
+# Seconds, from a fast Redis round trip to the longest wait for a free slot.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-# A caller gives up by its own clock, a little before the deadline that the server computed.
+# A caller gives up by its own clock, slightly before the deadline that the server computed.
 _DEADLINE_SLACK_S = 0.05
 
-# What OpenTelemetry counts as a fault of the server; other codes are the caller's affair.
+# Codes that OpenTelemetry counts as faults of the server; others are faults of the caller.
 _SERVER_FAULTS = frozenset(
     {
         grpc.StatusCode.UNKNOWN,
@@ -49,20 +49,20 @@ _log = logging.getLogger(__name__)
 class Method:
     """One method of the server.
 
-    Streams in both directions live as long as a peer. Their duration says nothing, and a span of
-    theirs would adopt what belongs to the traces of single utterances; they are only counted.
+    Bidirectional streams live as long as a peer. They are only counted: their duration means
+    nothing, and a span would become the parent of spans that belong to single utterances.
     """
 
     name: str
     observed: bool
     open: bool
-    """Anyone may call it, also without a token."""
+    """Anyone may call it without a token."""
     unary: bool
     bounded: bool
 
 
 class CallObserver:
-    """Watches calls; costs next to nothing for what is off."""
+    """Observes calls; what is off costs next to nothing."""
 
     def __init__(self, *, registry: CollectorRegistry | None, tracer: Tracer | None) -> None:
         self._tracer = tracer
@@ -88,12 +88,12 @@ class CallObserver:
                 ["reason"],
                 registry=registry,
             )
-            # From 0, or the first of a reason would be no increase.
+            # Exported from 0 on, so that the first refusal is an increase.
             for reason in ("unauthenticated", "permission_denied"):
                 self._refused.labels(reason)
 
     def method(self, path: str, *, streams_in: bool, streams_out: bool) -> Method:
-        """The method that is called by `/package.Service/Name`."""
+        """Describes the method with the path `/package.Service/Name`."""
         name = path.removeprefix("/")
         return Method(
             name=name,
@@ -105,7 +105,7 @@ class CallObserver:
 
     @contextlib.contextmanager
     def observe(self, method: Method, context: Context) -> Iterator[None]:
-        """Watches one call from its start to its end, however it ends."""
+        """Observes one call from start to end, however it ends."""
         if not method.observed:
             yield
             return
@@ -125,7 +125,7 @@ class CallObserver:
                         span.set_status(Status(StatusCode.ERROR, context.details() or None))
 
     def refused(self, method: Method, error: LinguaError) -> None:
-        """A call is refused for who made it. What it showed of itself is not logged."""
+        """Counts and logs a call that was refused because of its caller, without credentials."""
         if self._handled is not None:
             self._refused.labels(reason_name(error.reason).lower()).inc()
         who = caller()
@@ -139,7 +139,7 @@ class CallObserver:
     ) -> contextlib.AbstractContextManager[Span | None]:
         if self._tracer is None or not method.bounded:
             return contextlib.nullcontext()
-        # At run time this is a plain tuple of pairs, whatever its type says.
+        # At run time this is a plain tuple of pairs, unlike its declared type.
         metadata = dict(context.invocation_metadata() or ())
         return self._tracer.start_as_current_span(
             method.name,
@@ -148,7 +148,7 @@ class CallObserver:
             ),
             kind=SpanKind.SERVER,
             attributes={"rpc.system.name": "grpc", "rpc.method": method.name},
-            # The end of a call is its status; a client's mistake is no fault of the server.
+            # The status is set from the code, because a mistake of the client is no error here.
             record_exception=False,
             set_status_on_exception=False,
         )
@@ -164,7 +164,7 @@ class CallObserver:
 
 
 def _code(context: Context, *, ended_well: bool) -> grpc.StatusCode:
-    """The code that the call ends with; asked at its end."""
+    """The status code of a call that has ended."""
     given: grpc.StatusCode | int | None = context.code()
     if given is not None:
         return _CODES[given] if isinstance(given, int) else given

@@ -1,4 +1,4 @@
-"""The gRPC server that all services run in: start, health, reflection, drain."""
+"""The gRPC server of every service: start, health, reflection, drain."""
 
 import asyncio
 import logging
@@ -20,36 +20,36 @@ from lingua_scheduler.services.runtime.rpc.message_sizes import between_services
 from lingua_scheduler.services.runtime.rpc.peer_limits import MAX_OPEN_CALLS
 from lingua_scheduler.services.runtime.telemetry.traces import tracer_if_on
 
-# Clients may ping as often as the server does, and a bit more often: clocks differ.
+# Clients may ping as often as the server, and somewhat more often, because clocks differ.
 _PING_TOLERANCE = 2
-# gRPC's own default of 2 cuts off a client that once pinged a little early.
+# With gRPC's default of 2, a client that pinged slightly early would be disconnected.
 _MAX_PING_STRIKES = 5
-# A probe names a service, and says nothing else.
+# The request of a probe is only the name of a service.
 _PROBE_REQUEST_BYTES = 4096
 
 _log = logging.getLogger(__name__)
 
 
 class GrpcServer:
-    """One listening gRPC server with the standard health and reflection services.
+    """A gRPC server with the standard health and reflection services.
 
-    It serves from `start` to `drain`, each called once. Health says NOT_SERVING until
+    It serves from `start` to `drain`, each called once. Its health is NOT_SERVING until
     `set_serving(True)`.
 
     Args:
-        listen: `host:port`, port 0 for any free one.
+        listen: `host:port`; port 0 for any free port.
         variable: the environment variable that sets `listen`, for error messages.
-        services: the full name of each service, and what adds its servicer to the server.
-        instance_id: names this process in the answers to calls that fail inside.
-        max_request_bytes: of the largest message that callers send; None for max_message_bytes.
+        services: the full name of each service, and a function that adds its servicer.
+        instance_id: names this process in responses to calls that failed internally.
+        max_request_bytes: size limit of messages from callers; None for max_message_bytes.
         credentials: for TLS; None for plain text.
-        probe_listen: where probes that cannot speak TLS find the health service, and nothing else,
-            in plain text; empty for nowhere.
+        probe_listen: where the health service alone listens in plain text, for probes that do not
+            support TLS; empty for nowhere.
         probe_variable: the environment variable that sets `probe_listen`.
-        guard: who may call what; None where everyone may call everything.
+        guard: decides who may call what; None if everyone may call everything.
         registry: where calls are counted; None for nowhere.
-        tracer_provider: who makes spans; by default that of `configure_tracing`, which has to
-            come first, or nobody.
+        tracer_provider: makes spans; by default the one of `configure_tracing`, if that was called
+            before.
     """
 
     def __init__(
@@ -81,21 +81,21 @@ class GrpcServer:
         self._probe_variable = probe_variable
         self._grace_s = drain_grace_ms / 1000
         self._options = (
-            # Two processes on one port would each get a share of the calls.
+            # Otherwise two processes could listen on one port and share its calls.
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", max_request_bytes or max_message_bytes),
             ("grpc.max_send_message_length", between_services(max_message_bytes)),
             ("grpc.keepalive_time_ms", keepalive_time_ms),
             ("grpc.keepalive_timeout_ms", keepalive_timeout_ms),
             ("grpc.keepalive_permit_without_calls", 1),
-            # 0: a stream on which nothing is sent is pinged as long as it lives.
+            # 0: ping a stream on which nothing is sent for as long as it lives.
             ("grpc.http2.max_pings_without_data", 0),
-            # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its
-            # own limit is a minute.
+            # Of any ping. While gRPC waits for another ping of its own, it sends none for
+            # keepalive, and its default is a minute.
             ("grpc.http2.ping_timeout_ms", keepalive_timeout_ms),
             ("grpc.http2.min_ping_interval_without_data_ms", keepalive_time_ms // _PING_TOLERANCE),
             ("grpc.http2.max_ping_strikes", _MAX_PING_STRIKES),
-            # More are refused by gRPC itself, at little cost.
+            # gRPC refuses more streams at little cost.
             ("grpc.max_concurrent_streams", max_streams_per_connection),
         )
         self._interceptor = CallInterceptor(
@@ -111,20 +111,20 @@ class GrpcServer:
         self._drained: asyncio.Task[None] | None = None
 
     def on_drain(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Has `callback` run when the server drains, before it stops to take calls.
+        """Registers a callback that runs when the server drains, before it stops accepting calls.
 
-        Here a service tells the peers on its streams to go elsewhere, and ends those streams.
+        In it, a service tells the peers of its streams to connect elsewhere, and ends the streams.
         """
         self._drain_callbacks.append(callback)
 
     async def start(self) -> str:
-        """Starts to take calls.
+        """Starts accepting calls.
 
         Returns:
             The bound address, `host:port`.
 
         Raises:
-            SettingsError: nothing can listen there.
+            SettingsError: the address cannot be bound.
         """
         server = grpc.aio.server(interceptors=[self._interceptor], options=self._options)
         for _, register in self._services:
@@ -157,14 +157,14 @@ class GrpcServer:
         return server
 
     def set_serving(self, serving: bool) -> None:
-        """What the health service says of the server and all its services."""
+        """Sets the health of the server and all its services."""
         self._health.set_serving(serving)
 
     async def drain(self) -> None:
         """Ends the server; returns when it has ended, at the latest after the grace period.
 
-        Health says NOT_SERVING, then the drain callbacks run, then no new call is taken and
-        those in flight may finish. Repeated calls wait for the same end.
+        The health becomes NOT_SERVING, then the drain callbacks run, then new calls are refused and
+        calls in flight may finish. Repeated calls wait for the same end.
         """
         if self._drained is None:
             self._drained = asyncio.create_task(self._drain())
@@ -191,14 +191,14 @@ async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
     try:
         await callback()
     except Exception:
-        # The rest of the drain matters more than any one part of it.
+        # One callback that fails must not stop the drain.
         _log.exception("drain callback failed")
 
 
 async def _bind(
     server: grpc.aio.Server, listen: str, variable: str, credentials: grpc.ServerCredentials | None
 ) -> str:
-    """The address that it was bound to."""
+    """Binds the server. Returns the bound address."""
     try:
         if credentials is None:
             port = server.add_insecure_port(listen)
@@ -211,7 +211,7 @@ async def _bind(
 
 
 def _why_no_bind(address: str) -> str:
-    """The system's own words, which gRPC keeps to itself."""
+    """The error of the operating system, which gRPC does not report."""
     host, port = split_address(address)
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[

@@ -1,7 +1,7 @@
-"""TLS from files that may change: what servers show and trust, and what calls do.
+"""TLS of servers and of calls to other services, from files that may change.
 
-Files are looked at whenever a connection is made. A new certificate is in use from the next
-connection on; files that do not fit together, such as half of a new pair, change nothing.
+Files are checked whenever a connection is made. A new certificate is used from the next connection
+on. Files that do not belong together, such as half of a new pair, are ignored.
 """
 
 import logging
@@ -21,7 +21,7 @@ from lingua_scheduler.services.runtime.settings.settings import Settings, variab
 if TYPE_CHECKING:
     from cryptography import x509
 
-# Of each file when it was changed, its size and its inode; None for one that is not there.
+# Modification time, size and inode of each file; None for a file that does not exist.
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the files held, in PEM; None for what is not set."""
+    """The content of the files, in PEM; None for files that are not set."""
 
     authorities: bytes | None
     chain: bytes | None
@@ -38,17 +38,17 @@ class Loaded:
 
 
 class TlsFiles:
-    """The files of one end of a line: its certificate chain and key, and whom it trusts.
+    """The files of one side of a connection: certificate chain, key, and trusted authorities.
 
     Args:
-        settings: where the paths are.
-        kind: of the end: server or client.
-        authorities: the setting that names whom to trust.
-        certificate: the setting that names the chain.
-        key: the setting that names its key.
+        settings: have the paths.
+        kind: server or client.
+        authorities: name of the setting for the trusted authorities.
+        certificate: name of the setting for the chain.
+        key: name of the setting for the key.
 
     Raises:
-        SettingsError: a file does not hold what it should.
+        SettingsError: a file is missing or malformed, or they do not belong together.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class TlsFiles:
         self._certificate = _File(settings, certificate)
         self._key = _File(settings, key)
         _check_pair(self._certificate, self._key)
-        # Handshakes are made in several threads.
+        # gRPC makes handshakes in several threads.
         self._lock = threading.Lock()
         self._told = ""
         self._seen: Stamp | None = self.stamp()
         self._loaded = self._load()
 
     def stamp(self) -> Stamp:
-        """Changes whenever a file does."""
+        """Differs if a file has changed."""
         return tuple(file.stamp() for file in (self._authorities, self._certificate, self._key))
 
     def current(self) -> Loaded:
-        """What the files hold, or held when they last fitted; the same object until it changes."""
+        """The last valid content of the files; the same object until it changes."""
         with self._lock:
             stamp = self.stamp()
             if stamp != self._seen:
@@ -113,7 +113,7 @@ class TlsFiles:
 
 
 class ServerTls:
-    """What a server needs for TLS: mutual where `tls_client_ca_file` is set."""
+    """TLS of a server; mutual if `tls_client_ca_file` is set."""
 
     def __init__(self, settings: Settings) -> None:
         self.files = TlsFiles(
@@ -130,7 +130,7 @@ class ServerTls:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For a gRPC server; gRPC asks for new certificates at every handshake."""
+        """For a gRPC server, which asks for new certificates at every handshake."""
         return grpc.dynamic_ssl_server_credentials(
             _configuration(self._given),
             self._changed,  # type: ignore[arg-type]  # None is for "unchanged"
@@ -144,7 +144,7 @@ class ServerTls:
             try:
                 self._context, self._context_of = self._new_context(loaded), loaded
             except OSError:
-                # Changed once more since it was read, and not complete; the next one looks again.
+                # The files changed again and are incomplete; the next connection tries again.
                 if self._context_of is None:
                     raise
         return self._context
@@ -166,7 +166,7 @@ class ServerTls:
 
 
 class ClientTls:
-    """What calls to other services need for TLS."""
+    """TLS of calls to other services."""
 
     def __init__(self, settings: Settings) -> None:
         own = bool(settings.tls_client_cert_file or settings.tls_client_key_file)
@@ -188,10 +188,10 @@ class ClientTls:
 
 
 def server_tls(settings: Settings) -> ServerTls | None:
-    """None where TLS is off.
+    """TLS of this server; None if it is off.
 
     Raises:
-        SettingsError: the settings or the files do not fit together.
+        SettingsError: the settings contradict each other, or a file is not valid.
     """
     if settings.tls_cert_file or settings.tls_key_file:
         return ServerTls(settings)
@@ -208,10 +208,10 @@ def server_tls(settings: Settings) -> ServerTls | None:
 
 
 def client_tls(settings: Settings) -> ClientTls | None:
-    """None where calls are made without TLS.
+    """TLS of calls to other services; None if it is off.
 
     Raises:
-        SettingsError: the settings or the files do not fit together.
+        SettingsError: the settings contradict each other, or a file is not valid.
     """
     if settings.tls_ca_file:
         return ClientTls(settings)
@@ -219,7 +219,7 @@ def client_tls(settings: Settings) -> ClientTls | None:
         if getattr(settings, name):
             raise SettingsError(
                 f"{variable_name(name)} is set, but {variable_name('tls_ca_file')} is not: a "
-                "certificate is shown only where calls are made with TLS"
+                "client certificate is used only with TLS"
             )
     return None
 
@@ -227,7 +227,7 @@ def client_tls(settings: Settings) -> ClientTls | None:
 def export_expiry(
     registry: CollectorRegistry, server: ServerTls | None, client: ClientTls | None
 ) -> None:
-    """Shows when the certificates in use expire; each scrape looks at the files, too."""
+    """Exports when the certificates in use expire; each scrape checks the files."""
     gauge = Gauge(
         "lingua_tls_certificate_not_after_timestamp_seconds",
         "When a certificate of this process expires, by kind: server (shown to callers), client "
@@ -254,19 +254,19 @@ class _File:
         return (found.st_mtime_ns, found.st_size, found.st_ino) if found else None
 
     def certificates(self) -> tuple[bytes, "x509.Certificate"]:
-        """All that is in there, and the first certificate."""
-        # Not at the top, here and below: it loads for a while, and without TLS nobody needs it.
+        """The content of the file, and its first certificate."""
+        # Imported late, here and below, because it takes long to load and is needed only with TLS.
         from cryptography import x509
 
         content = self._read()
         try:
             found = x509.load_pem_x509_certificates(content)
         except ValueError:
-            raise self.error("holds no certificate in PEM") from None
+            raise self.error("contains no PEM certificate") from None
         return content, found[0]
 
     def key_of(self, leaf: "x509.Certificate", certificate: "_File") -> bytes:
-        """The key in there, which must be that of the certificate."""
+        """The content of the file, which must be the key of the certificate."""
         from cryptography.hazmat.primitives.serialization import (
             Encoding,
             PublicFormat,
@@ -279,7 +279,7 @@ class _File:
         except TypeError:
             raise self.error("the private key must not be encrypted") from None
         except ValueError:
-            raise self.error("holds no private key in PEM") from None
+            raise self.error("contains no PEM private key") from None
         form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         if key.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
             raise self.error(
