@@ -1,18 +1,16 @@
-"""A world for one job on a virtual clock: a pool with leases, nodes that misbehave, a gateway.
+"""A world for one job on a virtual clock: a pool with leases, faulty nodes, and a gateway.
 
-Everything that may go one way or another is a choice, and a run is nothing but its choices: the
-same ones give the same run, and a failing run is made shorter by leaving some out (see `shrink`).
-Choice 0 is always the harmless one.
+Whatever may go one way or another is a choice, so a run is determined by its choices (see
+`tests.unit.choices`).
 
-The pool does what lua/{allocate,commit,release,complete,end_job}.lua do. Operations arrive after
-delays of their own, so in any order; an answer may be lost. The home may die with all that it
-knows, and the job is then submitted to another one, on the same pool and nodes.
+Operations reach the pool (`job_store`) after delays of their own, so in any order; answers may be
+lost. The home may die with everything that it knows; then the job is submitted to another one, with
+the same pool and nodes.
 """
 
 import heapq
 import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,13 +19,12 @@ from lingua_scheduler.services.dispatcher.job import endings
 from lingua_scheduler.services.dispatcher.job.machine import JobMachine
 from lingua_scheduler.services.dispatcher.job.model import JobRules, Phase
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+from tests.unit.choices import Choices
+from tests.unit.dispatcher.job_store import COMMIT, OVER, Record
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 RESERVATION_TTL = 300.0
-RUNNING_LEASE = 2000.0
 
-_COMMIT = pool_pb2.CommitResponse
-_OVER = {"done", "failed", "cancelled"}
 _STATE = {
     "reserved": common_pb2.JOB_STATE_RESERVED,
     "acked": common_pb2.JOB_STATE_ACKED,
@@ -61,120 +58,6 @@ class Watch(Protocol):
 
 
 Watching = Callable[[JobMachine, JobRules, float | None], Watch]
-
-
-class Choices:
-    """A sequence of choices: given, or drawn from a seed; and zeros after its end."""
-
-    def __init__(self, given: Sequence[int] = (), seed: int | None = None) -> None:
-        self._given = given
-        self._random = None if seed is None else random.Random(seed)
-        self.made: list[int] = []
-
-    def pick(self, options: int) -> int:
-        """A number below `options`."""
-        if self._random is not None:
-            value = int(self._random.random() * options)
-        else:
-            at = len(self.made)
-            value = self._given[at] % options if at < len(self._given) else 0
-        self.made.append(value)
-        return value
-
-    def one_in(self, many: int) -> bool:
-        """True once in so many times."""
-        return self.pick(many) == many - 1
-
-    def delay(self) -> float:
-        """Mostly short; now and then longer than any timeout."""
-        return (1.0, 2.0, 5.0, 20.0, 60.0, 150.0, 400.0, 1200.0)[min(self.pick(8), self.pick(8))]
-
-
-@dataclass
-class Record:
-    """The job in the store, and the leases of its attempts."""
-
-    state: str = ""
-    latest: int = 0
-    winner: int = 0
-    home: int = 0
-    node: dict[int, str] = field(default_factory=dict)
-    attempt: dict[int, str] = field(default_factory=dict)
-    reserved: dict[int, float] = field(default_factory=dict)
-    running: dict[int, float] = field(default_factory=dict)
-
-    def lease(self, number: int, now: float) -> float:
-        """When the attempt's lease ends; 0 where it has none."""
-        held = {"reserved": self.reserved, "running": self.running}.get(
-            self.attempt.get(number, ""), {}
-        )
-        end = held.get(number, 0.0)
-        return end if end > now else 0.0
-
-    def leases(self, now: float) -> list[int]:
-        """The attempts that hold a slot, but for those that were given up and end by themselves."""
-        return [
-            n
-            for held in (self.reserved, self.running)
-            for n, end in held.items()
-            if end > now and self.attempt[n] != "released"
-        ]
-
-    def commit(self, number: int, now: float, has_room: bool) -> _COMMIT.Outcome.ValueType:
-        if self.state in _OVER:
-            won = self.winner == number
-            return _COMMIT.OUTCOME_ALREADY if won else _COMMIT.OUTCOME_SUPERSEDED
-        if self.winner not in (0, number) and self.lease(self.winner, now):
-            return _COMMIT.OUTCOME_SUPERSEDED
-        was = self.attempt[number]
-        if was in _OVER or (
-            was == "released" and self.latest != number and self.lease(self.latest, now)
-        ):
-            return _COMMIT.OUTCOME_SUPERSEDED
-        if self.running.get(number, 0) > now:
-            return _COMMIT.OUTCOME_ALREADY
-        in_time = self.reserved.pop(number, 0) > now
-        if not in_time and not has_room:
-            return _COMMIT.OUTCOME_NO_ROOM
-        self.running[number] = now + RUNNING_LEASE
-        self.state, self.winner, self.attempt[number] = "acked", number, "running"
-        return _COMMIT.OUTCOME_COMMITTED if in_time else _COMMIT.OUTCOME_COMMITTED_LATE
-
-    def release(self, number: int, final: str, now: float, *, may_run: bool) -> None:
-        if self.running.get(number, 0) > now:
-            return
-        if not may_run:
-            self.reserved.pop(number, None)
-        first = self.attempt[number] == "reserved"
-        if first:
-            self.attempt[number] = "released"
-        if self.state not in _OVER:
-            if final:
-                self.state = final
-            elif first and self.state == "reserved" and self.latest == number:
-                self.state = "retrying"
-
-    def complete(self, number: int, outcome: str, final: str) -> None:
-        self.running.pop(number, None)
-        self.reserved.pop(number, None)
-        if self.attempt[number] in _OVER:
-            return
-        self.attempt[number] = "failed" if outcome == "timed_out" else outcome
-        if self.state in _OVER:
-            return
-        if outcome == "done":
-            self.state, self.winner = "done", number
-            return
-        if final:
-            self.state = final
-        elif self.winner in (0, number) and self.state != "unplaced":
-            self.state = "retrying"
-        if self.winner == number:
-            self.winner = 0
-
-    def end(self, state: str, home: int) -> None:
-        if self.home in (0, home) and self.state not in _OVER:
-            self.state = state
 
 
 @dataclass
@@ -374,7 +257,7 @@ class World:
 
     def _decide(self, asked: fx.Allocate, home: int) -> pool_pb2.AllocateResponse | fx.FailureCause:
         store, number = self.store, asked.number
-        over = store.state in _OVER
+        over = store.state in OVER
         if over and not store.latest:
             return pool_pb2.AllocateResponse(existing=True, state=_STATE[store.state])
         if store.latest:
@@ -421,7 +304,7 @@ class World:
     def _commit(self, attempt: fx.Attempt, home: int) -> None:
         number = attempt.number
         outcome = self.store.commit(number, self.now, not self.choices.one_in(3))
-        name = "committed " + _COMMIT.Outcome.Name(outcome)[8:]
+        name = "committed " + COMMIT.Outcome.Name(outcome)[8:]
         self.log.append(f"{self.now:8.1f} store: {number} {name}")
         if home == self.homes and not self.choices.one_in(self.calm):
             call = lambda: self.machine.on_committed(self.now, number, outcome)  # noqa: E731
@@ -585,21 +468,3 @@ def _short(effect: fx.Effect) -> str:
         if getattr(effect, name, 0)
     ]
     return " ".join([type(effect).__name__, str(attempt.number), attempt.node_id, *rest])
-
-
-def shrink(choices: list[int], breaks: Callable[[list[int]], bool]) -> list[int]:
-    """Fewer and smaller choices that still break a promise."""
-    size = max(1, len(choices) // 2)
-    while True:
-        at = 0
-        while at < len(choices):
-            for shorter in ([], [0] * len(choices[at : at + size])):
-                less = choices[:at] + shorter + choices[at + size :]
-                if less != choices and breaks(less):
-                    choices = less
-                    break
-            else:
-                at += size
-        if size == 1:
-            return choices
-        size //= 2

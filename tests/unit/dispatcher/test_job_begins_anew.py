@@ -11,7 +11,8 @@ from lingua_scheduler.services.dispatcher.job.model import ASK_AGAIN_MS, JobRule
 from lingua_scheduler.services.dispatcher.job.timeline import Timeline
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
-from tests.unit.dispatcher.job_world import Choices, World
+from tests.unit.choices import Choices
+from tests.unit.dispatcher.job_world import World
 from tests.unit.dispatcher.test_job_machine_properties import Promises
 
 RULES = JobRules(

@@ -11,7 +11,8 @@ from lingua_scheduler.services.dispatcher.job.effects import AttemptState
 from lingua_scheduler.services.dispatcher.job.machine import JobMachine
 from lingua_scheduler.services.dispatcher.job.model import MAX_MISSES, JobRules, Phase
 from lingua_scheduler.v1 import common_pb2
-from tests.unit.dispatcher.job_world import Choices, World, shrink
+from tests.unit.choices import Choices, shrink
+from tests.unit.dispatcher.job_world import World
 
 RUNS = int(os.environ.get("LINGUA_JOB_RUNS", "4000"))
 BATCHES = 8

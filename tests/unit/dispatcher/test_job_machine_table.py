@@ -9,7 +9,7 @@ from lingua_scheduler.services.dispatcher.job import model
 from lingua_scheduler.services.dispatcher.job.machine import JobMachine
 from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.v1 import common_pb2
-from tests.unit.dispatcher.test_job_machine import (
+from tests.unit.dispatcher.job_driver import (
     ALL_FULL,
     BOUND_FULL,
     CANCELLED,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lingua_scheduler.services.dispatcher.home.waiting import WaitingRoom
+from lingua_scheduler.services.dispatcher.home.waiting import WaitingBytes, WaitingRoom
 
 
 def room_with(*joins: tuple[str, str], max_waiting: int = 100) -> WaitingRoom:
@@ -157,3 +157,33 @@ def test_random_changes_call_whom_a_look_at_all_jobs_would(seed: int) -> None:
                 model.jobs[job] = (number, queue, True)
         assert len(room) == len(model.jobs)
         assert set(room.queues()) == {entry[1] for entry in model.jobs.values()}
+
+
+# ---- audio ----
+
+
+def test_all_that_waits_is_bounded() -> None:
+    audio = WaitingBytes(100)
+    assert [audio.take(f"{tenant}-1", tenant, 40) for tenant in "abc"] == [True, True, False]
+    audio.give_back("a-1")
+    assert audio.take("c-1", "c", 40)
+    assert audio.total == 80
+
+
+def test_one_tenant_has_half_of_it() -> None:
+    audio = WaitingBytes(100)
+    assert audio.take("a-1", "a", 30)
+    assert not audio.take("a-2", "a", 30)
+    assert audio.take("b-1", "b", 30)
+
+
+def test_a_job_is_counted_once_and_given_back_once() -> None:
+    audio = WaitingBytes(100)
+    assert audio.take("a-1", "a", 30)
+    assert audio.take("a-1", "a", 30)
+    assert audio.total == 30
+    audio.give_back("a-1")
+    audio.give_back("a-1")
+    audio.give_back("never")
+    assert audio.total == 0
+    assert audio.take("a-2", "a", 50)

@@ -12,7 +12,7 @@ from lingua_scheduler.services.session_gateway.session.core import SessionPhase
 from lingua_scheduler.services.session_gateway.session.speech import MAY_CONTINUE
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, session_pb2, session_record_pb2
-from tests.unit.dispatcher.job_world import Choices, shrink
+from tests.unit.choices import Choices, shrink
 from tests.unit.gateway.session_world.model import AB, BA, LATE_MS, Life, seqs_of
 from tests.unit.gateway.session_world.world import World
 

@@ -19,7 +19,7 @@ from lingua_scheduler.services.session_gateway.session.resume import Past, repla
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import session_pb2
-from tests.unit.dispatcher.job_world import Choices
+from tests.unit.choices import Choices
 from tests.unit.gateway.session_world.client import Client
 from tests.unit.gateway.session_world.dispatcher import Dispatcher
 from tests.unit.gateway.session_world.model import (
