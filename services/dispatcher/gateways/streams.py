@@ -161,7 +161,7 @@ class GatewayStreams:
                 self._take_job(gateway, submission.job)
             case "attach":
                 self._attach(gateway, submission.attach)
-            case "cancel" | "taken" | "leave" if found := limits.problems(submission):
+            case "cancel" | "taken" | "leave" if found := limits.violations(submission):
                 field, reason = found[0]
                 facts = {"field": field, "reason": reason}
                 _log.warning("invalid submission from a gateway", extra=facts)

@@ -125,10 +125,10 @@ def _failure_of(
     Raises:
         InvalidMessageError: the report does not even name its attempt.
     """
-    found = limits.problems(report, f"{kind}.")
+    found = limits.violations(report, f"{kind}.")
     if not found:
         return None
-    if limits.problems(report.attempt):
+    if limits.violations(report.attempt):
         limits.refuse(found)
     field, problem = found[0]
     return dispatcher_pb2.JobFailed(

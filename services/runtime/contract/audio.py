@@ -1,4 +1,4 @@
-"""Audio in chunks and jobs: what a chunk may be, how long it lasts, how a job carries it."""
+"""Audio of chunks and jobs: validity, duration, and the form in which jobs carry it."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ MAX_CHUNK_BYTES = 64 * 1024
 _PCM = common_pb2.AUDIO_ENCODING_PCM_S16LE
 _OPUS = common_pb2.AUDIO_ENCODING_OPUS
 _SAMPLE_BYTES = 2
-# Before each Opus packet of a job; a packet that is longer than they can say is refused.
+# Length prefix of each Opus packet of a job. Packets that are too long for it are refused.
 _LENGTH_BYTES = 2
 _MAX_PACKET_BYTES = 2 ** (8 * _LENGTH_BYTES) - 1
 
@@ -17,20 +17,20 @@ _MAX_PACKET_BYTES = 2 ** (8 * _LENGTH_BYTES) - 1
 _SILK_MS = (10.0, 20.0, 40.0, 60.0)
 _HYBRID_MS = (10.0, 20.0)
 _CELT_MS = (2.5, 5.0, 10.0, 20.0)
-# Section 3.4: what every packet keeps to.
+# Section 3.4: limits of every packet.
 _MAX_FRAME_BYTES = 1275
 _MAX_PACKET_MS = 120.0
 
 
 class UnusableAudioError(ValueError):
-    """These bytes cannot be what the format says; the message says why."""
+    """The bytes are not valid in their format; the message says why."""
 
 
 def duration_ms(audio_format: common_pb2.AudioFormat, data: bytes) -> float:
-    """How long a chunk lasts; an empty one lasts 0 ms.
+    """Duration of a chunk; 0 ms if it is empty.
 
     Raises:
-        UnusableAudioError: it is no whole number of samples, or no Opus packet.
+        UnusableAudioError: it is not a whole number of samples, or not an Opus packet.
     """
     if not data:
         return 0.0
@@ -39,8 +39,8 @@ def duration_ms(audio_format: common_pb2.AudioFormat, data: bytes) -> float:
     frame = _SAMPLE_BYTES * audio_format.channels
     if len(data) % frame:
         raise UnusableAudioError(
-            f"{len(data)} bytes are no whole samples: {audio_format.channels} channel(s) of 16 bit "
-            f"make {frame} bytes a sample"
+            f"{len(data)} bytes are not whole samples: {audio_format.channels} channel(s) of 16 "
+            f"bits make {frame} bytes per sample"
         )
     return len(data) * 1000 / (audio_format.sample_rate_hz * frame)
 
@@ -52,7 +52,7 @@ def size_in_job(audio_format: common_pb2.AudioFormat, data: bytes) -> int:
 
 
 def as_job_audio(audio_format: common_pb2.AudioFormat, chunks: Sequence[bytes]) -> bytes:
-    """The audio of a job: samples one after the other, or packets each after its length."""
+    """Makes the audio of a job: concatenated samples, or packets with length prefixes."""
     if audio_format.encoding == _OPUS:
         framed = (len(chunk).to_bytes(_LENGTH_BYTES, "big") + chunk for chunk in chunks)
         return b"".join(framed)
@@ -60,7 +60,7 @@ def as_job_audio(audio_format: common_pb2.AudioFormat, chunks: Sequence[bytes]) 
 
 
 def is_job_audio(audio_format: common_pb2.AudioFormat, audio: bytes) -> bool:
-    """Whether these bytes can be the audio of a job: whole samples, or whole packets."""
+    """Whether the bytes are valid audio of a job: whole samples, or whole packets."""
     try:
         job_audio_ms(audio_format, audio)
     except UnusableAudioError:
@@ -69,10 +69,10 @@ def is_job_audio(audio_format: common_pb2.AudioFormat, audio: bytes) -> bool:
 
 
 def job_audio_ms(audio_format: common_pb2.AudioFormat, audio: bytes) -> float:
-    """How long the audio of a job lasts.
+    """Duration of the audio of a job.
 
     Raises:
-        UnusableAudioError: it is not what `as_job_audio` makes.
+        UnusableAudioError: it is not in the form that `as_job_audio` makes.
     """
     if audio_format.encoding != _OPUS:
         return duration_ms(audio_format, audio)
@@ -82,7 +82,9 @@ def job_audio_ms(audio_format: common_pb2.AudioFormat, audio: bytes) -> float:
         at += _LENGTH_BYTES
         packet = audio[at : at + size]
         if not size or len(packet) < size:
-            raise UnusableAudioError("it is not Opus packets, each after its length in two bytes")
+            raise UnusableAudioError(
+                "it is not a sequence of Opus packets, each after its length in two bytes"
+            )
         lasts += _opus_ms(packet)
         at += size
     return lasts
@@ -139,7 +141,7 @@ def _many_frames(packet: bytes) -> list[int]:
             raise _broken("the length of its padding is missing")
         said = packet[at]
         at += 1
-        # 255 stands for 254 bytes and more to come.
+        # 255 means 254 bytes, and that another length follows.
         padding += 254 if said == 255 else said
         padded = said == 255
     sizes: list[int] = []
@@ -157,7 +159,7 @@ def _many_frames(packet: bytes) -> list[int]:
 
 
 def _frame_length(packet: bytes, at: int) -> tuple[int, int]:
-    """The size of a frame as it is written at this place, and the bytes that say so."""
+    """The size of a frame that is encoded at this position, and the bytes of its encoding."""
     if at >= len(packet):
         raise _broken("the size of a frame is missing")
     if packet[at] < 252:
@@ -168,4 +170,4 @@ def _frame_length(packet: bytes, at: int) -> tuple[int, int]:
 
 
 def _broken(why: str) -> UnusableAudioError:
-    return UnusableAudioError(f"this is no Opus packet: {why}")
+    return UnusableAudioError(f"this is not an Opus packet: {why}")

@@ -1,4 +1,4 @@
-"""From what a node can do to the pools that it belongs in."""
+"""The capabilities of a node, and the pools that follow from them."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ ANY = "*"
 
 
 normal = str.lower
-"""A language code as it is stored and compared."""
+"""Normalizes a language code, as it is stored and compared."""
 
 
 def speech_pool(src: str, tgt: str) -> str:
@@ -20,12 +20,12 @@ def speech_pool(src: str, tgt: str) -> str:
 
 
 def text_pool(src: str, tgt: str) -> str:
-    """Name of the pool of a direction for jobs without speech; tgt "*": into any language."""
+    """Name of the pool of a direction for jobs without speech; tgt "*" for any language."""
     return f"text:{src}:{tgt}"
 
 
 def stage_mask(stages: Iterable[common_pb2.StageKind.ValueType]) -> int:
-    """A bit for each stage, as the scripts compare them."""
+    """A bit mask of stages, as the scripts compare them."""
     mask = 0
     for stage in stages:
         mask |= 1 << (stage - 1)
@@ -39,7 +39,7 @@ def stages_of(mask: int) -> list[common_pb2.StageKind.ValueType]:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """A node's declared capabilities, in normal form: the same abilities are equal values."""
+    """Capabilities that a node declares, normalized: equal capabilities are equal values."""
 
     asr_langs: tuple[str, ...]
     semantic_langs: tuple[str, ...]
@@ -49,7 +49,7 @@ class Capabilities:
 
     @classmethod
     def of(cls, declared: common_pb2.NodeCapabilities) -> "Capabilities":
-        """Reads a message whose fields have been checked."""
+        """Normalizes a message that has been checked."""
         stages = {
             common_pb2.STAGE_KIND_ASR,
             common_pb2.STAGE_KIND_SEMANTIC,
@@ -67,15 +67,15 @@ class Capabilities:
         )
 
     def digest(self) -> str:
-        """Changes when, and only when, the pools of the node do."""
+        """A hash of the capabilities that decide the pools of the node."""
         languages = [self.asr_langs, self.semantic_langs, self.tts_langs, self.nmt_pairs]
         return hashlib.sha256(json.dumps(languages).encode()).hexdigest()[:32]
 
     def pools(self) -> set[str]:
         """Names of the pools that the node belongs in.
 
-        A source language must be recognised and repaired; the direction must be translated; for
-        speech, the target must be spoken.
+        The node must recognise and repair the source language, translate the direction, and, for
+        speech, speak the target language.
         """
         sources = set(self.asr_langs) & set(self.semantic_langs)
         if not self.nmt_pairs:

@@ -1,4 +1,4 @@
-"""Checks that concern several fields at once, beside the limits that the contract declares."""
+"""Collects what is wrong with a message: declared limits, and rules about several fields."""
 
 from collections.abc import Collection
 
@@ -8,34 +8,34 @@ from lingua_scheduler.services.runtime.contract import limits
 
 
 class Check:
-    """Collects what is wrong with a message, and raises it all at once.
+    """Collects the violations of a message, and raises them together.
 
     Args:
-        path: what stands before every field's name, such as "job.".
+        path: prefix of the names of fields, such as "job.".
     """
 
     def __init__(self, path: str = "") -> None:
         self._path = path
-        self._found: list[limits.Problem] = []
+        self._found: list[limits.Violation] = []
 
     def limits(self, message: Message) -> None:
-        """Notes every field that is over its declared limits."""
-        self._found += limits.problems(message, self._path)
+        """Adds every field that violates its declared limits."""
+        self._found += limits.violations(message, self._path)
 
     def no(self, field: str, problem: str) -> None:
-        """Notes that a field is bad."""
+        """Adds a violation."""
         self._found.append((self._path + field, problem))
 
     def done(self) -> None:
-        """Raises InvalidMessageError if a field was bad."""
+        """Raises InvalidMessageError if there were violations."""
         limits.refuse(self._found)
 
     def one_of(self, field: str, value: int, allowed: Collection[int], names: str) -> None:
-        """An enum value that has a meaning here."""
+        """Checks that an enum value is one of those allowed here."""
         if value not in allowed:
             self.no(field, f"{value} must be {names}")
 
     def preference(self, preferred_node_id: str, strict: bool, path: str = "") -> None:
-        """The node that is preferred, and whether it is the only one."""
+        """Checks that a strict preference names a node."""
         if strict and not preferred_node_id:
             self.no(f"{path}strict", "needs preferred_node_id")

@@ -1,4 +1,4 @@
-"""What names a job: its key, the id derived from it, and the queue that it waits in."""
+"""The names of a job: its key, the id derived from it, and its queue."""
 
 import hashlib
 from functools import lru_cache
@@ -6,7 +6,7 @@ from functools import lru_cache
 from lingua_scheduler.v1 import dispatcher_pb2
 
 DEFAULT_TYPE = "translate"
-# Hex digits of a job id: 128 bits, so that two keys never meet.
+# Bytes of a job id: 128 bits, so that ids of different keys do not collide.
 _ID_BYTES = 16
 
 
@@ -22,7 +22,7 @@ def job_key(spec: dispatcher_pb2.JobSpec) -> str:
     return f"{spec.tenant}:{spec.session_id}:{spec.utterance_index}:{job_type}:{tgt}:{features}"
 
 
-# All jobs of an app ask for the same few.
+# All jobs of an app have the same few features.
 @lru_cache(maxsize=256)
 def _features_hash(
     require_tts: bool, stages: tuple[int, ...], features: tuple[tuple[str, str], ...]
@@ -32,17 +32,17 @@ def _features_hash(
 
 
 def job_key_around(spec: dispatcher_pb2.JobSpec) -> tuple[str, str]:
-    """What stands before and after the utterance's index in the keys of jobs like this one."""
+    """The parts before and after the index of the utterance in the keys of similar jobs."""
     before = f"{spec.tenant}:{spec.session_id}:"
     return before, job_key(spec).removeprefix(f"{before}{spec.utterance_index}")
 
 
 def job_id(key: str) -> str:
-    """The id of the job of this key, the same on every instance."""
+    """The id of the job with this key, the same on every instance."""
     return hashlib.blake2b(key.encode(), digest_size=_ID_BYTES).hexdigest()
 
 
 def queue_name(spec: dispatcher_pb2.JobSpec) -> str:
-    """The pool that the job waits for."""
+    """The name of the pool that the job needs."""
     direction = f"{spec.pair.src.lower()}:{spec.pair.tgt.lower()}"
     return direction if spec.require_tts else f"text:{direction}"

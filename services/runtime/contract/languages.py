@@ -1,4 +1,4 @@
-"""Which languages may be named: ISO 639 codes, unless LINGUA_LANGUAGES says otherwise."""
+"""The languages that may be used: ISO 639 codes, unless LINGUA_LANGUAGES has a list."""
 
 import re
 from collections.abc import Callable, Collection
@@ -9,19 +9,19 @@ DEFAULT = "iso639"
 """Stands for the default list in LINGUA_LANGUAGES."""
 
 _TAG = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}")
-# A language, and maybe a script of ISO 15924 and a region of ISO 3166 or UN M49.
+# A language, optionally with a script (ISO 15924) and a region (ISO 3166 or UN M49).
 _VARIANT = re.compile(r"([a-z]{2,3})(?:-[a-z]{4})?(?:-(?:[a-z]{2}|[0-9]{3}))?")
 # ISO 639 reserves qaa to qtz for local use.
 _LOCAL = re.compile(r"q[a-t][a-z]")
 
-# Codes that are remembered as allowed, as they were written.
+# Codes that are remembered as allowed, in the spelling of the caller.
 _REMEMBERED = 4096
-# Codes that an error lists.
+# Most codes that an error lists.
 _LISTED = 20
 
 
 def parse_languages(setting: str) -> frozenset[str]:
-    """The entries of LINGUA_LANGUAGES, in lower case. Raises ValueError for what is no code."""
+    """The entries of LINGUA_LANGUAGES, in lower case. Raises ValueError if one is not a code."""
     entries = frozenset(entry.strip().lower() for entry in setting.split(",") if entry.strip())
     if any(entry != DEFAULT and not _TAG.fullmatch(entry) for entry in entries):
         raise ValueError
@@ -29,13 +29,13 @@ def parse_languages(setting: str) -> frozenset[str]:
 
 
 def is_iso_639(code: str) -> bool:
-    """Whether a code in lower case is one of ISO 639, alone or with a script or a region."""
+    """Whether a lower-case code is in ISO 639, alone or with a script or a region."""
     parts = _VARIANT.fullmatch(code)
     return parts is not None and (parts[1] in ISO_639 or _LOCAL.fullmatch(parts[1]) is not None)
 
 
 class _Remembered(dict[str, bool]):
-    """Whether codes are allowed, by code; those that are need no second look."""
+    """Remembers the codes that are allowed."""
 
     def __init__(self, judge: Callable[[str], bool]) -> None:
         self._judge = judge
@@ -50,21 +50,21 @@ class _Remembered(dict[str, bool]):
 
 
 class Languages:
-    """The languages that may be named."""
+    """The languages that may be used."""
 
     def __init__(self) -> None:
         self._allowed: Collection[str] = frozenset((DEFAULT,))
         self._remembered = _Remembered(self._judge)
         self.allows: Callable[[str], bool] = self._remembered.__getitem__
-        """Whether a code may be named, in upper or lower case."""
+        """Whether a code is allowed, in upper or lower case."""
 
     def allow(self, entries: Collection[str]) -> None:
-        """Replaces the list; see `parse_languages`. None: the default list."""
+        """Replaces the list, see `parse_languages`; empty for the default list."""
         self._allowed = entries or frozenset((DEFAULT,))
         self._remembered.clear()
 
     def expected(self) -> str:
-        """What is allowed, for errors."""
+        """The allowed languages, for errors."""
         codes = sorted(set(self._allowed) - {DEFAULT})
         listed = ", ".join(codes[:_LISTED])
         if len(codes) > _LISTED:
@@ -82,4 +82,4 @@ class Languages:
 
 
 LANGUAGES = Languages()
-"""Those of this process. `run_service` sets them."""
+"""The languages of this process. `run_service` sets them."""

@@ -1,8 +1,8 @@
 """Checks messages against the limits that the contract declares beside each field (limits.proto).
 
-A message type is compiled once, on first use, into two things: `fits`, a few cheap tests per field
-that nearly every message passes, and `explain`, which names each bad field of one that does not.
-Fields without a declared limit, and types of other packages, are not looked at.
+Each message type is compiled once, on first use, into two functions: `fits`, a few cheap tests per
+field, and `explain`, which names each bad field of a message that does not pass them. Fields
+without a declared limit, and types of other packages, are not checked.
 """
 
 import math
@@ -17,15 +17,15 @@ from lingua_scheduler.services.runtime.contract.text_formats import TEXT_FORMATS
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
 from lingua_scheduler.v1 import limits_pb2
 
-# Bad fields that an error lists, and those that its text names.
+# Bad fields that an error lists in its details, and in its text.
 MAX_NAMED = 20
 _MAX_IN_TEXT = 5
 
-# A field's path, and what is wrong with it.
-Problem = tuple[str, str]
+# The path of a field, and what is wrong with it.
+Violation = tuple[str, str]
 _Fits = Callable[[Any], object]
-_Explain = Callable[[Any, str], Iterator[Problem]]
-# How one value is judged: whether it is right, and else what is wrong with it.
+_Explain = Callable[[Any, str], Iterator[Violation]]
+# Whether a value is valid, and if not, what is wrong with it.
 _Rule = tuple[_Fits, Callable[[Any], str]]
 
 _PACKAGE = limits_pb2.DESCRIPTOR.package
@@ -34,26 +34,26 @@ _ENUM = FieldDescriptor.CPPTYPE_ENUM
 _STRING = FieldDescriptor.CPPTYPE_STRING
 _UNSIGNED = (FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64)
 _BOOL = FieldDescriptor.CPPTYPE_BOOL
-# A character has up to so many bytes in UTF-8.
+# Most bytes of a character in UTF-8.
 _UTF8_BYTES = 4
 
 
 def check(message: Message, path: str = "") -> None:
     """Raises InvalidMessageError, which names every bad field below `path`."""
     if not _checker_of(type(message)).fits(message):
-        refuse(problems(message, path))
+        refuse(violations(message, path))
 
 
-def problems(message: Message, path: str = "") -> list[Problem]:
-    """What is wrong with a message: the first `MAX_NAMED` bad fields, in the contract's order."""
+def violations(message: Message, path: str = "") -> list[Violation]:
+    """The first `MAX_NAMED` bad fields of a message, in the order of the contract."""
     checker = _checker_of(type(message))
     if checker.fits(message):
         return []
     return list(islice(checker.explain(message, path), MAX_NAMED))
 
 
-def refuse(found: list[Problem]) -> None:
-    """Raises InvalidMessageError if there is a problem."""
+def refuse(found: list[Violation]) -> None:
+    """Raises InvalidMessageError if there are violations."""
     if found:
         listed = "; ".join(f"{field}: {problem}" for field, problem in found[:_MAX_IN_TEXT])
         more = f" (and {len(found) - _MAX_IN_TEXT} more)" if len(found) > _MAX_IN_TEXT else ""
@@ -74,7 +74,7 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def enum_values(field: FieldDescriptor) -> dict[int, str]:
-    """The values that an enum field may have, with their names as people write them."""
+    """The values that an enum field may have, with their names without the prefix."""
     kind, limit = field.enum_type, limit_of(field)
     assert isinstance(kind, EnumDescriptor)
     low = limit.min if limit.HasField("min") else -math.inf
@@ -83,34 +83,35 @@ def enum_values(field: FieldDescriptor) -> dict[int, str]:
     return {
         each.number: each.name.removeprefix(prefix)
         for each in kind.values
-        if low <= each.number <= high and (each.number or not _is_firm(field))
+        if low <= each.number <= high and (each.number or not _must_be_set(field))
     }
 
 
 class _Checker:
-    """One message type. `fits` says whether all is right, `explain` what is not."""
+    """Checks one message type. `fits` tells whether it is valid, `explain` what is not."""
 
     def __init__(self, kind: Descriptor) -> None:
-        # What the expression of `fits` calls, by the name that it has there.
+        # The functions that the expression of `fits` calls, by name.
         self._tests: dict[str, object] = {}
         self._explain: list[tuple[str, bool, _Explain]] = []
         parts: list[str] = []
         members: dict[str, dict[str, _Fits]] = {}
         if kind.file.package == _PACKAGE:
             for field in kind.fields:
-                if (judged := _judge(field)) is not None:
-                    parts += self._add(field, *judged, members)
+                if (checks := _checks(field)) is not None:
+                    parts += self._add(field, *checks, members)
         for oneof, tests in members.items():
             table = self._name(tests)
             parts.append(
                 f"((_one := m.WhichOneof({oneof!r})) not in {table}"
                 f" or {table}[_one](getattr(m, _one)))"
             )
-        # Compiled, as dataclasses compile their methods: a loop over fields costs twice as much.
+        # Compiled, as dataclasses do with their methods, because a loop over fields costs twice as
+        # much.
         source = f"lambda m: {' and '.join(parts) or 'True'}"
         self.fits: _Fits = eval(source, self._tests)
 
-    def explain(self, message: Any, path: str) -> Iterator[Problem]:
+    def explain(self, message: Any, path: str) -> Iterator[Violation]:
         for name, only_if_present, explain in self._explain:
             if not only_if_present or message.HasField(name):
                 yield from explain(getattr(message, name), path + name)
@@ -154,27 +155,27 @@ def _compiled(kind: Any) -> _Checker:
     return _by_name[kind.full_name]
 
 
-def _is_firm(field: FieldDescriptor) -> bool:
-    """Whether a value must be there; entries of lists always are."""
+def _must_be_set(field: FieldDescriptor) -> bool:
+    """Whether a value must not be empty; entries of lists never may."""
     return bool(field.is_repeated or limit_of(field).required)
 
 
-def _judge(field: FieldDescriptor) -> tuple[_Fits, _Explain] | None:
-    """How a field is judged; None: any value is right."""
+def _checks(field: FieldDescriptor) -> tuple[_Fits, _Explain] | None:
+    """The checks of a field; None if any value is valid."""
     limit = limit_of(field)
     if is_map(field):
         if not limit.max_items:
             return None
         return _map_fits(limit), lambda value, path: _explain_map(limit, value, path)
-    return _judge_list(field, limit) if field.is_repeated else _judge_one(field, limit)
+    return _list_checks(field, limit) if field.is_repeated else _value_checks(field, limit)
 
 
-def _judge_one(
+def _value_checks(
     field: FieldDescriptor, limit: limits_pb2.FieldLimits
 ) -> tuple[_Fits, _Explain] | None:
-    """How the value of a field is judged, or each entry of a list."""
+    """The checks of a single value, or of each entry of a list."""
     if field.cpp_type == _MESSAGE:
-        return None if limit.apart else _judge_message(field, limit.max_bytes)
+        return None if limit.apart else _message_checks(field, limit.max_bytes)
     rule = _rule(field, limit)
     if rule is None:
         return None
@@ -182,12 +183,12 @@ def _judge_one(
     return fits, lambda value, path: _explain_one(fits, problem, value, path)
 
 
-def _judge_message(field: FieldDescriptor, most: int) -> tuple[_Fits, _Explain]:
+def _message_checks(field: FieldDescriptor, most: int) -> tuple[_Fits, _Explain]:
     nested = _compiled(field.message_type)
     if not most:
         return nested.fits, lambda value, path: nested.explain(value, f"{path}.")
 
-    def explain(value: Any, path: str) -> Iterator[Problem]:
+    def explain(value: Any, path: str) -> Iterator[Violation]:
         if (size := value.ByteSize()) > most:
             yield path, f"has {size} bytes; at most {most} are allowed"
         else:
@@ -198,7 +199,7 @@ def _judge_message(field: FieldDescriptor, most: int) -> tuple[_Fits, _Explain]:
 
 def _explain_one(
     fits: _Fits, problem: Callable[[Any], str], value: object, path: str
-) -> Iterator[Problem]:
+) -> Iterator[Violation]:
     if not fits(value):
         yield path, problem(value)
 
@@ -213,31 +214,31 @@ def _rule(field: FieldDescriptor, limit: limits_pb2.FieldLimits) -> _Rule | None
         allowed = enum_values(field)
         return allowed.__contains__, lambda value: f"{value} must be {_either(allowed.values())}"
     if field.cpp_type == _STRING:
-        firm = _is_firm(field)
+        required = _must_be_set(field)
         if limit.format:
-            return _format_rule(limit, firm=firm)
+            return _format_rule(limit, required=required)
         is_text = field.type == FieldDescriptor.TYPE_STRING
-        return _size_rule(limit, firm=firm, is_text=is_text) if _size_of(limit) else None
+        return _size_rule(limit, required=required, is_text=is_text) if _size_of(limit) else None
     if not (limit.HasField("max") or limit.required):
         return None
     return _number_rule(limit, is_unsigned=field.cpp_type in _UNSIGNED)
 
 
-def _format_rule(limit: limits_pb2.FieldLimits, *, firm: bool) -> _Rule:
+def _format_rule(limit: limits_pb2.FieldLimits, *, required: bool) -> _Rule:
     form = TEXT_FORMATS[limit.format]
 
     def problem(value: str) -> str:
         return f"{shown(value)} must be {form.expected()}" if value else "must not be empty"
 
-    return form.fits if firm else form.fits_or_empty, problem
+    return form.fits if required else form.fits_or_empty, problem
 
 
 def _size_of(limit: limits_pb2.FieldLimits) -> int:
     return limit.max_bytes or limit.max_chars
 
 
-def _size_rule(limit: limits_pb2.FieldLimits, *, firm: bool, is_text: bool) -> _Rule:
-    most, least = _size_of(limit), int(firm)
+def _size_rule(limit: limits_pb2.FieldLimits, *, required: bool, is_text: bool) -> _Rule:
+    most, least = _size_of(limit), int(required)
     if is_text and limit.max_bytes:
 
         def fits(value: str) -> bool:
@@ -267,14 +268,14 @@ def _number_rule(limit: limits_pb2.FieldLimits, *, is_unsigned: bool) -> _Rule:
     may_be_0 = not limit.required
 
     def fits(value: float) -> bool:
-        # What is not a number is in no range.
+        # NaN is in no range.
         return low <= value <= high or (may_be_0 and value == 0)
 
     def problem(value: float) -> str:
         return f"{_number(value)} must be from {_number(low)} to {_number(high)}"
 
     if is_unsigned and low == 0:
-        # As good as fits, at a third of the cost.
+        # Equivalent to fits, at a third of the cost.
         return int(high).__ge__, problem
     return fits, problem
 
@@ -291,27 +292,27 @@ def _either(names: Iterable[str]) -> str:
 # ---- lists and maps ----
 
 
-def _judge_list(
+def _list_checks(
     field: FieldDescriptor, limit: limits_pb2.FieldLimits
 ) -> tuple[_Fits, _Explain] | None:
     most, least = limit.max_items or math.inf, int(limit.required)
-    judged = _judge_one(field, limit)
+    checks = _value_checks(field, limit)
 
     def fits(values: Any) -> bool:
         count = len(values)
         if not count:
             return not least
-        return count <= most and (judged is None or all(map(judged[0], values)))
+        return count <= most and (checks is None or all(map(checks[0], values)))
 
-    def explain(values: Any, path: str) -> Iterator[Problem]:
+    def explain(values: Any, path: str) -> Iterator[Violation]:
         if len(values) < least:
             yield path, "must not be empty"
         if len(values) > most:
             yield path, f"has {len(values)} entries; at most {most} are allowed"
-        if judged is not None:
+        if checks is not None:
             for at, value in enumerate(islice(values, limit.max_items or None)):
-                if not judged[0](value):
-                    yield from judged[1](value, f"{path}[{at}]")
+                if not checks[0](value):
+                    yield from checks[1](value, f"{path}[{at}]")
 
     return fits, explain
 
@@ -323,7 +324,7 @@ def _map_fits(limit: limits_pb2.FieldLimits) -> _Fits:
     return fits
 
 
-def _explain_map(limit: limits_pb2.FieldLimits, values: Any, path: str) -> Iterator[Problem]:
+def _explain_map(limit: limits_pb2.FieldLimits, values: Any, path: str) -> Iterator[Violation]:
     if len(values) > limit.max_items:
         yield path, f"has {len(values)} entries; at most {limit.max_items} are allowed"
         return

@@ -1,4 +1,4 @@
-"""What ids, language codes and other texts of fixed form look like (limits.proto: TextFormat)."""
+"""Formats of ids, language codes and other texts (limits.proto: TextFormat)."""
 
 import re
 from collections.abc import Callable
@@ -12,18 +12,18 @@ _PAGE_TOKEN = re.compile(r"[0-9]{1,20}")
 
 
 def _is_page_token(text: str) -> bool:
-    """A number of 64 bits, as Redis gives a cursor."""
+    """Whether a text is a 64-bit number, as cursors of Redis are."""
     return _PAGE_TOKEN.fullmatch(text) is not None and int(text) < 2**64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One form of text.
+    """A text format.
 
     Attributes:
-        fits: whether a text has it.
-        fits_or_empty: the same, but an empty text is right too.
-        expected: what it is called in errors.
+        fits: whether a text has the format.
+        fits_or_empty: whether a text has the format or is empty.
+        expected: describes the format, for errors.
     """
 
     fits: Callable[[str], object]
@@ -32,7 +32,7 @@ class Format:
 
 
 def _matching(pattern: str, expected: str) -> Format:
-    # Bound methods of patterns cost half of what a function around them would.
+    # Bound methods of patterns cost half as much as a function around them.
     return Format(
         fits=re.compile(pattern).fullmatch,
         fits_or_empty=re.compile(f"(?:{pattern})?").fullmatch,
@@ -69,5 +69,5 @@ TEXT_FORMATS: dict[limits_pb2.TextFormat.ValueType, Format] = {
 
 
 def shown(value: str) -> str:
-    """A value for an error message, cut short."""
+    """A value for an error message, truncated."""
     return repr(value if len(value) <= 40 else value[:40] + "...")

@@ -156,7 +156,7 @@ def _checked(
     Raises:
         _RefusedChunkError: it is too large, not audio of this format, or of another direction.
     """
-    if found := limits.problems(chunk, "audio."):
+    if found := limits.violations(chunk, "audio."):
         raise _RefusedChunkError(invalid(*found[0]))
     # Each access to this field makes a copy.
     data = chunk.data

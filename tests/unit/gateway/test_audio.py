@@ -67,7 +67,7 @@ def test_pcm_lasts_as_long_as_its_samples_say(rate: int, channels: int) -> None:
 
 @pytest.mark.parametrize(("channels", "size"), [(1, 1), (1, 3), (2, 2), (2, 5), (2, 6), (2, 7)])
 def test_pcm_that_is_no_whole_number_of_samples_is_refused(channels: int, size: int) -> None:
-    with pytest.raises(UnusableAudioError, match=rf"^{size} bytes are no whole samples"):
+    with pytest.raises(UnusableAudioError, match=rf"^{size} bytes are not whole samples"):
         duration_ms(pcm(16000, channels), bytes(size))
 
 

@@ -79,9 +79,9 @@ def test_every_field_of_every_request_declares_a_limit(field: FieldDescriptor) -
 def test_a_message_that_goes_beyond_any_one_limit_is_refused_by_that_field(
     kind: Descriptor,
 ) -> None:
-    assert limits.problems(least(kind)) == []
+    assert limits.violations(least(kind)) == []
     for path, message in beyond(kind):
-        named = [field for field, _ in limits.problems(message)]
+        named = [field for field, _ in limits.violations(message)]
         assert named, path
         assert all(field.startswith(path) for field in named), (path, named)
 
@@ -146,7 +146,7 @@ def test_a_message_that_goes_beyond_any_one_limit_is_refused_by_that_field(
 def test_what_is_wrong_is_named_with_what_came_and_what_is_allowed(
     message: Any, told: dict[str, str]
 ) -> None:
-    assert dict(limits.problems(message)) == told
+    assert dict(limits.violations(message)) == told
 
 
 def test_a_message_that_is_limited_as_a_whole_may_hold_anything_within() -> None:
@@ -160,15 +160,15 @@ def test_a_message_that_is_limited_as_a_whole_may_hold_anything_within() -> None
     request = pool_pb2.EndJobRequest(
         job_id="j", home_instance="h", state=common_pb2.JOB_STATE_FAILED, error=error
     )
-    assert limits.problems(request) == []
+    assert limits.violations(request) == []
     error.message = "x" * 4096
     request.error.CopyFrom(error)
-    assert [field for field, _ in limits.problems(request)] == ["error"]
+    assert [field for field, _ in limits.violations(request)] == ["error"]
 
 
 def test_of_very_many_bad_entries_the_first_are_named() -> None:
     bad = dispatcher_pb2.Hello(running=[common_pb2.AttemptRef()] * 400_000)
-    named = limits.problems(bad, "hello.")
+    named = limits.violations(bad, "hello.")
     assert len(named) == limits.MAX_NAMED
     with pytest.raises(
         InvalidMessageError, match=r"hello\.node_id: must not be empty.*and 15 more"
