@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.up_process import WITHIN_S, becomes, environment
+from tests.support.commands import WITHIN_S, becomes, environment
 
 from .blocks import ROOT, blocks, lines
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
-from tests.e2e.up_process import LINGUA, WITHIN_S, environment
+from tests.support.commands import LINGUA, WITHIN_S, environment
 
 from .blocks import ROOT, Block, blocks, blocks_of
 

@@ -1,21 +1,15 @@
 """What the tests of processes share."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 
-from .up_process import Start, Up
+from tests.support.commands import Start, Up
 
 
 @pytest.fixture
 def up() -> Iterator[Start]:
-    """Starts `lingua up`; what still runs at the end of the test is ended."""
-    started: list[Up] = []
-
-    def start(*args: str, **settings: str) -> Up:
-        started.append(Up(*args, **settings))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.close()
+    """Starts `lingua up`; kills what still runs at the end of the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *args, **variables: stack.enter_context(Up(*args, **variables))

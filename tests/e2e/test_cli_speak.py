@@ -20,9 +20,9 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
+from tests.support.commands import LINGUA, WITHIN_S, LinguaProcess, Up, becomes, environment, lingua
+from tests.support.process import CommandProcess
 from tests.support.spoken import spoken
-
-from .up_process import LINGUA, WITHIN_S, Up, becomes, environment, lingua
 
 SAMPLE_NODE = Path(__file__).parents[2] / "examples" / "sample_node.py"
 NODES = ("n1", "n2")
@@ -50,26 +50,20 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
-    up = Up(LINGUA_PAUSE_MS="600")
-    nodes: list[subprocess.Popen[bytes]] = []
-    try:
+    with Up(LINGUA_PAUSE_MS="600") as up, contextlib.ExitStack() as stack:
         at = {each["service"]: each["address"] for each in up.ready()["services"]}
-        nodes += [sample_node(node_id, at["dispatcher"]) for node_id in NODES]
+        for node_id in NODES:
+            stack.enter_context(sample_node(node_id, at["dispatcher"]))
         with grpc.insecure_channel(at["pool"]) as channel:
             stub = pool_pb2_grpc.PoolServiceStub(channel)
             everybody = pool_pb2.ListNodesRequest()
             assert becomes(lambda: len(stub.ListNodes(everybody).nodes) == len(NODES))
         yield Running({f"LINGUA_{name.upper()}_ADDRESS": where for name, where in at.items()})
-    finally:
-        for node in nodes:
-            node.kill()
-            node.wait(WITHIN_S)
-        up.close()
 
 
-def sample_node(node_id: str, dispatcher: str) -> "subprocess.Popen[bytes]":
+def sample_node(node_id: str, dispatcher: str) -> CommandProcess:
     args = ["--id", node_id, "--langs", "en,es", "--dispatcher", dispatcher]
-    return subprocess.Popen([sys.executable, str(SAMPLE_NODE), *args], stdin=subprocess.DEVNULL)
+    return CommandProcess(node_id, [sys.executable, SAMPLE_NODE, *args])
 
 
 def tone(seconds: float) -> bytes:
@@ -291,18 +285,8 @@ def test_an_utterance_without_a_result_is_missing_and_exit_code_1(
     running: Running, tmp_path: Path
 ) -> None:
     options = ["--langs", "en,de", "--fail-rate", "1", "--count", "3", "--prefix", "bad"]
-    failing = subprocess.Popen(
-        [*LINGUA, "sim-nodes", *options],
-        env=environment(**running.addresses),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    with LinguaProcess("sim-nodes", *options, **running.addresses):
         ended = running.speak(wav(tmp_path / "hello.wav", tone(0.5)), to="de")
-    finally:
-        failing.kill()
-        failing.wait(WITHIN_S)
     assert ended.returncode == 1
     assert ["#0", "missing  en->de"] in facts(ended.stdout)
     assert any(line[0] == "because" and "JOB_FAILED" in line[1] for line in facts(ended.stdout))
@@ -340,22 +324,14 @@ def test_a_direction_is_asked_about_only_at_the_scheduler_that_is_spoken_to(
 def test_simulated_nodes_speak_the_languages_of_the_examples_and_their_speech_is_saved(
     running: Running, tmp_path: Path
 ) -> None:
-    simulated = subprocess.Popen(
-        [*LINGUA, "sim-nodes", "--count", "2"],
-        env=environment(**running.addresses),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    with LinguaProcess("sim-nodes", "--count", "2", **running.addresses) as simulated:
         # The sample nodes have no zh.
         ended = running.speak(
             wav(tmp_path / "hello.wav", tone(0.5)), "--save", tmp_path / "out", to="zh"
         )
         pools = json.loads(lingua("pools", "--json", **running.addresses).stdout)["pools"]
-    finally:
         simulated.terminate()
-        simulated.wait(WITHIN_S)
+        simulated.wait_end(WITHIN_S)
     assert ended.returncode == 0, ended.stderr
     assert "translated  en->zh  by sim-" in ended.stdout
     assert len(read_wav(tmp_path / "out" / "utterance-0000.wav")) == 2 * RATE

@@ -14,8 +14,7 @@ from redis import Redis
 from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler, PartFailedError
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
-
-from .up_process import WITHIN_S, Start, becomes, environment, lingua
+from tests.support.commands import WITHIN_S, Start, becomes, environment, lingua
 
 
 def runs(pid: int) -> bool:
@@ -79,18 +78,18 @@ def test_ctrl_c_ends_everything_with_exit_code_0(up: Start) -> None:
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 0
     assert gone(*pids)
-    assert "draining" in running.log
-    assert "ended" in running.log
+    assert "draining" in running.log()
+    assert "ended" in running.log()
 
 
 def test_ctrl_c_while_it_waits_for_redis_ends_it_too(up: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         running = up(LINGUA_REDIS_URL=f"redis://:hush@127.0.0.1:{port}/0")
-        assert becomes(lambda: "waiting: Redis" in running.log)
+        assert becomes(lambda: "waiting: Redis" in running.log())
         running.process.send_signal(signal.SIGTERM)
         assert running.end() == 0
-    assert "hush" not in running.log
+    assert "hush" not in running.log()
 
 
 def test_a_redis_that_is_not_there_ends_it_in_time_with_what_to_do() -> None:
@@ -138,8 +137,8 @@ def test_every_instance_knows_all_instances_of_the_services_before_it_its_own_nu
     at = {each["name"]: each["address"] for each in running.ready()["services"]}
     pools = [at["pool-1"], at["pool-2"]]
     connected = "peer connected peer=pool"
-    assert becomes(lambda: running.log.count(connected) == 2)
-    said = {line.split(" | ")[0]: line for line in running.log.splitlines() if connected in line}
+    assert becomes(lambda: running.log().count(connected) == 2)
+    said = {line.split(" | ")[0]: line for line in running.log().splitlines() if connected in line}
     assert f" address={pools[0]},{pools[1]}" in said["dispatcher-1"]
     assert f" address={pools[1]},{pools[0]}" in said["dispatcher-2"]
 
@@ -183,10 +182,10 @@ def test_a_service_that_is_killed_comes_back_at_the_same_addresses(up: Start) ->
     for name in ("pool-2", "dispatcher-1", "gateway-2"):
         killed = services[name]
         os.kill(killed["pid"], signal.SIGKILL)
-        assert becomes(lambda name=name: f"{name} | is back at" in running.log), running.log
+        assert becomes(lambda name=name: f"{name} | is back at" in running.log()), running.log()
         words = f"{name} | pid {killed['pid']} ended unexpectedly: killed by SIGKILL; it is started"
-        assert words in running.log
-        assert f"{name} | is back at {killed['address']} (pid" in running.log
+        assert words in running.log()
+        assert f"{name} | is back at {killed['address']} (pid" in running.log()
     asked = lingua(
         "health",
         LINGUA_POOL_ADDRESS=services["pool-2"]["address"],
@@ -218,7 +217,7 @@ def test_a_service_that_cannot_stay_up_ends_all_with_exit_code_1_and_clear_words
         assert becomes(lambda: _sits_on(stack, host, port))
         assert running.end() == 1
     assert gone(server)
-    error = json.loads(running.log.splitlines()[-1])["error"]
+    error = json.loads(running.log().splitlines()[-1])["error"]
     assert "pool (pid " in error["message"]
     assert "cannot stay up" in error["message"]
     assert "LINGUA_POOL_LISTEN" in error["message"], "the last lines of its log"
@@ -238,7 +237,7 @@ def test_a_redis_that_is_killed_ends_all_with_exit_code_1(up: Start) -> None:
     os.kill(redis_pid(told["redis"]), signal.SIGKILL)
     assert running.end() == 1
     assert gone(told["services"][0]["pid"])
-    assert "the embedded Redis" in running.log
+    assert "the embedded Redis" in running.log()
 
 
 def test_killed_itself_it_leaves_no_process_behind(up: Start) -> None:
@@ -257,7 +256,7 @@ def test_a_second_ctrl_c_kills_at_once(up: Start) -> None:
     # A service that is stopped cannot drain.
     os.kill(pid, signal.SIGSTOP)
     running.process.send_signal(signal.SIGINT)
-    assert becomes(lambda: "once more kills" in running.log)
+    assert becomes(lambda: "once more kills" in running.log())
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 1
     assert gone(pid)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from .up_process import WITHIN_S, environment
+from tests.support.commands import WITHIN_S, environment
 
 CONVERSATION = Path(__file__).parents[2] / "examples" / "conversation.py"
 

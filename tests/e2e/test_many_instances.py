@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.scheduler_processes import Scheduler
-from tests.e2e.speech import EN_ES, ES_EN, Speaker, sentences, speaking
+from tests.support.scheduler import Scheduler
+from tests.support.speaker import EN_ES, ES_EN, Speaker, sentences, speaking
 
 INSTANCES = 2
 PEOPLE = 20

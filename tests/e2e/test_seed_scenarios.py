@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from lingua_scheduler.sdk import Finalized, Missing, Reason, Result, ResultKind
-from tests.e2e.listening_node import ENDLESS, IMPOSSIBLE
-from tests.e2e.scheduler_processes import SETTINGS, Scheduler, addresses
-from tests.e2e.speech import EN_ES, ES_EN, Speaker, speaking, words_of
-from tests.support.service_process import ServiceProcess
+from tests.support.listening_node import ENDLESS, IMPOSSIBLE
+from tests.support.scheduler import SETTINGS, Scheduler
+from tests.support.services import ServiceProcess, addresses
+from tests.support.speaker import EN_ES, ES_EN, Speaker, speaking, words_of
 
 NODES = 4
 # As many as would all have to be lucky: 4**-12 is less than one in ten million.

@@ -19,12 +19,18 @@ from click.testing import CliRunner
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent
-from tests.e2e.scheduler_processes import Dispatcher, Gateway, PoolService, start_all
 from tests.e2e.span_collector import SpanCollector, Trace
-from tests.support.dispatcher_process import RawNode, whoever_gets_it
-from tests.support.gateway_process import RawClient, new_session, raw_client
 from tests.support.local_codes import local_code
-from tests.support.service_process import START_S, ServiceProcess
+from tests.support.process import START_S
+from tests.support.raw_client import RawClient, new_session, raw_client
+from tests.support.raw_node import RawNode, whoever_gets_it
+from tests.support.services import (
+    DispatcherProcess,
+    GatewayProcess,
+    PoolProcess,
+    ServiceProcess,
+    start_all,
+)
 
 # Nothing that is said may be in a span: neither the audio, nor a text, nor a token.
 AUDIO = b"AudioMark" * 400
@@ -65,15 +71,10 @@ class Traced:
     """Every service as a process, with a collector; and a gateway that samples nothing."""
 
     collector: SpanCollector
-    pool: ServiceProcess
-    dispatchers: list[ServiceProcess]
-    gateway: ServiceProcess
-    silent_gateway: ServiceProcess
-
-    @property
-    def services(self) -> list[ServiceProcess]:
-        """All of them."""
-        return [self.pool, *self.dispatchers, self.gateway, self.silent_gateway]
+    pool: PoolProcess
+    dispatchers: list[DispatcherProcess]
+    gateway: GatewayProcess
+    silent_gateway: GatewayProcess
 
 
 @pytest.fixture(scope="module")
@@ -82,28 +83,25 @@ def traced(redis_url: str) -> Iterator[Traced]:
     with SpanCollector() as collector:
         ground: dict[str, Any] = {
             "redis_url": redis_url,
-            "prefix": f"test:{uuid.uuid4().hex[:8]}",
             "environ": collector.environ,
             "redis_timeout_ms": 4000,
             "ack_timeout_ms": 8000,
             "reservation_ttl_ms": 9000,
             "hangover_manual_ms": 20,
         }
-        pool = PoolService(**ground)
+        pool = PoolProcess(prefix=f"test:{uuid.uuid4().hex[:8]}", **ground)
         all_of_them: list[ServiceProcess] = [pool]
         try:
             start_all([pool])
-            dispatchers: list[ServiceProcess] = [
-                Dispatcher(pool_address=pool.address, **ground) for _ in range(2)
-            ]
+            dispatchers = [DispatcherProcess(pool=pool, **ground) for _ in range(2)]
             all_of_them += dispatchers
             start_all(dispatchers)
             # To the first, so that nodes of the second are reached by relay.
-            to = {"dispatcher_address": dispatchers[0].address}
+            to = {"pool": pool, "dispatchers": dispatchers[0].address}
             never = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
             never["OTEL_TRACES_SAMPLER_ARG"] = "0"
             silent = ground | {"environ": collector.environ | never}
-            gateways: list[ServiceProcess] = [Gateway(**to, **ground), Gateway(**to, **silent)]
+            gateways = [GatewayProcess(**to, **ground), GatewayProcess(**to, **silent)]
             all_of_them += gateways
             start_all(gateways)
             yield Traced(collector, pool, dispatchers, gateways[0], gateways[1])

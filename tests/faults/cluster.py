@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
-from tests.support.dispatcher_process import FORMAT, DispatcherProcess
+from tests.support.audio import FORMAT
 from tests.support.local_codes import local_code
-from tests.support.pool_process import Pool, PoolProcess, connected
+from tests.support.pool_client import Pool, connected
+from tests.support.services import DispatcherProcess, PoolProcess
 
 # All that is lost heals within the longest of these.
 SHORT: dict[str, int] = {

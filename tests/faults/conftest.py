@@ -7,14 +7,14 @@ import pytest
 
 from tests.faults.cluster import SHORT
 from tests.faults.fleet import use_first_address
-from tests.support.pool_process import PoolProcess
+from tests.support.services import PoolProcess
 
 
 @pytest.fixture(scope="module")
 def pool_process(redis_url: str) -> Iterator[PoolProcess]:
     """A pool service with short leases, which the tests of a file share."""
     prefix = f"test:{uuid.uuid4().hex[:8]}"
-    with PoolProcess(url=redis_url, prefix=prefix, **SHORT) as process:
+    with PoolProcess(redis_url=redis_url, prefix=prefix, **SHORT) as process:
         yield process
 
 

@@ -6,9 +6,10 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from tests.e2e.scheduler_processes import NodeProcess, Scheduler, addresses
-from tests.e2e.speech import Speaker, sentences, speaking
-from tests.support.service_process import ServiceProcess
+from tests.support.node_process import NodeProcess
+from tests.support.scheduler import Scheduler
+from tests.support.services import ServiceProcess, addresses
+from tests.support.speaker import Speaker, sentences, speaking
 
 PEOPLE = 8
 # Lengths of sentences, in words of a tenth of a second: from half a second to one and a half.

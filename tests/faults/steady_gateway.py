@@ -12,7 +12,7 @@ import grpc
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 from tests.faults.cluster import Cluster
 from tests.faults.fleet import text_of
-from tests.support.dispatcher_process import id_of
+from tests.support.raw_gateway import id_of
 
 DEPENDENCY_DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 # Before a dispatcher that could not be reached is tried again.

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.fleet import fleet_of
 from tests.faults.steady_gateway import SteadyGateway, steady_gateway
-from tests.support.pool_process import PoolProcess
+from tests.support.services import PoolProcess
 
 pytestmark = pytest.mark.usefixtures("in_order")
 

@@ -21,7 +21,7 @@ from tests.conftest import Eventually
 from tests.faults.cluster import LONGEST_LEASE_S, NAME, SLACK_S, Cluster, running_cluster
 from tests.faults.fleet import LOSE, TAKE, Fleet, fleet_of
 from tests.faults.steady_gateway import SteadyGateway, steady_gateway
-from tests.support.pool_process import PoolProcess
+from tests.support.services import PoolProcess
 
 pytestmark = pytest.mark.usefixtures("in_order")
 

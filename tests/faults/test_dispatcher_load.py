@@ -11,7 +11,7 @@ from lingua_scheduler.v1 import dispatcher_pb2
 from tests.faults.cluster import running_cluster
 from tests.faults.fleet import LOSE, REJECT, TAKE, failing, fleet_of
 from tests.faults.steady_gateway import steady_gateway
-from tests.support.pool_process import PoolProcess
+from tests.support.services import PoolProcess
 
 SEED = 20240607
 JOBS, NODES, SLOTS = 2000, 50, 2

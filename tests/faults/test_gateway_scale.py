@@ -12,9 +12,9 @@ import pytest
 
 from lingua_scheduler.sdk import Job, Node, Translated
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
-from tests.support.dispatcher_process import DispatcherProcess
-from tests.support.gateway_process import CHUNK_BYTES, GatewayProcess, new_session
-from tests.support.pool_process import PoolProcess
+from tests.support.audio import CHUNK_BYTES
+from tests.support.raw_client import new_session
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 SESSIONS = 2000
 # Of 100 ms each; then the sessions' utterances end.

@@ -14,9 +14,10 @@ import pytest
 
 from lingua_scheduler.sdk import Missing, Result, ResultKind
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from tests.e2e.scheduler_processes import NodeProcess, Scheduler, addresses
-from tests.e2e.speech import EN_ES, ES_EN, Speaker, speaking, words_of
-from tests.support.service_process import ServiceProcess
+from tests.support.node_process import NodeProcess
+from tests.support.scheduler import Scheduler
+from tests.support.services import ServiceProcess, addresses
+from tests.support.speaker import EN_ES, ES_EN, Speaker, speaking, words_of
 
 WITHIN_S = 60.0
 

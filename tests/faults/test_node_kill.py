@@ -3,12 +3,8 @@
 import asyncio
 import contextlib
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +12,10 @@ from tests.conftest import Eventually
 from tests.faults.cluster import SHORT, SLACK_S, Cluster, running_cluster
 from tests.faults.fleet import Fleet, fleet_of
 from tests.faults.steady_gateway import SteadyGateway, steady_gateway
-from tests.support.pool_process import PoolProcess
+from tests.support.node_process import NodeProcess
+from tests.support.services import PoolProcess
 
-PROGRAM = Path(__file__).with_name("node_program.py")
+PROGRAM = "tests.faults.node_program"
 JOBS = 2
 GRACE_S = SHORT["node_reconnect_grace_ms"] / 1000
 SILENT_S = 3 * SHORT["node_heartbeat_ms"] / 1000
@@ -28,57 +25,44 @@ ACK_S = 20.0
 PATIENT = {"ack_timeout_ms": int(ACK_S * 1000), "reservation_ttl_ms": 30_000}
 
 
-class Victim:
-    """A node process."""
+def new_victim(cluster: Cluster, name: str, mode: str) -> NodeProcess:
+    """A node process; "take": it runs its jobs; "ignore": it does not even acknowledge them."""
+    return NodeProcess(
+        f"{cluster.src}-{name}",
+        program=PROGRAM,
+        dispatchers=",".join(cluster.addresses()),
+        src=cluster.src,
+        tgt=cluster.tgt,
+        ignores=int(mode == "ignore"),
+    )
 
-    def __init__(self, cluster: Cluster, node_id: str, mode: str, out: Path) -> None:
-        self.node_id = node_id
-        self._out = out
-        arguments = [",".join(cluster.addresses()), node_id, cluster.src, cluster.tgt, mode]
-        with out.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), *arguments], stdin=subprocess.PIPE, stdout=file
-            )
 
-    def count(self, word: str) -> int:
-        """How many lines begin with this word."""
-        return sum(line.startswith(f"{word} ") for line in self._out.read_text().splitlines())
-
-    def go(self) -> None:
-        """Lets it finish its jobs."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"go\n")
-        self.process.stdin.flush()
-
-    def close(self) -> None:
-        """Ends it, whatever state it is in."""
-        self.process.kill()
-        self.process.wait()
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+async def has_jobs(victim: NodeProcess, count: int, mode: str, eventually: Eventually) -> None:
+    """Returns when the victim has been given so many jobs."""
+    word = "started" if mode == "take" else "assigned"
+    await eventually(lambda: len(victim.told(word)) == count)
 
 
 @contextlib.asynccontextmanager
 async def jobs_on_victim(
     cluster: Cluster, gateway: SteadyGateway, eventually: Eventually, mode: str
-) -> AsyncIterator[tuple[Victim, list[str]]]:
-    """A node process that was given jobs: "take": it runs them; "ignore": it has not even ACKed."""
-    with tempfile.TemporaryDirectory(prefix="lingua-victim-") as folder:
-        victim = Victim(cluster, f"{cluster.src}-victim", mode, Path(folder) / "out")
-        try:
-            await _known(cluster, victim)
-            specs = [cluster.spec(at, preferred_node_id=victim.node_id) for at in range(JOBS)]
-            jobs = gateway.submit(*specs)
-            word = "started" if mode == "take" else "assigned"
-            await eventually(lambda: victim.count(word) == JOBS)
-            if mode == "take":
-                await _committed(cluster, victim)
-            yield victim, jobs
-        finally:
-            victim.close()
+) -> AsyncIterator[tuple[NodeProcess, list[str]]]:
+    """A node process that was given jobs."""
+    victim = new_victim(cluster, "victim", mode)
+    try:
+        victim.start()
+        await _known(cluster, victim)
+        specs = [cluster.spec(at, preferred_node_id=victim.node_id) for at in range(JOBS)]
+        jobs = gateway.submit(*specs)
+        await has_jobs(victim, JOBS, mode, eventually)
+        if mode == "take":
+            await _committed(cluster, victim)
+        yield victim, jobs
+    finally:
+        victim.stop()
 
 
-async def _known(cluster: Cluster, victim: Victim) -> None:
+async def _known(cluster: Cluster, victim: NodeProcess) -> None:
     deadline = time.monotonic() + 30
     while True:
         names = cluster.pool.store.smembers(f"{cluster.pool.prefix}:nodes:all")
@@ -92,7 +76,7 @@ async def _known(cluster: Cluster, victim: Victim) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _committed(cluster: Cluster, victim: Victim) -> None:
+async def _committed(cluster: Cluster, victim: NodeProcess) -> None:
     deadline = time.monotonic() + 10
     while sum(lease.running for lease in await cluster.leases([victim.node_id])) < JOBS:
         assert time.monotonic() < deadline, "the jobs do not count as running"
@@ -103,7 +87,7 @@ async def _run_elsewhere(
     cluster: Cluster,
     fleet: Fleet,
     gateway: SteadyGateway,
-    victim: Victim,
+    victim: NodeProcess,
     jobs: list[str],
     struck_at: float,
 ) -> float:
@@ -161,7 +145,7 @@ async def test_the_work_of_a_node_is_done_elsewhere_when_it_is(
         if strikes_with == signal.SIGSTOP:
             # It wakes up, comes back, and what it says now changes nothing.
             victim.process.send_signal(signal.SIGCONT)
-            victim.go()
+            victim.order(go=1)
             await cluster.until_metric(0, "lingua_dispatcher_nodes", lambda nodes: nodes == 3)
             gateway.submit(cluster.spec(10, preferred_node_id=fleet.node_ids[0]))
             await gateway.all_over(10)
@@ -180,14 +164,13 @@ async def test_a_job_that_prefers_a_node_that_dies_with_it_is_done_by_another(
     ):
         for index, mode in enumerate(("ignore", "take")):
             with contextlib.ExitStack() as stack:
-                folder = stack.enter_context(tempfile.TemporaryDirectory())
-                victim = Victim(cluster, f"{cluster.src}-{mode}", mode, Path(folder) / "out")
-                stack.callback(victim.close)
+                victim = new_victim(cluster, mode, mode)
+                stack.callback(victim.stop)
+                victim.start()
                 await _known(cluster, victim)
                 spec = cluster.spec(index, preferred_node_id=victim.node_id)
                 jobs = gateway.submit(spec)
-                word = "started" if mode == "take" else "assigned"
-                await eventually(lambda seen=victim, said=word: seen.count(said) == 1)
+                await has_jobs(victim, 1, mode, eventually)
                 victim.process.kill()
                 await gateway.all_over(GRACE_S + SLACK_S)
                 gateway.check_delivered(jobs)

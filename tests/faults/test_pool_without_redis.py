@@ -13,7 +13,7 @@ from tests.faults.cluster import SHORT, SLACK_S, Cluster, running_cluster
 from tests.faults.fleet import fleet_of
 from tests.faults.steady_gateway import steady_gateway
 from tests.robustness.network import CUT, SILENT, SWALLOW, Link, Network
-from tests.support.pool_process import PoolProcess
+from tests.support.services import PoolProcess
 
 # A link that is silent is known to be so after redis_timeout_ms; a busy machine needs some more.
 SETTINGS = {**SHORT, "redis_timeout_ms": 600, "heartbeat_stale_ms": 3000}
@@ -53,7 +53,7 @@ def pools(redis_url: str) -> Iterator[Pools]:
         processes = [
             stack.enter_context(
                 PoolProcess(
-                    url=redis_url.replace(host, link.address),
+                    redis_url=redis_url.replace(host, link.address),
                     prefix=prefix,
                     **{**SETTINGS, "sweep_interval_ms": 200},
                 )

@@ -12,8 +12,9 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
-from tests.e2e.scheduler_processes import Scheduler, addresses
 from tests.faults.test_speech_kill import DRAINED_S, LONG, PEOPLE, WORK_MS, talking
+from tests.support.scheduler import Scheduler
+from tests.support.services import addresses
 
 # A node has room for everybody, so that no job waits while the others reconnect.
 NODES = 3

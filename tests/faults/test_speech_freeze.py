@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from tests.e2e.scheduler_processes import Scheduler, addresses
 from tests.faults.crowd import PEOPLE, SHORT, talking, victim
+from tests.support.scheduler import Scheduler
+from tests.support.services import addresses
 
 WORK_MS = 300
 # About 3 s to find it, two sentences, and what a busy machine adds.

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from tests.e2e.scheduler_processes import Scheduler, addresses
 from tests.faults.crowd import (
     LONG,
     PEOPLE,
@@ -24,7 +23,8 @@ from tests.faults.crowd import (
     talking,
     victim,
 )
-from tests.support.service_process import ServiceProcess
+from tests.support.scheduler import Scheduler
+from tests.support.services import ServiceProcess, addresses
 
 # Long enough that there is always something under way.
 WORK_MS = 300
@@ -121,8 +121,8 @@ async def test_kill_9_of_redis_while_people_speak_loses_no_word(
 async def notices_outage(service: ServiceProcess) -> None:
     """Returns when a service knows that Redis is away."""
     deadline = time.monotonic() + RECOVERED_S
-    while await service.metric(f"lingua_{service.name}_redis_up") > 0:
-        assert time.monotonic() < deadline, f"{service.name} does not notice"
+    while await service.metric(f"lingua_{service.service}_redis_up") > 0:
+        assert time.monotonic() < deadline, f"{service.service} does not notice"
         await asyncio.sleep(0.02)
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from lingua_scheduler.sdk import Resumed, Session, SessionLostError
 from lingua_scheduler.sdk._transport import channels as sdk_channels
-from tests.e2e.scheduler_processes import Scheduler, addresses
-from tests.e2e.speech import Speaker, sentences, speaking
+from tests.support.scheduler import Scheduler
+from tests.support.services import addresses
+from tests.support.speaker import Speaker, sentences, speaking
 
 # In words of a tenth of a second; what is longer than 15 is cut.
 LENGTHS = (6, 18, 9, 12, 20)

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.support.dispatcher_process import DispatcherProcess, Scene, scene
-from tests.support.pool_process import Pool, PoolProcess, connected
+from tests.support.pool_client import Pool, connected
+from tests.support.scene import Scene, scene
+from tests.support.services import DispatcherProcess, PoolProcess
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def pool_process(redis_url: str) -> Iterator[PoolProcess]:
     A busy machine is no reason for these tests to fail; what a slow Redis does has its own.
     """
     prefix = f"test:{uuid.uuid4().hex[:8]}"
-    with PoolProcess(url=redis_url, prefix=prefix, redis_timeout_ms=4000) as process:
+    with PoolProcess(redis_url=redis_url, prefix=prefix, redis_timeout_ms=4000) as process:
         yield process
 
 

@@ -2,19 +2,16 @@
 
 import asyncio
 import json
-import subprocess
-import tempfile
 import time
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from lingua_scheduler.services.runtime.addresses import join_address, split_address
+from tests.support.process import Process
 
-START_S = 30.0
 SOON_S = 20.0
 
 _ROUTER = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
@@ -52,8 +49,8 @@ class BackendTls:
         return {"name": "envoy.transport_sockets.tls", "typed_config": context}
 
 
-class EnvoyProcess:
-    """Balances streams over gateways that say SERVING. A context manager, ready inside the block.
+class EnvoyProcess(Process):
+    """Balances streams over the gateways that say SERVING.
 
     Args:
         binary: the server.
@@ -70,49 +67,29 @@ class EnvoyProcess:
         service: str,
         tls: BackendTls | None = None,
     ) -> None:
+        super().__init__("envoy")
         self.address = ""
         self._binary = binary
         self._config = _config(gateways, service, tls)
-        self._folder = tempfile.TemporaryDirectory(prefix="lingua-envoy-")
-        self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        config, log = self._file("envoy.json"), self._file("log")
+    def start(self) -> None:
+        """Starts the process; it is not ready yet."""
+        config = self.file("envoy.json")
         config.write_text(json.dumps(self._config))
-        with log.open("wb") as out:
-            self._process = subprocess.Popen(
-                [
-                    self._binary,
-                    *("--config-path", config),
-                    *("--admin-address-path", self._file("admin")),
-                    *("--concurrency", "1"),
-                    # Else two of them on one machine would take each other for an old self.
-                    "--disable-hot-restart",
-                ],
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            self._wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-        return self
+        self.spawn(
+            [
+                self._binary,
+                *("--config-path", config),
+                *("--admin-address-path", self.file("admin")),
+                *("--concurrency", "1"),
+                # Otherwise two of them on one machine would take each other for an old self.
+                "--disable-hot-restart",
+            ]
+        )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Ends it at once."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._folder.cleanup()
+    def wait_ready(self) -> None:
+        """Returns when it listens and a gateway is healthy."""
+        self.wait_for(self._is_ready, "ready")
 
     async def sends_to(self, gateways: set[str]) -> None:
         """Returns when it takes these gateways, and no others, for healthy."""
@@ -130,17 +107,8 @@ class EnvoyProcess:
             if host["health_status"] == {"eds_health_status": "HEALTHY"}
         }
 
-    def _wait_ready(self) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + START_S
-        while not self._is_ready():
-            log = self._file("log").read_text(errors="replace")
-            assert self._process.poll() is None, f"Envoy ended:\n{log}"
-            assert time.monotonic() < deadline, f"Envoy is not ready:\n{log}"
-            time.sleep(0.02)
-
     def _is_ready(self) -> bool:
-        if not self._file("admin").exists() or not self._file("admin").read_text():
+        if not self.file("admin").exists() or not self.file("admin").read_text():
             return False
         listeners = self._admin("listeners?format=json").get("listener_statuses", [])
         if not listeners or not self.healthy():
@@ -149,13 +117,10 @@ class EnvoyProcess:
         return True
 
     def _admin(self, path: str) -> dict[str, Any]:
-        url = f"http://{self._file('admin').read_text().strip()}/{path}"
+        url = f"http://{self.file('admin').read_text().strip()}/{path}"
         with urllib.request.urlopen(url, timeout=SOON_S) as response:
             answer: dict[str, Any] = json.load(response)
         return answer
-
-    def _file(self, name: str) -> Path:
-        return Path(self._folder.name) / name
 
 
 def _address(found: dict[str, Any]) -> str:

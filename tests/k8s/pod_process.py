@@ -1,41 +1,36 @@
 """A container of the manifests as a process of this machine, probed as a kubelet would."""
 
-import os
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.k8s.manifests import Manifests, container_of, pod_of, secret_mounts
+from tests.support.commands import LINGUA
+from tests.support.process import START_S, CommandProcess, environment
 
-# A process imports for about a second; on a machine that runs other tests, for some more.
-WITHIN_S = 30.0
+WITHIN_S = START_S
 # The kubelet's own is 1 s; a busy machine is no reason for a probe to fail.
 PROBE_S = 5.0
 
 
 def free_port() -> int:
-    """One that nobody listens on."""
+    """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as once:
         return int(once.getsockname()[1])
 
 
-class PodProcess:
-    """The container of one service, with its arguments, variables and probes. A context manager.
+class PodProcess(CommandProcess):
+    """The container of one service, with its arguments, variables and probes.
 
     Args:
-        manifests: what it is described by.
+        manifests: describe it.
         component: such as `pool`.
-        log: where its stderr goes.
-        instead: variables that are others than the manifests say.
-        secrets: the folder with a folder of files for each Secret that it mounts.
+        instead: variables that differ from the manifests.
+        secrets: a folder that has a folder of files for each Secret that the container mounts.
     """
 
     def __init__(
@@ -43,13 +38,11 @@ class PodProcess:
         manifests: Manifests,
         component: str,
         *,
-        log: Path,
         instead: Mapping[str, str],
         secrets: Path = Path("/nowhere"),
     ) -> None:
         deployment = manifests.one("Deployment", f"lingua-{component}")
         self._container = container_of(deployment)
-        self._log = log
         self.port = free_port()
         self._health_port = free_port()
         said = manifests.environment(deployment)
@@ -58,7 +51,7 @@ class PodProcess:
                 key: value.replace(mounted_at, str(secrets / secret)) for key, value in said.items()
             }
         self.environ = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("LINGUA_")},
+            **environment(),
             **said,
             f"LINGUA_{component.upper()}_LISTEN": f"127.0.0.1:{self.port}",
             f"LINGUA_{component.upper()}_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
@@ -68,25 +61,8 @@ class PodProcess:
         before_term_s = self._container["lifecycle"]["preStop"]["sleep"]["seconds"]
         self.ends_within_s = pod_of(deployment)["terminationGracePeriodSeconds"] - before_term_s
         """From SIGTERM to the kill."""
-
-    def __enter__(self) -> Self:
-        with self._log.open("ab") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "lingua_scheduler.cli", *self._container["args"]],
-                env=self.environ,
-                stdin=subprocess.DEVNULL,
-                stderr=err,
-            )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.process.kill()
-        self.process.wait()
+        arguments = self._container["args"]
+        super().__init__(f"pod-{component}", [*LINGUA, *arguments], env=self.environ)
 
     def passes(self, probe: str) -> bool:
         """Whether a probe finds what it asks for now."""
@@ -94,11 +70,8 @@ class PodProcess:
 
     def becomes(self, probe: str, passing: bool) -> None:
         """Returns when a probe passes, or fails."""
-        deadline = time.monotonic() + WITHIN_S
-        while self.passes(probe) != passing:
-            assert self.process.poll() is None, f"it ended:\n{self._log.read_text()}"
-            assert time.monotonic() < deadline, f"{probe}:\n{self._log.read_text()}"
-            time.sleep(0.05)
+        what = f"as the {probe} should find it (passing: {passing})"
+        self.wait_for(lambda: self.passes(probe) == passing, what, WITHIN_S)
 
     def _serves(self, service: str) -> bool:
         request: Any = health_pb2.HealthCheckRequest(service=service)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.sdk import Channels
-from tests.e2e.scheduler_processes import Scheduler
-from tests.e2e.speech import Speaker, speaking
 from tests.k8s.envoy_process import EnvoyProcess
 from tests.k8s.manifests import COMPONENTS
-from tests.support.service_process import ServiceProcess
+from tests.support.scheduler import Scheduler
+from tests.support.services import ServiceProcess
+from tests.support.speaker import Speaker, speaking
 
 GATEWAYS = 3
 PEOPLE = 12

@@ -22,13 +22,13 @@ HEALTHCHECK = json.loads(re.findall(r"HEALTHCHECK .*\\\n +CMD (.*)", DOCKERFILE)
 
 
 @pytest.fixture
-def pods(dev: Manifests, own_redis: EmbeddedRedis, tmp_path: Path) -> Iterator[list[PodProcess]]:
+def pods(dev: Manifests, own_redis: EmbeddedRedis) -> Iterator[list[PodProcess]]:
     """One of each service; they may not be ready yet."""
     instead = {"LINGUA_REDIS_URL": own_redis.url}
     with ExitStack() as stack:
         started: list[PodProcess] = []
         for component in COMPONENTS:
-            pod = PodProcess(dev, component, log=tmp_path / component, instead=instead)
+            pod = PodProcess(dev, component, instead=instead)
             started.append(stack.enter_context(pod))
             instead[f"LINGUA_{component.upper()}_ADDRESS"] = f"127.0.0.1:{pod.port}"
         yield started

@@ -93,22 +93,15 @@ def deployment(
 
 
 @pytest.fixture(scope="module")
-def pods(
-    production_rendered: Manifests, deployment: Deployment, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, PodProcess]]:
+def pods(production_rendered: Manifests, deployment: Deployment) -> Iterator[dict[str, PodProcess]]:
     """One of each service, which serve."""
-    logs = tmp_path_factory.mktemp("logs")
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(EmbeddedRedis())
         instead = {"LINGUA_REDIS_URL": redis.url}
         started: dict[str, PodProcess] = {}
         for component in COMPONENTS:
             pod = PodProcess(
-                production_rendered,
-                component,
-                log=logs / component,
-                instead=instead,
-                secrets=deployment.secrets,
+                production_rendered, component, instead=instead, secrets=deployment.secrets
             )
             started[component] = stack.enter_context(pod)
             instead[f"LINGUA_{component.upper()}_ADDRESS"] = f"127.0.0.1:{pod.port}"

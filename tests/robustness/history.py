@@ -6,9 +6,8 @@ All times are seconds of the machine's monotonic clock, which all its processes 
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-Record = dict[str, Any]
+from tests.support.records import Record
 
 
 @dataclass
@@ -202,11 +201,3 @@ class History:
     def write(self, path: Path) -> None:
         """For somebody who looks for the cause."""
         path.write_text(json.dumps(asdict(self), default=sorted, indent=1))
-
-
-def read_lines(path: Path) -> list[Record]:
-    """Records that a process has written, one a line; a line that a kill has cut is left out."""
-    if not path.exists():
-        return []
-    lines = (line for line in path.read_text().split("\n") if line.endswith("}"))
-    return [json.loads(line) for line in lines if line.startswith("{")]

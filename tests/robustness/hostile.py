@@ -15,12 +15,12 @@ import grpc
 import redis
 
 from lingua_scheduler.v1 import common_pb2, pool_pb2
-from tests.robustness.history import Excuses, HostileHistory, read_lines
+from tests.robustness.history import Excuses, HostileHistory
 from tests.robustness.traffic.hostile_node import NODE_ID
 from tests.robustness.traffic.watcher import CONTROL, silences
 from tests.robustness.world import World
-from tests.support.nursery import nursery
-from tests.support.service_process import START_S, WatchedProcess
+from tests.support.process import Process
+from tests.support.records import read_records
 
 # Only turns that the hostile node itself began, or said it began, may go on elsewhere.
 HOSTILE_EXCUSES = Excuses(turns=frozenset({NODE_ID}))
@@ -30,31 +30,25 @@ _END_S = 10.0
 _DONE_S = 90.0
 
 
-class _Program(WatchedProcess):
+class _Program(Process):
     """One program of traffic/, and the records that it writes."""
 
     def __init__(self, module: str, function: str = "main") -> None:
         super().__init__(module)
         self._code = _PROGRAMS.format(module, function)
-        self._make_folder("hostile")
 
     @property
     def records(self) -> Path:
-        return self._file("records")
+        return self.file("records")
 
-    def start(self, **env: str) -> None:
-        self._process = nursery().fork(
-            self._code, env={**os.environ, **env}, out=self._file("out"), err=self._file("err")
-        )
+    def run(self, **env: str) -> None:
+        self.fork(self._code, env={**os.environ, **env})
 
     async def said(self) -> str:
         """The first line that it prints."""
-        deadline = time.monotonic() + START_S
-        out = self._file("out")
-        while not (out.exists() and out.read_text().endswith("\n")):
-            assert time.monotonic() < deadline, f"{self._called} says nothing:\n{self.log()}"
-            await asyncio.sleep(0.02)
-        return out.read_text().strip()
+        said = "ready to say something"
+        await asyncio.to_thread(self.wait_for, lambda: self.output().endswith("\n"), said)
+        return self.output().strip()
 
     async def end(self) -> None:
         """Asks it to end; one that does not is killed."""
@@ -80,16 +74,16 @@ class HostilePeers:
         self._told: dict[str, tuple[str, int]] = {}
 
     async def __aenter__(self) -> Self:
-        self._control.start()
+        self._control.run()
         control = (await self._control.said(), self._control.process.pid)
         self._tell(control)
         targets = self._watcher.records.with_name("targets")
         env = {"WATCH_TARGETS": str(targets), "WATCH_RECORDS": str(self._watcher.records)}
-        self._watcher.start(**env)
+        self._watcher.run(**env)
         await self._sample()
         self._sampling = asyncio.create_task(self._sample_on(control))
         for program in self._peers.values():
-            program.start(
+            program.run(
                 HOSTILE_SEED=str(self._rng.randrange(2**32)),
                 HOSTILE_RECORDS=str(program.records),
                 HOSTILE_GATEWAYS=self._addresses("gateway"),
@@ -125,14 +119,14 @@ class HostilePeers:
     def _collect(self) -> None:
         acts: Counter[str] = Counter()
         for who, program in self._peers.items():
-            for each in read_lines(program.records):
+            for each in read_records(program.records):
                 if each["what"] == "act":
                     acts[f"{who}: {each['name']}"] += 1
                 elif each["what"] == "broke":
                     self.history.broke.append(f"{who}: {each['name']}: {each['traceback']}")
             self.history.cycles[who] = _cycles(program)
         self.history.acts = dict(sorted(acts.items()))
-        self.history.silences = silences(read_lines(self._watcher.records))
+        self.history.silences = silences(read_records(self._watcher.records))
 
     # ---- watching ----
 
@@ -159,7 +153,7 @@ class HostilePeers:
             if process.process.poll() is not None:
                 self.history.ended.append((now, name))
             else:
-                self._note_memory(name, _memory_mb(process.process.pid))
+                self._note_memory(name, process.memory_bytes() / 2**20)
         with contextlib.suppress(redis.RedisError):
             info = await asyncio.to_thread(self._world.store.ask, "INFO", "memory")
             self._note_memory("redis", info["used_memory"] / 2**20)
@@ -179,7 +173,7 @@ class HostilePeers:
 
 
 def _cycles(program: _Program) -> int:
-    return sum(each["what"] == "cycle" for each in read_lines(program.records))
+    return sum(each["what"] == "cycle" for each in read_records(program.records))
 
 
 def _why_out(node: pool_pb2.Node) -> str:
@@ -187,11 +181,3 @@ def _why_out(node: pool_pb2.Node) -> str:
     if node.ejected_until_ms > 1000 * time.time():
         return "ejected"
     return "offline" if node.health == common_pb2.NODE_HEALTH_OFFLINE else ""
-
-
-def _memory_mb(pid: int) -> float:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

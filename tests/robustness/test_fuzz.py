@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from lingua_scheduler.sdk import Result, Session
 from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.e2e.listening_node import audio_of
 from tests.robustness.fuzz.limits import beyond, beyond_on_stream
 from tests.robustness.fuzz.messages import broken, random_message
 from tests.robustness.fuzz.peers import METHODS, Method, call
 from tests.robustness.fuzz.sequences import SEQUENCES
 from tests.robustness.store import EMPTY
 from tests.robustness.world import World
+from tests.support.listening_node import audio_of
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 # Of one example: calls side by side.

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.robustness.history import History, HostileHistory, Record, Silence, Struck
+from tests.robustness.history import History, HostileHistory, Silence, Struck
 from tests.robustness.hostile import HOSTILE_EXCUSES
 from tests.robustness.test_validators import good, result, rules
 from tests.robustness.traffic.watcher import CONTROL, silences
 from tests.robustness.validate import validate
 from tests.robustness.validate.hostile import MORE_MB, summary
+from tests.support.records import Record
 
 
 def attacked() -> History:

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.e2e.listening_node import audio_of
 from tests.robustness.network import CUT
 from tests.robustness.report import Report
 from tests.robustness.rounds import run_round
 from tests.robustness.store import AOF
 from tests.robustness.validate import validate
 from tests.robustness.world import World
-from tests.support.dispatcher_process import FORMAT, RawGateway
+from tests.support.audio import FORMAT
+from tests.support.listening_node import audio_of
+from tests.support.raw_gateway import RawGateway
 
 PEOPLE = 6
 SEED = 7
@@ -75,7 +76,7 @@ async def test_a_relay_that_breaks_costs_a_running_job_neither_its_attempt_nor_a
     await world.all_up()
     node = (await world.known_nodes())[0]
     home = next(name for name in world.of("dispatcher") if name != node.owner_instance)
-    world.nodes[node.node_id].tell(work_ms=1000)
+    world.nodes[node.node_id].order(work_ms=1000)
     gateway = RawGateway(world.services[home].address)
     try:
         pair = common_pb2.LanguagePair(src="en", tgt="es")
@@ -97,6 +98,6 @@ async def test_a_relay_that_breaks_costs_a_running_job_neither_its_attempt_nor_a
         delivered = await gateway.delivered(job)
     finally:
         await gateway.cut()
-        world.nodes[node.node_id].tell()
+        world.nodes[node.node_id].order()
     assert delivered.attempts == 1
     assert delivered.result.texts.source == "2 4"

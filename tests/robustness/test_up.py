@@ -11,12 +11,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.e2e.up_process import Up
 from tests.robustness.history import History, Struck
-from tests.robustness.processes import NodeProcess, settings
+from tests.robustness.processes import WorldNode, settings
 from tests.robustness.rounds import all_heard, ended
 from tests.robustness.traffic.client import Talker
 from tests.robustness.validate import validate
+from tests.support.commands import Up
 
 PEOPLE = 4
 BACK_S = 30.0
@@ -26,11 +26,8 @@ BACK_S = 30.0
 def up() -> Iterator[Up]:
     """With the settings of the worlds, on free ports."""
     given = {f"LINGUA_{name.upper()}": str(value) for name, value in settings().items()}
-    made = Up("--instances", "2", **given)
-    try:
+    with Up("--instances", "2", **given) as made:
         yield made
-    finally:
-        made.close()
 
 
 async def is_back(up: Up, address: str) -> None:
@@ -42,7 +39,7 @@ async def is_back(up: Up, address: str) -> None:
             socket.create_connection((host, int(port)), timeout=1).close()
         except OSError:
             assert time.monotonic() < deadline, f"nothing listens at {address} again"
-            assert up.process.poll() is None, f"lingua up has ended:\n{up.log}"
+            assert up.process.poll() is None, f"lingua up has ended:\n{up.log()}"
             await asyncio.sleep(0.05)
         else:
             return
@@ -58,13 +55,14 @@ async def test_a_service_of_lingua_up_that_dies_is_back_and_nobody_loses_a_word(
     history = History(name="kills under lingua up", seed=7)
     since = time.monotonic()
     with ExitStack() as stack:
-        nodes = [NodeProcess(f"node-{at}", slots=2) for at in range(2)]
+        nodes = [
+            WorldNode(f"node-{at}", slots=2, dispatchers=where["dispatcher"]) for at in range(2)
+        ]
         for node in nodes:
             stack.callback(node.stop)
-            node.dispatchers = where["dispatcher"]
             node.start()
         for node in nodes:
-            node.wait_connected(since)
+            node.wait_ready()
         talkers = [
             Talker(f"client-{at}", where["gateway"], random.Random(at)) for at in range(PEOPLE)
         ]
@@ -85,6 +83,6 @@ async def test_a_service_of_lingua_up_that_dies_is_back_and_nobody_loses_a_word(
             await ended(talkers, tasks)
         history.clients = [each.history for each in talkers]
         history.nodes = [node.history(since) for node in nodes]
-    assert up.process.poll() is None, up.log
+    assert up.process.poll() is None, up.log()
     violations = validate(history)
     assert not violations, "\n".join(map(str, violations))

@@ -8,18 +8,11 @@ from typing import Any
 import pytest
 
 from tests.robustness.faults.choice import ALL, draw, excuses_of
-from tests.robustness.history import (
-    ANY_NODE,
-    ClientHistory,
-    Excuses,
-    History,
-    NodeHistory,
-    Record,
-    Struck,
-)
+from tests.robustness.history import ANY_NODE, ClientHistory, Excuses, History, NodeHistory, Struck
 from tests.robustness.report import Report
 from tests.robustness.validate import validate
 from tests.robustness.validate.recovery import longest_stall, recovery
+from tests.support.records import Record
 
 
 def result(index: int, *words: int, kind: str = "TRANSLATED", **more: Any) -> Record:

@@ -6,25 +6,27 @@ import signal
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import grpc
 
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
-from tests.e2e.scheduler_processes import start_all
 from tests.robustness.network import Network
-from tests.robustness.processes import (
-    Dispatcher,
-    Gateway,
-    NodeProcess,
-    PoolService,
-    Process,
-    settings,
-)
+from tests.robustness.processes import CLOCK_RUNNER, WorldNode, settings
 from tests.robustness.store import SENTINEL, Store, running_store, until
-from tests.support.service_process import ServiceProcess
+from tests.support.process import Process
+from tests.support.services import (
+    DispatcherProcess,
+    GatewayProcess,
+    PoolProcess,
+    ServiceProcess,
+    start_all,
+)
+
+Service = TypeVar("Service", bound=ServiceProcess)
 
 NODES = (2, 2, 2, 1)
 """The slots of each node."""
@@ -44,9 +46,7 @@ class World:
         self, store: str, *, instances: int = 2, nodes: tuple[int, ...] = NODES, **options: Any
     ) -> None:
         self.services: dict[str, ServiceProcess] = {}
-        self.nodes = {
-            f"node-{at}": NodeProcess(f"node-{at}", slots=n) for at, n in enumerate(nodes)
-        }
+        self.nodes = {f"node-{at}": WorldNode(f"node-{at}", slots=n) for at, n in enumerate(nodes)}
         self.network = Network()
         self.store: Store
         self.prefix = f"test:{uuid.uuid4().hex[:8]}"
@@ -143,45 +143,50 @@ class World:
             if process.process.poll() is not None:
                 await process.restart()
         for node in self.nodes.values():
-            node.tell()
+            node.order()
 
     # ---- making ----
 
     def _start(self) -> None:
-        made: list[ServiceProcess]
-        made = [self._add("pool", at, PoolService) for at in range(self._instances)]
-        start_all(made)
+        pools = [
+            self._add(f"pool-{at}", PoolProcess, prefix=self.prefix)
+            for at in range(self._instances)
+        ]
+        start_all(pools)
+        pool = pools[0]
         made = []
         for at in range(self._instances):
-            pools = self._links(f"dispatcher-{at}", "pool")
-            relay = self.network.link("dispatchers", f"dispatcher-{at}")
-            to = {"pool_address": pools, "dispatcher_advertise": relay.address}
-            made.append(self._add("dispatcher", at, Dispatcher, **to))
+            name = f"dispatcher-{at}"
+            relay = self.network.link("dispatchers", name)
+            to = {
+                "pool_address": self._links(name, "pool"),
+                "dispatcher_advertise": relay.address,
+            }
+            made.append(self._add(name, DispatcherProcess, pool=pool, **to))
         start_all(made)
         for at, each in enumerate(made):
             self.network.links[f"dispatchers>dispatcher-{at}"].target = each.address
         made = []
         for at in range(self._instances):
-            to = {"dispatcher_address": self._links(f"gateway-{at}", "dispatcher")}
-            made.append(self._add("gateway", at, Gateway, **to))
+            name = f"gateway-{at}"
+            dispatchers = self._links(name, "dispatcher")
+            made.append(self._add(name, GatewayProcess, pool=pool, dispatchers=dispatchers))
         start_all(made)
         self._links("clients", "gateway")
-        since = time.monotonic()
         for name, node in self.nodes.items():
             node.dispatchers = self._links(name, "dispatcher")
             node.start()
         for node in self.nodes.values():
-            node.wait_connected(since)
+            node.wait_ready()
 
-    def _add(self, kind: str, at: int, make: type[ServiceProcess], **to: str) -> ServiceProcess:
-        name = f"{kind}-{at}"
+    def _add(self, name: str, make: Callable[..., Service], **to: Any) -> Service:
         url = self.store.url
         if self._kind != SENTINEL:
             host = url.removeprefix("redis://").partition("/")[0]
             url = url.replace(host, self.network.link(name, "redis", host).address)
         made = make(
             redis_url=url,
-            prefix=self.prefix,
+            runner=CLOCK_RUNNER,
             environ={"TEST_TASKS": str(self._tasks)},
             **{**self._settings, **to, "instance_id": name},
         )

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.security.issuer import ISSUER, Issuer
-from tests.support.dispatcher_process import DispatcherProcess
-from tests.support.gateway_process import GatewayProcess
-from tests.support.pool_process import PoolProcess
-from tests.support.service_process import ServiceProcess
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess, ServiceProcess
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ def services(redis_url: str, issuer: Issuer) -> Iterator[Services]:
     }
     prefix = f"test:{uuid.uuid4().hex[:8]}"
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(PoolProcess(url=redis_url, prefix=prefix, **settings))
+        pool = stack.enter_context(PoolProcess(redis_url=redis_url, prefix=prefix, **settings))
         dispatcher = stack.enter_context(
             DispatcherProcess(pool=pool, redis_url=redis_url, **settings)
         )

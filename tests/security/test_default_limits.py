@@ -14,8 +14,9 @@ from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc, session_pb2
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer, Metadata
-from tests.support.dispatcher_process import FORMAT, RawNode
-from tests.support.gateway_process import new_session, raw_client, speech, working
+from tests.support.audio import FORMAT, speech
+from tests.support.raw_client import new_session, raw_client, working
+from tests.support.raw_node import RawNode
 
 SESSIONS = JOBS = 200
 AUDIO_MS = 12_000_000

@@ -17,8 +17,8 @@ from lingua_scheduler.v1 import (
 )
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
-from tests.support.dispatcher_process import FORMAT, RawNode
-from tests.support.gateway_process import speech
+from tests.support.audio import FORMAT, speech
+from tests.support.raw_node import RawNode
 
 NODES = 4
 BAD = dispatcher_pb2.JobReject.CAUSE_BAD_JOB

@@ -18,8 +18,8 @@ from lingua_scheduler.v1 import (
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
 from tests.security.test_tenants import hello
-from tests.support.dispatcher_process import RawNode
-from tests.support.gateway_process import new_session, raw_client
+from tests.support.raw_client import new_session, raw_client
+from tests.support.raw_node import RawNode
 
 
 async def test_a_session_goes_on_with_the_next_token(services: Services, issuer: Issuer) -> None:

@@ -11,9 +11,12 @@ import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc, session_pb2
 from tests.security.test_tenants import hello
-from tests.support.dispatcher_process import FORMAT, DispatcherProcess, RawNode
-from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech, working
-from tests.support.pool_process import PoolProcess, connected, failure, registration
+from tests.support.audio import FORMAT, speech
+from tests.support.pool_client import connected, registration
+from tests.support.raw_client import new_session, raw_client, working
+from tests.support.raw_node import RawNode
+from tests.support.rpc_errors import failure
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 NodeCapabilities = common_pb2.NodeCapabilities
 
@@ -47,7 +50,7 @@ def deployed(request: pytest.FixtureRequest, redis_url: str) -> Iterator[Deploym
     settings: dict[str, Any] = {"redis_timeout_ms": 4000, "languages": request.param}
     prefix = f"test:{uuid.uuid4().hex[:8]}"
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(PoolProcess(url=redis_url, prefix=prefix, **settings))
+        pool = stack.enter_context(PoolProcess(redis_url=redis_url, prefix=prefix, **settings))
         dispatcher = stack.enter_context(
             DispatcherProcess(pool=pool, redis_url=redis_url, **settings)
         )

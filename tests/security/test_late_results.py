@@ -2,8 +2,8 @@
 
 import redis
 
-from tests.support.dispatcher_process import Scene, running_dispatcher, scene
-from tests.support.pool_process import PoolProcess
+from tests.support.scene import Scene, scene
+from tests.support.services import PoolProcess, running_dispatcher
 
 JOBS = 20
 SPEECH = bytes(3_000_000)
@@ -15,7 +15,7 @@ MAY_TAKE = ROOM // 4 // 2
 async def test_late_results_take_little_room_and_those_of_failed_attempts_none(
     redis_url: str,
 ) -> None:
-    with PoolProcess(url=redis_url, prefix="test:late", redis_timeout_ms=4000) as pool:
+    with PoolProcess(redis_url=redis_url, prefix="test:late", redis_timeout_ms=4000) as pool:
         async with (
             running_dispatcher(
                 pool,

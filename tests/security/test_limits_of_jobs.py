@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from lingua_scheduler.v1 import dispatcher_pb2
-from tests.support.dispatcher_process import Scene, id_of, running_dispatcher, scene
-from tests.support.pool_process import PoolProcess, reason
+from tests.support.raw_gateway import id_of
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene, scene
+from tests.support.services import PoolProcess, running_dispatcher
 
 AUDIO = bytes(50_000)
 
@@ -15,7 +17,7 @@ AUDIO = bytes(50_000)
 @pytest.fixture(scope="module")
 def pool(redis_url: str) -> Iterator[PoolProcess]:
     prefix = f"test:{uuid.uuid4().hex[:8]}"
-    with PoolProcess(url=redis_url, prefix=prefix, redis_timeout_ms=4000) as process:
+    with PoolProcess(redis_url=redis_url, prefix=prefix, redis_timeout_ms=4000) as process:
         yield process
 
 

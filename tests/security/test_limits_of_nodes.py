@@ -11,15 +11,16 @@ import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobResult, NodeEvent, Texts
-from tests.support.dispatcher_process import (
+from tests.support.audio import speech
+from tests.support.raw_client import new_session, raw_client, working
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene, scene, together
+from tests.support.services import (
     DispatcherProcess,
-    Scene,
+    GatewayProcess,
+    PoolProcess,
     running_dispatcher,
-    scene,
-    together,
 )
-from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech, working
-from tests.support.pool_process import PoolProcess, reason
 
 # What an honest peer waits at most while a hostile one is at work; without limits it was 50 s.
 BESIDE_S = 10.0
@@ -29,7 +30,7 @@ MIB = 1024 * 1024
 @pytest.fixture(scope="module")
 def pool(redis_url: str) -> Iterator[PoolProcess]:
     prefix = f"test:{uuid.uuid4().hex[:8]}"
-    with PoolProcess(url=redis_url, prefix=prefix, redis_timeout_ms=4000) as process:
+    with PoolProcess(redis_url=redis_url, prefix=prefix, redis_timeout_ms=4000) as process:
         yield process
 
 

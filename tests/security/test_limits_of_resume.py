@@ -10,16 +10,10 @@ from typing import Any
 import pytest
 
 from lingua_scheduler.v1 import session_pb2
-from tests.support.dispatcher_process import DispatcherProcess, Scene, scene
-from tests.support.gateway_process import (
-    GatewayProcess,
-    RawClient,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.support.pool_process import PoolProcess
+from tests.support.audio import speech
+from tests.support.raw_client import RawClient, new_session, raw_client, working
+from tests.support.scene import Scene, scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 # What an honest client waits at most while a hostile one is at work; without the check it was 45 s.
 BESIDE_S = 10.0
@@ -31,7 +25,7 @@ def processes(redis_url: str) -> Iterator[tuple[PoolProcess, DispatcherProcess, 
     common: dict[str, Any] = {"redis_timeout_ms": 4000}
     prefix = f"test:{uuid.uuid4().hex[:8]}"
     with (
-        PoolProcess(url=redis_url, prefix=prefix, **common) as pool,
+        PoolProcess(redis_url=redis_url, prefix=prefix, **common) as pool,
         DispatcherProcess(pool=pool, redis_url=redis_url) as dispatcher,
         GatewayProcess(pool=pool, redis_url=redis_url, dispatchers=dispatcher.address) as gateway,
     ):

@@ -9,8 +9,9 @@ from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 from tests.security.conftest import Services, tokens_in
 from tests.security.issuer import Issuer, bearer
 from tests.security.test_tenants import hello
-from tests.support.dispatcher_process import RawNode
-from tests.support.gateway_process import new_session, raw_client, speech, working
+from tests.support.audio import speech
+from tests.support.raw_client import new_session, raw_client, working
+from tests.support.raw_node import RawNode
 
 
 async def test_no_log_has_a_token_of_anybody(services: Services, issuer: Issuer) -> None:

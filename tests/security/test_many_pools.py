@@ -10,7 +10,7 @@ from lingua_scheduler.services.pool_service.fleet.directions import MAX_DIRECTIO
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.integration.pool.test_capacity import capacity_of
-from tests.support.pool_process import Pool, allocation, running_pool
+from tests.support.pool_client import Pool, allocation, running_pool
 
 # The most that a node may name, of codes that ISO 639 reserves for local use.
 CODES = tuple(f"q{a}{b}" for a in "abcdefghij" for b in "abcdefghijklmnopqrstuvwxyz")[:256]

@@ -14,8 +14,9 @@ from lingua_scheduler.v1 import (
 )
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
-from tests.support.dispatcher_process import FORMAT, RawNode
-from tests.support.gateway_process import speech, working
+from tests.support.audio import FORMAT, speech
+from tests.support.raw_client import working
+from tests.support.raw_node import RawNode
 
 
 def node(

@@ -8,8 +8,9 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
 from tests.security.test_tenants import hello
-from tests.support.dispatcher_process import RawNode
-from tests.support.gateway_process import RawClient, new_session, raw_client, speech
+from tests.support.audio import speech
+from tests.support.raw_client import RawClient, new_session, raw_client
+from tests.support.raw_node import RawNode
 
 TENANT = "secret-tenant"
 

@@ -9,7 +9,7 @@ from lingua_scheduler.services.runtime.auth.guard import guard_of, is_loopback
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.security.issuer import Issuer
-from tests.support.pool_process import PoolProcess
+from tests.support.services import PoolProcess
 
 
 def refusal(service: str = "pool", **settings: Any) -> str:
@@ -59,7 +59,7 @@ def test_without_auth_a_service_listens_on_loopback_only_unless_told_otherwise()
 
 
 def test_the_process_says_so_and_ends(redis_url: str, prefix: str) -> None:
-    process = PoolProcess(url=redis_url, prefix=prefix, pool_listen="0.0.0.0:0")
+    process = PoolProcess(redis_url=redis_url, prefix=prefix, pool_listen="0.0.0.0:0")
     process.start()
     try:
         assert process.wait_end() != 0

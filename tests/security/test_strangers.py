@@ -25,7 +25,7 @@ from tests.security.stranger import (
     message_start,
     reset,
 )
-from tests.support.gateway_process import new_session, raw_client
+from tests.support.raw_client import new_session, raw_client
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 LIST = "/lingua_scheduler.v1.SessionGateway/ListSessions"

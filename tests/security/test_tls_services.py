@@ -29,11 +29,11 @@ from lingua_scheduler.v1 import (
     pool_pb2,
     pool_pb2_grpc,
 )
-from tests.e2e.listening_node import ListeningNode
-from tests.e2e.scheduler_processes import SETTINGS, Dispatcher, Gateway, PoolService
-from tests.e2e.speech import sentences, speaking
 from tests.security.certificates import EXPIRED, HOUR, Pair
-from tests.support.service_process import ServiceProcess
+from tests.support.listening_node import ListeningNode
+from tests.support.scheduler import SETTINGS
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess, ServiceProcess
+from tests.support.speaker import sentences, speaking
 
 NAME = "lingua.internal"
 NOT_AFTER = "lingua_tls_certificate_not_after_timestamp_seconds"
@@ -104,7 +104,6 @@ def secured(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     settings: dict[str, Any] = {
         **SETTINGS,
         "redis_url": redis_url,
-        "prefix": f"test:{uuid.uuid4().hex[:8]}",
         "auth": "on",
         "tls_client_ca_file": str(folder / "ca.crt"),
         "tls_ca_file": str(folder / "ca.crt"),
@@ -116,16 +115,22 @@ def secured(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         return {"tls_cert_file": str(pair.cert), "tls_key_file": str(pair.key)}
 
     with contextlib.ExitStack() as stack:
-        pool = PoolService(**settings, **files("pool"), pool_health_listen="127.0.0.1:0")
+        pool = PoolProcess(
+            prefix=f"test:{uuid.uuid4().hex[:8]}",
+            **settings,
+            **files("pool"),
+            pool_health_listen="127.0.0.1:0",
+        )
         stack.enter_context(pool)
-        dispatcher = Dispatcher(**settings, **files("dispatcher"), pool_address=pool.address)
+        dispatcher = DispatcherProcess(pool=pool, **settings, **files("dispatcher"))
         stack.enter_context(dispatcher)
         # Two addresses, as of several instances: a list has no name of its own to check.
-        gateway = Gateway(
+        gateway = GatewayProcess(
+            pool=pool,
+            dispatchers=f"{dispatcher.address},{dispatcher.address}",
             **settings,
             **files("gateway"),
             metrics_tls="on",
-            dispatcher_address=f"{dispatcher.address},{dispatcher.address}",
         )
         stack.enter_context(gateway)
         yield Secured(folder, pool, dispatcher, gateway)

@@ -10,9 +10,10 @@ import grpc
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
-from tests.support.dispatcher_process import FORMAT, RawNode
-from tests.support.gateway_process import new_session, raw_client, speech, working
-from tests.support.pool_process import failure
+from tests.support.audio import FORMAT, speech
+from tests.support.raw_client import new_session, raw_client, working
+from tests.support.raw_node import RawNode
+from tests.support.rpc_errors import failure
 
 OURS, THEIRS = {"tenant": "ours"}, {"tenant": "theirs"}
 # What tells jobs of the two apart at a node, which is not told the tenant.

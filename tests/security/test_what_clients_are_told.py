@@ -18,9 +18,10 @@ from lingua_scheduler.v1 import (
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer, bearer
 from tests.security.test_tenants import hello
-from tests.support.dispatcher_process import DispatcherProcess, RawNode
-from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech
-from tests.support.pool_process import PoolProcess
+from tests.support.audio import speech
+from tests.support.raw_client import new_session, raw_client
+from tests.support.raw_node import RawNode
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 WORDS = "the words that somebody said"
 
@@ -77,7 +78,7 @@ async def test_errors_do_not_tell_where_redis_or_another_service_is() -> None:
 
     with (
         EmbeddedRedis() as redis,
-        PoolProcess(url=redis.url, prefix=f"test:{uuid.uuid4().hex[:8]}") as pool,
+        PoolProcess(redis_url=redis.url, prefix=f"test:{uuid.uuid4().hex[:8]}") as pool,
         DispatcherProcess(pool=pool, redis_url=redis.url) as dispatcher,
         GatewayProcess(pool=pool, redis_url=redis.url, dispatchers=dispatcher.address) as gateway,
     ):

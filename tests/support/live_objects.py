@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.support.service_process import RUNNER, SOON_S, ServiceProcess
+from tests.support.process import SOON_S
+from tests.support.services import RUNNER, ServiceProcess
 
 _COUNTING = """
 import collections, gc, signal
@@ -52,12 +53,12 @@ def counting(kind: type[Process], **options: Any) -> Iterator["CountedProcess"]:
     """Within this block a service of this kind runs without a collector."""
     runner = RUNNER.replace("\ndef ready(address, metrics):\n", _COUNTING)
     assert runner != RUNNER
-    counted = type(f"Counted{kind.__name__}", (kind,), {"runner": runner})
     with tempfile.TemporaryDirectory(prefix="lingua-objects-") as folder:
         path = Path(folder) / "objects"
         # Calls that are abandoned at once count until the service has let go of them.
         options = {"max_streams_per_connection": 10_000, **options}
-        with counted(**options, environ={"TEST_OBJECTS": str(path)}) as process:
+        environ = {"TEST_OBJECTS": str(path)}
+        with kind(**options, runner=runner, environ=environ) as process:
             yield CountedProcess(process, path)
 
 

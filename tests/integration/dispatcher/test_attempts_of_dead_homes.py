@@ -6,14 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.support.dispatcher_process import (
-    DispatcherProcess,
-    RawNode,
-    Scene,
-    running_dispatcher,
-    together,
-)
-from tests.support.pool_process import PoolProcess
+from tests.support.raw_node import RawNode
+from tests.support.scene import Scene, together
+from tests.support.services import DispatcherProcess, PoolProcess, running_dispatcher
 
 
 @pytest.fixture

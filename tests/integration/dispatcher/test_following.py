@@ -14,17 +14,13 @@ import redis
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign
-from tests.support.dispatcher_process import (
-    SOON_S,
-    DispatcherProcess,
-    RawGateway,
-    RawNode,
-    Scene,
-    running_dispatcher,
-    together,
-    whoever_gets_it,
-)
-from tests.support.pool_process import PoolProcess, reason, running_pool
+from tests.support.pool_client import running_pool
+from tests.support.process import SOON_S
+from tests.support.raw_gateway import RawGateway
+from tests.support.raw_node import RawNode, whoever_gets_it
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene, together
+from tests.support.services import DispatcherProcess, PoolProcess, running_dispatcher
 
 COUNT = 2
 # So much longer than a look takes that one would have been taken.

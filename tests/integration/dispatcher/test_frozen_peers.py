@@ -17,16 +17,17 @@ import pytest
 
 from lingua_scheduler.sdk import Reconnecting, Resumed, Session
 from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc, pool_pb2
-from tests.support.dispatcher_process import (
+from tests.support.audio import speech
+from tests.support.pool_client import Pool, registration, running_pool
+from tests.support.raw_client import RawClient, new_session, raw_client
+from tests.support.scene import Scene, scene, together
+from tests.support.services import (
     DispatcherProcess,
-    Scene,
+    GatewayProcess,
+    PoolProcess,
+    ServiceProcess,
     running_dispatcher,
-    scene,
-    together,
 )
-from tests.support.gateway_process import GatewayProcess, RawClient, new_session, raw_client, speech
-from tests.support.pool_process import Pool, PoolProcess, registration, running_pool
-from tests.support.service_process import ServiceProcess
 
 # About 3 s, and what a busy machine adds.
 FOUND_WITHIN_S = 15.0
@@ -186,7 +187,9 @@ async def test_a_dispatcher_leaves_a_frozen_pool_service_before_it_has_an_operat
     async with contextlib.AsyncExitStack() as stack:
         prefix = f"test:{uuid.uuid4().hex[:8]}"
         pools = [
-            stack.enter_context(PoolProcess(url=redis_url, prefix=prefix, redis_timeout_ms=4000))
+            stack.enter_context(
+                PoolProcess(redis_url=redis_url, prefix=prefix, redis_timeout_ms=4000)
+            )
             for _ in range(2)
         ]
         # So the dispatcher uses the first.

@@ -10,16 +10,11 @@ import pytest
 import redis
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.support.dispatcher_process import (
-    RawGateway,
-    Scene,
-    as_told,
-    id_of,
-    running_dispatcher,
-    scene,
-    whoever_gets_it,
-)
-from tests.support.pool_process import PoolProcess, failure, reason
+from tests.support.raw_gateway import RawGateway, as_told, id_of
+from tests.support.raw_node import whoever_gets_it
+from tests.support.rpc_errors import failure, reason
+from tests.support.scene import Scene, scene
+from tests.support.services import PoolProcess, running_dispatcher
 
 # A result that nobody takes is kept after 5 s. What is kept at once is so well before that.
 AT_ONCE_S = 4.0

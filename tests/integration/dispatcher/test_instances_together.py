@@ -8,15 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.support.dispatcher_process import (
-    SOON_S,
-    DispatcherProcess,
-    RawNode,
-    Scene,
-    together,
-    whoever_gets_it,
-)
-from tests.support.pool_process import PoolProcess, reason
+from tests.support.process import SOON_S
+from tests.support.raw_node import RawNode, whoever_gets_it
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene, together
+from tests.support.services import DispatcherProcess, PoolProcess
 
 TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
 COUNT = 3

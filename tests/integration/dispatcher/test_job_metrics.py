@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from lingua_scheduler.v1 import dispatcher_pb2, session_pb2
-from tests.support.dispatcher_process import DispatcherProcess, Scene
-from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech, working
-from tests.support.pool_process import PoolProcess, reason
+from tests.support.audio import speech
+from tests.support.raw_client import new_session, raw_client, working
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 WAIT = "lingua_dispatcher_queue_wait_seconds"
 

@@ -14,9 +14,11 @@ import redis
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.support.dispatcher_process import DispatcherProcess, Scene, running_dispatcher, together
-from tests.support.pool_process import PoolProcess, reason, running_pool
-from tests.support.service_process import SOON_S
+from tests.support.pool_client import running_pool
+from tests.support.process import SOON_S
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene, together
+from tests.support.services import DispatcherProcess, PoolProcess, running_dispatcher
 
 FAILED = common_pb2.JOB_STATE_FAILED
 CANCELLED = common_pb2.JOB_STATE_CANCELLED

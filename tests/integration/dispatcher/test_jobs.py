@@ -8,15 +8,11 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.support.dispatcher_process import (
-    Scene,
-    as_told,
-    id_of,
-    running_dispatcher,
-    scene,
-    whoever_gets_it,
-)
-from tests.support.pool_process import PoolProcess, failure, reason
+from tests.support.raw_gateway import as_told, id_of
+from tests.support.raw_node import whoever_gets_it
+from tests.support.rpc_errors import failure, reason
+from tests.support.scene import Scene, scene
+from tests.support.services import PoolProcess, running_dispatcher
 
 TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
 MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION

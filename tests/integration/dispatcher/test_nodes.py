@@ -11,15 +11,11 @@ import pytest
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent
-from tests.support.dispatcher_process import (
-    RawNode,
-    Scene,
-    running_dispatcher,
-    scene,
-    together,
-    whoever_gets_it,
-)
-from tests.support.pool_process import PoolProcess, failure, reason, ref, running_pool
+from tests.support.pool_client import ref, running_pool
+from tests.support.raw_node import RawNode, whoever_gets_it
+from tests.support.rpc_errors import failure, reason
+from tests.support.scene import Scene, scene, together
+from tests.support.services import PoolProcess, running_dispatcher
 
 OFFLINE = common_pb2.NODE_HEALTH_OFFLINE
 READY = common_pb2.NODE_HEALTH_READY
@@ -471,7 +467,10 @@ async def test_the_pool_service_can_be_restarted_under_it(redis_url: str, prefix
             await node.result(assign)
             await gateway.delivered(job)
             again = PoolProcess(
-                url=redis_url, prefix=prefix, redis_timeout_ms=4000, pool_listen=process.address
+                redis_url=redis_url,
+                prefix=prefix,
+                redis_timeout_ms=4000,
+                pool_listen=process.address,
             )
             again.start()
             try:

@@ -3,8 +3,8 @@
 import contextlib
 
 from lingua_scheduler.v1 import dispatcher_pb2
-from tests.support.dispatcher_process import running_dispatcher, together
-from tests.support.pool_process import PoolProcess
+from tests.support.scene import together
+from tests.support.services import PoolProcess, running_dispatcher
 
 JOB_TIMEOUT_MS = 1500
 

@@ -23,15 +23,8 @@ from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 from tests.conftest import Eventually
-from tests.support.pool_process import (
-    Pool,
-    PoolProcess,
-    allocation,
-    criteria,
-    pair,
-    ref,
-    registration,
-)
+from tests.support.pool_client import Pool, allocation, criteria, pair, ref, registration
+from tests.support.services import PoolProcess
 
 RELEASED = pool_pb2.ReleaseResponse.OUTCOME_RELEASED
 COMMITTED = pool_pb2.CommitResponse.OUTCOME_COMMITTED
@@ -185,7 +178,7 @@ async def test_a_killed_service_fails_calls_at_once_and_is_found_again_on_its_po
     redis_url: str, prefix: str, eventually: Eventually
 ) -> None:
     settings = {"pool_listen": free_address(), "reservation_ttl_ms": 60_000}
-    process = await started(PoolProcess(url=redis_url, prefix=prefix, **settings))
+    process = await started(PoolProcess(redis_url=redis_url, prefix=prefix, **settings))
     try:
         async with client_of(process.address) as client:
             changes: list[tuple[bool, str]] = []
@@ -241,7 +234,7 @@ async def test_a_killed_service_fails_calls_at_once_and_is_found_again_on_its_po
 async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_found_again(
     redis_url: str, prefix: str, eventually: Eventually
 ) -> None:
-    process = await started(PoolProcess(url=redis_url, prefix=prefix))
+    process = await started(PoolProcess(redis_url=redis_url, prefix=prefix))
     try:
         async with client_of(process.address, timeout_ms=500) as client:
             await client.register_node(registration("n1"))
@@ -510,7 +503,9 @@ async def test_the_span_of_an_operation_goes_along_however_often_it_is_repeated(
 async def test_a_drained_service_is_left_and_its_successor_found(
     redis_url: str, prefix: str, eventually: Eventually
 ) -> None:
-    process = await started(PoolProcess(url=redis_url, prefix=prefix, pool_listen=free_address()))
+    process = await started(
+        PoolProcess(redis_url=redis_url, prefix=prefix, pool_listen=free_address())
+    )
     try:
         async with client_of(process.address, timeout_ms=5000) as client:
             await client.register_node(registration("n1"))

@@ -9,8 +9,9 @@ import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2
-from tests.support.dispatcher_process import RawNode, Scene, running_dispatcher, scene
-from tests.support.pool_process import PoolProcess
+from tests.support.raw_node import RawNode
+from tests.support.scene import Scene, scene
+from tests.support.services import PoolProcess, running_dispatcher
 
 STALE_MS = 3500
 BEATS = {"node_heartbeat_ms": 1000, "heartbeat_batch_ms": 1000, "heartbeat_stale_ms": STALE_MS}
@@ -28,7 +29,9 @@ def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 async def at(own_redis: EmbeddedRedis, prefix: str) -> AsyncIterator[Scene]:
     """A corner of a dispatcher on a Redis that can be killed."""
     settings = {**BEATS, "redis_timeout_ms": 300}
-    with PoolProcess(url=own_redis.url, prefix=prefix, sweep_interval_ms=50, **settings) as pool:
+    with PoolProcess(
+        redis_url=own_redis.url, prefix=prefix, sweep_interval_ms=50, **settings
+    ) as pool:
         async with (
             running_dispatcher(pool, own_redis.url, affinity_away_ms=200, **settings) as process,
             scene(process, pool) as made,

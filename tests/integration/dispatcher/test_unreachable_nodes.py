@@ -9,8 +9,8 @@ import pytest
 
 from lingua_scheduler.services.dispatcher.job.model import MAX_MISSES
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
-from tests.support.dispatcher_process import DispatcherProcess, Scene, running_dispatcher, scene
-from tests.support.pool_process import PoolProcess
+from tests.support.scene import Scene, scene
+from tests.support.services import DispatcherProcess, PoolProcess, running_dispatcher
 
 
 @pytest.fixture

@@ -8,17 +8,11 @@ import pytest
 
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import SessionOptions
-from tests.support.dispatcher_process import DispatcherProcess, Scene, scene
-from tests.support.gateway_process import (
-    FORMAT,
-    GatewayProcess,
-    RawClient,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.support.pool_process import PoolProcess, failure, reason
+from tests.support.audio import FORMAT, speech
+from tests.support.raw_client import RawClient, new_session, raw_client, working
+from tests.support.rpc_errors import failure, reason
+from tests.support.scene import Scene, scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 OPUS = common_pb2.AudioFormat(
     encoding=common_pb2.AUDIO_ENCODING_OPUS, sample_rate_hz=48000, channels=1

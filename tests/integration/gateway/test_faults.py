@@ -11,17 +11,11 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2_grpc, session_pb2
-from tests.support.dispatcher_process import DispatcherProcess, Scene, scene
-from tests.support.gateway_process import (
-    GatewayProcess,
-    RawClient,
-    heard,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.support.pool_process import PoolProcess, reason
+from tests.support.audio import speech
+from tests.support.raw_client import RawClient, heard, new_session, raw_client, working
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene, scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 Eventually = Callable[..., Awaitable[None]]
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from tests.support.dispatcher_process import DispatcherProcess, scene
-from tests.support.gateway_process import GatewayProcess, new_session, raw_client, speech, working
-from tests.support.pool_process import PoolProcess, reason
+from tests.support.audio import speech
+from tests.support.raw_client import new_session, raw_client, working
+from tests.support.rpc_errors import reason
+from tests.support.scene import scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 DOWN = "SCHEDULER_DEPENDENCY_DOWN"
 DEADLINE_S = 4.0
@@ -27,7 +29,7 @@ def server() -> Iterator[EmbeddedRedis]:
 def dispatcher(server: EmbeddedRedis) -> Iterator[tuple[PoolProcess, DispatcherProcess]]:
     """A pool service and a dispatcher on it."""
     with (
-        PoolProcess(url=server.url, prefix="test:outage") as pool,
+        PoolProcess(redis_url=server.url, prefix="test:outage") as pool,
         DispatcherProcess(
             pool=pool, redis_url=server.url, node_heartbeat_ms=500, heartbeat_batch_ms=100
         ) as process,

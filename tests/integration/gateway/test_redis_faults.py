@@ -11,16 +11,11 @@ import redis
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
-from tests.support.dispatcher_process import DispatcherProcess, Scene, scene
-from tests.support.gateway_process import (
-    GatewayProcess,
-    RawClient,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.support.pool_process import PoolProcess, failure, reason
+from tests.support.audio import speech
+from tests.support.raw_client import RawClient, new_session, raw_client, working
+from tests.support.rpc_errors import failure, reason
+from tests.support.scene import Scene, scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 DOWN = "SCHEDULER_DEPENDENCY_DOWN"
 # A call fails within half of this time; the rest allows for a busy machine.
@@ -38,7 +33,7 @@ def server() -> Iterator[EmbeddedRedis]:
 def dispatcher(server: EmbeddedRedis) -> Iterator[tuple[PoolProcess, DispatcherProcess]]:
     """A pool service and a dispatcher on it."""
     with (
-        PoolProcess(url=server.url, prefix="test:faults") as pool,
+        PoolProcess(redis_url=server.url, prefix="test:faults") as pool,
         DispatcherProcess(
             pool=pool, redis_url=server.url, node_heartbeat_ms=500, heartbeat_batch_ms=100
         ) as process,

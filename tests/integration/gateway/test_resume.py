@@ -9,17 +9,10 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, session_pb2, session_pb2_grpc
-from tests.support.dispatcher_process import DispatcherProcess, Scene
-from tests.support.gateway_process import (
-    GatewayProcess,
-    RawClient,
-    heard,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.support.pool_process import PoolProcess
+from tests.support.audio import speech
+from tests.support.raw_client import RawClient, heard, new_session, raw_client, working
+from tests.support.scene import Scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 Eventually = Callable[..., Awaitable[None]]
 

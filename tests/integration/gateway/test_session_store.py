@@ -27,7 +27,8 @@ from lingua_scheduler.services.session_gateway.store.session_store import (
 )
 from lingua_scheduler.services.session_gateway.views import SessionViews
 from lingua_scheduler.v1 import common_pb2, pool_pb2, session_pb2, session_record_pb2
-from tests.support.pool_process import Pool, allocation, failure
+from tests.support.pool_client import Pool, allocation
+from tests.support.rpc_errors import failure
 
 Eventually = Callable[..., Awaitable[None]]
 

@@ -8,9 +8,11 @@ import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign, JobResult, NodeEvent
-from tests.support.dispatcher_process import DispatcherProcess, RawNode, Scene, whoever_gets_it
-from tests.support.gateway_process import GatewayProcess, RawClient, new_session, raw_client, speech
-from tests.support.pool_process import PoolProcess
+from tests.support.audio import speech
+from tests.support.raw_client import RawClient, new_session, raw_client
+from tests.support.raw_node import RawNode, whoever_gets_it
+from tests.support.scene import Scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 IS_FINAL = common_pb2.FINALIZE_REASON_IS_FINAL
 TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT

@@ -11,16 +11,11 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
-from tests.support.dispatcher_process import DispatcherProcess, Scene
-from tests.support.gateway_process import (
-    GatewayProcess,
-    RawClient,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.support.pool_process import PoolProcess, failure
+from tests.support.audio import speech
+from tests.support.raw_client import RawClient, new_session, raw_client, working
+from tests.support.rpc_errors import failure
+from tests.support.scene import Scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 
 @pytest.fixture(scope="module")

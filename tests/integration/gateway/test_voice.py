@@ -5,15 +5,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
-from tests.support.dispatcher_process import DispatcherProcess, RawNode, Scene
-from tests.support.gateway_process import (
-    CHUNK_BYTES,
-    GatewayProcess,
-    RawClient,
-    new_session,
-    raw_client,
-)
-from tests.support.pool_process import PoolProcess
+from tests.support.audio import CHUNK_BYTES
+from tests.support.raw_client import RawClient, new_session, raw_client
+from tests.support.raw_node import RawNode
+from tests.support.scene import Scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 from tests.support.spoken import spoken
 
 TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT

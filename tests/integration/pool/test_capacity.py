@@ -15,15 +15,8 @@ from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
-from tests.support.pool_process import (
-    Pool,
-    allocation,
-    criteria,
-    failure,
-    ref,
-    registration,
-    running_pool,
-)
+from tests.support.pool_client import Pool, allocation, criteria, ref, registration, running_pool
+from tests.support.rpc_errors import failure
 
 KEEP_MS = 60_000
 ZH_EN = Direction("speech", "zh", "en")

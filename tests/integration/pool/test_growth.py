@@ -19,7 +19,7 @@ from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
-from tests.support.pool_process import allocation, criteria, ref, registration
+from tests.support.pool_client import allocation, criteria, ref, registration
 
 # Setting up thousands of nodes at once is no test of how fast Redis answers.
 TIMEOUT_MS = 4000

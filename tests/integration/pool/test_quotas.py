@@ -14,17 +14,12 @@ import pytest
 
 from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, session_pb2
-from tests.support.dispatcher_process import DispatcherProcess, Scene, scene
-from tests.support.gateway_process import (
-    GatewayProcess,
-    RawClient,
-    heard,
-    new_session,
-    raw_client,
-    speech,
-    working,
-)
-from tests.support.pool_process import Pool, PoolProcess, connected, reason
+from tests.support.audio import speech
+from tests.support.pool_client import Pool, connected
+from tests.support.raw_client import RawClient, heard, new_session, raw_client, working
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene, scene
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 QUEUE_WAIT_MS = 400
 RESUME_WITHIN_MS = 3000

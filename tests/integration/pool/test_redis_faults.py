@@ -27,17 +27,9 @@ from lingua_scheduler.services.runtime.redis.server_binary import (
 )
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.support.local_codes import local_code
-from tests.support.pool_process import (
-    Pool,
-    PoolProcess,
-    allocation,
-    connected,
-    failure,
-    pair,
-    reason,
-    ref,
-    running_pool,
-)
+from tests.support.pool_client import Pool, allocation, connected, pair, ref, running_pool
+from tests.support.rpc_errors import failure, reason
+from tests.support.services import PoolProcess
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -189,7 +181,7 @@ async def test_a_service_that_starts_while_redis_is_away_takes_no_node_out(
         )
         assert await beat_problems(pool, "gone", gone) == []
         own_redis.pause()
-        newcomer = PoolProcess(url=own_redis.url, prefix=prefix, **beats, **often)
+        newcomer = PoolProcess(redis_url=own_redis.url, prefix=prefix, **beats, **often)
         newcomer.start()
         try:
             await asyncio.to_thread(newcomer.wait_listening)
@@ -231,7 +223,7 @@ async def test_a_service_that_starts_before_redis_waits_for_it(
     own_redis: EmbeddedRedis, prefix: str
 ) -> None:
     own_redis.kill()
-    process = PoolProcess(url=own_redis.url, prefix=prefix)
+    process = PoolProcess(redis_url=own_redis.url, prefix=prefix)
     process.start()
     try:
         await asyncio.to_thread(process.wait_listening)
@@ -292,7 +284,7 @@ async def test_the_service_goes_on_with_the_replica_that_sentinel_promotes(
         replica = stack.enter_context(EmbeddedRedis(args=follow, binary=server))
         port = stack.enter_context(sentinel(tmp_path, primary, server))
         process = PoolProcess(
-            url=f"redis+sentinel://127.0.0.1:{port}/mine/0", prefix=prefix, **LONG_LEASES
+            redis_url=f"redis+sentinel://127.0.0.1:{port}/mine/0", prefix=prefix, **LONG_LEASES
         )
         process.start()
         stack.callback(process.stop)
@@ -327,14 +319,14 @@ def refuses_to_start(process: PoolProcess) -> str:
 
 def test_a_redis_that_may_evict_keys_is_refused_with_what_to_set(prefix: str) -> None:
     with EmbeddedRedis(args=("--maxmemory-policy", "allkeys-lru")) as server:
-        said = refuses_to_start(PoolProcess(url=server.url, prefix=prefix))
+        said = refuses_to_start(PoolProcess(redis_url=server.url, prefix=prefix))
     assert "allkeys-lru" in said
     assert "noeviction" in said
 
 
 def test_pools_of_another_size_are_refused_with_what_to_set(redis_url: str, prefix: str) -> None:
-    with PoolProcess(url=redis_url, prefix=prefix, pool_size=100):
-        other = PoolProcess(url=redis_url, prefix=prefix, pool_size=50)
+    with PoolProcess(redis_url=redis_url, prefix=prefix, pool_size=100):
+        other = PoolProcess(redis_url=redis_url, prefix=prefix, pool_size=50)
         assert "LINGUA_POOL_SIZE=100" in refuses_to_start(other)
 
 
@@ -451,7 +443,7 @@ def lossy_process() -> Iterator[tuple[PoolProcess, Proxy, str]]:
         proxy = Proxy(server.port)
         try:
             with PoolProcess(
-                url=proxy.url,
+                redis_url=proxy.url,
                 prefix=f"test:{uuid.uuid4().hex[:8]}",
                 **LONG_LEASES,
                 **NO_SWEEP,
@@ -694,7 +686,7 @@ def test_a_service_whose_first_command_gets_no_answer_still_starts(
     proxy = Proxy(own_redis.port)
     proxy.swallow(b"HSETNX")
     try:
-        with PoolProcess(url=proxy.url, prefix=prefix):
+        with PoolProcess(redis_url=proxy.url, prefix=prefix):
             assert proxy.swallowed.is_set()
     finally:
         proxy.close()

@@ -12,19 +12,18 @@ from grpc_health.v1 import health_pb2
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from lingua_scheduler.v1 import common_pb2, pool_pb2
-from tests.support.pool_process import (
+from tests.support.pool_client import (
     Pool,
-    PoolProcess,
     allocation,
     connected,
     criteria,
-    failure,
     pair,
-    reason,
     ref,
     registration,
     running_pool,
 )
+from tests.support.rpc_errors import failure, reason
+from tests.support.services import PoolProcess
 
 READY, DRAINING = common_pb2.NODE_HEALTH_READY, common_pb2.NODE_HEALTH_DRAINING
 Commit, Release, Complete = (
@@ -675,7 +674,7 @@ async def test_an_operation_carries_its_trace_through_to_the_script(
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     process = PoolProcess(
-        url=redis_url,
+        redis_url=redis_url,
         prefix=prefix,
         environ={"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"},
     )

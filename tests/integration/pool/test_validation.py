@@ -11,16 +11,8 @@ import pytest
 from google.protobuf.message import Message
 
 from lingua_scheduler.v1 import common_pb2, pool_pb2
-from tests.support.pool_process import (
-    Pool,
-    allocation,
-    criteria,
-    failure,
-    pair,
-    reason,
-    ref,
-    registration,
-)
+from tests.support.pool_client import Pool, allocation, criteria, pair, ref, registration
+from tests.support.rpc_errors import failure, reason
 
 BAD_IDS = ("a b", "a:b", "{a}", "ä", "名", "a" * 129, "a\n", "a/b", "a\x00", "*", "🙂" * 50)
 BAD_LANGUAGES = ("", "e", "english", "en_US", "en:zh", "*", "zh-", "en\n", "é", "en-" + "x" * 90)

@@ -20,10 +20,10 @@ from lingua_scheduler.v1 import (
     session_pb2_grpc,
 )
 from tests.conftest import Eventually
-from tests.support.dispatcher_process import DispatcherProcess
-from tests.support.gateway_process import FORMAT, GatewayProcess, new_session, speech
+from tests.support.audio import FORMAT, speech
 from tests.support.live_objects import CountedProcess, counting
-from tests.support.pool_process import PoolProcess
+from tests.support.raw_client import new_session
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 # Enough to tell what each leaves from what is there anyway.
 TIMES = 500

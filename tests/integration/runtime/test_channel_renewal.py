@@ -26,10 +26,12 @@ from lingua_scheduler.services.session_gateway.dispatcher.link import Dispatcher
 from lingua_scheduler.v1 import dispatcher_pb2, pool_pb2
 from tests.conftest import Eventually
 from tests.integration.dispatcher.test_pool_client import recording_server
-from tests.support.dispatcher_process import DispatcherProcess, Scene, id_of, together
 from tests.support.name_server import NameServer, name_server
-from tests.support.pool_process import PoolProcess, ref, registration
-from tests.support.service_process import SOON_S, ServiceProcess
+from tests.support.pool_client import ref, registration
+from tests.support.process import SOON_S
+from tests.support.raw_gateway import id_of
+from tests.support.scene import Scene, together
+from tests.support.services import DispatcherProcess, PoolProcess, ServiceProcess
 
 RENEW_MS = 200
 # Some renewals, each of which leaves something behind or does not.
@@ -65,7 +67,7 @@ def pools(redis_url: str) -> Iterator[list[PoolProcess]]:
     prefix, port = f"test:{uuid.uuid4().hex[:8]}", free_port()
     processes = [
         PoolProcess(
-            url=redis_url, prefix=prefix, pool_listen=f"{host}:{port}", redis_timeout_ms=4000
+            redis_url=redis_url, prefix=prefix, pool_listen=f"{host}:{port}", redis_timeout_ms=4000
         )
         for host in HOSTS
     ]

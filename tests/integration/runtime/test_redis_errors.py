@@ -8,7 +8,7 @@ import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import ERROR_KINDS, RedisLink
-from tests.support.pool_process import PoolProcess
+from tests.support.services import PoolProcess
 
 SCRIPTS = {
     "echo": "return ARGV[1]",
@@ -91,7 +91,7 @@ async def test_a_fault_of_our_own_is_an_error(redis_url: str, prefix: str) -> No
 
 async def test_a_service_counts_them(own_redis: EmbeddedRedis, prefix: str) -> None:
     # Its sweep alone asks Redis several times a second.
-    with PoolProcess(url=own_redis.url, prefix=prefix, sweep_interval_ms=50) as process:
+    with PoolProcess(redis_url=own_redis.url, prefix=prefix, sweep_interval_ms=50) as process:
         assert await process.metric("lingua_redis_errors_total") == 0
         own_redis.kill()
         await process.reaches(1, "lingua_redis_errors_total", kind="away")

@@ -25,8 +25,10 @@ from lingua_scheduler.sdk import (
 )
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 from tests.conftest import Eventually
-from tests.support.dispatcher_process import RawGateway, Scene, running_dispatcher, scene
-from tests.support.pool_process import PoolProcess, reason
+from tests.support.raw_gateway import RawGateway
+from tests.support.rpc_errors import reason
+from tests.support.scene import Scene, scene
+from tests.support.services import PoolProcess, running_dispatcher
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

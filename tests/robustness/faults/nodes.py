@@ -17,11 +17,11 @@ class Misbehaviour(Fault):
     async def inject(self, world: World) -> None:
         """It is told."""
         self.at = self.rng.choice(world.of("node"))
-        world.nodes[self.at].tell(**self.orders)
+        world.nodes[self.at].order(**self.orders)
 
     async def heal(self, world: World) -> None:
         """It is told to be good."""
-        world.nodes[self.at].tell()
+        world.nodes[self.at].order()
 
 
 class Loses(Misbehaviour):

@@ -2,7 +2,7 @@
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, session_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, Submission
-from tests.support.dispatcher_process import FORMAT
+from tests.support.audio import FORMAT
 
 HUGE = 2**63
 REF = common_pb2.AttemptRef(job_id="no-such-job", attempt=3)

@@ -26,9 +26,10 @@ from lingua_scheduler.sdk import (
     SdkError,
     Session,
 )
-from tests.e2e.listening_node import WORD_MS, audio_of
-from tests.robustness.history import ClientHistory, Record
+from tests.robustness.history import ClientHistory
 from tests.robustness.traffic import WHO
+from tests.support.listening_node import WORD_MS, audio_of
+from tests.support.records import Record
 
 # Words of a sentence; an utterance has 15 at most, so some are cut in the middle.
 LENGTHS = (5, 18, 8, 12, 31, 6, 9)

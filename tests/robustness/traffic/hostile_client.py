@@ -22,15 +22,15 @@ from lingua_scheduler.v1 import (
     session_pb2,
     session_pb2_grpc,
 )
-from tests.e2e.listening_node import audio_of
 from tests.robustness.fuzz.limits import beyond_on_stream
 from tests.robustness.fuzz.peers import METHODS, Method, call
 from tests.robustness.traffic import BAD
 from tests.robustness.traffic.hostile_acts import REFUSED, Act, Records, run_acts, run_program
 from tests.security.stranger import Stranger
 from tests.security.test_strangers import ATTACKS
-from tests.support.dispatcher_process import FORMAT
-from tests.support.gateway_process import RawClient, new_session, raw_client
+from tests.support.audio import FORMAT
+from tests.support.listening_node import audio_of
+from tests.support.raw_client import RawClient, new_session, raw_client
 
 TENANT = "hostile"
 # Results that were never there. So many outcomes are seconds of work and hundreds of megabytes.

@@ -20,7 +20,6 @@ import grpc
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign, JobResult, NodeEvent, NodeMessage, Texts
-from tests.e2e.listening_node import audio_of
 from tests.robustness.fuzz.limits import beyond, beyond_on_stream
 from tests.robustness.traffic.hostile_acts import (
     ACT_S,
@@ -32,7 +31,9 @@ from tests.robustness.traffic.hostile_acts import (
     run_program,
 )
 from tests.security.test_limits_of_nodes import REPORTS
-from tests.support.dispatcher_process import FORMAT, RawNode
+from tests.support.audio import FORMAT
+from tests.support.listening_node import audio_of
+from tests.support.raw_node import RawNode
 
 NODE_ID = "hostile-0"
 TENANT = "hostile"

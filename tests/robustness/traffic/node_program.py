@@ -18,12 +18,7 @@ earlier utterances that it begins with), started
 """
 
 import asyncio
-import json
 import logging
-import os
-import time
-from pathlib import Path
-from typing import Any, TextIO
 
 from lingua_scheduler.sdk import Held, HeldAudio, Job, JobError, Node, Translated
 from lingua_scheduler.sdk.node.protocol.effects import NodeEffect
@@ -31,8 +26,10 @@ from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.sdk.node.protocol.wire import Ref, attempt_of
 from lingua_scheduler.v1 import dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, NodeMessage
-from tests.e2e.listening_node import is_unfinished, words_in
 from tests.robustness.traffic import BAD, WHO
+from tests.support.listening_node import is_unfinished, words_in
+from tests.support.node_process import NodeOptions
+from tests.support.records import Diary
 
 # More than anybody assigns: the node does not defend itself.
 BOUNDLESS = 1_000_000
@@ -40,33 +37,6 @@ BOUNDLESS = 1_000_000
 WORK_MS = 400
 # Between two partial texts of a job, by a node that floods them.
 FLOOD_S = 0.005
-
-
-class Diary:
-    """Writes records, and reads what the node is to do."""
-
-    def __init__(self, records: Path, orders: Path) -> None:
-        self._records: TextIO = records.open("a", buffering=1)
-        # After a line that a kill has cut.
-        self._records.write("\n")
-        self._orders = orders
-        self._read_at = -1.0
-        self._told: dict[str, Any] = {}
-
-    def note(self, what: str, **more: Any) -> None:
-        """One record."""
-        self._records.write(json.dumps({"t": time.monotonic(), "what": what, **more}) + "\n")
-
-    def order(self, name: str) -> Any:
-        """What the file says now; 0 where it says nothing."""
-        now = time.monotonic()
-        if now > self._read_at + 0.05:
-            self._read_at = now
-            try:
-                self._told = json.loads(self._orders.read_text() or "{}")
-            except (OSError, json.JSONDecodeError):
-                self._told = {}
-        return self._told.get(name, 0)
 
 
 class _Protocol(NodeProtocol):
@@ -217,10 +187,11 @@ class RecordingNode(Node):
 
 
 def main() -> None:
-    """Runs one node, as the environment says, until it is told to end."""
+    """Runs one node until it is told to end."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    given = os.environ
-    diary = Diary(Path(given["NODE_RECORDS"]), Path(given["NODE_ORDERS"]))
-    diary.note("began")
-    node = RecordingNode(node_id=given["NODE_ID"], slots=int(given["NODE_SLOTS"]), diary=diary)
-    node.run(given["NODE_DISPATCHERS"])
+    options = NodeOptions()
+    options.diary.note("began")
+    node = RecordingNode(
+        node_id=options.node_id, slots=options.number("slots", 1), diary=options.diary
+    )
+    node.run(options.dispatchers)

@@ -21,7 +21,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lingua_scheduler.services.runtime.rpc.health import LIVENESS
 from lingua_scheduler.services.runtime.rpc.server import GrpcServer
-from tests.robustness.history import Record, Silence
+from tests.robustness.history import Silence
+from tests.support.records import Record
 
 CONTROL = "control"
 EVERY_S = 0.1

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.robustness.history import History, Record
+from tests.robustness.history import History
 from tests.robustness.validate.violation import Violation
+from tests.support.records import Record
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ for a reason that the fault excuses. What a node holds when it dies is not among
 
 from collections.abc import Iterator
 
-from tests.robustness.history import ClientHistory, Excuses, History, Record
+from tests.robustness.history import ClientHistory, Excuses, History
 from tests.robustness.validate.violation import Violation
+from tests.support.records import Record
 
 RULE = "no word is lost or repeated"
 

@@ -1,61 +1,23 @@
-"""A pool service as a process of its own, on real sockets, and what tests say to it."""
+"""A client of a pool service, and the requests that tests send."""
 
 import asyncio
 import contextlib
-import json
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
-import pytest
 import redis
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
-from tests.support.service_process import START_S, ServiceProcess
-
-
-class PoolProcess(ServiceProcess):
-    """Starts a pool service and ends it."""
-
-    name = "pool"
-    package = "pool_service"
-
-    def __init__(
-        self,
-        *,
-        url: str,
-        prefix: str,
-        environ: dict[str, str] | None = None,
-        **settings: str | int,
-    ) -> None:
-        super().__init__(redis_url=url, prefix=prefix, environ=environ, **settings)
-
-    def wait_listening(self, within: float = START_S) -> None:
-        """Returns when the service listens, which it does before it has found Redis."""
-        deadline = time.monotonic() + within
-        while True:
-            for line in self.log().splitlines():
-                with contextlib.suppress(json.JSONDecodeError):
-                    record = json.loads(line)
-                    if record["event"] == "listening":
-                        self.address, self.metrics_address = record["address"], record["metrics"]
-                        return
-            assert self.process.poll() is None, f"the pool service ended:\n{self.log()}"
-            assert time.monotonic() < deadline, f"the pool service does not listen:\n{self.log()}"
-            time.sleep(0.01)
-
-    def wait_end(self, within: float = START_S) -> int:
-        """The exit code of a process that ends by itself."""
-        return self.process.wait(within)
+from tests.support.services import PoolProcess, running
 
 
 @dataclass
 class Pool:
-    """A client of a pool service, and a look past it into the store."""
+    """A client of a pool service that also reads the service's keys in Redis."""
 
     process: PoolProcess
     channel: grpc.aio.Channel
@@ -64,21 +26,21 @@ class Pool:
 
     @property
     def prefix(self) -> str:
-        """Of every key of this service."""
+        """The prefix of every key of this service."""
         return self.process.prefix
 
     def keys(self) -> set[str]:
-        """What is stored, without the prefix; the layout, which is there from the start, is not."""
+        """All keys without their prefix, except the layout, which is there from the start."""
         found = self.store.scan_iter(match=f"{self.prefix}:*", count=1000)
         return {key.decode().removeprefix(f"{self.prefix}:") for key in found} - {"layout"}
 
     def forget_all(self) -> None:
-        """Empties the store of this service."""
+        """Deletes all keys of this service."""
         if keys := self.keys():
             self.store.delete(*(f"{self.prefix}:{key}" for key in keys))
 
     def leases(self) -> dict[str, set[bytes]]:
-        """The members of all sets of leases that are not empty, ended ones included."""
+        """The members of all sets of leases, including those that have ended."""
         return {
             key: set(self.store.zrange(f"{self.prefix}:{key}", 0, -1))
             for key in self.keys()
@@ -86,7 +48,7 @@ class Pool:
         }
 
     async def health(self) -> int:
-        """What the standard health service says: SERVING or NOT_SERVING."""
+        """The answer of the standard health service: SERVING or NOT_SERVING."""
         stub = health_pb2_grpc.HealthStub(self.channel)
         answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
         return int(answer.status)
@@ -123,14 +85,9 @@ async def connected(process: PoolProcess, redis_url: str) -> AsyncIterator[Pool]
 @contextlib.asynccontextmanager
 async def running_pool(redis_url: str, prefix: str, **settings: str | int) -> AsyncIterator[Pool]:
     """A service of the test's own, and a client of it."""
-    process = PoolProcess(url=redis_url, prefix=prefix, **settings)
-    process.start()
-    try:
-        await asyncio.to_thread(process.wait_ready)
-        async with connected(process, redis_url) as pool:
-            yield pool
-    finally:
-        await asyncio.to_thread(process.stop)
+    process = PoolProcess(redis_url=redis_url, prefix=prefix, **settings)
+    async with running(process), connected(process, redis_url) as pool:
+        yield pool
 
 
 def pair(name: str) -> common_pb2.LanguagePair:
@@ -187,17 +144,3 @@ def allocation(
 def ref(job_id: str, attempt: int = 1) -> common_pb2.AttemptRef:
     """An attempt at a job, as the other calls name it."""
     return common_pb2.AttemptRef(job_id=job_id, attempt=attempt)
-
-
-async def failure(call: Awaitable[object]) -> tuple[grpc.StatusCode, str, common_pb2.Error]:
-    """The status, the reason without its prefix, and all else that a call fails with."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    said = from_rpc_error(caught.value)
-    assert said is not None, f"not an error of the scheduler: {caught.value!r}"
-    return caught.value.code(), reason(said), said
-
-
-def reason(error: common_pb2.Error) -> str:
-    """The reason as people write it."""
-    return common_pb2.ErrorReason.Name(error.reason).removeprefix("ERROR_REASON_")

@@ -1,18 +1,14 @@
-"""A node that hears words in audio, as a process of its own: to be watched, and to be killed.
+"""A node that hears words in audio; also a program for NodeProcess.
 
-    python -m tests.e2e.listening_node --id n0 --dispatchers ADDRESS[,ADDRESS...]
-
-A word is a number: a tenth of a second in which all samples have its value. So audio says what it
-is, however it was cut, sent and joined, and a node's text is the list of the words that it heard.
-What happens to the node is printed, one JSON object a line.
+A word is a number: a tenth of a second in which all samples have its value. Audio therefore shows
+which words it has, however it was cut, sent and joined, and the text of a node is the list of words
+that it heard.
 """
 
-import argparse
 import asyncio
-import json
 import logging
 from array import array
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -20,12 +16,16 @@ from lingua_scheduler.sdk import Held, HeldAudio, Job, JobError, Node, Reason, T
 from lingua_scheduler.sdk.node.protocol.effects import NodeEffect
 from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.v1 import dispatcher_pb2
+from tests.support.node_process import NodeOptions
 
 WORD_MS = 100
 # At 16 kHz.
 WORD_SAMPLES = 1600
 
-# Words that are no others: nobody ever has done with the first, and nobody can do the second.
+Note = Callable[..., None]
+"""Records an event: its name, and fields by name."""
+
+# Special words: a job with the first never ends, and one with the second fails.
 ENDLESS = 30001
 IMPOSSIBLE = 30002
 
@@ -49,58 +49,62 @@ def _words(samples: "array[int]") -> Iterator[str]:
 
 
 def is_unfinished(reason: Reason, words: list[str]) -> bool:
-    """Whether the audio is held: speech that goes on, or that stopped after an odd word."""
+    """Whether to hold the audio: speech goes on, or it stopped after an odd word."""
     if reason in (Reason.TIMEOUT, Reason.INTERRUPTED):
         return int(words[-1].removesuffix("?")) % 2 == 1
     return reason in (Reason.MAX_DURATION, Reason.MAX_LENGTH)
 
 
-def tell(what: str, node_id: str, **more: Any) -> None:
-    """One line for the test."""
-    print(json.dumps({"what": what, "node": node_id, **more}), flush=True)
+class _RecordingProtocol(NodeProtocol):
+    """Records connections and assignments."""
 
-
-class _TellingProtocol(NodeProtocol):
-    """Tells when it is connected, and of each assignment."""
-
-    def __init__(self, hello: dispatcher_pb2.Hello) -> None:
+    def __init__(self, hello: dispatcher_pb2.Hello, note: Note) -> None:
         super().__init__(hello=hello)
-        self._node_id = hello.node_id
+        self._note = note
 
     def on_message(self, now: float, message: dispatcher_pb2.DispatcherMessage) -> list[NodeEffect]:
         was_welcomed = self.welcomed
         effects = super().on_message(now, message)
         if self.welcomed and not was_welcomed:
-            tell("connected", self._node_id)
+            self._note("connected")
         return effects
 
     def on_assign(self, now: float, assign: dispatcher_pb2.JobAssign) -> None:
         job = assign.job
-        tell("assigned", self._node_id, job=assign.attempt.job_id, index=job.utterance_index)
+        self._note("assigned", job=assign.attempt.job_id, index=job.utterance_index)
         super().on_assign(now, assign)
 
 
 class ListeningNode(Node):
-    """Answers each job with the words of its audio, and of what it had held before.
+    """Answers each job with the words of its audio and of the audio that it had held before.
 
     Args:
-        work_s: what a job takes.
+        work_s: how long a job takes.
+        note: records what happens to the node.
         options: of Node.
     """
 
     def __init__(
-        self, *, node_id: str, langs: list[str], slots: int, work_s: float, **options: Any
+        self,
+        *,
+        node_id: str,
+        langs: list[str],
+        slots: int,
+        work_s: float,
+        note: Note = lambda *_, **__: None,
+        **options: Any,
     ) -> None:
         options = {"slots": slots, "drain_seconds": 10, **options}
         super().__init__(node_id=node_id, asr=langs, semantic=langs, tts=langs, **options)
         self.load = lambda: (0.0, 0.0)
         self.handler(self._translate)
         self._work_s = work_s
+        self._note = note
         self._held = HeldAudio()
 
     def make_protocol(self, hello: dispatcher_pb2.Hello) -> NodeProtocol:
-        """One that tells what it hears."""
-        return _TellingProtocol(hello)
+        """Returns a protocol that records."""
+        return _RecordingProtocol(hello, self._note)
 
     async def _translate(self, job: Job) -> AsyncIterator[Held | Translated]:
         with self._held.turn(job) as turn:
@@ -112,14 +116,14 @@ class ListeningNode(Node):
                 "reason": job.reason.name,
                 "words": words,
             }
-            tell("started", self.node_id, **which)
+            self._note("started", **which)
             unfinished = is_unfinished(job.reason, words)
             if unfinished:
                 job.hold()
             await asyncio.sleep(float("inf") if str(ENDLESS) in words else self._work_s)
             if str(IMPOSSIBLE) in words:
                 raise JobError("IMPOSSIBLE_WORD", worth_retry=False)
-            tell("finished", self.node_id, held=unfinished, **which)
+            self._note("finished", held=unfinished, **which)
             if unfinished:
                 turn.keep()
                 yield Held()
@@ -130,23 +134,14 @@ class ListeningNode(Node):
 
 def main() -> None:
     """Runs one node until it is told to end."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--id", required=True)
-    parser.add_argument("--dispatchers", required=True, help="ADDRESS[,ADDRESS...]")
-    parser.add_argument("--langs", default="en,es", help="what it hears and speaks")
-    parser.add_argument("--slots", type=int, default=4)
-    parser.add_argument("--work-ms", type=int, default=30)
-    chosen = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    options = NodeOptions()
+    options.diary.note("began")
     node = ListeningNode(
-        node_id=chosen.id,
-        langs=chosen.langs.split(","),
-        slots=chosen.slots,
-        work_s=chosen.work_ms / 1000,
+        node_id=options.node_id,
+        langs=options.text("langs", "en,es").split(","),
+        slots=options.number("slots", 4),
+        work_s=options.number("work_ms", 30) / 1000,
+        note=options.diary.note,
     )
-    tell("began", chosen.id)
-    node.run(chosen.dispatchers)
-
-
-if __name__ == "__main__":
-    main()
+    node.run(options.dispatchers)

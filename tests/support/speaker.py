@@ -22,7 +22,7 @@ from lingua_scheduler.sdk import (
     ResultKind,
     Session,
 )
-from tests.e2e.listening_node import WORD_MS, audio_of
+from tests.support.listening_node import WORD_MS, audio_of
 
 EN_ES = ("en", "es")
 ES_EN = ("es", "en")

@@ -1,7 +1,4 @@
-"""A session gateway as a process of its own, and a raw client that can misbehave towards it.
-
-A RawClient speaks Converse by hand: it says only what a test has it say.
-"""
+"""A client that speaks Converse by hand: it does only what a test has it do."""
 
 import asyncio
 import contextlib
@@ -13,36 +10,10 @@ import grpc
 from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2, session_pb2_grpc
 from lingua_scheduler.v1.session_pb2 import ServerEvent
-from tests.support.dispatcher_process import RawNode
-from tests.support.pool_process import PoolProcess, reason
-from tests.support.service_process import SOON_S, ServiceProcess
-
-FORMAT = common_pb2.AudioFormat(
-    encoding=common_pb2.AUDIO_ENCODING_PCM_S16LE, sample_rate_hz=16000, channels=1
-)
-# Of FORMAT: 100 ms.
-CHUNK_BYTES = 3200
-
-
-def speech(mark: int, ms: int = 100) -> bytes:
-    """Audio of FORMAT that a node tells from that of any other mark."""
-    return bytes([mark % 256, mark // 256]) * (ms * CHUNK_BYTES // 200)
-
-
-class GatewayProcess(ServiceProcess):
-    """Starts a session gateway that finds its dispatchers at `dispatchers`, and ends it."""
-
-    name = "gateway"
-    package = "session_gateway"
-
-    def __init__(
-        self, *, pool: PoolProcess, redis_url: str, dispatchers: str, **settings: Any
-    ) -> None:
-        # A busy machine is no reason for these tests to fail.
-        settings = {"redis_timeout_ms": 4000, **settings}
-        super().__init__(
-            redis_url=redis_url, prefix=pool.prefix, dispatcher_address=dispatchers, **settings
-        )
+from tests.support.audio import CHUNK_BYTES, FORMAT, speech
+from tests.support.process import SOON_S
+from tests.support.raw_node import RawNode
+from tests.support.rpc_errors import reason
 
 
 def new_session(src: str, tgt: str = "es", **fields: Any) -> session_pb2.NewSession:

@@ -1,0 +1,222 @@
+"""The services as processes of their own, on real sockets, with settings of a test's choice."""
+
+import asyncio
+import contextlib
+import json
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, ClassVar
+
+from tests.support.process import SOON_S, Process, environment
+
+RUNNER = """
+import asyncio, importlib, json, os, sys
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.settings.settings import load_settings
+
+package = "lingua_scheduler.services." + os.environ["TEST_PACKAGE"]
+for name, value in json.loads(os.environ["TEST_LIMITS"]).items():
+    module, _, constant = name.rpartition(".")
+    module = importlib.import_module(f"{package}.{module}")
+    assert hasattr(module, constant), name
+    setattr(module, constant, value)
+
+def ready(address, metrics):
+    print("ready", address, metrics, flush=True)
+
+try:
+    asyncio.run(importlib.import_module(f"{package}.main").serve(load_settings(), ready))
+except SettingsError as error:
+    sys.exit(f"refused: {error}")
+"""
+
+# A busy machine is no reason for a test to fail.
+PATIENT_REDIS_MS = 4000
+
+_FAULTS = ("Traceback", "never retrieved", "never awaited", "Exception ignored")
+
+
+class ServiceProcess(Process):
+    """One process of a service. It keeps its address over a restart.
+
+    Args:
+        redis_url: of its Redis.
+        prefix: of its keys.
+        limits: constants of the service's modules, such as {"nodes.admission.MAX_BYTES": 1000}.
+        environ: further variables.
+        runner: the code that the process runs.
+        settings: fields of Settings.
+    """
+
+    service: ClassVar[str]
+    """Its name in settings, such as `pool` in pool_listen."""
+    package: ClassVar[str]
+    """Its folder in services/."""
+
+    def __init__(
+        self,
+        *,
+        redis_url: str,
+        prefix: str,
+        limits: dict[str, float] | None = None,
+        environ: dict[str, str] | None = None,
+        runner: str = RUNNER,
+        **settings: str | int,
+    ) -> None:
+        super().__init__(self.service)
+        self.prefix = prefix
+        self.address = ""
+        self.metrics_address = ""
+        self._runner = runner
+        self._settings: dict[str, str | int] = {
+            "redis_url": redis_url,
+            "redis_prefix": prefix,
+            f"{self.service}_listen": "127.0.0.1:0",
+            f"{self.service}_metrics_listen": "127.0.0.1:0",
+            "log_format": "json",
+            **settings,
+        }
+        self._environ = {
+            "TEST_PACKAGE": self.package,
+            "TEST_LIMITS": json.dumps(limits or {}),
+            **(environ or {}),
+        }
+
+    def start(self) -> None:
+        """Starts the process; it is not ready yet."""
+        self.fork(self._runner, env={**environment(**self._settings), **self._environ})
+
+    def wait_ready(self) -> None:
+        """Returns when the service answers calls."""
+        self.wait_for(lambda: self.output().endswith("\n"), "ready")
+        _, address, metrics_address = self.output().split()
+        self._has_addresses(address, metrics_address)
+
+    def wait_listening(self) -> None:
+        """Returns when the service listens, which it does before it has found Redis."""
+        self.wait_for(lambda: self._events("listening"), "listening")
+        record = self._events("listening")[-1]
+        self._has_addresses(record["address"], record["metrics"])
+
+    def faults(self) -> list[str]:
+        """Lines of the log that only a bug writes."""
+        lines = self.log().splitlines()
+        return [line for line in lines if any(mark in line for mark in _FAULTS)]
+
+    async def logs(self, text: str, within: float = SOON_S) -> None:
+        """Returns when the log has this text."""
+        deadline = time.monotonic() + within
+        while text not in self.log():
+            assert time.monotonic() < deadline, f"no {text!r} in the log:\n{self.log()}"
+            await asyncio.sleep(0.02)
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """The value of a metric, summed over all labels that are not given; 0 if it is unknown."""
+        text = await asyncio.to_thread(_fetch, f"http://{self.metrics_address}/metrics")
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        found = (line for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name)
+        lines = [line for line in found if all(label in line for label in wanted)]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+    async def reaches(self, value: float, name: str, **labels: str) -> None:
+        """Returns when a metric is at least this value."""
+        deadline = time.monotonic() + SOON_S
+        while (now := await self.metric(name, **labels)) < value:
+            assert time.monotonic() < deadline, f"{name} is {now}, not {value}"
+            await asyncio.sleep(0.01)
+
+    def _has_addresses(self, address: str, metrics_address: str) -> None:
+        self.address, self.metrics_address = address, metrics_address
+        self._settings[f"{self.service}_listen"] = address
+        self._settings[f"{self.service}_metrics_listen"] = metrics_address
+
+    def _events(self, name: str) -> list[dict[str, Any]]:
+        """The records of the log with this event."""
+        records = []
+        for line in self.log().splitlines():
+            with contextlib.suppress(json.JSONDecodeError):
+                records.append(json.loads(line))
+        return [each for each in records if each["event"] == name]
+
+
+class PoolProcess(ServiceProcess):
+    """A pool service."""
+
+    service = "pool"
+    package = "pool_service"
+
+
+class DispatcherProcess(ServiceProcess):
+    """A dispatcher of the scheduler that a pool service belongs to."""
+
+    service = "dispatcher"
+    package = "dispatcher"
+
+    def __init__(self, *, pool: PoolProcess, redis_url: str, **settings: Any) -> None:
+        settings = {
+            "pool_address": pool.address,
+            "redis_timeout_ms": PATIENT_REDIS_MS,
+            **settings,
+        }
+        super().__init__(redis_url=redis_url, prefix=pool.prefix, **settings)
+
+
+class GatewayProcess(ServiceProcess):
+    """A session gateway of the scheduler that a pool service belongs to.
+
+    Args:
+        dispatchers: addresses of its dispatchers, with commas between them.
+    """
+
+    service = "gateway"
+    package = "session_gateway"
+
+    def __init__(
+        self, *, pool: PoolProcess, redis_url: str, dispatchers: str, **settings: Any
+    ) -> None:
+        settings = {"redis_timeout_ms": PATIENT_REDIS_MS, **settings}
+        super().__init__(
+            redis_url=redis_url, prefix=pool.prefix, dispatcher_address=dispatchers, **settings
+        )
+
+
+def start_all(services: Sequence[ServiceProcess]) -> None:
+    """Starts services side by side; returns when all are ready."""
+    for each in services:
+        each.start()
+    for each in services:
+        each.wait_ready()
+
+
+@contextlib.asynccontextmanager
+async def running(*services: ServiceProcess) -> AsyncIterator[None]:
+    """Services that run inside the block, without blocking the event loop."""
+    try:
+        await asyncio.to_thread(start_all, services)
+        yield
+    finally:
+        await asyncio.gather(*(asyncio.to_thread(each.stop) for each in services))
+
+
+@contextlib.asynccontextmanager
+async def running_dispatcher(
+    pool: PoolProcess,
+    redis_url: str,
+    limits: dict[str, int] | None = None,
+    **settings: str | int,
+) -> AsyncIterator[DispatcherProcess]:
+    """A dispatcher of the test's own."""
+    process = DispatcherProcess(pool=pool, redis_url=redis_url, limits=limits, **settings)
+    async with running(process):
+        yield process
+
+
+def addresses(services: Sequence[ServiceProcess]) -> str:
+    """The addresses of all services, as settings and the SDK take them."""
+    return ",".join(each.address for each in services)
+
+
+def _fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=SOON_S) as response:
+        return str(response.read().decode())
