@@ -5,7 +5,7 @@ import contextlib
 import json
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, ClassVar
 
 from tests.support.process import SOON_S, Process, environment
@@ -189,9 +189,20 @@ def start_all(services: Sequence[ServiceProcess]) -> None:
         each.wait_ready()
 
 
+@contextlib.contextmanager
+def all_running(services: Sequence[ServiceProcess]) -> Iterator[None]:
+    """Services that are ready inside the block."""
+    try:
+        start_all(services)
+        yield
+    finally:
+        for each in reversed(services):
+            each.stop()
+
+
 @contextlib.asynccontextmanager
 async def running(*services: ServiceProcess) -> AsyncIterator[None]:
-    """Services that run inside the block, without blocking the event loop."""
+    """As `all_running`, without blocking the event loop."""
     try:
         await asyncio.to_thread(start_all, services)
         yield

@@ -4,7 +4,6 @@ The home is d0 in all of these, and the gateway that asks is at d1.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -20,7 +19,7 @@ from tests.support.raw_gateway import RawGateway
 from tests.support.raw_node import RawNode, whoever_gets_it
 from tests.support.rpc_errors import reason
 from tests.support.scene import Scene, together
-from tests.support.services import DispatcherProcess, PoolProcess, running_dispatcher
+from tests.support.services import DispatcherProcess, PoolProcess, all_running, running_dispatcher
 
 COUNT = 2
 # So much longer than a look takes that one would have been taken.
@@ -49,12 +48,7 @@ def started(pool: PoolProcess, redis_url: str, at: int) -> DispatcherProcess:
 def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[DispatcherProcess]]:
     """Two of them. They do not wait long for a gateway to take a result."""
     processes = [started(pool_process, redis_url, at) for at in range(COUNT)]
-    with contextlib.ExitStack() as stack:
-        for process in processes:
-            stack.callback(process.stop)
-            process.start()
-        for process in processes:
-            process.wait_ready()
+    with all_running(processes):
         yield processes
 
 

@@ -1,7 +1,6 @@
 """Two and three dispatchers over one pool service: a node is behind one, its job's home another."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -12,7 +11,7 @@ from tests.support.process import SOON_S
 from tests.support.raw_node import RawNode, whoever_gets_it
 from tests.support.rpc_errors import reason
 from tests.support.scene import Scene, together
-from tests.support.services import DispatcherProcess, PoolProcess
+from tests.support.services import DispatcherProcess, PoolProcess, all_running
 
 TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
 COUNT = 3
@@ -33,12 +32,7 @@ def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[Disp
         )
         for at in range(COUNT)
     ]
-    with contextlib.ExitStack() as stack:
-        for process in processes:
-            stack.callback(process.stop)
-            process.start()
-        for process in processes:
-            process.wait_ready()
+    with all_running(processes):
         yield processes
 
 

@@ -18,7 +18,7 @@ from tests.support.pool_client import running_pool
 from tests.support.process import SOON_S
 from tests.support.rpc_errors import reason
 from tests.support.scene import Scene, together
-from tests.support.services import DispatcherProcess, PoolProcess, running_dispatcher
+from tests.support.services import DispatcherProcess, PoolProcess, all_running, running_dispatcher
 
 FAILED = common_pb2.JOB_STATE_FAILED
 CANCELLED = common_pb2.JOB_STATE_CANCELLED
@@ -42,12 +42,7 @@ def started(pool: PoolProcess, redis_url: str, name: str) -> DispatcherProcess:
 def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[DispatcherProcess]]:
     """Two that do not wait long for room."""
     processes = [started(pool_process, redis_url, f"records-{at}") for at in range(2)]
-    with contextlib.ExitStack() as stack:
-        for process in processes:
-            stack.callback(process.stop)
-            process.start()
-        for process in processes:
-            process.wait_ready()
+    with all_running(processes):
         yield processes
 
 

@@ -15,7 +15,7 @@ from tests.support.audio import speech
 from tests.support.raw_client import RawClient, heard, new_session, raw_client, working
 from tests.support.rpc_errors import reason
 from tests.support.scene import Scene, scene
-from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess, all_running
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -40,12 +40,7 @@ def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[Disp
         )
         for at in range(2)
     ]
-    with contextlib.ExitStack() as stack:
-        for process in processes:
-            stack.callback(process.stop)
-            process.start()
-        for process in processes:
-            process.wait_ready()
+    with all_running(processes):
         yield processes
 
 

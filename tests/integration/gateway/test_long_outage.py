@@ -1,7 +1,6 @@
 """An outage of Redis beyond the deadline of utterances: they are translated afterwards."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,7 @@ from tests.support.audio import speech
 from tests.support.raw_client import new_session, raw_client, working
 from tests.support.rpc_errors import reason
 from tests.support.scene import scene
-from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess, all_running
 
 DOWN = "SCHEDULER_DEPENDENCY_DOWN"
 DEADLINE_S = 4.0
@@ -19,63 +18,38 @@ OUTAGE_S = 2 * DEADLINE_S
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedRedis]:
-    """A Redis for the tests of this file."""
-    with EmbeddedRedis() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def dispatcher(server: EmbeddedRedis) -> Iterator[tuple[PoolProcess, DispatcherProcess]]:
-    """A pool service and a dispatcher on it."""
-    with (
-        PoolProcess(redis_url=server.url, prefix="test:outage") as pool,
-        DispatcherProcess(
-            pool=pool, redis_url=server.url, node_heartbeat_ms=500, heartbeat_batch_ms=100
-        ) as process,
-    ):
-        yield pool, process
-
-
-@pytest.fixture(scope="module")
 def gateways(
-    server: EmbeddedRedis, dispatcher: tuple[PoolProcess, DispatcherProcess]
+    frail_redis: EmbeddedRedis, frail_pool: PoolProcess, frail_dispatcher: DispatcherProcess
 ) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
     """A gateway that waits for Redis, and one that hardly does."""
-    pool, process = dispatcher
-    with contextlib.ExitStack() as stack:
-        made = [
-            GatewayProcess(
-                pool=pool,
-                redis_url=server.url,
-                dispatchers=process.address,
-                hangover_manual_ms=0,
-                job_timeout_ms=int(DEADLINE_S * 500),
-                result_deadline_ms=int(DEADLINE_S * 1000),
-                redis_timeout_ms=1000,
-                redis_outage_max_ms=bound_ms,
-            )
-            for bound_ms in (300_000, 500)
-        ]
-        for each in made:
-            stack.callback(each.stop)
-            each.start()
-        for each in made:
-            each.wait_ready()
+    made = [
+        GatewayProcess(
+            pool=frail_pool,
+            redis_url=frail_redis.url,
+            dispatchers=frail_dispatcher.address,
+            hangover_manual_ms=0,
+            job_timeout_ms=int(DEADLINE_S * 500),
+            result_deadline_ms=int(DEADLINE_S * 1000),
+            redis_timeout_ms=1000,
+            redis_outage_max_ms=bound_ms,
+        )
+        for bound_ms in (300_000, 500)
+    ]
+    with all_running(made):
         yield made[0], made[1]
 
 
 @pytest.mark.parametrize("frozen", [True, False])
 async def test_speech_of_a_long_outage_goes_through_within_the_bound_and_is_named_beyond_it(
-    dispatcher: tuple[PoolProcess, DispatcherProcess],
+    frail_pool: PoolProcess,
+    frail_dispatcher: DispatcherProcess,
     gateways: tuple[GatewayProcess, GatewayProcess],
-    server: EmbeddedRedis,
+    frail_redis: EmbeddedRedis,
     frozen: bool,
 ) -> None:
-    pool, process = dispatcher
     patient, hasty = gateways
     async with (
-        scene(process, pool) as here,
+        scene(frail_dispatcher, frail_pool) as here,
         raw_client(patient.address) as client,
         raw_client(hasty.address) as other,
     ):
@@ -85,7 +59,7 @@ async def test_speech_of_a_long_outage_goes_through_within_the_bound_and_is_name
                 await each.open(new_session(here.src, here.tgt))
                 await each.send(speech(0), final=True)
                 await each.result(0)
-            (server.pause if frozen else server.kill)()
+            (frail_redis.pause if frozen else frail_redis.kill)()
             try:
                 for mark in (1, 2):
                     await client.send(speech(mark), final=True)
@@ -96,7 +70,7 @@ async def test_speech_of_a_long_outage_goes_through_within_the_bound_and_is_name
                 assert "without Redis" in why.message
                 assert client.of("missing") == []
             finally:
-                (server.resume if frozen else server.restart)()
+                (frail_redis.resume if frozen else frail_redis.restart)()
             await client.send(speech(3), final=True)
             await client.result(3, within=30)
             assert client.outcomes() == [(0, "0"), (1, "1"), (2, "2"), (3, "3")]

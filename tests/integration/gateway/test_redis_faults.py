@@ -15,7 +15,7 @@ from tests.support.audio import speech
 from tests.support.raw_client import RawClient, new_session, raw_client, working
 from tests.support.rpc_errors import failure, reason
 from tests.support.scene import Scene, scene
-from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess, all_running
 
 DOWN = "SCHEDULER_DEPENDENCY_DOWN"
 # A call fails within half of this time; the rest allows for a busy machine.
@@ -23,47 +23,22 @@ FAST_S = 2.0
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedRedis]:
-    """A Redis for the tests of this file, which is empty after it was killed."""
-    with EmbeddedRedis() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def dispatcher(server: EmbeddedRedis) -> Iterator[tuple[PoolProcess, DispatcherProcess]]:
-    """A pool service and a dispatcher on it."""
-    with (
-        PoolProcess(redis_url=server.url, prefix="test:faults") as pool,
-        DispatcherProcess(
-            pool=pool, redis_url=server.url, node_heartbeat_ms=500, heartbeat_batch_ms=100
-        ) as process,
-    ):
-        yield pool, process
-
-
-@pytest.fixture(scope="module")
 def gateways(
-    server: EmbeddedRedis, dispatcher: tuple[PoolProcess, DispatcherProcess]
+    frail_redis: EmbeddedRedis, frail_pool: PoolProcess, frail_dispatcher: DispatcherProcess
 ) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
-    """Two gateways on it."""
-    pool, process = dispatcher
+    """Two gateways on the frail Redis."""
     made = [
         GatewayProcess(
-            pool=pool,
-            redis_url=server.url,
-            dispatchers=process.address,
+            pool=frail_pool,
+            redis_url=frail_redis.url,
+            dispatchers=frail_dispatcher.address,
             hangover_manual_ms=0,
             redis_timeout_ms=1000,
             limits={"live.sessions._RENEW_WITHIN_S": 0.3},
         )
         for _ in range(2)
     ]
-    with contextlib.ExitStack() as stack:
-        for each in made:
-            stack.callback(each.stop)
-            each.start()
-        for each in made:
-            each.wait_ready()
+    with all_running(made):
         yield made[0], made[1]
         for each in made:
             assert not each.faults(), each.log()
@@ -71,11 +46,10 @@ def gateways(
 
 @pytest.fixture
 async def here(
-    dispatcher: tuple[PoolProcess, DispatcherProcess], server: EmbeddedRedis
+    frail_pool: PoolProcess, frail_dispatcher: DispatcherProcess
 ) -> AsyncIterator[Scene]:
     """The scene of a test; Redis runs when it starts."""
-    pool, process = dispatcher
-    async with scene(process, pool) as made:
+    async with scene(frail_dispatcher, frail_pool) as made:
         yield made
 
 
@@ -121,7 +95,7 @@ async def is_known(gateway: GatewayProcess, session_id: str) -> bool:
 async def test_without_redis_no_session_opens_or_resumes_and_that_is_said_at_once(
     client: RawClient,
     here: Scene,
-    server: EmbeddedRedis,
+    frail_redis: EmbeddedRedis,
     gateways: tuple[GatewayProcess, GatewayProcess],
     frozen: bool,
 ) -> None:
@@ -129,7 +103,7 @@ async def test_without_redis_no_session_opens_or_resumes_and_that_is_said_at_onc
     resume = session_pb2.ResumeSession(
         session_id=opened.session_id, resume_token=opened.resume_token
     )
-    (server.pause if frozen else server.kill)()
+    (frail_redis.pause if frozen else frail_redis.kill)()
     try:
         for start in (
             session_pb2.Open(new=new_session(here.src, here.tgt)),
@@ -150,13 +124,13 @@ async def test_without_redis_no_session_opens_or_resumes_and_that_is_said_at_onc
             ):
                 assert (await failure(call))[1] == DOWN
     finally:
-        (server.resume if frozen else server.restart)()
+        (frail_redis.resume if frozen else frail_redis.restart)()
     await opens(gateways[1], new_session(here.src, here.tgt))
 
 
 @pytest.mark.parametrize("frozen", [True, False])
 async def test_a_session_that_runs_keeps_its_audio_and_goes_on_when_redis_is_back(
-    client: RawClient, here: Scene, server: EmbeddedRedis, frozen: bool
+    client: RawClient, here: Scene, frail_redis: EmbeddedRedis, frozen: bool
 ) -> None:
     node = await here.node()
     await client.open(new_session(here.src, here.tgt))
@@ -164,7 +138,7 @@ async def test_a_session_that_runs_keeps_its_audio_and_goes_on_when_redis_is_bac
         await client.send(speech(0), final=True)
         await client.result(0)
         await client.send(speech(1))
-        (server.pause if frozen else server.kill)()
+        (frail_redis.pause if frozen else frail_redis.kill)()
         try:
             await client.send(speech(2), final=True)
             await client.error(DOWN)
@@ -172,7 +146,7 @@ async def test_a_session_that_runs_keeps_its_audio_and_goes_on_when_redis_is_bac
             await client.send(speech(4))
             assert client.of("audio_ack")[-1].next_seq == 1
         finally:
-            (server.resume if frozen else server.restart)()
+            (frail_redis.resume if frozen else frail_redis.restart)()
         await client.send(speech(5), final=True)
         await client.result(3)
     assert client.outcomes() == [(0, "0"), (1, "1 2"), (2, "3"), (3, "4 5")]
@@ -189,7 +163,7 @@ async def test_a_session_that_runs_keeps_its_audio_and_goes_on_when_redis_is_bac
 async def test_a_session_that_redis_has_lost_is_written_down_again_and_can_be_resumed(
     client: RawClient,
     here: Scene,
-    server: EmbeddedRedis,
+    frail_redis: EmbeddedRedis,
     gateways: tuple[GatewayProcess, GatewayProcess],
     killed: bool,
 ) -> None:
@@ -205,8 +179,8 @@ async def test_a_session_that_redis_has_lost_is_written_down_again_and_can_be_re
     await client.acked(3)
     await client.say(results_seen=1)
     await client.send(speech(3))
-    server.kill()
-    server.restart()
+    frail_redis.kill()
+    frail_redis.restart()
     deadline = time.monotonic() + 10
     while not await is_known(first, opened.session_id):
         assert time.monotonic() < deadline, "it is not written down again"
@@ -231,11 +205,11 @@ async def test_a_session_that_redis_has_lost_is_written_down_again_and_can_be_re
 
 
 async def test_a_client_that_leaves_while_redis_has_lost_its_session_can_resume(
-    here: Scene, server: EmbeddedRedis, gateways: tuple[GatewayProcess, GatewayProcess]
+    here: Scene, frail_redis: EmbeddedRedis, gateways: tuple[GatewayProcess, GatewayProcess]
 ) -> None:
     async with raw_client(gateways[0].address) as client:
         opened = await client.open(new_session(here.src, here.tgt))
-        forget(server, opened.session_id)
+        forget(frail_redis, here.dispatcher.prefix, opened.session_id)
     deadline = time.monotonic() + 10
     while not await is_known(gateways[1], opened.session_id):
         assert time.monotonic() < deadline, "it is not written down again"
@@ -249,14 +223,14 @@ async def test_a_client_that_leaves_while_redis_has_lost_its_session_can_resume(
 async def test_a_session_that_redis_has_lost_still_makes_jobs(
     client: RawClient,
     here: Scene,
-    server: EmbeddedRedis,
+    frail_redis: EmbeddedRedis,
     gateways: tuple[GatewayProcess, GatewayProcess],
 ) -> None:
     opened = await client.open(new_session(here.src, here.tgt))
     async with working(await here.node()):
         await client.send(speech(0), final=True)
         await client.result(0)
-        forget(server, opened.session_id)
+        forget(frail_redis, here.dispatcher.prefix, opened.session_id)
         await client.send(speech(1), final=True)
         await client.result(1)
     session = await session_of(gateways[0], opened.session_id)
@@ -267,7 +241,7 @@ async def test_a_session_that_redis_has_lost_still_makes_jobs(
 async def test_a_result_that_nobody_has_any_more_is_missing_at_once(
     client: RawClient,
     here: Scene,
-    server: EmbeddedRedis,
+    frail_redis: EmbeddedRedis,
     gateways: tuple[GatewayProcess, GatewayProcess],
 ) -> None:
     opened = await client.open(new_session(here.src, here.tgt))
@@ -278,8 +252,8 @@ async def test_a_result_that_nobody_has_any_more_is_missing_at_once(
     await client.acked(2)
     await client.close()
     here.dispatcher.kill()
-    with redis.Redis.from_url(server.url) as store:
-        store.delete(*store.scan_iter(match="test:faults:job:*"))
+    with redis.Redis.from_url(frail_redis.url) as store:
+        store.delete(*store.scan_iter(match=f"{here.dispatcher.prefix}:job:*"))
     await here.dispatcher.restart()
     async with raw_client(gateways[1].address) as again:
         await again.resume(opened, results_seen=1, next_seq=2)
@@ -293,6 +267,6 @@ async def test_a_result_that_nobody_has_any_more_is_missing_at_once(
         assert (closed.results, closed.missing) == (2, 1)
 
 
-def forget(server: EmbeddedRedis, session_id: str) -> None:
+def forget(server: EmbeddedRedis, prefix: str, session_id: str) -> None:
     with redis.Redis.from_url(server.url) as store:
-        assert store.delete(f"test:faults:session:{session_id}") == 1
+        assert store.delete(f"{prefix}:session:{session_id}") == 1

@@ -12,7 +12,7 @@ from lingua_scheduler.v1 import common_pb2, session_pb2, session_pb2_grpc
 from tests.support.audio import speech
 from tests.support.raw_client import RawClient, heard, new_session, raw_client, working
 from tests.support.scene import Scene
-from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess, all_running
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -41,12 +41,7 @@ def gateways(
         )
 
     processes = made(), made(), made(resume_within_ms=1000)
-    with contextlib.ExitStack() as stack:
-        for process in processes:
-            stack.callback(process.stop)
-            process.start()
-        for process in processes:
-            process.wait_ready()
+    with all_running(processes):
         yield processes
         for process in processes:
             assert not process.faults(), process.log()

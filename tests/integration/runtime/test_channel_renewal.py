@@ -31,7 +31,7 @@ from tests.support.pool_client import ref, registration
 from tests.support.process import SOON_S
 from tests.support.raw_gateway import id_of
 from tests.support.scene import Scene, together
-from tests.support.services import DispatcherProcess, PoolProcess, ServiceProcess
+from tests.support.services import DispatcherProcess, PoolProcess, ServiceProcess, all_running
 
 RENEW_MS = 200
 # Some renewals, each of which leaves something behind or does not.
@@ -50,17 +50,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@contextlib.contextmanager
-def running(processes: Sequence[ServiceProcess]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for each in processes:
-            stack.callback(each.stop)
-            each.start()
-        for each in processes:
-            each.wait_ready()
-        yield
-
-
 @pytest.fixture(scope="module")
 def pools(redis_url: str) -> Iterator[list[PoolProcess]]:
     """Two pool services on one port."""
@@ -71,7 +60,7 @@ def pools(redis_url: str) -> Iterator[list[PoolProcess]]:
         )
         for host in HOSTS
     ]
-    with running(processes):
+    with all_running(processes):
         yield processes
 
 
@@ -89,7 +78,7 @@ def dispatchers(pools: list[PoolProcess], redis_url: str) -> Iterator[list[Dispa
         )
         for host in HOSTS
     ]
-    with running(processes):
+    with all_running(processes):
         yield processes
 
 
