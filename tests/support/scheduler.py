@@ -112,8 +112,8 @@ class Scheduler:
         return new
 
     def told(self, *what: str) -> list[Record]:
-        """The records of all nodes."""
-        return [each for node in self.nodes for each in node.told(*what)]
+        """The records of all nodes, with the id of the node in `node`."""
+        return [{**each, "node": node.node_id} for node in self.nodes for each in node.told(*what)]
 
     async def total(self, services: Sequence[ServiceProcess], name: str, **labels: str) -> float:
         """The sum of a metric over several services."""
