@@ -1,0 +1,29 @@
+"""Dispatchers with settings that several files use."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.scene import Scene, scene
+from tests.support.services import PoolProcess, running_dispatcher
+
+# Limits small enough for a test to reach.
+SMALL = {"gateways.streams._MAX_BYTES": 2_000_000, "nodes.admission.MAX_BYTES": 2_000_000}
+
+
+@pytest.fixture
+async def narrow(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scene]:
+    """A dispatcher that keeps little for peers that do not read."""
+    async with (
+        running_dispatcher(
+            pool_process,
+            redis_url,
+            limits=SMALL,
+            ack_timeout_ms=60_000,
+            reservation_ttl_ms=90_000,
+            queue_wait_ms=60_000,
+            node_reconnect_grace_ms=60_000,
+        ) as process,
+        scene(process, pool_process) as made,
+    ):
+        yield made
