@@ -1,4 +1,4 @@
-"""Attempts that a dead dispatcher has sent: nobody may free their slots while a node runs them."""
+"""Attempts that a dead dispatcher sent: their slots are not freed while a node runs them."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tests.support.services import DispatcherProcess, PoolProcess, running_dispa
 async def homes(
     pool_process: PoolProcess, redis_url: str
 ) -> AsyncIterator[tuple[DispatcherProcess, list[Scene]]]:
-    """The dispatcher that is going to die, and a corner of it and of another one."""
+    """The dispatcher that is going to die, and a scene at it and at another one."""
     settings = {"ack_timeout_ms": 20_000, "reservation_ttl_ms": 30_000}
     async with contextlib.AsyncExitStack() as stack:
         both = [
@@ -29,7 +29,7 @@ async def homes(
 
 
 async def come_back(scene: Scene, *running: common_pb2.AttemptRef) -> RawNode:
-    """The node connects to that dispatcher, with what it still runs."""
+    """Connects the node to that dispatcher, with the attempts that it still runs."""
     return await scene.node(running=running, beats=False)
 
 
@@ -41,7 +41,7 @@ async def test_a_job_that_its_node_runs_is_not_released_as_not_sent(
     await gateway.submit(dying.spec())
     assign = await node.expect_assign()
     process.kill()
-    # The new home hears of an attempt at a node behind the dead one, and cannot get there.
+    # The new home gets an attempt at a node behind the dead dispatcher, and cannot reach it.
     idle, gateway = await other.node("idle"), other.gateway()
     job = await gateway.submit(other.spec())
     node = await come_back(other, assign.attempt)
@@ -55,7 +55,7 @@ async def test_a_job_that_its_node_runs_is_not_released_as_not_sent(
 async def test_a_node_gets_nothing_beside_what_it_runs_for_a_dead_home(
     homes: tuple[DispatcherProcess, list[Scene]],
 ) -> None:
-    """Its slot may be anyone's in the pool: its dispatcher knows what it runs all the same."""
+    """The pool may have given its slot away; its dispatcher still knows what it runs."""
     process, (dying, other) = homes
     node, gateway = await dying.node(), dying.gateway()
     await gateway.submit(dying.spec())
@@ -76,7 +76,7 @@ async def test_a_node_gets_nothing_beside_what_it_runs_for_a_dead_home(
 async def test_a_node_that_its_dispatcher_does_not_have_is_taken_out_of_selection(
     homes: tuple[DispatcherProcess, list[Scene]],
 ) -> None:
-    """The pool may not have heard that it has gone; no job uses its tries up on it."""
+    """The pool may not know yet that the node is gone; no job may spend its tries on it."""
     _, (here, elsewhere) = homes
     node = await here.node()
     known = await here.known_node(node)
@@ -91,7 +91,7 @@ async def test_a_node_that_its_dispatcher_does_not_have_is_taken_out_of_selectio
     await home.read()
     offline = common_pb2.NODE_HEALTH_OFFLINE
     await here.until(node, lambda seen: seen is not None and seen.health == offline)
-    # As soon as it is heard again, it is back.
+    # It is back as soon as it sends a heartbeat.
     await node.heartbeat()
     ready = common_pb2.NODE_HEALTH_READY
     await here.until(node, lambda seen: seen is not None and seen.health == ready)

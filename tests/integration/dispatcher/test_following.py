@@ -22,9 +22,9 @@ from tests.support.scene import Scene, together
 from tests.support.services import DispatcherProcess, PoolProcess, all_running, running_dispatcher
 
 COUNT = 2
-# So much longer than a look takes that one would have been taken.
+# Long enough for several polls.
 A_WHILE_S = 1.0
-# How long a result that is not kept is waited for, in these tests.
+# How long these tests wait for a result that is not kept.
 KEPT_WITHIN_S = 4
 
 
@@ -46,7 +46,7 @@ def started(pool: PoolProcess, redis_url: str, at: int) -> DispatcherProcess:
 
 @pytest.fixture(scope="module")
 def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[DispatcherProcess]]:
-    """Two of them. They do not wait long for a gateway to take a result."""
+    """Two dispatchers that do not wait long for a gateway to take a result."""
     processes = [started(pool_process, redis_url, at) for at in range(COUNT)]
     with all_running(processes):
         yield processes
@@ -56,7 +56,7 @@ def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[Disp
 async def at(
     dispatchers: list[DispatcherProcess], pool_process: PoolProcess
 ) -> AsyncIterator[list[Scene]]:
-    """One test's corner of each dispatcher, both with the same languages."""
+    """One test's scene at each dispatcher, both with the same languages."""
     async with together(dispatchers, pool_process) as scenes:
         yield scenes
 
@@ -74,7 +74,7 @@ async def begun(home: Scene, index: int = 0) -> tuple[RawNode, RawGateway, str, 
     job = await gateway.submit(home.spec(index))
     assign = await node.take_job()
     await gateway.accepted(job)
-    # So that the record has it, too.
+    # So that the record has it as well.
     deadline = time.monotonic() + SOON_S
     while not (await home.job(job)).job.attempts[-1].acked_ms:
         assert time.monotonic() < deadline
@@ -83,7 +83,7 @@ async def begun(home: Scene, index: int = 0) -> tuple[RawNode, RawGateway, str, 
 
 
 async def hears_nothing(gateway: RawGateway) -> None:
-    """Neither now nor after a look or two."""
+    """Checks that there is no event, neither now nor after a few polls."""
     await asyncio.sleep(A_WHILE_S)
     assert await gateway.settled() == []
 
@@ -150,7 +150,7 @@ async def test_a_job_that_fails_at_its_home_has_failed(at: list[Scene]) -> None:
     assert (event.session_id, event.utterance_index) == (at[0].spec().session_id, 2)
     assert reason(event.failed) == "JOB_FAILED"
     assert event.failed.message.endswith("BROKEN_AUDIO")
-    # And of one that is over already the same is said at once.
+    # If the job is over already, the event comes at once.
     await following.attach(job)
     assert reason(await following.failed(job)) == "JOB_FAILED"
 
@@ -206,7 +206,7 @@ async def test_a_gateway_that_does_not_want_it_any_more_hears_nothing(
     following = at[1].gateway()
     await following.attach(job)
     await getattr(following, how)(job)
-    # Nothing happens to the job itself.
+    # The job itself is not affected.
     await gateway.leave(job)
     await gateway.settled()
     await node.result(assign, "kept")
@@ -320,7 +320,7 @@ async def test_results_of_which_many_are_large_come_as_fast_as_they_are_read(
         await following.delivered(name)
     for name in names:
         store.delete(f"{pool_process.prefix}:job:{name}:result")
-    # The stream had to hold less than all of them, and was not ended for it.
+    # The stream held only some of them at a time, and was not ended.
     assert await following.settled() == []
 
 
@@ -348,7 +348,7 @@ async def test_while_redis_is_away_a_job_is_followed_on(
         own_redis.pause()
         unknown = "nobody"
         await following.attach(unknown)
-        # Longer than a result is waited for, while Redis can be asked.
+        # Longer than the wait for a result while Redis is up.
         await asyncio.sleep(KEPT_WITHIN_S + 1)
         assert [each.job_id for each in following.inbox.waiting] == []
         own_redis.resume()

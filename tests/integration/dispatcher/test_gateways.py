@@ -1,4 +1,4 @@
-"""What gateways ask of a real dispatcher beside new jobs, and how their sessions come and go."""
+"""What gateways ask of a real dispatcher besides new jobs, and how sessions move between them."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ from tests.support.rpc_errors import failure, reason
 from tests.support.scene import Scene, scene
 from tests.support.services import PoolProcess, running_dispatcher
 
-# A result that nobody takes is kept after 5 s. What is kept at once is so well before that.
+# A result that nobody takes is kept after 5 s. A result kept at once is there well before that.
 AT_ONCE_S = 4.0
 
 
@@ -29,7 +29,7 @@ def store(redis_url: str) -> Iterator["redis.Redis[bytes]"]:
 
 @pytest.fixture
 async def own(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scene]:
-    """A dispatcher that a test may end."""
+    """A dispatcher that a test may stop."""
     async with (
         running_dispatcher(pool_process, redis_url, queue_wait_ms=100) as process,
         scene(process, pool_process) as made,
@@ -39,7 +39,7 @@ async def own(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scene]
 
 @pytest.fixture
 async def forgetful(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scene]:
-    """A dispatcher that soon forgets a job that is over."""
+    """A dispatcher that forgets a job soon after its end."""
     async with (
         running_dispatcher(
             pool_process,
@@ -72,7 +72,7 @@ async def test_bytes_that_are_no_message_end_the_stream_with_an_error(
 
 
 async def read_to_the_end(call: Any) -> None:
-    """Reads what still comes; raises how the stream ended."""
+    """Reads the rest of the stream; raises its status."""
     while await call.read() is not grpc.aio.EOF:
         pass
 
@@ -166,7 +166,7 @@ async def test_when_its_session_has_left_a_job_goes_on_and_its_result_is_kept(
     await node.result(given[job], "kept")
     await node.expect("result_received", within=AT_ONCE_S)
     assert await gateway.settled() == []
-    # The stream has not left, nor have its other jobs.
+    # The stream and its other jobs are still there.
     await node.result(given[other], "mine")
     assert (await gateway.delivered(other)).result.texts.translated == "mine"
 
@@ -179,7 +179,7 @@ async def test_only_the_gateway_that_has_a_job_can_leave_it(patient: Scene) -> N
     await second.attach(job)
     await second.accepted(job)
 
-    # Too late: its session is at the other one already.
+    # Too late: its session is at the other gateway already.
     await first.leave(job)
     await first.leave("nobody")
     await first.settled()
@@ -249,7 +249,7 @@ async def test_the_same_or_a_newer_epoch_or_none_at_all_takes_a_job_up(
     await second.accepted(job)
     await node.result(assign)
     await second.delivered(job)
-    # The highest epoch counts, whoever came last.
+    # The highest epoch counts, whichever came last.
     await takes_over(first, patient.spec(session_epoch=4), attach)
     assert reason(await first.failed(job)) == "SESSION_TAKEN_OVER"
 
@@ -364,7 +364,7 @@ async def test_a_job_that_was_rejected_and_then_found_no_node_goes_on_with_its_n
     assign = await node.take_job()
     assert assign.attempt.attempt == 2
     await gateway.accepted(job)
-    # What was before is late, and does not touch what is now.
+    # Reports from before are late, and do not affect the new run.
     await node.ack(before)
     await node.expect_cancel(before)
     await node.result(assign)
@@ -385,7 +385,7 @@ async def test_a_job_that_began_anew_is_not_forgotten_with_the_one_before(
     await gateway.submit(forgetful.spec())
     assign = await node.take_job()
     await gateway.accepted(job)
-    # Longer than the one before would have been remembered.
+    # Longer than the earlier run would have been remembered.
     await asyncio.sleep(1.0)
     await node.result(assign, "late")
     assert (await gateway.delivered(job)).result.texts.translated == "late"

@@ -1,4 +1,4 @@
-"""Two and three dispatchers over one pool service: a node is behind one, its job's home another."""
+"""Several dispatchers over one pool service: nodes are connected to one, jobs run on another."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ COUNT = 3
 
 @pytest.fixture(scope="module")
 def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[DispatcherProcess]]:
-    """Three of them; they wait so long for everything that no test sees the end of it."""
+    """Three dispatchers with timeouts so long that no test reaches them."""
     processes = [
         DispatcherProcess(
             pool=pool_process,
@@ -40,7 +40,7 @@ def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[Disp
 async def at(
     dispatchers: list[DispatcherProcess], pool_process: PoolProcess
 ) -> AsyncIterator[list[Scene]]:
-    """One test's corner of each dispatcher, all with the same languages."""
+    """One test's scene at each dispatcher, all with the same languages."""
     async with together(dispatchers, pool_process) as scenes:
         yield scenes
 
@@ -68,7 +68,7 @@ async def test_a_job_is_relayed_to_its_node_and_all_that_the_node_says_comes_bac
 
 
 async def test_an_order_that_comes_late_does_not_overfill_a_node(at: list[Scene]) -> None:
-    """Its home has lost its way to the node, and given the slot back; another job has it now."""
+    """Its home lost the relay to the node and gave the slot back; another job has the slot now."""
     node, gateway = await at[0].node(beats=False), at[0].gateway()
     job = await gateway.submit(at[0].spec())
     assign = await node.take_job()
@@ -106,7 +106,7 @@ async def test_a_job_that_is_rejected_behind_one_dispatcher_goes_to_a_node_behin
     await other.result(again, "from the other")
     assert (await gateway.delivered(job)).result.texts.translated == "from the other"
     await other.expect_received(again)
-    # What the node said is for operators only.
+    # The node's own description is for operators only.
     assert (await at[1].ended(job)).attempts[0].detail == "rejected: not today"
 
 
@@ -187,7 +187,7 @@ async def test_among_equals_a_node_of_the_dispatcher_that_asks_is_preferred(
             await node.ack(assign)
             await node.result(assign)
             await gateway.delivered(job)
-            # Equals again: its lease is gone.
+            # Equal again: its lease is gone.
             await scene_.until(node, lambda known: known is not None and known.running == 0)
 
 
@@ -226,7 +226,7 @@ async def test_a_job_that_waits_is_woken_by_a_slot_that_is_freed_behind_another_
 async def test_a_node_that_reconnects_to_another_dispatcher_keeps_its_job(
     at: list[Scene], home: int
 ) -> None:
-    """From 0 to 1; the home is where it was, where it goes, or neither."""
+    """The node moves from 0 to 1; the home is the one, the other, or neither."""
     node, gateway = await at[0].node(), at[home].gateway()
     job = await gateway.submit(at[home].spec())
     assign = await node.take_job()
@@ -267,7 +267,7 @@ async def test_a_result_that_a_node_takes_along_to_another_dispatcher_is_deliver
 async def say_again_when_asked(
     node: RawNode, assign: dispatcher_pb2.JobAssign, text: str, *, known_here: bool
 ) -> None:
-    """A home that is elsewhere asks by sending the assignment again; one that is here has it."""
+    """A home elsewhere asks by sending the assignment again; one that is here already has it."""
     if not known_here:
         again = await node.expect_assign()
         assert again.attempt == assign.attempt
@@ -279,7 +279,7 @@ async def say_again_when_asked(
 async def test_a_result_is_confirmed_where_the_node_is_when_it_is_taken(
     at: list[Scene], moves_to: int
 ) -> None:
-    """The node has moved between the delivery and the gateway's word: home, or back."""
+    """The node has moved between the delivery and the confirmation: to the home, or away."""
     node, gateway = await at[0].node(), at[1].gateway()
     job = await gateway.submit(at[1].spec())
     assign = await node.take_job()

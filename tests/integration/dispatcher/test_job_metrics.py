@@ -1,4 +1,4 @@
-"""What dispatchers and gateways count of jobs and utterances, on real processes."""
+"""The metrics of dispatchers and gateways about jobs and utterances, on real processes."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ WAIT = "lingua_dispatcher_queue_wait_seconds"
 def gateway(
     patient_process: DispatcherProcess, pool_process: PoolProcess, redis_url: str
 ) -> Iterator[GatewayProcess]:
-    """A gateway that the tests of this file share."""
+    """The gateway of the tests in this file."""
     with GatewayProcess(
         pool=pool_process,
         redis_url=redis_url,

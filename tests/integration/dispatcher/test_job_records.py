@@ -40,7 +40,7 @@ def started(pool: PoolProcess, redis_url: str, name: str) -> DispatcherProcess:
 
 @pytest.fixture(scope="module")
 def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[DispatcherProcess]]:
-    """Two that do not wait long for room."""
+    """Two dispatchers whose jobs do not wait long for room."""
     processes = [started(pool_process, redis_url, f"records-{at}") for at in range(2)]
     with all_running(processes):
         yield processes
@@ -50,7 +50,7 @@ def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[Disp
 async def at(
     dispatchers: list[DispatcherProcess], pool_process: PoolProcess
 ) -> AsyncIterator[list[Scene]]:
-    """One test's corner of both."""
+    """One test's scene at both."""
     async with together(dispatchers, pool_process) as scenes:
         yield scenes
 
@@ -61,7 +61,7 @@ async def record(
     wanted: Callable[[dispatcher_pb2.Job], object],
     within: float = SOON_S,
 ) -> dispatcher_pb2.Job:
-    """The job in the shared record, when it is as wanted."""
+    """Waits until the job's shared record satisfies the condition, and returns it."""
     deadline, found = time.monotonic() + within, None
     while time.monotonic() < deadline:
         with contextlib.suppress(grpc.aio.AioRpcError):
@@ -73,7 +73,7 @@ async def record(
 
 
 async def ended(reader: Scene, job: str) -> dispatcher_pb2.Job:
-    """The record of a job that has ended without a result; it says why."""
+    """Waits for the record of a job that ended without a result; it has the reason."""
     return await record(reader, job, lambda each: each.error.reason)
 
 
@@ -161,7 +161,7 @@ async def test_a_job_whose_deadline_passes_while_it_waits_has_timed_out(at: list
     await gateway.failed(job)
     found = await ended(reader, job)
     assert (found.state, reason(found.error)) == (FAILED, "JOB_TIMEOUT")
-    # That was its only chance.
+    # It had no other chance.
     await gateway.submit(home.spec(1))
     assert reason(await gateway.failed(job)) == "JOB_TIMEOUT"
 
@@ -225,7 +225,7 @@ async def test_a_job_without_a_dispatcher_is_shown_as_failed_and_can_be_cancelle
                     pool_process,
                     redis_url,
                     instance_id=name,
-                    # After these two it is clear that nothing comes of a job any more.
+                    # After these two, a job can no longer have a result.
                     reservation_ttl_ms=5000,
                     job_timeout_ms=1000,
                 )
@@ -251,7 +251,7 @@ async def test_a_job_without_a_dispatcher_is_shown_as_failed_and_can_be_cancelle
         assert "'abandoning' is gone" in lost.error.message
         assert jobs[1] in await listed(reader, FAILED)
 
-        # That was only shown: the job can still be taken up.
+        # That was only displayed: the job can still be taken up.
         other, again = await reader.node("b"), reader.gateway()
         await again.submit(reader.spec(1))
         await other.result(await other.take_job())

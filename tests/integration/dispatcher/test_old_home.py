@@ -1,4 +1,4 @@
-"""A dispatcher that is no longer the home of its job, and has not been told."""
+"""A dispatcher that is no longer the home of its job, and does not know it."""
 
 import contextlib
 
@@ -33,8 +33,8 @@ async def test_an_old_home_asks_for_the_result_and_has_nothing_done_twice(
         await node.result(again)
         await second.delivered(job)
         await node.expect_received(again)
-        # The node has forgotten the job, and its slot is another's. For the old home its time is
-        # over: all it may ask for is the result.
+        # The node has forgotten the job, and another job has its slot. The old home may now ask
+        # only for the result.
         late = await node.expect_assign(within=5 * JOB_TIMEOUT_MS / 1000)
         assert late.attempt == assign.attempt
         assert late.only_if_known

@@ -1,4 +1,4 @@
-"""Redis is away for longer than nodes may be silent: their turns go on when it is back."""
+"""Redis is down for longer than nodes may be silent: their turns go on when it is back."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ MAX_DURATION = common_pb2.FINALIZE_REASON_MAX_DURATION
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
-    """A server that keeps its data when it is killed."""
+    """A Redis server that keeps its data when it is killed."""
     with EmbeddedRedis(data_dir=tmp_path / "redis") as server:
         yield server
 
 
 @pytest.fixture
 async def at(own_redis: EmbeddedRedis, prefix: str) -> AsyncIterator[Scene]:
-    """A corner of a dispatcher on a Redis that can be killed."""
+    """A scene at a dispatcher whose Redis can be killed."""
     settings = {**BEATS, "redis_timeout_ms": 300}
     with PoolProcess(
         redis_url=own_redis.url, prefix=prefix, sweep_interval_ms=50, **settings
@@ -40,7 +40,7 @@ async def at(own_redis: EmbeddedRedis, prefix: str) -> AsyncIterator[Scene]:
 
 
 async def begin_turn(at: Scene, node: RawNode) -> None:
-    """The node has the first part of a sentence."""
+    """Gives the node the first part of a sentence."""
     gateway = at.gateway()
     job = await gateway.submit(at.spec(0, reason=MAX_DURATION))
     assign = await node.take_job()
@@ -49,21 +49,21 @@ async def begin_turn(at: Scene, node: RawNode) -> None:
 
 
 async def outage(redis: EmbeddedRedis) -> None:
-    """Longer than a node may be silent."""
+    """Takes Redis down for longer than a node may be silent."""
     redis.kill()
     await asyncio.sleep(1.5 * STALE_MS / 1000)
     redis.restart()
 
 
 async def connect_when_redis_is_back(at: Scene, name: str) -> RawNode:
-    """A node that tries until it is let in."""
+    """A node that connects again until it is admitted."""
     while True:
         with contextlib.suppress(AssertionError):
             return await at.node(name)
 
 
 async def go_on(at: Scene) -> str:
-    """The next part, which is submitted until Redis is back; returns the node that has it."""
+    """Submits the next part until Redis is back; returns the node that has it."""
     gateway, node_id = at.gateway(), ""
     while not node_id:
         await gateway.submit(at.spec(1, deadline_ms=60_000))
@@ -80,7 +80,7 @@ async def test_a_turn_waits_until_its_node_is_heard_again(
     holder = await at.node("holder")
     await begin_turn(at, holder)
     await outage(own_redis)
-    # This one is fresh at once; of the other nothing is heard until the next batch of heartbeats.
+    # This one is fresh at once; the other is silent until the next batch of heartbeats.
     other = await connect_when_redis_is_back(at, "other")
     for node in (holder, other):
         node.answers_jobs()

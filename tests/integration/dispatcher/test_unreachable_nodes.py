@@ -1,4 +1,4 @@
-"""Nodes that the pool believes in and nobody can reach: jobs are not lost on them."""
+"""Nodes that the pool considers alive and nobody can reach: no job is lost on them."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tests.support.services import DispatcherProcess, PoolProcess, running_dispa
 
 @pytest.fixture
 async def at(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scene]:
-    """A corner of a dispatcher whose jobs wait long for room."""
+    """A scene at a dispatcher whose jobs wait long for room."""
     async with (
         running_dispatcher(
             pool_process, redis_url, instance_id="home", queue_wait_ms=60_000
@@ -67,6 +67,6 @@ async def test_a_job_that_no_node_has_had_outlasts_a_node_that_cannot_be_reached
     assert assign.attempt.job_id == job
     await node.result(assign)
     await gateway.delivered(job)
-    # It was taken out of selection, and nobody has heard of it since.
+    # It was taken out of selection, and has been silent since.
     offline = common_pb2.NODE_HEALTH_OFFLINE
     await at.until(at.hello("ghost"), lambda seen: seen is not None and seen.health == offline)

@@ -157,7 +157,7 @@ class Job:
         return effect
 
     def ending(self) -> tuple[str, int, int, int]:
-        """The one lease operation: its kind, its attempt, its cause or outcome, the final state."""
+        """The only lease operation: its kind, attempt, cause or outcome, and the final state."""
         (found,) = (each for each in self.effects if isinstance(each, fx.Release | fx.Complete))
         detail = found.cause if isinstance(found, fx.Release) else found.outcome
         return type(found).__name__, found.attempt.number, detail, found.final

@@ -27,7 +27,7 @@ class Record:
     running: dict[int, float] = field(default_factory=dict)
 
     def lease(self, number: int, now: float) -> float:
-        """When the attempt's lease ends; 0 where it has none."""
+        """When the attempt's lease ends; 0 if it has none."""
         held = {"reserved": self.reserved, "running": self.running}.get(
             self.attempt.get(number, ""), {}
         )
@@ -35,7 +35,7 @@ class Record:
         return end if end > now else 0.0
 
     def leases(self, now: float) -> list[int]:
-        """The attempts that hold a slot, but for those that were given up and end by themselves."""
+        """The attempts that hold a slot, except for released ones, whose leases expire."""
         return [
             n
             for held in (self.reserved, self.running)

@@ -43,18 +43,18 @@ _NO_NODE = {
 
 
 class Watch(Protocol):
-    """Judges every step of one home, and what is left at the end."""
+    """Checks every event of one home, and the state at the end."""
 
     ended: bool
 
     def before(self) -> None:
-        """An event comes."""
+        """An event is about to happen."""
 
     def after(self, now: float, event: str, number: int, effects: list[fx.Effect]) -> None:
-        """It has been, and this is to be done for it."""
+        """The event has happened, with these effects."""
 
     def at_the_end(self, world: "World") -> None:
-        """Nothing is under way any more."""
+        """The run is over."""
 
 
 Watching = Callable[[JobMachine, JobRules, float | None], Watch]
@@ -62,22 +62,22 @@ Watching = Callable[[JobMachine, JobRules, float | None], Watch]
 
 @dataclass
 class Node:
-    """A machine of somebody's, with what it knows of the job's attempts."""
+    """A node, and what it knows about the job's attempts."""
 
     node_id: str
     epoch: int = 1
     connected: bool = True
-    # running, done or failed; forgotten when it is confirmed or cancelled.
+    # By attempt: running, done or failed; removed when it is confirmed or cancelled.
     knows: dict[int, str] = field(default_factory=dict)
 
 
 class World:
-    """Runs one job to its end and beyond, under the eyes of a watch for each home."""
+    """Runs one job to its end and beyond; a watch checks each home."""
 
     def __init__(self, choices: Choices, watching: Watching) -> None:
         self.choices = choices
         self.homes = 0
-        # Attempts that the pool reserved for a home that never heard of it.
+        # Attempts that the pool reserved for a home that never got the answer.
         self.unheard: set[int] = set()
         self.now = 0.0
         self.log: list[str] = []
@@ -100,9 +100,9 @@ class World:
             hedge_after_ms=(0.0, 40.0, 5.0)[pick(3)],
             max_retry=(2, 0, 1, 3)[pick(4)],
         )
-        # With few nodes, all of them are soon tried.
+        # With few nodes, a job soon has tried all of them.
         self.fleet = NODES[: (5, 2, 1)[pick(3)]]
-        # Runs differ in how much goes wrong: where everything does, nothing interesting does.
+        # Runs differ in how much goes wrong: if everything fails, nothing interesting happens.
         self.calm = (40, 12, 4)[pick(3)]
         self.deadline = (None, 700.0, 150.0)[pick(3)]
         self._submit()
@@ -116,7 +116,7 @@ class World:
             self._after(choices.delay(), self._home_dies, any_home=True)
 
     def run(self) -> None:
-        """Until nothing is under way any more."""
+        """Runs until nothing is under way."""
         steps = 0
         while self._heap:
             self.now, _, action = heapq.heappop(self._heap)
@@ -136,7 +136,7 @@ class World:
         self._tell("start", 0, lambda: self.machine.start(self.now))
 
     def _tell(self, event: str, number: int, call: Callable[[], list[fx.Effect]]) -> None:
-        """An event for the machine; its effects are carried out."""
+        """Feeds an event to the machine, and carries out its effects."""
         self.watch.before()
         effects = call()
         self.log.append(f"{self.now:8.1f} {event} {number or ''} -> {self.machine.phase.name}")
@@ -146,7 +146,7 @@ class World:
             self._carry_out(effect)
 
     def _after(self, delay: float, action: Callable[[], None], *, any_home: bool = False) -> None:
-        """Later; what is meant for a home that has died meanwhile does not happen."""
+        """Runs an action later, unless its home has died by then."""
         home = self.homes
 
         def run() -> None:
@@ -210,7 +210,7 @@ class World:
         self._tell("kept", 0, lambda: self.machine.on_kept(self.now, self.kept))
 
     def _safe(self, delivered: fx.Deliver, *, is_kept: bool) -> None:
-        """The gateway has taken the result, or it is kept for the next one; the node is told."""
+        """The gateway took the result, or it was kept for the next one; the node is told."""
         self._result_is_safe = not is_kept
         self.kept = delivered.result if is_kept else None
         attempt = delivered.attempt
@@ -344,7 +344,7 @@ class World:
         self._begin(node, number)
 
     def _begin(self, node: Node, number: int) -> None:
-        """A node has an assignment that is new to it."""
+        """A node gets an assignment that is new to it."""
         delay = self.choices.delay
         way = self.choices.pick(9) if not self.choices.pick(3) else 0
         if way == 1:
@@ -368,7 +368,7 @@ class World:
             self._report(node, end, number, took)
 
     def _report(self, node: Node, what: str, number: int, delay: float) -> None:
-        """The node comes to say something, which is then on its way for a moment."""
+        """The node reports something, which takes a moment to arrive."""
 
         def say() -> None:
             if what != "rejected" and number not in node.knows:
@@ -410,17 +410,17 @@ class World:
             node.knows.pop(attempt.number, None)
 
     def _garbage(self) -> None:
-        """A report of an attempt that this node never had, or has no more."""
+        """A report about an attempt that this node never had, or no longer has."""
         node = self.nodes[NODES[self.choices.pick(len(NODES))]]
         number = (99, 1, 2)[self.choices.pick(3)]
         theirs = self.machine.attempts.get(number)
         what = ("result", "failed", "acked", "rejected")[self.choices.pick(4)]
-        # The shell lets through an acknowledgement or rejection only from the attempt's own node.
+        # The shell accepts acknowledgements and rejections only from the attempt's own node.
         if what in ("result", "failed") or theirs is None:
             self._say(node, what, number)
 
     def _cut_a_connection(self) -> None:
-        """Mostly of a node that has the job."""
+        """Cuts the connection of a node, mostly of one that has the job."""
         alive = [each for each in self.machine.attempts.values() if each.is_alive]
         name = alive[0].node_id if alive else NODES[self.choices.pick(len(NODES))]
         node = self.nodes[name]

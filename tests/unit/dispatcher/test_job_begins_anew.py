@@ -1,4 +1,4 @@
-"""A job that found no node and is submitted again: what was before must not touch what is now."""
+"""A job that found no node and is submitted again: late answers to the first run are ignored."""
 
 from collections import Counter
 
@@ -173,7 +173,7 @@ def test_an_epoch_that_is_told_must_not_be_older_than_the_latest(epoch: int, is_
 
 
 class InsistentWorld(World):
-    """Its gateway submits the job again as long as it only finds no node."""
+    """A world whose gateway submits the job again as long as it fails only for want of a node."""
 
     MOST = 4
 
@@ -222,5 +222,5 @@ def test_every_promise_holds_however_often_it_begins(batch: int) -> None:
             left = set(world.store.leases(world.now)) - world.unheard
             assert not left, f"seed {seed}: slots are left behind: {left}\n" + "\n".join(world.log)
             seen[common_pb2.JobState.Name(world.machine.state)] += 1
-    # Worlds in which it never comes to that would prove nothing.
+    # Worlds in which that never happens would prove nothing.
     assert min(seen["JOB_STATE_DONE"], seen["JOB_STATE_FAILED"]) > 10, seen

@@ -1,4 +1,4 @@
-"""A job that needs the audio that a node holds: done by that node, or given back for the audio."""
+"""A job that needs audio that a node holds: that node does it, or the audio is asked for."""
 
 import pytest
 
@@ -111,7 +111,7 @@ def test_a_result_without_what_was_held_is_not_taken(kind: RESULT.Kind.ValueType
 
     assert fx.Deliver not in kinds(effects)
     assert failure(effects) == NEEDED
-    # The node may forget it, and is not blamed.
+    # The node may forget it, and the failure does not count against it.
     assert fx.Confirm in kinds(effects)
     [completed] = [each for each in effects if isinstance(each, fx.Complete)]
     assert completed.outcome == pool_pb2.ATTEMPT_OUTCOME_CANCELLED

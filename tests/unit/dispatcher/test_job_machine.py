@@ -43,7 +43,7 @@ def test_it_is_woken_for_the_first_timer_and_then_for_the_next() -> None:
     job = Job(deadline_ms=5000).start()
     assert job.effects[0] == fx.Wake(5000)
     assert job.given(1).effects[-1] == fx.Wake(100)
-    # Cleared timers cost nothing, so the call for this one comes, and moves on.
+    # A cleared timer does not cancel its wake-up, which then leads to the next timer.
     job.at(10).acked(1)
     assert job.at(100).woken().effects == [fx.Wake(1010)]
     assert job.at(1010).woken().effects[0] == fx.Wake(5000)
@@ -177,7 +177,7 @@ def test_when_the_retries_are_used_up_the_job_fails_and_the_record_ends_with_it(
 
 
 def miss_often(job: Job, misses: int) -> list[float]:
-    """Nodes that cannot be reached, one after the other; returns the pauses between them."""
+    """Makes nodes unreachable one after the other; returns the pauses between them."""
     pauses = []
     for number in range(1, misses + 1):
         job.given(number).send_failed(number)
@@ -289,7 +289,7 @@ def test_a_result_that_comes_before_the_pool_told_of_its_attempt_stays_with_the_
 
 
 def test_a_result_that_comes_before_the_pool_was_asked_stays_at_its_node() -> None:
-    """Others waited first, so the pool was not asked; an earlier home had placed the job."""
+    """Others waited first, so the pool was not asked; an earlier home has placed the job."""
     job = Job().start().refused(ALL_FULL).result(1)
 
     assert job.effects == []

@@ -1,4 +1,4 @@
-"""What the job machine promises whatever happens: thousands of random worlds (see job_world)."""
+"""What the job machine promises in every case, in thousands of random worlds (see job_world)."""
 
 import math
 import os
@@ -17,7 +17,7 @@ from tests.unit.dispatcher.job_world import World
 RUNS = int(os.environ.get("LINGUA_JOB_RUNS", "4000"))
 BATCHES = 8
 
-# The node itself ended the attempt, or cannot be told.
+# The node itself ended the attempt, or cannot be told to stop.
 _NODE_KNOWS = {
     "rejected",
     "turned away",
@@ -33,7 +33,7 @@ _AFTER_THE_END = (fx.CancelOnNode, fx.Release, fx.Complete, fx.Confirm)
 
 
 class Promises:
-    """Checks every step of one home."""
+    """Checks every event of one home."""
 
     def __init__(self, machine: JobMachine, rules: JobRules, deadline: float | None) -> None:
         self.machine = machine
@@ -48,7 +48,7 @@ class Promises:
         self._accepted: set[int] = set()
         self._sent: dict[int, str] = {}
         self._misses: set[int] = set()
-        # Nodes that were tried, and may be tried again since there are no others.
+        # Nodes that were tried, and may be tried again because there are no others.
         self._readmitted: set[str] = set()
         self._waits_since: float | None = None
         self._turn_since: float | None = None
@@ -220,7 +220,7 @@ def breaks(choices: list[int]) -> bool:
 
 
 def check(seed: int) -> World:
-    """Runs one world; a failure is told by the shortest run that has it."""
+    """Runs one world; a failure is reported with the shortest run that shows it."""
     choices = Choices(seed=seed)
     try:
         world = World(choices, Promises)

@@ -38,7 +38,7 @@ def table() -> dict[tuple[str, Phase], str]:
 
 
 def reached(phase: Phase) -> tuple[Job, int]:
-    """A job in this phase with a failed attempt behind it where that can be; the attempt to hit."""
+    """A job in this phase, if possible after a failed attempt; and the attempt to test."""
     job = Job(deadline_ms=900, hedge_after_ms=50, affinity_wait_ms=60)
     if phase is Phase.NEW:
         return job, 1
@@ -61,7 +61,7 @@ def reached(phase: Phase) -> tuple[Job, int]:
 
 
 def prepared(event: str, phase: Phase) -> tuple[Job, int]:
-    """What has to be under way for the event to mean something."""
+    """A job for which the event has a meaning."""
     job, number = reached(phase)
     cell = table()[event, phase]
     if event == "given" and phase is Phase.PLACED:
@@ -115,8 +115,8 @@ EVENTS: dict[str, Callable[[Job, int], Job]] = {
     "cancel": lambda job, _: job.cancel(),
 }
 
-# What a word of the table stands for: the phase after it (None: the same), what has to be asked
-# for, and what may be asked for beside that. Timers are not looked at here.
+# What a word of the table means: the phase after it (None: the same), the required effects, and
+# those allowed besides. Timers are not checked here.
 Meaning = tuple[Phase | None, set[type[fx.Effect]], set[type[fx.Effect]]]
 _FREES: set[type[fx.Effect]] = {fx.Release, fx.Complete, fx.CancelOnNode, fx.Confirm}
 WORDS: dict[str, Meaning] = {

@@ -21,7 +21,7 @@ from tests.unit.dispatcher.job_driver import (
 
 
 def taken_up() -> Job:
-    """A job that is placed, unacknowledged, when this home hears of it."""
+    """A job that an earlier home has placed, without an acknowledgement."""
     return Job().start().told(1, common_pb2.JOB_STATE_RESERVED, lease=5000)
 
 
@@ -66,7 +66,7 @@ def test_a_stream_that_is_lost_after_the_job_was_sent_is_a_try() -> None:
 
 
 def bound(**rules: float) -> Job:
-    """A job whose attempt a turn's binding has placed."""
+    """A job whose attempt was placed by a turn's binding."""
     job = placed(**rules)
     job.machine.attempts[1].placement.path = pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING
     return job
@@ -83,7 +83,7 @@ def test_an_attempt_on_the_node_that_has_the_turns_beginning_waits_for_that_node
 
     job.node_back(1)
     assert job.kinds() == [fx.Send]
-    # It is still the turn's: once more it is waited for.
+    # It still belongs to the turn, so the job waits for it again.
     assert job.acked(1).phase is Phase.RUNNING
     assert job.machine.attempts[1].placement.path == pool_pb2.PLACEMENT_PATH_MAX_DURATION_BINDING
 
@@ -118,7 +118,7 @@ def test_a_node_that_comes_back_within_the_grace_keeps_its_job() -> None:
 
 
 def test_a_node_that_comes_back_without_room_is_asked_for_the_result_only() -> None:
-    """Its slot has gone to another job; it may have done this one while it was away."""
+    """Another job has its slot; it may have done this one while it was away."""
     job = running().node_lost(1).node_back(1).committed(1, COMMIT.OUTCOME_NO_ROOM)
 
     assert job.kinds() == [fx.Send]
@@ -135,7 +135,7 @@ def test_a_node_that_comes_back_without_room_and_without_the_result_is_left() ->
 
 
 def test_a_home_that_stood_still_while_another_finished_the_job_lets_go_of_it() -> None:
-    """Its node has forgotten the attempt by now, and would do it once more without a slot."""
+    """Its node has forgotten the attempt by now, and would do it again without a slot."""
     job = running().node_lost(1).node_back(1)
     job.then(job.machine.on_committed(job.now, 1, COMMIT.OUTCOME_ALREADY, is_over=True))
 

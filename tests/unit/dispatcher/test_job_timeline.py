@@ -1,4 +1,4 @@
-"""The steps of a job, on a clock of the test's own."""
+"""The timeline of a job, on a virtual clock."""
 
 import random
 from typing import Any
@@ -16,18 +16,18 @@ Row = tuple[str, int, float, float, str]
 
 
 def timeline(*before: common_pb2.JobStep, **more: Any) -> Timeline:
-    """One that begins at 1000 ms of the loop."""
+    """A timeline that begins at 1000 ms of the event loop's clock."""
     return Timeline(before, now=1000.0, wall_us=WALL_US, **more)
 
 
 def before(kind: STEP.Kind.ValueType, at_ms: float, took_ms: float = 0) -> common_pb2.JobStep:
-    """What the gateway says, from the submission on."""
+    """A step that the gateway recorded, relative to the submission."""
     started_us = WALL_US + int(at_ms * 1000)
     return STEP(kind=kind, started_us=started_us, took_us=int(took_ms * 1000))
 
 
 def rows(made: Timeline, now: float = 9000.0) -> list[Row]:
-    """Kind, attempt, start and end in ms from the submission, and how."""
+    """Each step: kind, attempt, start and end in ms from the submission, and detail."""
     return [
         (
             STEP.Kind.Name(each.kind).removeprefix("KIND_").lower(),
@@ -41,7 +41,7 @@ def rows(made: Timeline, now: float = 9000.0) -> list[Row]:
 
 
 def placed(made: Timeline, at: float, number: int = 1, *, by_relay: bool = False) -> None:
-    """Asked at a time, answered 2 ms later, and sent at once."""
+    """Asks at a time, is answered 2 ms later, and sends at once."""
     made.asks(at, number)
     made.placed(at + 2, number, f"n{number}")
     made.sends(at + 2, number, f"n{number}", by_relay=by_relay)

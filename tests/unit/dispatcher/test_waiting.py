@@ -1,4 +1,4 @@
-"""Who waits is called first come first served; against a sorted list."""
+"""Waiting jobs are called in order, checked against a sorted list; their audio is bounded."""
 
 import random
 
@@ -15,7 +15,7 @@ def room_with(*joins: tuple[str, str], max_waiting: int = 100) -> WaitingRoom:
 
 
 def anyone(room: WaitingRoom) -> str | None:
-    """The first of all that wait."""
+    """Calls the first of all waiting jobs."""
     return room.room_for(list(room.queues()))
 
 
@@ -109,7 +109,7 @@ MAX_WAITING = 12
 
 
 class Model:
-    """The same rules, looking at all jobs every time: job -> (number, queue, waits)."""
+    """The same rules in a naive way: job -> (number, queue, waits)."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, tuple[int, str, bool]] = {}

@@ -1,4 +1,4 @@
-"""Who asks for room, and who is not asked for because an earlier one was refused the same."""
+"""Which waiting job asks for room, and which is passed over because of an earlier refusal."""
 
 from lingua_scheduler.services.dispatcher.home.job import Job
 from lingua_scheduler.services.dispatcher.home.waiting import WaitingBytes, WaitingRoom
@@ -24,7 +24,7 @@ RULES = JobRules(
 
 
 class Pool:
-    """Jobs of one queue that wait, and what they ask."""
+    """The waiting jobs of one queue, and which of them asked."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
@@ -88,7 +88,7 @@ def test_who_wants_the_node_that_an_earlier_one_was_refused_does_not_ask_in_that
     pool.rounds.room_in([QUEUE])
     assert pool.asked() == ["first"]
 
-    # The slot of "a" may be given back at this very moment: it is not for the second.
+    # The slot of "a" may be given back at this moment: the second job must not get it.
     pool.refuses("first")
 
     assert pool.asked() == ["other"]
@@ -123,7 +123,7 @@ def test_a_tenant_over_its_quota_does_not_hold_up_others() -> None:
 
     assert pool.asked() == ["other"]
     pool.places("other")
-    # None of them waits for room any more.
+    # None of them waits for room any longer.
     pool.rounds.room_in([QUEUE])
     assert pool.asked() == []
 
@@ -134,7 +134,7 @@ def test_those_over_their_quota_are_let_through_in_the_order_in_which_they_came(
     for name in ("second", "third"):
         pool.waits(name, tenant="t")
     for _ in range(3):
-        # Whoever was asked last is first in the line of the tenant only by its ticket.
+        # The order in the tenant's queue is that of the tickets, not of the questions.
         pool.rounds.room_in([QUEUE])
     for name in ("first", "second", "third"):
         pool.refuses(name, for_quota=True)
@@ -142,7 +142,7 @@ def test_those_over_their_quota_are_let_through_in_the_order_in_which_they_came(
 
     pool.rounds.room_in([line])
     assert pool.asked() == ["first"]
-    # One refusal says all: nobody else of the tenant asks.
+    # One refusal applies to all: no other job of the tenant asks.
     pool.refuses("first", for_quota=True)
     assert pool.asked() == []
     pool.rounds.room_in([line])
