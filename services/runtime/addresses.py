@@ -1,4 +1,4 @@
-"""Network addresses as settings write them: `host:port`, with IPv6 hosts in brackets."""
+"""Network addresses in the form of the settings: `host:port`, IPv6 hosts in brackets."""
 
 import re
 

@@ -1,8 +1,8 @@
-"""Every exception that the scheduler raises on purpose, and how each travels.
+"""Every exception that the scheduler raises on purpose, and how it is transmitted.
 
-A service raises a `LinguaError`; the gRPC frame turns it into a status with details. On a stream
-the same content is an `Error` message (`to_proto`). Clients read it back with `from_rpc_error`, and
-raise it again with `from_proto`.
+A service raises a `LinguaError`, and the interceptor turns it into a status with details. On a
+stream the same content is an `Error` message (`to_proto`). Callers read it with `from_rpc_error`,
+and make the exception again with `from_proto`.
 """
 
 import secrets
@@ -18,27 +18,27 @@ from lingua_scheduler.statuses import from_rpc_error as from_rpc_error
 from lingua_scheduler.statuses import reason_name as reason_name
 from lingua_scheduler.v1 import common_pb2
 
-# A peer may drop answers whose metadata is over 8 KiB. The message is in there twice, once
-# percent-encoded (up to three bytes for each), and the details grow by a third in base64.
+# A peer may drop responses whose metadata is over 8 KiB. It contains the message twice, once
+# percent-encoded (up to three times as long), and the details in base64 (a third longer).
 MAX_MESSAGE_BYTES = 1024
 MAX_DETAILS_BYTES = 3 * 1024
 
 
 class SettingsError(Exception):
-    """The process cannot start as it is set up; the message has one line per problem."""
+    """The process cannot start with these settings; the message has one line per problem."""
 
 
 class LinguaError(Exception):
     """An error with a reason that clients can act on.
 
     Args:
-        message: one sentence for a person; cut at `MAX_MESSAGE_BYTES`.
-        retry_after_ms: over 0 when a retry may help after this time.
+        message: one sentence for people; truncated to `MAX_MESSAGE_BYTES`.
+        retry_after_ms: when a retry may succeed; 0 if it would not.
         metadata: facts for tools.
-        fields: pairs of a bad field's path and what is wrong with it.
+        fields: the path of each bad field, and what is wrong with it.
     """
 
-    # Fixed by the class, but for an error of another service whose reason has no class here.
+    # Set by the class, except for errors of other services whose reason has no class here.
     reason: common_pb2.ErrorReason.ValueType = common_pb2.ERROR_REASON_INTERNAL
     code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
 
@@ -65,9 +65,9 @@ class InvalidMessageError(LinguaError):
 
 
 class NoCapableNodeError(LinguaError):
-    """No known node can do this direction with these requirements.
+    """No known node serves this direction with these requirements.
 
-    FAILED_PRECONDITION and not NOT_FOUND: what was asked for is not missing, the fleet lacks it.
+    FAILED_PRECONDITION rather than NOT_FOUND, because nothing that the request names is missing.
     """
 
     reason = common_pb2.ERROR_REASON_NO_CAPABLE_NODE
@@ -75,39 +75,39 @@ class NoCapableNodeError(LinguaError):
 
 
 class AllCandidatesFullOrFailedError(LinguaError):
-    """Capable nodes exist, but none of those drawn is ready and has room."""
+    """Capable nodes exist, but none of those drawn is ready and has a free slot."""
 
     reason = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class PreferredNodeNotCapableError(LinguaError):
-    """The node that the caller asked for cannot do this job."""
+    """The preferred node cannot do this job."""
 
     reason = common_pb2.ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class BoundNodeFullError(LinguaError):
-    """The node that holds the turn's audio is only full, and the caller asked to be told."""
+    """The node that holds the turn's audio is full, and the caller asked not to wait."""
 
     reason = common_pb2.ERROR_REASON_BOUND_NODE_FULL
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class HeldAudioNeededError(LinguaError):
-    """The job needs audio that a node held, and cannot go to that node."""
+    """The job needs audio that a node holds, but cannot be sent to that node."""
 
     reason = common_pb2.ERROR_REASON_HELD_AUDIO_NEEDED
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class DependencyDownError(LinguaError):
-    """Redis cannot be reached, is too slow, or refuses writes; nothing was promised.
+    """Redis is unreachable or too slow, or refuses writes; nothing was promised.
 
     Args:
-        message: what callers are told: what it is that does not work.
-        why: for the log only, since it may name addresses.
+        message: what does not work, for callers.
+        why: the reason, for logs only, because it may contain addresses.
     """
 
     reason = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
@@ -122,21 +122,21 @@ class DependencyDownError(LinguaError):
 
 
 class SessionNotFoundError(LinguaError):
-    """No session has this id and token, or it was forgotten."""
+    """No session has this id and token, or its record has expired."""
 
     reason = common_pb2.ERROR_REASON_SESSION_NOT_FOUND
     code = grpc.StatusCode.NOT_FOUND
 
 
 class SessionTakenOverError(LinguaError):
-    """A newer epoch of the session has replaced the one that speaks."""
+    """The session has a newer epoch than the sender."""
 
     reason = common_pb2.ERROR_REASON_SESSION_TAKEN_OVER
     code = grpc.StatusCode.ABORTED
 
 
 class NodeIdConflictError(LinguaError):
-    """A live node has this id already."""
+    """A live node already has this id."""
 
     reason = common_pb2.ERROR_REASON_NODE_ID_CONFLICT
     code = grpc.StatusCode.ALREADY_EXISTS
@@ -150,28 +150,28 @@ class NodeNotFoundError(LinguaError):
 
 
 class NodeEpochOldError(LinguaError):
-    """A newer connection of the same node has replaced the one that speaks."""
+    """The node has a newer epoch, because it has connected again."""
 
     reason = common_pb2.ERROR_REASON_NODE_EPOCH_OLD
     code = grpc.StatusCode.ABORTED
 
 
 class JobNotFoundError(LinguaError):
-    """No job has this id, or it was forgotten."""
+    """No job has this id, or its record has expired."""
 
     reason = common_pb2.ERROR_REASON_JOB_NOT_FOUND
     code = grpc.StatusCode.NOT_FOUND
 
 
 class JobTimeoutError(LinguaError):
-    """The job had no result by its deadline, or within the time that a node has for it."""
+    """The job had no result by its deadline, or within the time limit of a node."""
 
     reason = common_pb2.ERROR_REASON_JOB_TIMEOUT
     code = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 class JobCancelledError(LinguaError):
-    """Somebody has cancelled the job."""
+    """The job was cancelled."""
 
     reason = common_pb2.ERROR_REASON_JOB_CANCELLED
     code = grpc.StatusCode.CANCELLED
@@ -180,7 +180,7 @@ class JobCancelledError(LinguaError):
 class JobFailedError(LinguaError):
     """Every attempt failed on its node.
 
-    ABORTED and not INTERNAL: the scheduler did its part; what failed is a node, or the job itself.
+    ABORTED rather than INTERNAL, because a node or the job itself failed, not the scheduler.
     """
 
     reason = common_pb2.ERROR_REASON_JOB_FAILED
@@ -188,42 +188,42 @@ class JobFailedError(LinguaError):
 
 
 class PoolFullError(LinguaError):
-    """The pair has as many nodes as its pools can hold."""
+    """The pools of a direction are full."""
 
     reason = common_pb2.ERROR_REASON_POOL_FULL
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class DrainingError(LinguaError):
-    """This instance is going away; another one will serve."""
+    """This instance is shutting down; use another one."""
 
     reason = common_pb2.ERROR_REASON_DRAINING
     code = grpc.StatusCode.UNAVAILABLE
 
 
 class BackpressureError(LinguaError):
-    """A slow peer let too much pile up."""
+    """A bounded buffer is full because a peer is too slow."""
 
     reason = common_pb2.ERROR_REASON_BACKPRESSURE
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class UnauthenticatedError(LinguaError):
-    """The caller did not say who it is, or what it said does not hold."""
+    """The caller has no token or certificate, or an invalid one."""
 
     reason = common_pb2.ERROR_REASON_UNAUTHENTICATED
     code = grpc.StatusCode.UNAUTHENTICATED
 
 
 class PermissionDeniedError(LinguaError):
-    """It is known who calls, and that one may not do this."""
+    """The caller is known, but may not do this."""
 
     reason = common_pb2.ERROR_REASON_PERMISSION_DENIED
     code = grpc.StatusCode.PERMISSION_DENIED
 
 
 class QuotaExceededError(LinguaError):
-    """The tenant uses as much as it may."""
+    """The tenant has reached a limit."""
 
     reason = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -237,14 +237,14 @@ class DeadlineExceededError(LinguaError):
 
 
 class BadAudioError(LinguaError):
-    """Audio that cannot be what its format says."""
+    """The audio is not valid in its format."""
 
     reason = common_pb2.ERROR_REASON_BAD_AUDIO
     code = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class InternalError(LinguaError):
-    """A fault of the scheduler itself; the log of the instance has the rest."""
+    """A fault of the scheduler; the log of the instance has the details."""
 
     reason = common_pb2.ERROR_REASON_INTERNAL
     code = grpc.StatusCode.INTERNAL
@@ -254,7 +254,7 @@ _CLASSES = {kind.reason: kind for kind in LinguaError.__subclasses__()}
 
 
 def internal_error(instance_id: str) -> InternalError:
-    """An error for a fault of ours. Its `error_id` goes to the log, beside what really happened."""
+    """The error for a fault of the scheduler. The log has the cause under its `error_id`."""
     error_id = secrets.token_hex(4)
     return InternalError(
         f"internal error; see the log of instance {instance_id}, error id {error_id}",
@@ -277,9 +277,9 @@ def to_proto(error: LinguaError) -> common_pb2.Error:
 
 
 def from_proto(error: common_pb2.Error) -> LinguaError:
-    """The exception that another service raised: of the reason's class, with all that was said.
+    """Makes the exception that another service raised.
 
-    A reason without a class of its own makes a plain LinguaError that keeps the reason.
+    A reason without a class becomes a plain LinguaError with that reason.
     """
     rebuilt = _CLASSES.get(error.reason, LinguaError)(
         error.message,
@@ -294,8 +294,8 @@ def from_proto(error: common_pb2.Error) -> LinguaError:
 def to_trailing_metadata(error: LinguaError) -> tuple[tuple[str, bytes], ...]:
     """The error's details as trailing metadata of a call that ends with `error.code`.
 
-    Reason, message and retry time always arrive. Of very many fields or facts the last are left
-    out, so that no error is too large to be delivered.
+    Reason, message and retry time are always included. If there are too many fields or facts, the
+    last ones are left out, so that no error is too large to be delivered.
     """
     fields, metadata = list(error.fields), list(error.metadata.items())
     status = _status(error, fields, metadata)
@@ -327,7 +327,7 @@ def _status(
 
 
 def _cut(text: str) -> str:
-    """The text as valid UTF-8 of at most `MAX_MESSAGE_BYTES`."""
+    """Truncates a text to `MAX_MESSAGE_BYTES` of valid UTF-8."""
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_MESSAGE_BYTES:
         data = data[: MAX_MESSAGE_BYTES - 3] + b"..."

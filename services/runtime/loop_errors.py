@@ -1,4 +1,4 @@
-"""What the event loop reports of its own accord: all of it is logged, but for one false alarm."""
+"""Logs the errors that the event loop reports, except for one false alarm."""
 
 import asyncio
 import logging
@@ -6,16 +6,16 @@ from typing import Any
 
 _log = logging.getLogger(__name__)
 
-# uvloop (seen with 0.23) if connecting is cancelled in the turn of the loop in which the TLS
-# handshake is completed: its `create_connection` closes the socket and leaves the last callback of
-# the handshake scheduled, which finds the socket closed and reports that as an error. Whoever
-# connected has had its time-out or cancellation, and nothing is left open.
+# Reported by uvloop (seen with 0.23) if connecting is cancelled in the iteration of the loop in
+# which the TLS handshake completes: `create_connection` closes the socket but leaves the last
+# callback of the handshake scheduled, which finds the socket closed. The caller has had its timeout
+# or cancellation, and nothing is left open.
 _MESSAGE = "Fatal error on SSL protocol"
 _WORDS = "the handler is closed"
 
 
 def report_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
-    """From here on, TLS connections that were given up while they were made are no errors."""
+    """Stops reporting TLS connections that were abandoned during the handshake as errors."""
     loop.set_exception_handler(_handle)
 
 

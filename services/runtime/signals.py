@@ -1,4 +1,4 @@
-"""The two signals that ask a process to end."""
+"""Handles the signals that ask a process to end."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,10 @@ _log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """Within this block SIGTERM and SIGINT set the event instead of ending the process.
+    """Within this block, SIGTERM and SIGINT set the event instead of ending the process.
 
-    So start-up and drain are never cut in half. A second signal ends the process at once, with
-    the exit code that shells use for it.
+    So they interrupt neither start nor drain. A second signal ends the process at once, with the
+    exit code that shells use for it.
     """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()

@@ -1,4 +1,4 @@
-"""All timers of all jobs, or of all sessions, behind one timer of the event loop."""
+"""Many timers, of all jobs or sessions, with one timer of the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-# Below this many dead entries it is not worth while to sweep them out.
+# Fewer dead entries than this are not worth removing.
 _MIN_DEAD = 64
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Alarm(Protocol):
-    """What `call_at` gives back."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
         """Prevents the call."""
@@ -32,28 +32,28 @@ class _Timer(Generic[Owner, Key]):
     owner: Owner
     key: Key
     at_ms: float
-    # Of all that are set for the same time, the lower comes first.
+    # Of timers for the same time, the one with the lower number fires first.
     number: int
-    # The time of its entry, which is left where it is when the timer moves to a later one.
+    # The time of its heap entry, which stays in place if the timer is moved to a later time.
     entry_ms: float
-    # False: it was cleared or replaced, or is over.
+    # False if it was cleared or replaced, or has fired.
     is_set: bool = True
 
 
 class Timers(Generic[Owner, Key]):
-    """Timers by owner (a job, a session) and key (what for). No task, and O(log n) for each change.
+    """Timers by owner (a job, a session) and key (its purpose), at O(log n) per change.
 
     Promises:
-    - `on_due` is called once for each timer that is neither cleared nor moved, never before its
-      time, in the order of the times. It may set and clear timers; one that it sets for now or
-      earlier comes in a later turn of the loop.
-    - An error of `on_due` is logged and stops no other timer.
+    - `on_due` is called once for each timer that is not cleared or moved, never before its time, in
+      the order of the times. It may set and clear timers; a timer that it sets for now or earlier
+      fires in a later iteration of the event loop.
+    - An error of `on_due` is logged and does not affect other timers.
     - Memory is bounded by the timers that are set, however many are cleared or moved.
 
     Args:
         on_due: called with owner and key.
-        clock: the time in ms; that of the event loop, unless `call_at` says otherwise.
-        call_at: has a callback called at a time of that clock.
+        clock: the time in ms; that of the event loop unless `call_at` is given.
+        call_at: schedules a callback at a time of that clock.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Timers(Generic[Owner, Key]):
         self._on_due = on_due
         self._clock = clock
         self._call_at = call_at or _call_at
-        # Time, number, timer. Numbers are unique, so entries of one time come in the order in which
-        # they were set. Of each timer that is set there is one, until that is due.
+        # Time, number, timer. Numbers are unique, so timers for the same time fire in the order in
+        # which they were set. Each timer that is set has one entry until it is due.
         self._heap: list[tuple[float, int, _Timer[Owner, Key]]] = []
-        # Those that are set; every other one in the heap is dead.
+        # Timers that are set; all others in the heap are dead.
         self._live: dict[Owner, dict[Key, _Timer[Owner, Key]]] = {}
         self._count = 0
         self._seq = 0
@@ -89,7 +89,7 @@ class Timers(Generic[Owner, Key]):
         if key not in mine:
             self._count += 1
         elif mine[key].entry_ms < at_ms:
-            # Most are moved again, or cleared, before their entry is looked at.
+            # Most timers are moved again or cleared before their entry is due.
             mine[key].at_ms, mine[key].number = at_ms, self._seq
             return
         else:
@@ -98,24 +98,24 @@ class Timers(Generic[Owner, Key]):
         heapq.heappush(self._heap, (at_ms, self._seq, timer))
         if len(self._heap) > 2 * self._count + _MIN_DEAD:
             self._sweep()
-        # An alarm that comes too early, because its timer was cleared, costs less than moving it.
+        # An alarm that fires too early, because its timer was cleared, costs less than moving it.
         if self._alarm is None or at_ms < self._alarm_ms:
             self._arm()
 
     def clear(self, owner_key: Owner, key: Key) -> None:
-        """Forgets a timer, if it is set."""
+        """Clears a timer, if it is set."""
         if owner_key in self._live and key in self._live[owner_key]:
             self._end(self._live[owner_key][key])
 
     def clear_all(self, owner_key: Owner) -> None:
-        """Forgets every timer of an owner."""
+        """Clears every timer of an owner."""
         if owner_key in self._live:
             for timer in self._live.pop(owner_key).values():
                 timer.is_set = False
                 self._count -= 1
 
     def close(self) -> None:
-        """Forgets every timer."""
+        """Clears every timer."""
         for owner in list(self._live):
             self.clear_all(owner)
         self._heap.clear()
@@ -132,7 +132,7 @@ class Timers(Generic[Owner, Key]):
             del self._live[timer.owner]
 
     def _sweep(self) -> None:
-        """Takes the dead entries out when they are the larger half: O(1) for each that is set."""
+        """Removes the dead entries, once they are the larger half: O(1) amortized."""
         self._heap = [entry for entry in self._heap if entry[2].is_set]
         heapq.heapify(self._heap)
 
@@ -155,12 +155,12 @@ class Timers(Generic[Owner, Key]):
                 heapq.heapreplace(self._heap, (timer.at_ms, timer.number, timer))
             elif entry_ms <= now or not timer.is_set:
                 heapq.heappop(self._heap)
-                timer.entry_ms = math.inf  # it has none
+                timer.entry_ms = math.inf  # no entry
                 due.append(timer)
             else:
                 break
         for timer in due:
-            # One before it may have cleared or moved this one.
+            # An earlier callback may have cleared or moved this one.
             if not timer.is_set:
                 continue
             self._end(timer)
@@ -173,7 +173,7 @@ class Timers(Generic[Owner, Key]):
 
 
 def now_ms() -> float:
-    """The time by the event loop's clock, in ms, but finer than the loop itself tells it."""
+    """The time of the event loop's clock in ms, with a finer resolution than `loop.time`."""
     return time.monotonic() * 1000
 
 

@@ -18,14 +18,14 @@ from opentelemetry import trace
 
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
-# What every record has; all other attributes were given as `extra`.
+# Attributes that every record has; all others were given as `extra`.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, in ASCII, whatever the values are."""
+    """One JSON object per line, in ASCII, whatever the values are."""
 
     def __init__(self, *, service: str, instance: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class JsonFormatter(logging.Formatter):
             "event": record.getMessage(),
         }
         for key, value in _facts(record).items():
-            # JSON has no word for nan and infinity.
+            # JSON cannot represent nan and infinity.
             finite = not isinstance(value, float) or math.isfinite(value)
             line.setdefault(key, value if finite else str(value))
         if record.exc_info:
@@ -54,7 +54,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class HumanFormatter(logging.Formatter):
-    """Local time, level, service, message, then the facts; tracebacks on lines of their own."""
+    """Local time, level, service, event and fields; tracebacks on separate lines."""
 
     def __init__(self, *, service: str, colour: bool) -> None:
         super().__init__()
@@ -79,10 +79,10 @@ class HumanFormatter(logging.Formatter):
 
 
 class LineLimit(logging.Filter):
-    """Lets so many lines of one kind through in a second, so that no caller can fill a disk.
+    """Limits the lines of one kind per second, so that no caller can fill a disk.
 
-    A kind is a place in the code. The next line that is let through says how many were not
-    (`left_out`). Debug lines are not limited: whoever asks for them wants all of them.
+    A kind is a place in the code. The next line that passes has the number of dropped lines in
+    `left_out`. Debug lines are not limited, because whoever enables them wants all of them.
     """
 
     def __init__(self, per_s: int) -> None:
@@ -91,7 +91,7 @@ class LineLimit(logging.Filter):
         self._seconds: dict[tuple[str, int], _Second] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is to be written."""
+        """Whether to write the record."""
         if record.levelno < logging.INFO:
             return True
         place = (record.pathname, record.lineno)
@@ -109,16 +109,15 @@ class LineLimit(logging.Filter):
 
 
 class PeerGone(logging.Filter):
-    """Drops gRPC's report that a call could not be answered because its peer had gone.
+    """Drops gRPC's report that a call could not be answered because its peer has left.
 
-    gRPC drops it by itself if it has noticed that before. If a peer resets its call while the
-    answer is being sent, gRPC logs an error with a traceback, which looks like a bug of the
-    service, and which any stranger can cause. Other reports of the kind, such as of an answer that
-    is sent twice, are bugs and stay.
+    If a peer resets its call while the response is being sent, gRPC logs an error with a traceback.
+    It looks like a bug of the service, but any stranger can cause it. Similar reports, such as of a
+    response that is sent twice, are bugs and stay.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is to be written."""
+        """Whether to write the record."""
         if record.name != "grpc._cython.cygrpc" or not record.exc_info:
             return True
         error = record.exc_info[1]
@@ -128,7 +127,7 @@ class PeerGone(logging.Filter):
 
 @dataclass(slots=True)
 class _Second:
-    """The lines of one kind in a second."""
+    """The lines of one kind within a second."""
 
     began: float
     written: int = 0
@@ -136,7 +135,7 @@ class _Second:
 
 
 def configure_logs(settings: Settings, service: str) -> None:
-    """Sends all logs and warnings of this process to stderr; replaces an earlier set-up."""
+    """Sends all logs and warnings of this process to stderr; replaces an earlier configuration."""
     terminal = sys.stderr.isatty()
     formatter: logging.Formatter
     if settings.log_format == "human" or (settings.log_format == "auto" and terminal):
@@ -168,6 +167,6 @@ def _utc(record: logging.LogRecord) -> str:
 
 
 def _plain(value: object) -> str:
-    """The value on one line, quoted where its end could not be told."""
+    """The value on one line, quoted if it is empty or contains spaces."""
     text = str(value)
     return text if text and text.isprintable() and " " not in text else json.dumps(text)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of one process: its registry, and the HTTP server that shows them."""
+"""Prometheus metrics of one process: its registry, and the HTTP server that exposes them."""
 
 import asyncio
 import socket
@@ -20,12 +20,12 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from lingua_scheduler.services.runtime.addresses import join_address, split_address
 from lingua_scheduler.services.runtime.errors import SettingsError
 
-# What a handshake, a request or its answer may take; a scrape takes milliseconds.
+# Time limit of a handshake, a request or its response; a scrape takes milliseconds.
 _REQUEST_S = 10.0
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry with what is known of any process: memory, CPU, files, garbage, version."""
+    """A registry with the metrics of any process: memory, CPU, files, garbage, version."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -34,12 +34,12 @@ def new_registry() -> CollectorRegistry:
 
 
 class MetricsServer:
-    """Serves a registry on `http://<listen>/metrics`, from a thread of its own.
+    """Serves a registry on `http://<listen>/metrics`, from its own thread.
 
     Args:
-        listen: `host:port`; empty for no server at all, port 0 for any free port.
+        listen: `host:port`; empty for no server, port 0 for any free port.
         variable: the environment variable that sets `listen`, for error messages.
-        tls: what a new connection uses for TLS; None for plain text.
+        tls: makes the TLS context of a connection; None for plain text.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class MetricsServer:
         self._running: tuple[ThreadingWSGIServer, threading.Thread] | None = None
 
     async def start(self) -> str:
-        """Starts to listen.
+        """Starts listening.
 
         Returns:
-            The bound address, or "" when it is off.
+            The bound address, or "" if there is no server.
 
         Raises:
-            SettingsError: nothing can listen there.
+            SettingsError: the address cannot be bound.
         """
         if not self._listen:
             return ""
         host, port = split_address(self._listen)
         try:
-            # In a thread, because it asks the resolver for the host's name.
+            # In a thread, because it resolves the name of the host.
             server = await asyncio.to_thread(_bound, host, port, self._registry, self._tls)
         except OSError as error:
             raise SettingsError(
@@ -82,7 +82,7 @@ class MetricsServer:
         return join_address(host, server.server_port)
 
     async def stop(self) -> None:
-        """Stops and frees the address; does nothing if it does not run."""
+        """Stops the server; does nothing if it does not run."""
         if self._running is None:
             return
         (server, thread), self._running = self._running, None
@@ -93,7 +93,7 @@ class MetricsServer:
 
 class _Handler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """A scrape is no news."""
+        """Does not log scrapes."""
 
 
 def _bound(
@@ -106,7 +106,7 @@ def _bound(
         address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
 
         def process_request_thread(self, request: Any, client_address: Any) -> None:
-            """In a thread of the request: a peer that says nothing keeps no other one waiting."""
+            """Runs in the thread of the request, so that a silent peer does not block others."""
             request.settimeout(_REQUEST_S)
             if tls is not None:
                 try:
@@ -117,6 +117,6 @@ def _bound(
             super().process_request_thread(request, client_address)
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A peer that went away is no fault of ours."""
+            """Does not log peers that disconnect."""
 
     return make_server(host, port, make_wsgi_app(registry), Server, handler_class=_Handler)

@@ -1,7 +1,7 @@
-"""Metrics of what every job does: plain numbers on the way, worked out when somebody looks.
+"""Cheap metrics for the hot path: plain numbers, converted only when they are scraped.
 
-prometheus_client locks each number and makes ten calls to add one. These are written by the event
-loop alone, and only read by the thread that serves /metrics.
+prometheus_client takes a lock and makes ten calls for each increment. Here only the event loop
+writes, and the thread that serves /metrics only reads.
 """
 
 from bisect import bisect_left
@@ -18,10 +18,10 @@ class Tally(Collector):
 
     Args:
         name: of the metric, without "_total".
-        about: what it says, for people.
+        about: description of the metric.
         label: the label's name.
-        values: those of its values that are shown from 0 on: the first of a kind would be no
-            increase else.
+        values: values of the label that are exported from 0 on, so that the first count is an
+            increase.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Tally(Collector):
         return [CounterMetricFamily(self._name, self._about, labels=[self._label])]
 
     def collect(self) -> Iterable[Metric]:
-        """What was counted."""
+        """The counts, for the registry."""
         family = CounterMetricFamily(self._name, self._about, labels=[self._label])
         for value, count in self.counts.copy().items():
             family.add_metric([value], count)
@@ -54,8 +54,8 @@ class Durations(Collector):
 
     Args:
         name: of the metric.
-        about: what it says, for people.
-        buckets: their upper bounds, in order.
+        about: description of the metric.
+        buckets: upper bounds of the buckets, in order.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Durations(Collector):
     ) -> None:
         self._name, self._about = name, about
         self._bounds = buckets
-        # The last is of those above all bounds.
+        # The last one counts values above all bounds.
         self._counts = [0] * (len(buckets) + 1)
         self._sum = 0.0
         registry.register(self)
 
     def observe(self, seconds: float) -> None:
-        """Notes one."""
+        """Adds a duration."""
         self._counts[bisect_left(self._bounds, seconds)] += 1
         self._sum += seconds
 
@@ -78,7 +78,7 @@ class Durations(Collector):
         return [HistogramMetricFamily(self._name, self._about)]
 
     def collect(self) -> Iterable[Metric]:
-        """What was noted."""
+        """The histogram, for the registry."""
         buckets: list[tuple[str, float]] = []
         seen = 0
         for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):

@@ -1,25 +1,25 @@
-"""Traces: export over OTLP when the usual `OTEL_` variables ask for it, else nothing at all.
+"""Traces, which are exported over OTLP if the usual `OTEL_` variables are set.
 
-Unary calls carry W3C context in their metadata; messages on shared streams carry `traceparent` in a
-field. The trace of an utterance has the id of its job (decision 18), so whoever has the job can
-begin or continue it. Who writes which span:
+Unary calls carry the W3C context in their metadata; messages on shared streams carry `traceparent`
+in a field. The id of an utterance's trace is that of its job (decision 18), so every service that
+has the job can begin or continue the trace. Which service writes which span:
 
-    session                          gateway     one a connection; linked with its utterances
+    session                          gateway     one per connection; linked with its utterances
     utterance                        gateway     the root: from the first chunk to the delivery
       gather, hangover, deliver      gateway
-      submit                         dispatcher  it alone knows when it had the job
+      submit                         dispatcher  which knows when it received the job
       dispatch                       dispatcher
         queue, allocate              dispatcher
           pool allocate              pool
             EVALSHA allocate         pool
         attempt N                    dispatcher  retries and hedges are siblings
           send, ack, node            dispatcher
-            asr, semantic, nmt, ...  dispatcher  as the node told them
-          node translate             the node's process, where it traces
+            asr, semantic, nmt, ...  dispatcher  as reported by the node
+          node translate             the node's process, if it traces
           pool commit, complete, ..  pool        with the script of each
     package.Service/Method           each server, of unary calls
 
-No span has a text, audio or a token in it, nor what a node says of its failures in words.
+Spans contain no text, audio or tokens, and no error texts of nodes.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ _writer: SpanWriter | None = None
 def configure_tracing(service: str, instance_id: str) -> Callable[[], None]:
     """Starts the export of spans if the environment asks for it.
 
-    It does with `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, unless
+    That is if `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set, unless
     `OTEL_SDK_DISABLED` is true or `OTEL_TRACES_EXPORTER` is none. Sampling follows
-    `OTEL_TRACES_SAMPLER`. Call it before anything takes a tracer, once a process.
+    `OTEL_TRACES_SAMPLER`. Call it once per process, before anything gets a tracer.
 
     Returns:
-        What to call at the end: it sends the spans that are left, which blocks for some seconds
-        while the collector is slow, and does nothing where there is no export.
+        A function to call at the end. It sends the remaining spans, which may block for a few
+        seconds if the collector is slow.
     """
-    if not _wanted():
+    if not _is_requested():
         return _nothing
-    # Half a second of imports that only those who export should pay for.
+    # Imported late because it takes half a second to load.
     from lingua_scheduler.services.runtime.telemetry.trace_export import start_export
 
     global _writer
@@ -69,7 +69,7 @@ def configure_tracing(service: str, instance_id: str) -> Callable[[], None]:
 
 
 def tracer_if_on(provider: trace.TracerProvider | None = None) -> Tracer | None:
-    """A tracer of the given provider, else of the process's own, else None: tracing is off."""
+    """A tracer of the given or the global provider; None if tracing is off."""
     provider = provider or trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return None
@@ -77,7 +77,7 @@ def tracer_if_on(provider: trace.TracerProvider | None = None) -> Tracer | None:
 
 
 def span_writer_if_on() -> SpanWriter | None:
-    """What writes the spans of this process; None: tracing is off."""
+    """The span writer of this process; None if tracing is off."""
     return _writer
 
 
@@ -91,10 +91,10 @@ def context_from_traceparent(traceparent: str, tracestate: str = "") -> Context 
 
 
 def span_of(traceparent: str) -> SpanContext | None:
-    """The remote span that a `traceparent` of ours names; None where it is none.
+    """The remote span that a `traceparent` of this scheduler names; None if it is malformed.
 
-    For messages, of which there are many: other ways of writing one that the standard allows, such
-    as later versions of it, are for `context_from_traceparent`.
+    Fast, for messages on streams. Other forms that the standard allows, such as later versions,
+    need `context_from_traceparent`.
     """
     if len(traceparent) != _TRACEPARENT_CHARS or traceparent[:3] != "00-":
         return None
@@ -108,7 +108,7 @@ def span_of(traceparent: str) -> SpanContext | None:
 
 
 def traceparent_of(span: SpanContext) -> str:
-    """A span as a `traceparent`; "" where it is none."""
+    """A span as a `traceparent`; "" if it is not valid."""
     if not span.is_valid:
         return ""
     return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
@@ -120,16 +120,16 @@ def current_traceparent() -> str:
 
 
 def trace_metadata() -> tuple[tuple[str, str], ...]:
-    """What a call to another service carries of the current span."""
+    """Metadata that propagates the current span with a call."""
     traceparent = current_traceparent()
     return (("traceparent", traceparent),) if traceparent else ()
 
 
 @contextmanager
 def outside_spans() -> Iterator[SpanContext]:
-    """Within this block no span is the current one, for what begins there outlives the call.
+    """Within this block there is no current span, for work that outlives the call.
 
-    Gives the span that was.
+    Yields the span that was current.
     """
     call = trace.get_current_span().get_span_context()
     token = context_api.attach(Context())
@@ -139,7 +139,7 @@ def outside_spans() -> Iterator[SpanContext]:
         context_api.detach(token)
 
 
-def _wanted() -> bool:
+def _is_requested() -> bool:
     env = os.environ
     if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
