@@ -70,7 +70,7 @@ def dispatcher(redis_url: str, pool_process: PoolProcess) -> Iterator[CountedPro
 @pytest.fixture(scope="module")
 def pool(redis_url: str) -> Iterator[CountedProcess]:
     prefix = f"test:{uuid.uuid4().hex[:8]}"
-    with counting(PoolProcess, url=redis_url, prefix=prefix) as process:
+    with counting(PoolProcess, redis_url=redis_url, prefix=prefix) as process:
         yield process
 
 
