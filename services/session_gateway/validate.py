@@ -20,7 +20,7 @@ def checked_new(opened: session_pb2.NewSession) -> session_pb2.NewSession:
         case "conversation":
             a, b = opened.conversation.a.lower(), opened.conversation.b.lower()
             if a == b:
-                check.no("conversation.b", f"{b[:40]!r} must be another language than a")
+                check.no("conversation.b", f"{b[:40]!r} must differ from a")
             kept.conversation.CopyFrom(session_pb2.LanguageSet(a=a, b=b))
         case _:
             check.no("languages", "must be a direction or a conversation")
@@ -69,7 +69,7 @@ def check_seen(resume: session_pb2.ResumeSession, *, seen: int, created: int) ->
     """
     if not seen <= resume.results_seen <= created:
         check = Check("open.resume.")
-        told = f"{resume.results_seen} must be from {seen}, which were seen before, to {created}"
+        told = f"{resume.results_seen} must be from {seen} (confirmed before) to {created}"
         check.no("results_seen", told)
         check.done()
 

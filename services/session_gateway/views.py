@@ -37,7 +37,9 @@ class SessionViews:
         """Returns one session of this tenant ("": of any). Raises SessionNotFoundError."""
         session = await self._read(session_id)
         if session is None or tenant not in ("", session.tenant):
-            raise SessionNotFoundError(f"there is no session {session_id!r}, or it was forgotten")
+            raise SessionNotFoundError(
+                f"there is no session {session_id!r}, or its record has expired"
+            )
         await self._set_connected([session])
         opened = await self._link.command("HGET", self._prefix + session_id, "opened")
         for direction in directions_of(session_pb2.NewSession.FromString(opened or b"")):

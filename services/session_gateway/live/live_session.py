@@ -146,7 +146,7 @@ class LiveSession:
             case "close":
                 self._carry_out(core.on_close(now))
             case "open":
-                problem = "only the first message of a stream opens"
+                problem = "must be the first message of a stream only"
                 error = errors.InvalidMessageError(f"open: {problem}", fields=[("open", problem)])
                 self._send_event(session_pb2.ServerEvent(error=errors.to_proto(error)))
 
@@ -307,7 +307,7 @@ class LiveSession:
 
     def _send(self, effect: effects.Send) -> None:
         if not self._stream.send(effect.message):
-            self.on_lost(errors.BackpressureError("the client does not read what is sent to it"))
+            self.on_lost(errors.BackpressureError("the client does not read its messages"))
 
     def _end(self, end: effects.End) -> None:
         self.ended = end

@@ -13,26 +13,26 @@ to carry out, in order. The parts of a core, in the order in which speech passes
 Every event in every phase ("-": nothing happens):
 
                      OPEN                   CLOSING              CLOSED            OVER
-    chunk            take, repeat or refuse refuse               refuse            -
+    chunk            take, skip or refuse   refuse               refuse            -
     playback         pass on                -                    -                 -
     close            cut all                -                    -                 -
-    seen             let go of results      let go of results    let go; all: end  -
+    seen             confirm results        confirm results      confirm, all: end -
     recorded         submit                 submit               -                 -
-    record failed    again, a little later  again                -                 -
+    record failed    record later           record later         -                 -
     lost             end                    end                  end               -
     accepted         acknowledge            acknowledge          -                 -
-    retrying         tell                   tell                 -                 -
-    partial          tell                   tell                 -                 -
+    retrying         notify                 notify               -                 -
+    partial          notify                 notify               -                 -
     delivered        release in order       release, all: closed late              -
-    failed, retry    again, a little later  again                -                 -
-    failed, audio    bring what was held    bring what was held  -                 -
+    failed, retry    submit later           submit later         -                 -
+    failed, audio    bring held audio       bring held audio     -                 -
     failed, for good missing                missing, all: closed -                 -
     failed, lost     end                    end                  end               -
     left             leave                  leave                leave             -
     timer pause,
       hangover,
       fragment       see gatherer           -                    -                 -
-    timer record     write down             write down           -                 -
+    timer record     record                 record               -                 -
     timer retry      submit                 submit               -                 -
     timer deadline   missing                missing, all: closed -                 -
     timer idle       close                  -                    -                 -
@@ -192,7 +192,7 @@ class SessionCore:
             return []
         self._heard_ms = now
         if self.phase is not SessionPhase.OPEN:
-            self._intake.refuse(chunk, invalid("audio", "the session was closed before it"))
+            self._intake.refuse(chunk, invalid("audio", "the session is closed"))
             return self._advance(now)
         taken = self._intake.take(now, chunk)
         if taken is None:
@@ -225,7 +225,7 @@ class SessionCore:
         if seen <= self._delivery.seen:
             return self._out.take()
         if seen > self._delivery.sent:
-            told = f"{seen} is more than the {self._delivery.sent} that have been delivered"
+            told = f"{seen} must be at most {self._delivery.sent}, the results delivered so far"
             self._out.error(invalid("results_seen", told))
             return self._advance(now)
         self._delivery.confirm(seen)
@@ -342,7 +342,7 @@ class SessionCore:
             self._out.error(
                 common_pb2.Error(
                     reason=common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
-                    message=f"nothing was said for {seconds:g} s: the session is closed",
+                    message=f"the session was closed after {seconds:g} s without a message",
                 )
             )
             self._close(now)

@@ -206,7 +206,7 @@ class Delivery:
             if index not in known:
                 why = common_pb2.Error(
                     reason=common_pb2.ERROR_REASON_JOB_NOT_FOUND,
-                    message="its result is not kept any more",
+                    message="its result is no longer available",
                 )
                 self.put(index, Outcome(direction, None, why))
         self.set_timer()

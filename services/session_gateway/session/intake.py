@@ -95,7 +95,7 @@ class Intake:
         self._counts["gap"] += 1
         if self._gap_told != self.expected_seq:
             self._gap_told = self.expected_seq
-            told = f"{chunk.seq} came where {self.expected_seq} was expected"
+            told = f"got {chunk.seq}, expected {self.expected_seq}"
             self.refuse(chunk, bad_audio("audio.seq", told))
 
     def acknowledge(self, open_utterances: Collection[Utterance], gathered: int | None) -> None:

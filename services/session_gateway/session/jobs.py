@@ -270,7 +270,7 @@ class SessionJobs:
             utterance = self.open[index]
             if utterance.tries or utterance.is_resumed:
                 utterance.may_have_result = utterance.state is not UtteranceState.READY
-                self._out.add(CancelJob(utterance.job_id, "its deadline has passed"))
+                self._out.add(CancelJob(utterance.job_id, "deadline exceeded"))
             self.end(now, utterance, self._overdue_error(utterance))
         self._delivery.set_timer()
 

@@ -245,7 +245,7 @@ class SessionStore:
         match word:
             case b"SESSION_NOT_FOUND":
                 return errors.SessionNotFoundError(
-                    f"no session {session_id!r} that this token opens; it may have ended, or was "
+                    f"no session {session_id!r} for this token; it may have ended, or was "
                     f"not resumed within {self._ttl_ms / 1000:g} s",
                     metadata={"session_id": session_id},
                 )

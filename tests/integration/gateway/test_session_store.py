@@ -164,7 +164,7 @@ async def test_a_wrong_token_and_an_unknown_session_are_told_in_the_same_words(
             await g1.store.take_over(session_id=session_id, token=token)
         said.append(caught.value.message.replace(repr(session_id), "ID"))
     assert said == [
-        "no session ID that this token opens; it may have ended, or was not resumed within 300 s"
+        "no session ID for this token; it may have ended, or was not resumed within 300 s"
     ] * len(said)
 
 

@@ -183,7 +183,7 @@ O, C, E, OVER = tuple(SessionPhase)  # noqa: E741
 REFUSED = ["send error INVALID_MESSAGE"]
 LOST = ["send error SESSION_TAKEN_OVER"]
 CELLS: dict[tuple[str, SessionPhase], tuple[str, list[Case]]] = {
-    ("chunk", O): ("take, repeat or refuse", [
+    ("chunk", O): ("take, skip or refuse", [
         (Desk, after(3150, Desk.say), ["record 0"], O),
         (gathering, lambda desk: desk.say(seq=0), [], O),
         (gathering, lambda desk: desk.say(seq=2), ["send error BAD_AUDIO"], O),
@@ -207,21 +207,21 @@ CELLS: dict[tuple[str, SessionPhase], tuple[str, list[Case]]] = {
     ]),
     ("close", C): ("-", nothing("close", C, closing(submitted), closing(cut))),
     ("close", E): ("-", nothing("close", E, closed)),
-    ("seen", O): ("let go of results", [(delivered, lambda desk: desk.seen(1), ["taken 0"], O)]),
-    ("seen", C): ("let go of results", [
+    ("seen", O): ("confirm results", [(delivered, lambda desk: desk.seen(1), ["taken 0"], O)]),
+    ("seen", C): ("confirm results", [
         (closing(one_of_two), lambda desk: desk.seen(1), ["taken 0"], C),
     ]),
-    ("seen", E): ("let go; all: end", [
+    ("seen", E): ("confirm, all: end", [
         (closed, lambda desk: desk.seen(1), ["taken 0"], E),
         (closed, lambda desk: desk.seen(2), ["taken 0", "taken 1", "end done"], OVER),
         (closed_missing, lambda desk: desk.seen(1), ["end done"], OVER),
     ]),
     ("recorded", E): ("-", nothing("recorded", E, closed_unwritten)),
-    ("record failed", O): ("again, a little later", [
+    ("record failed", O): ("record later", [
         (cut, Desk.record_failed, ["send error SCHEDULER_DEPENDENCY_DOWN"], O),
         (unwritten, after(200), ["record 0"], O),
     ]),
-    ("record failed", C): ("again", [
+    ("record failed", C): ("record later", [
         (closing(cut), Desk.record_failed, ["send error SCHEDULER_DEPENDENCY_DOWN"], C),
         (closing(unwritten), after(200), ["record 0"], C),
     ]),
@@ -279,15 +279,15 @@ CELLS: dict[tuple[str, SessionPhase], tuple[str, list[Case]]] = {
 for _event, _texts, _before, _step, _wanted, _closes in (
     ("recorded", "submit", cut, Desk.recorded, ["send finalized 0", "submit 0"], ""),
     ("accepted", "acknowledge", submitted, Desk.accepted, ["send accepted 0", "send ack 1"], ""),
-    ("retrying", "tell", submitted, Desk.retrying, ["send retrying 0"], ""),
-    ("partial", "tell", submitted, Desk.partial, ["send partial 0"], ""),
-    ("failed, retry", "again, a little later|again", submitted,
+    ("retrying", "notify", submitted, Desk.retrying, ["send retrying 0"], ""),
+    ("partial", "notify", submitted, Desk.partial, ["send partial 0"], ""),
+    ("failed, retry", "submit later", submitted,
      after(100, lambda desk: desk.failed(0, DOWN)), ["send retrying 0", "submit 0"], ""),
-    ("failed, audio", "bring what was held", submitted,
+    ("failed, audio", "bring held audio", submitted,
      lambda desk: desk.failed(0, HELD_AUDIO_NEEDED), ["send retrying 0", "submit 0"], ""),
     ("failed, for good", "missing|missing, all: closed", submitted,
      Desk.failed, ["send missing 0", "send ack 1"], "send closed 0 1"),
-    ("timer record", "write down", unwritten, after(200), ["record 0"], ""),
+    ("timer record", "record", unwritten, after(200), ["record 0"], ""),
     ("timer retry", "submit", waiting, after(100), ["submit 0"], ""),
     ("timer deadline", "missing|missing, all: closed", accepted, after(30_000),
      ["cancel 0", "send missing 0"], "send closed 0 1"),
