@@ -22,7 +22,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class JobSpec(_message.Message):
-    """What a job is. Its key is {tenant}:{session}:{utterance_index}:{job_type}:{tgt}:{features_hash};
+    """Describes a job. Its key is {tenant}:{session}:{utterance_index}:{job_type}:{tgt}:{features_hash};
     its id is derived from the key, so a repeated submission finds the same job.
     """
 
@@ -77,7 +77,7 @@ class JobSpec(_message.Message):
     session_id: _builtins.str
     utterance_index: _builtins.int
     job_type: _builtins.str
-    """"translate" if empty."""
+    """Empty: "translate"."""
     audio: _builtins.bytes
     """PCM: the samples. Opus: each packet after its length, two bytes, big-endian.
     Empty only if is_flush is set. Begins with the audio of included_utterances, if there are any.
@@ -89,15 +89,17 @@ class JobSpec(_message.Message):
     preferred_node_id: _builtins.str
     strict: _builtins.bool
     deadline_ms: _builtins.int
-    """How long the caller waits for the result, from the moment this message is sent; 0: the
-    dispatcher's job_timeout_ms for each attempt. No inner call outlives it.
+    """How long the caller waits for the result, from when this message is sent; 0: the dispatcher's
+    job_timeout_ms for each attempt. Limits all calls that the job causes.
     """
     partial_interval_ms: _builtins.int
-    """Over 0: partial results are wanted, at most one in this time. The dispatcher drops what a node
-    sends beyond that; 0: all of them.
+    """Greater than 0: send partial results, at most one in this time; the dispatcher drops the others.
+    0: it drops all of them.
     """
     session_epoch: _builtins.int
-    """The gateway's hold on the session; a later one refuses the job with SESSION_TAKEN_OVER."""
+    """The session's epoch at this gateway. If the session has a later one, the job fails with
+    SESSION_TAKEN_OVER.
+    """
     first_chunk_client_ms: _builtins.int
     """Time at which the client recorded the first chunk."""
     traceparent: _builtins.str
@@ -106,8 +108,8 @@ class JobSpec(_message.Message):
     """Length of the speech, as counted against the limits; 0: counted from the audio."""
     is_flush: _builtins.bool
     """Nothing was said in this utterance, so the job has no audio of its own: it ends a turn whose
-    audio the node holds. The node answers with the result of what it holds, and lists those
-    utterances in joined_utterances; a node that holds nothing answers KIND_NO_SPEECH.
+    audio the node holds. The node returns the result of what it holds, and lists those utterances in
+    joined_utterances; a node that holds nothing returns KIND_NO_SPEECH.
     """
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
@@ -121,7 +123,7 @@ class JobSpec(_message.Message):
     def required_stages(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.StageKind.ValueType]: ...
     @_builtins.property
     def limits(self) -> _common_pb2.TenantLimits:
-        """What the tenant may use. Only services say it; what a client says of it is ignored."""
+        """Limits of the tenant. Set by services only; ignored if a client sets it."""
 
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.JobStep]:
@@ -130,18 +132,19 @@ class JobSpec(_message.Message):
     @_builtins.property
     def held_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Earlier utterances of the session in this direction whose audio a node holds, in order, at most
-        100. Their audio is not here: the job can be done only by that node, which joins it and lists them
-        in joined_utterances. If the job cannot go there, or a result does not list them all, the job fails
-        with HELD_AUDIO_NEEDED, and the gateway submits it again with included_utterances instead.
+        100. Their audio is not part of the job: only that node can run it, which joins the audio and
+        lists the utterances in joined_utterances. If the job cannot go there, or a result does not list
+        them all, the job fails with HELD_AUDIO_NEEDED, and the gateway submits it again with
+        included_utterances instead.
         """
 
     @_builtins.property
     def included_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Earlier utterances that a node held and that may be lost with it: `audio` begins with their audio,
-        in this order, at most 100. The job continues nothing that the node holds itself (JobAssign
-        has begins_turn set). A node that ignores this field translates all of `audio`, and nothing is
-        lost; a node that keeps the audio (KIND_HELD) keeps all of it, and lists these utterances in
-        joined_utterances of the result that has it.
+        """Earlier utterances that a node held and may have lost: `audio` begins with their audio, in this
+        order, at most 100. The job does not continue anything that the node holds (JobAssign has
+        begins_turn set). A node that ignores this field translates all of `audio`, and nothing is lost;
+        a node that keeps the audio (KIND_HELD) keeps all of it, and lists these utterances in
+        joined_utterances of the result that contains it.
         """
 
     def __init__(
@@ -185,7 +188,7 @@ Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
 class NodeMessage(_message.Message):
     """---- nodes ----
 
-    Several events share a message where they are ready together.
+    Several events share a message if they are ready at the same time.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -239,7 +242,7 @@ class NodeEvent(_message.Message):
     def audio_held(self) -> Global___AudioHeld: ...
     @_builtins.property
     def bye(self) -> Global___Bye:
-        """Last: the node leaves on purpose and has nothing under way."""
+        """The last event: the node leaves on purpose and has no jobs."""
 
     def __init__(
         self,
@@ -278,7 +281,7 @@ class Hello(_message.Message):
     SOFTWARE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     incarnation: _builtins.str
-    """Drawn at random when the node's process starts; the same on every reconnect of that process."""
+    """Random, chosen when the node's process starts; the same on every reconnect of that process."""
     max_concurrent_jobs: _builtins.int
     software: _builtins.str
     """Name and version of the node's software, for people."""
@@ -288,9 +291,9 @@ class Hello(_message.Message):
     def load(self) -> _common_pb2.NodeLoad: ...
     @_builtins.property
     def running(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
-        """Jobs that it is still running, and results that were not confirmed; the latter follow as
-        JobResult or JobFailed after Welcome. (Each is confirmed in time, or listed in Welcome.cancelled:
-        a result that no dispatcher knows of, after node_reconnect_grace_ms.)
+        """Attempts that the node still runs, and results that were not confirmed; the latter follow as
+        JobResult or JobFailed after Welcome. Each is confirmed later, or listed in Welcome.cancelled (a
+        result that no dispatcher knows, after node_reconnect_grace_ms).
         """
 
     @_builtins.property
@@ -349,7 +352,7 @@ Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
 class JobAck(_message.Message):
-    """The node has taken the job on. It has to come before ack_timeout_ms."""
+    """The node has accepted the job. Must arrive within ack_timeout_ms."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -357,7 +360,7 @@ class JobAck(_message.Message):
     SENT_US_FIELD_NUMBER: _builtins.int
     sent_us: _builtins.int
     """Time in microseconds at which the job was written to the node's stream. Set by the dispatcher
-    that holds the stream, whatever the node says.
+    that has the stream; a value from the node is ignored.
     """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
@@ -391,7 +394,7 @@ class JobReject(_message.Message):
         CAUSE_DRAINING: JobReject._Cause.ValueType  # 3
         CAUSE_BAD_JOB: JobReject._Cause.ValueType  # 4
         CAUSE_NOT_KNOWN: JobReject._Cause.ValueType  # 5
-        """Of an assignment with only_if_known."""
+        """Only for an assignment with only_if_known."""
 
     class Cause(_Cause, metaclass=_CauseEnumTypeWrapper): ...
     CAUSE_UNSPECIFIED: JobReject.Cause.ValueType  # 0
@@ -400,14 +403,14 @@ class JobReject(_message.Message):
     CAUSE_DRAINING: JobReject.Cause.ValueType  # 3
     CAUSE_BAD_JOB: JobReject.Cause.ValueType  # 4
     CAUSE_NOT_KNOWN: JobReject.Cause.ValueType  # 5
-    """Of an assignment with only_if_known."""
+    """Only for an assignment with only_if_known."""
 
     ATTEMPT_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     cause: Global___JobReject.Cause.ValueType
     detail: _builtins.str
-    """For operators; clients are not told. At most 200 characters are kept, as of every detail below."""
+    """For operators; not sent to clients. At most 200 characters are kept, as for every detail below."""
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -438,7 +441,7 @@ class JobPartial(_message.Message):
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
     def texts(self) -> Global___Texts:
-        """Each replaces the one before."""
+        """Each replaces the previous one."""
 
     def __init__(
         self,
@@ -463,7 +466,7 @@ class Texts(_message.Message):
     REPAIRED_FIELD_NUMBER: _builtins.int
     TRANSLATED_FIELD_NUMBER: _builtins.int
     source: _builtins.str
-    """As recognised, as repaired, as translated."""
+    """The text as recognized, as repaired, and as translated."""
     repaired: _builtins.str
     translated: _builtins.str
     def __init__(
@@ -494,9 +497,10 @@ class JobResult(_message.Message):
         KIND_UNSPECIFIED: JobResult._Kind.ValueType  # 0
         KIND_TRANSLATED: JobResult._Kind.ValueType  # 1
         KIND_HELD: JobResult._Kind.ValueType  # 2
-        """The audio is kept and will be part of the session's next result in this direction. The gateway
-        keeps it as well, within limits, until a result lists the utterance in joined_utterances. So if
-        this node is lost, the next one gets it (JobSpec.included_utterances).
+        """The node keeps the audio, which will be part of the session's next result in this direction.
+        The gateway keeps it as well, within limits, until a result lists the utterance in
+        joined_utterances, so that another node can get it if this one is lost
+        (JobSpec.included_utterances).
         """
         KIND_NO_SPEECH: JobResult._Kind.ValueType  # 3
 
@@ -504,9 +508,10 @@ class JobResult(_message.Message):
     KIND_UNSPECIFIED: JobResult.Kind.ValueType  # 0
     KIND_TRANSLATED: JobResult.Kind.ValueType  # 1
     KIND_HELD: JobResult.Kind.ValueType  # 2
-    """The audio is kept and will be part of the session's next result in this direction. The gateway
-    keeps it as well, within limits, until a result lists the utterance in joined_utterances. So if
-    this node is lost, the next one gets it (JobSpec.included_utterances).
+    """The node keeps the audio, which will be part of the session's next result in this direction.
+    The gateway keeps it as well, within limits, until a result lists the utterance in
+    joined_utterances, so that another node can get it if this one is lost
+    (JobSpec.included_utterances).
     """
     KIND_NO_SPEECH: JobResult.Kind.ValueType  # 3
 
@@ -520,12 +525,12 @@ class JobResult(_message.Message):
     HELD_AUDIO_BYTES_FIELD_NUMBER: _builtins.int
     kind: Global___JobResult.Kind.ValueType
     speech: _builtins.bytes
-    """Empty where no speech was asked for."""
+    """Empty if no speech was requested."""
     held_audio_bytes: _builtins.int
-    """With TRANSLATED or NO_SPEECH: so many bytes at the end of the audio that was joined for this
-    result are kept for the session's next result in this direction, which lists this utterance in
-    joined_utterances. Whole samples or packets; 0: nothing is kept. What is kept and not told here
-    is lost with the node.
+    """With TRANSLATED or NO_SPEECH: the node keeps this many bytes at the end of the audio that was
+    joined for this result, for the session's next result in this direction, which lists this
+    utterance in joined_utterances. Whole samples or packets; 0: nothing is kept. Audio that a node
+    keeps without reporting it here is lost with the node.
     """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
@@ -535,8 +540,8 @@ class JobResult(_message.Message):
     def speech_format(self) -> _common_pb2.AudioFormat: ...
     @_builtins.property
     def joined_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Earlier utterances whose held audio is part of this result, also if kind is NO_SPEECH. A result
-        that does not list what the node held is taken for one that has lost it (JobSpec.held_utterances).
+        """Earlier utterances whose held audio is part of this result, also if kind is NO_SPEECH. If a
+        result does not list what the node held, that audio counts as lost (JobSpec.held_utterances).
         """
 
     @_builtins.property
@@ -570,7 +575,7 @@ class StageTiming(_message.Message):
     TOOK_MS_FIELD_NUMBER: _builtins.int
     stage: _common_pb2.StageKind.ValueType
     started_ms: _builtins.int
-    """From the node's receipt of the job."""
+    """From when the node received the job."""
     took_ms: _builtins.int
     def __init__(
         self,
@@ -596,14 +601,14 @@ class JobFailed(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     WORTH_RETRY_FIELD_NUMBER: _builtins.int
     cause: _builtins.str
-    """A name such as MODEL_LOAD_FAILED. HELD_AUDIO_MISSING: the node
-    does not have JobSpec.held_utterances any more; that is not counted as a failure of the node.
+    """A name such as MODEL_LOAD_FAILED. HELD_AUDIO_MISSING: the node no longer has
+    JobSpec.held_utterances; this does not count as a failure of the node.
     """
     detail: _builtins.str
-    """For operators; clients are told the cause only."""
+    """For operators; clients get only the cause."""
     worth_retry: _builtins.bool
-    """False: no other node would do better (the audio is broken). A second node is asked, if there is
-    one; if it says the same, the job fails without further retries.
+    """False: no other node would succeed (the audio is broken). The job is tried on a second node, if
+    there is one; if that node reports the same, the job fails without further retries.
     """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
@@ -625,15 +630,16 @@ Global___JobFailed: _TypeAlias = JobFailed  # noqa: Y015
 
 @_typing.final
 class AudioHeld(_message.Message):
-    """Said at once when a node decides to keep audio for what comes next, before the result: HELD, or
-    TRANSLATED if only the end is kept (held_audio_bytes). Said again it changes nothing, and it is
-    ignored when a later utterance of the session has been placed. It counts only for jobs that a
-    pause, an interruption or a limit ended (TIMEOUT, INTERRUPTED, MAX_DURATION, MAX_LENGTH), and only
-    for LINGUA_HELD_IN_ROW_MAX pauses in a row; otherwise the next job may go to any node.
+    """Sent as soon as a node decides to keep audio for the next utterance, before the result: HELD, or
+    TRANSLATED if only the end is kept (held_audio_bytes). A repeated message changes nothing, and the
+    message is ignored if a later utterance of the session has been placed. It counts only for jobs
+    that a pause, an interruption or a limit ended (TIMEOUT, INTERRUPTED, MAX_DURATION, MAX_LENGTH),
+    and only for LINGUA_HELD_IN_ROW_MAX pauses in a row; otherwise the next job may go to any node.
 
-    The node keeps the audio, by tenant, session and direction, until a job joins it, one comes with
-    JobAssign.begins_turn, or 5 minutes are over (LINGUA_BINDING_TTL_MS): for so long the session's next
-    job of this direction is sent to this node. It is kept over a reconnect as well.
+    The node keeps the audio, by session and direction of the assignment, until a job joins it, a job
+    arrives with JobAssign.begins_turn, or 5 minutes have passed (LINGUA_BINDING_TTL_MS): until then
+    the session's next job of this direction goes to this node. The node keeps it over a reconnect as
+    well.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -726,11 +732,11 @@ class DispatcherEvent(_message.Message):
     def result_received(self) -> Global___ResultReceived: ...
     @_builtins.property
     def reconnect(self) -> Global___Reconnect:
-        """This instance is draining: connect elsewhere, and bring along what is running."""
+        """This instance is draining: connect to another one, and keep running jobs."""
 
     @_builtins.property
     def error(self) -> _common_pb2.Error:
-        """Where the stream cannot go on, it ends after this, with the same as its status."""
+        """If the stream cannot continue, it ends after this, with the same error as its status."""
 
     def __init__(
         self,
@@ -767,22 +773,22 @@ class Welcome(_message.Message):
     epoch: _builtins.int
     instance_id: _builtins.str
     heartbeat_interval_ms: _builtins.int
-    """How often to send heartbeats; after three times this without a message, connect again."""
+    """Interval of heartbeats. After three intervals without a message, connect again."""
     max_message_bytes: _builtins.int
     silence_ms: _builtins.int
-    """Over 0: a dispatcher that leaves a Heartbeat unanswered, and says nothing else, for this time is
-    frozen: connect elsewhere. A node with jobs that has heard nothing for half of this time
-    should send a Heartbeat out of turn. Messages may take long to arrive over a slow line: a node
-    that was wrong should be more patient the next time.
+    """Greater than 0: a dispatcher that does not answer a Heartbeat, and sends nothing else, for this
+    time is frozen: connect to another one. A node with jobs that has received nothing for half of
+    this time should send an extra Heartbeat. Messages may take long over a slow line: a node that
+    was wrong should wait longer the next time.
     """
     pools: _builtins.int
-    """How many pools the node is in. 0: its languages do not fit together, and it gets no jobs. A node
+    """How many pools the node is in. 0: its capabilities form no direction, and it gets no jobs. A node
     serves src -> tgt if src is in asr_langs and in semantic_langs, nmt_pairs has src -> tgt (or is
     empty), and, for jobs with speech, tgt is in tts_langs. Unset: an older dispatcher.
     """
     @_builtins.property
     def cancelled(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
-        """Of what Hello listed: attempts that are no longer wanted."""
+        """Attempts listed in Hello that are no longer wanted."""
 
     def __init__(
         self,
@@ -835,25 +841,25 @@ class JobAssign(_message.Message):
     BEGINS_TURN_FIELD_NUMBER: _builtins.int
     ONLY_IF_KNOWN_FIELD_NUMBER: _builtins.int
     time_left_ms: _builtins.int
-    """How long the node may take from receipt; after that its result is dropped. 0: no limit."""
+    """How long the node may take from when it receives the job; a later result is dropped. 0: no limit."""
     ack_within_ms: _builtins.int
     """Acknowledge within this time."""
     begins_turn: _builtins.bool
-    """No turn has sent the job to this node, or its audio has all that the turn needs: whatever the node
-    still holds of the session in this direction must not be joined.
+    """The job does not continue a turn at this node, or its audio contains all that the turn needs: the
+    node must not join any audio that it still holds for the session in this direction.
     """
     only_if_known: _builtins.bool
-    """The job is done, and only its result is asked for: a node that neither runs this attempt nor has
-    its result must not begin, since there is no slot for it, and rejects it. There is no audio.
+    """The job is done, and only its result is requested. A node that neither runs this attempt nor has
+    its result must reject it, because no slot is reserved for it. There is no audio.
     """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
     def job(self) -> Global___JobSpec:
-        """Without what a node need not know: tenant, session_epoch, limits, steps and
-        first_chunk_client_ms are empty, and session_id is a name of the turn, not of the session. Jobs of
-        one turn, which the node has to join, have the same name; the next turn has another one, so that
-        who owns a node cannot tell which turns are of one conversation.
+        """Without what a node need not know: tenant, session_epoch, limits, steps and first_chunk_client_ms
+        are empty, and session_id identifies the turn, not the session. Jobs of one turn, which the node
+        has to join, have the same id; the next turn has another one, so that the owner of a node cannot
+        tell which turns belong to one conversation.
         """
 
     def __init__(
@@ -876,10 +882,10 @@ Global___JobAssign: _TypeAlias = JobAssign  # noqa: Y015
 
 @_typing.final
 class JobCancel(_message.Message):
-    """Nobody wants the attempt any more. The node stops it, and says nothing more of it: no JobFailed, no
-    result, and heartbeats do not list it from then on. A result or failure that was on its way, or that
-    waits to be confirmed, is dropped on both sides. Its slot may be given to another job at once; a
-    node whose work cannot be interrupted rejects that with FULL until it has room. A cancel of an
+    """The attempt is no longer wanted. The node stops it and sends nothing more about it: no JobFailed,
+    no result, and heartbeats no longer list it. A result or failure that was in flight, or that waits
+    to be confirmed, is dropped on both sides. The slot may be given to another job at once; a node
+    whose work cannot be interrupted rejects that job with FULL until it has room. Cancelling an
     attempt that the node does not know is ignored.
     """
 
@@ -906,10 +912,10 @@ Global___JobCancel: _TypeAlias = JobCancel  # noqa: Y015
 
 @_typing.final
 class ResultReceived(_message.Message):
-    """The result (or failure) is safe: the node may forget it. Until then it keeps it, over reconnects as
-    well, however long that takes; as a rule that is well under a second. A node that is cut off for so
-    long that it has no room should drop the oldest: after 5 minutes (LINGUA_KEPT_RESULT_MS) hardly
-    anybody will ask for one.
+    """The result (or failure) is safe: the node may delete it. Until then the node keeps it, also over
+    reconnects, however long that takes; usually well under a second. A node that is disconnected for
+    so long that it runs out of room should drop the oldest: after 5 minutes (LINGUA_KEPT_RESULT_MS)
+    they are rarely needed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -937,7 +943,7 @@ class Reconnect(_message.Message):
     AFTER_MS_FIELD_NUMBER: _builtins.int
     WHY_FIELD_NUMBER: _builtins.int
     after_ms: _builtins.int
-    """Wait so long first, so that all nodes do not come at once."""
+    """Wait this long first, so that not all nodes connect at once."""
     why: _builtins.str
     def __init__(
         self,
@@ -962,7 +968,7 @@ class SubmitRequest(_message.Message):
     SUBMISSIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def submissions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Submission]:
-        """Several share a message where they are ready together."""
+        """Several share a message if they are ready at the same time."""
 
     def __init__(
         self,
@@ -990,23 +996,23 @@ class Submission(_message.Message):
     def job(self) -> Global___JobSpec: ...
     @_builtins.property
     def attach(self) -> Global___AttachJob:
-        """Take up a job that another gateway submitted: its events come here from now on. Where another
-        dispatcher is its home, only its end comes, a little later. A gateway that does so has no audio:
-        a job with held_utterances goes on without them if it has to. Errors: JOB_NOT_FOUND,
-        SESSION_TAKEN_OVER where a later epoch has it.
+        """Adopts a job that another gateway submitted: its events come here from now on. If another
+        dispatcher is its home, only its end is reported, a little later. A gateway that adopts a job
+        has no audio: a job with held_utterances continues without them if necessary. Errors:
+        JOB_NOT_FOUND, SESSION_TAKEN_OVER if the session has a later epoch.
         """
 
     @_builtins.property
     def cancel(self) -> Global___CancelJobRequest:
-        """The gateway no longer wants it."""
+        """The gateway no longer wants the job."""
 
     @_builtins.property
     def taken(self) -> Global___ResultTaken:
-        """The client has the result; a kept copy may go."""
+        """The client has the result; a kept copy may be deleted."""
 
     @_builtins.property
     def leave(self) -> Global___LeaveJob:
-        """The job's session has left this gateway: the result is to be kept for its next one."""
+        """The session has left this gateway: keep the result for its next gateway."""
 
     def __init__(
         self,
@@ -1057,7 +1063,7 @@ class ResultTaken(_message.Message):
     DELIVERED_AFTER_US_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     delivered_after_us: _builtins.int
-    """From the moment the gateway had the result until it went to the client."""
+    """From when the gateway had the result until it was sent to the client."""
     def __init__(
         self,
         *,
@@ -1138,7 +1144,7 @@ class JobEvent(_message.Message):
     def delivered(self) -> Global___JobDelivered: ...
     @_builtins.property
     def failed(self) -> _common_pb2.Error:
-        """The job is over without a result."""
+        """The job has ended without a result."""
 
     def __init__(
         self,
@@ -1218,10 +1224,10 @@ class JobDelivered(_message.Message):
     TURN_BROKEN_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     attempts: _builtins.int
-    """How many it took."""
+    """Number of attempts."""
     turn_broken: _builtins.bool
-    """Another node than the one that has the beginning of the sentence did it, and did not get that
-    beginning (JobSpec.included_utterances).
+    """The result is from another node than the one that has the beginning of the sentence, and that
+    node did not get the beginning (JobSpec.included_utterances).
     """
     @_builtins.property
     def result(self) -> Global___JobResult: ...
@@ -1273,7 +1279,7 @@ class DispatchResponse(_message.Message):
     node_id: _builtins.str
     attempt_id: _builtins.int
     existing: _builtins.bool
-    """The job was known already, since it had been submitted before. It was not begun again."""
+    """The job had been submitted before. It was not started again."""
     def __init__(
         self,
         *,
@@ -1307,16 +1313,16 @@ class AttemptRecord(_message.Message):
     attempt: _builtins.int
     node_id: _builtins.str
     reserved_ms: _builtins.int
-    """Times; 0: it did not come to that."""
+    """Times; 0: the attempt did not get that far."""
     acked_ms: _builtins.int
     ended_ms: _builtins.int
     outcome: _builtins.str
-    """How it ended: done, failed, released, cancelled, timed_out; empty while it runs."""
+    """How the attempt ended: done, failed, released, cancelled, timed_out; empty while it runs."""
     detail: _builtins.str
-    """What the node said of it, in its own words. Empty if a client asks."""
+    """The node's own message. Empty if a client asks."""
     @_builtins.property
     def timings(self) -> _containers.RepeatedCompositeFieldContainer[Global___StageTiming]:
-        """As the node told them; only the job's home knows them, and only for a while."""
+        """As the node reported them. Only the job's home knows them, for a limited time."""
 
     def __init__(
         self,
@@ -1373,11 +1379,11 @@ class Job(_message.Message):
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttemptRecord]: ...
     @_builtins.property
     def error(self) -> _common_pb2.Error:
-        """Where it failed."""
+        """If the job failed."""
 
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.JobStep]:
-        """Where the time went, in the order of their beginnings."""
+        """The timeline, ordered by start time."""
 
     def __init__(
         self,
@@ -1413,7 +1419,7 @@ class GetJobRequest(_message.Message):
     WITH_RESULT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     with_result: _builtins.bool
-    """Also the result, while it is kept."""
+    """Also return the result, if it is still kept."""
     def __init__(
         self,
         *,
@@ -1466,7 +1472,7 @@ class ListJobsRequest(_message.Message):
     node_id: _builtins.str
     state: _common_pb2.JobState.ValueType
     page_size: _builtins.int
-    """About how many a page; 0: 100."""
+    """Approximate number of jobs per page; 0: 100."""
     page_token: _builtins.str
     def __init__(
         self,
@@ -1560,9 +1566,9 @@ class RelayRequest(_message.Message):
     ORDERS_FIELD_NUMBER: _builtins.int
     PING_FIELD_NUMBER: _builtins.int
     ping: _builtins.bool
-    """Asks for a response with `pong` set, at once. A home asks with the first message of a stream. If
-    that is answered, it asks again whenever it has heard nothing for a while, and leaves an owner
-    that stays silent; an instance that does not know this field is never left for that.
+    """Requests an immediate response with `pong` set. A home sends this with the first message of a
+    stream. If it is answered, the home sends it again after a silence, and leaves an owner that does
+    not answer. An instance that does not know this field is never left for that reason.
     """
     @_builtins.property
     def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelayOrder]: ...
@@ -1591,10 +1597,10 @@ class RelayOrder(_message.Message):
     CANCEL_FIELD_NUMBER: _builtins.int
     RESULT_RECEIVED_FIELD_NUMBER: _builtins.int
     home_instance: _builtins.str
-    """The instance that is the job's home, and the node that it speaks to."""
+    """The instance that is the job's home, and the node that it talks to."""
     node_id: _builtins.str
     node_epoch: _builtins.int
-    """The connection of the node that was meant; another one answers NODE_EPOCH_OLD."""
+    """The intended connection of the node; any other fails with NODE_EPOCH_OLD."""
     @_builtins.property
     def assign(self) -> Global___JobAssign: ...
     @_builtins.property
@@ -1664,11 +1670,11 @@ class RelayReport(_message.Message):
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
     def not_sent(self) -> _common_pb2.Error:
-        """The assignment did not get to the node: it is not here, or does not read."""
+        """The assignment did not reach the node: it is not connected here, or does not read."""
 
     @_builtins.property
     def lost(self) -> Global___NodeLost:
-        """The connection of the node, which may have the attempt, is gone."""
+        """The connection of the node is lost, and the node may have the attempt."""
 
     @_builtins.property
     def ack(self) -> Global___JobAck: ...

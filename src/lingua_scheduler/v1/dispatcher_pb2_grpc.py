@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class DispatcherStub:
-    """Gets jobs to nodes, and their results back. Nodes connect to it; gateways submit to it.
+    """Sends jobs to nodes and returns their results. Nodes connect to it; gateways submit jobs to it.
 
-    Any gateway may use any instance. The instance that took a job is its home; the one that holds
-    a node's stream is the node's owner; where they differ, the home relays.
-    Named as the project names it: the others read "the dispatcher", not "the dispatcher service".
+    Any gateway may use any instance. The instance that accepted a job is its home; the one that has a
+    node's stream is the node's owner. If they differ, the home relays through the owner.
+    The project calls this the dispatcher, not "the dispatcher service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -78,26 +78,25 @@ class DispatcherStub:
 
 
 class DispatcherServicer:
-    """Gets jobs to nodes, and their results back. Nodes connect to it; gateways submit to it.
+    """Sends jobs to nodes and returns their results. Nodes connect to it; gateways submit jobs to it.
 
-    Any gateway may use any instance. The instance that took a job is its home; the one that holds
-    a node's stream is the node's owner; where they differ, the home relays.
-    Named as the project names it: the others read "the dispatcher", not "the dispatcher service".
+    Any gateway may use any instance. The instance that accepted a job is its home; the one that has a
+    node's stream is the node's owner. If they differ, the home relays through the owner.
+    The project calls this the dispatcher, not "the dispatcher service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 
     def Connect(self, request_iterator, context):
-        """A node's one stream: registration, heartbeats, jobs and results. A node whose stream is dead
-        must never look alive, so heartbeats are answered here and nowhere else, and a node that hears
-        nothing for three beats connects again.
-        The node says Hello; only Welcome, or an error, comes before anything else. After Welcome the
-        node sends again what Hello listed as unconfirmed, and AudioHeld for running attempts whose
-        audio it holds.
+        """The stream of a node: registration, heartbeats, jobs and results. A node whose stream is dead must
+        never appear alive, so heartbeats are sent and answered only here, and a node that receives
+        nothing for three heartbeats connects again.
+        The node sends Hello; the first answer is Welcome or an error. After Welcome the node repeats the
+        results that Hello listed as unconfirmed, and AudioHeld for running attempts whose audio it holds.
         Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
         NODE_ID_CONFLICT, NODE_EPOCH_OLD (a newer connection of the node has taken over), POOL_FULL,
-        BACKPRESSURE (the node does not read), DEADLINE_EXCEEDED (nothing was heard of it for three
-        beats; only the status), DRAINING, SCHEDULER_DEPENDENCY_DOWN, PERMISSION_DENIED (its id is not the
-        caller's). UNAUTHENTICATED is the status alone.
+        BACKPRESSURE (the node does not read), DEADLINE_EXCEEDED (nothing was received for three
+        heartbeats; only as the status), DRAINING, SCHEDULER_DEPENDENCY_DOWN, PERMISSION_DENIED (its id is
+        not the caller's). UNAUTHENTICATED comes only as the status.
         The two sides are peers on a long stream, not request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -107,24 +106,24 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Submit(self, request_iterator, context):
-        """A gateway's jobs, many on one stream; their events come back on the same stream. When the
-        stream ends, its jobs go on, and results that find no gateway are kept for the session's next.
-        An empty request is answered by an empty response: so a gateway knows that somebody is there. It
-        asks when it has heard nothing for a while, and leaves a dispatcher that stays silent for about
-        3 s (LINGUA_PEER_SILENCE_MS): its jobs are submitted elsewhere, with the same keys.
+        """The jobs of a gateway, many on one stream; their events come back on the same stream. When the
+        stream ends, its jobs continue, and results that cannot be delivered are kept for the session's
+        next gateway. An empty request is answered by an empty response, by which a gateway checks that
+        the dispatcher is alive. It does so after a silence, and leaves a dispatcher that stays silent
+        for about 3 s (LINGUA_PEER_SILENCE_MS): the jobs are submitted elsewhere, with the same keys.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Dispatch(self, request, context):
-        """One job, answered when a node has acknowledged it. The result is fetched with GetJob. The job goes
-        on if the caller leaves before it is answered. The session_id is the caller's own: that of a
-        gateway's session is INVALID_MESSAGE.
+        """Submits one job, and returns when a node has acknowledged it. The result is fetched with GetJob.
+        The job continues if the caller leaves before that. The session_id is chosen by the caller: the
+        id of a gateway's session fails with INVALID_MESSAGE.
         Errors: INVALID_MESSAGE, NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED (the metadata of both
-        says how many nodes were drawn, and how many of them were full, silent, excluded and so on),
-        PREFERRED_NODE_NOT_CAPABLE, QUOTA_EXCEEDED, JOB_TIMEOUT (deadline_ms is over), JOB_FAILED (as
-        many attempts failed as are allowed), JOB_CANCELLED, SCHEDULER_DEPENDENCY_DOWN, DRAINING.
+        tells how many nodes were drawn, and how many of them were full, silent, excluded and so on),
+        PREFERRED_NODE_NOT_CAPABLE, QUOTA_EXCEEDED, JOB_TIMEOUT (deadline_ms has passed), JOB_FAILED (the
+        maximum number of attempts has failed), JOB_CANCELLED, SCHEDULER_DEPENDENCY_DOWN, DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,14 +143,15 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Cancelling a job that is over changes nothing and answers its state. Errors: JOB_NOT_FOUND.
+        """Cancelling a job that is over changes nothing and returns its state. Errors: JOB_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Relay(self, request_iterator, context):
-        """Between instances: the home's orders to the owner of a node, and what the node says back.
+        """Between instances: the home's messages to a node, through the node's owner, and the node's
+        replies.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -204,11 +204,11 @@ def add_DispatcherServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Dispatcher:
-    """Gets jobs to nodes, and their results back. Nodes connect to it; gateways submit to it.
+    """Sends jobs to nodes and returns their results. Nodes connect to it; gateways submit jobs to it.
 
-    Any gateway may use any instance. The instance that took a job is its home; the one that holds
-    a node's stream is the node's owner; where they differ, the home relays.
-    Named as the project names it: the others read "the dispatcher", not "the dispatcher service".
+    Any gateway may use any instance. The instance that accepted a job is its home; the one that has a
+    node's stream is the node's owner. If they differ, the home relays through the owner.
+    The project calls this the dispatcher, not "the dispatcher service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 

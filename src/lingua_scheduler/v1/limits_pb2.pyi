@@ -3,9 +3,9 @@
 isort:skip_file
 Limits of fields, declared beside each field and enforced where a message enters a service.
 
-Every field that a client, a node or a peer can fill has one. services/runtime/limits.py reads
-them once and checks every request against them, so there is no second place that knows a number;
-docs/api.md and the fuzzer read the same options.
+Every field that a client, a node or a peer can fill has one. services/runtime/contract/limits.py
+reads them once and checks every request against them. docs/api.md and the fuzzer use the same
+options.
 """
 
 from google.protobuf import descriptor as _descriptor
@@ -40,14 +40,14 @@ class _TextFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TextFormat
     TEXT_FORMAT_LANGUAGE_OR_ANY: _TextFormat.ValueType  # 3
     """The same, or "*" for any language."""
     TEXT_FORMAT_PAGE_TOKEN: _TextFormat.ValueType  # 4
-    """A page token of an earlier answer: a decimal number of 64 bits."""
+    """A page token of a previous response: a decimal number of 64 bits."""
     TEXT_FORMAT_CAUSE: _TextFormat.ValueType  # 5
     """1 to 64 characters of A-Z 0-9 _"""
     TEXT_FORMAT_JOB_TYPE: _TextFormat.ValueType  # 6
     """1 to 32 characters of a-z 0-9 _"""
 
 class TextFormat(_TextFormat, metaclass=_TextFormatEnumTypeWrapper):
-    """What a text looks like. Each includes a largest length."""
+    """Format of a text. Each includes a maximum length."""
 
 TEXT_FORMAT_UNSPECIFIED: TextFormat.ValueType  # 0
 TEXT_FORMAT_ID: TextFormat.ValueType  # 1
@@ -59,7 +59,7 @@ region, such as "en", "pt-br" or "zh-hant".
 TEXT_FORMAT_LANGUAGE_OR_ANY: TextFormat.ValueType  # 3
 """The same, or "*" for any language."""
 TEXT_FORMAT_PAGE_TOKEN: TextFormat.ValueType  # 4
-"""A page token of an earlier answer: a decimal number of 64 bits."""
+"""A page token of a previous response: a decimal number of 64 bits."""
 TEXT_FORMAT_CAUSE: TextFormat.ValueType  # 5
 """1 to 64 characters of A-Z 0-9 _"""
 TEXT_FORMAT_JOB_TYPE: TextFormat.ValueType  # 6
@@ -82,7 +82,7 @@ class FieldLimits(_message.Message):
     ANY_VALUE_FIELD_NUMBER: _builtins.int
     APART_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
-    """The value must be there: no empty text or list, and no 0. Of a message the required fields are
+    """The value must be set: no empty text or list, and no 0. The required fields of a message are
     checked even if the message is absent.
     """
     max_chars: _builtins.int
@@ -97,14 +97,14 @@ class FieldLimits(_message.Message):
     """Range of a number, of an enum, or of each entry."""
     max: _builtins.float
     format: Global___TextFormat.ValueType
-    """What a text, or each entry, looks like."""
+    """Format of a text, or of each entry."""
     any_value: _builtins.str
     """The reason why any value is harmless. For an enum: why unknown values are accepted; otherwise
     only the values of the enum are.
     """
     apart: _builtins.bool
-    """Entries (or the message) are checked one at a time by the code that takes them, since a bad one
-    must not affect the others. The check of the enclosing message skips them.
+    """Entries (or the message) are checked one at a time by the code that handles them, because a bad
+    one must not affect the others. The check of the enclosing message skips them.
     """
     def __init__(
         self,
@@ -136,4 +136,4 @@ Global___FieldLimits: _TypeAlias = FieldLimits  # noqa: Y015
 
 LIMIT_FIELD_NUMBER: _builtins.int
 limit: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___FieldLimits]
-"""In the range that protobuf keeps for use within one organization."""
+"""In the range that protobuf reserves for use within one organization."""

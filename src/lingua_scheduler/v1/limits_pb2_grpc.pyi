@@ -3,9 +3,9 @@
 isort:skip_file
 Limits of fields, declared beside each field and enforced where a message enters a service.
 
-Every field that a client, a node or a peer can fill has one. services/runtime/limits.py reads
-them once and checks every request against them, so there is no second place that knows a number;
-docs/api.md and the fuzzer read the same options.
+Every field that a client, a node or a peer can fill has one. services/runtime/contract/limits.py
+reads them once and checks every request against them. docs/api.md and the fuzzer use the same
+options.
 """
 
 from collections import abc as _abc

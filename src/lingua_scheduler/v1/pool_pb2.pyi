@@ -37,10 +37,10 @@ class _PlacementPathEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Placeme
     PLACEMENT_PATH_FALLBACK: _PlacementPath.ValueType  # 5
     """The pair had no pool; drawn from all nodes by capability."""
     PLACEMENT_PATH_NAMED: _PlacementPath.ValueType  # 6
-    """Named by the caller (Reserve)."""
+    """Given by the caller (Reserve)."""
 
 class PlacementPath(_PlacementPath, metaclass=_PlacementPathEnumTypeWrapper):
-    """How a node came to be chosen."""
+    """How a node was chosen."""
 
 PLACEMENT_PATH_UNSPECIFIED: PlacementPath.ValueType  # 0
 PLACEMENT_PATH_PREFERRED: PlacementPath.ValueType  # 1
@@ -53,7 +53,7 @@ PLACEMENT_PATH_POOL: PlacementPath.ValueType  # 4
 PLACEMENT_PATH_FALLBACK: PlacementPath.ValueType  # 5
 """The pair had no pool; drawn from all nodes by capability."""
 PLACEMENT_PATH_NAMED: PlacementPath.ValueType  # 6
-"""Named by the caller (Reserve)."""
+"""Given by the caller (Reserve)."""
 Global___PlacementPath: _TypeAlias = PlacementPath  # noqa: Y015
 
 class _BindingOutcome:
@@ -73,7 +73,7 @@ class _BindingOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Bindin
     """The bound node was excluded by the caller, or another node was strictly preferred."""
 
 class BindingOutcome(_BindingOutcome, metaclass=_BindingOutcomeEnumTypeWrapper):
-    """What became of the binding that the session had when the job was placed."""
+    """What happened to the binding that the session had when the job was placed."""
 
 BINDING_OUTCOME_UNSPECIFIED: BindingOutcome.ValueType  # 0
 BINDING_OUTCOME_NONE: BindingOutcome.ValueType  # 1
@@ -187,18 +187,18 @@ class RegisterNodeRequest(_message.Message):
     NODE_OWNER_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     incarnation: _builtins.str
-    """Drawn at random by the node's process when it starts. The same value says "I have reconnected";
-    another one, while the node is alive, is NODE_ID_CONFLICT.
+    """Random, chosen by the node's process when it starts. The same value means that the node has
+    reconnected. Another value while the node is alive fails with NODE_ID_CONFLICT.
     """
     stream_id: _builtins.str
-    """Names the connection. A repeat with the same value answers the same epoch, unless the node has
-    been taken out of its pools meanwhile.
+    """Identifies the connection. A repeated call with the same value returns the same epoch, unless the
+    node has been taken out of its pools meanwhile.
     """
     max_concurrent_jobs: _builtins.int
     health: _common_pb2.NodeHealth.ValueType
-    """READY where unspecified."""
+    """Unspecified: READY."""
     owner_instance: _builtins.str
-    """The dispatcher that holds the node's stream, and where other dispatchers reach it (host:port)."""
+    """The dispatcher that has the node's stream, and its address for other dispatchers (host:port)."""
     owner_address: _builtins.str
     node_owner: _builtins.str
     """The owner that the node's token names; empty: the token names the node's id, or auth is off. All
@@ -211,15 +211,15 @@ class RegisterNodeRequest(_message.Message):
     def load(self) -> _common_pb2.NodeLoad: ...
     @_builtins.property
     def running(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
-        """What the node still runs. Leases of anything else that was running on it end now, except for
-        `finished`.
+        """The attempts that the node still runs. The leases of all other attempts that ran on it end now,
+        except for those in `finished`.
         """
 
     @_builtins.property
     def finished(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
-        """Attempts that the node has finished and whose results nobody has confirmed. A lease that one of
-        them still has stays until it ends or the result is taken: so a new home of the job finds the
-        attempt and asks for its result.
+        """Attempts that the node has finished and whose results nobody has confirmed. Their leases stay
+        until they end or the result is taken, so that a new home of the job finds the attempt and asks
+        for its result.
         """
 
     def __init__(
@@ -255,9 +255,9 @@ class RegisterNodeResponse(_message.Message):
     POOLS_JOINED_FIELD_NUMBER: _builtins.int
     POOLS_LEFT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
-    """Names this connection of the node from now on. Larger than every earlier one of the same node."""
+    """Identifies this connection of the node from now on. Larger than all earlier epochs of the node."""
     pools: _builtins.int
-    """How many pools the node is in, and how many it joined and left by this call."""
+    """How many pools the node is in, and how many it joined and left in this call."""
     pools_joined: _builtins.int
     pools_left: _builtins.int
     def __init__(
@@ -313,7 +313,9 @@ class NodeBeat(_message.Message):
     def load(self) -> _common_pb2.NodeLoad: ...
     @_builtins.property
     def running(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptRef]:
-        """The leases of these are renewed, and put back where the store has lost them and there is room."""
+        """The leases of these attempts are renewed. A lease that Redis has lost is restored if there is
+        room.
+        """
 
     def __init__(
         self,
@@ -339,7 +341,7 @@ class HeartbeatResponse(_message.Message):
     PROBLEMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___BeatProblem]:
-        """Only the beats that ask for something; every other one was taken."""
+        """One entry for each beat that was not accepted."""
 
     def __init__(
         self,
@@ -366,20 +368,20 @@ class BeatProblem(_message.Message):
         DESCRIPTOR: _descriptor.EnumDescriptor
         KIND_UNSPECIFIED: BeatProblem._Kind.ValueType  # 0
         KIND_REGISTER_AGAIN: BeatProblem._Kind.ValueType  # 1
-        """Not known, or already out of its pools: register it again."""
+        """The node is unknown or was taken out of its pools: register it again."""
         KIND_EPOCH_OLD: BeatProblem._Kind.ValueType  # 2
         """A newer connection of this node exists: end this one."""
         KIND_NOT_RENEWED: BeatProblem._Kind.ValueType  # 3
-        """The leases of `attempts` were lost and could not be put back: no room, or the job has ended."""
+        """The leases of `attempts` were lost and could not be restored: no room, or the job has ended."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: BeatProblem.Kind.ValueType  # 0
     KIND_REGISTER_AGAIN: BeatProblem.Kind.ValueType  # 1
-    """Not known, or already out of its pools: register it again."""
+    """The node is unknown or was taken out of its pools: register it again."""
     KIND_EPOCH_OLD: BeatProblem.Kind.ValueType  # 2
     """A newer connection of this node exists: end this one."""
     KIND_NOT_RENEWED: BeatProblem.Kind.ValueType  # 3
-    """The leases of `attempts` were lost and could not be put back: no room, or the job has ended."""
+    """The leases of `attempts` were lost and could not be restored: no room, or the job has ended."""
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
@@ -413,11 +415,11 @@ class SetNodeHealthRequest(_message.Message):
     BY_OPERATOR_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     epoch: _builtins.int
-    """The connection that speaks; an older one than the current is refused. 0: whichever is current."""
+    """The connection that the call is about; an outdated one is refused. 0: the current one."""
     health: _common_pb2.NodeHealth.ValueType
     by_operator: _builtins.bool
-    """An operator's wish: DRAINING holds until an operator says READY, whatever the node reports.
-    Other values of health are refused.
+    """Set by an operator: DRAINING lasts until an operator sets READY, whatever the node reports. Other
+    values of health are refused.
     """
     def __init__(
         self,
@@ -503,7 +505,7 @@ Global___RemoveNodeResponse: _TypeAlias = RemoveNodeResponse  # noqa: Y015
 
 @_typing.final
 class NodeCriteria(_message.Message):
-    """What a job asks of its node."""
+    """What a job requires of its node."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -515,18 +517,18 @@ class NodeCriteria(_message.Message):
     STRICT_FIELD_NUMBER: _builtins.int
     LOCAL_INSTANCE_FIELD_NUMBER: _builtins.int
     require_tts: _builtins.bool
-    """False: a text job, for which the node need not speak the target language."""
+    """False: a text job, for which the node needs no speech output in the target language."""
     preferred_node_id: _builtins.str
-    """Tried before the draw, if it is capable (else PREFERRED_NODE_NOT_CAPABLE)."""
+    """Tried before the draw. If it is not capable, the call fails with PREFERRED_NODE_NOT_CAPABLE."""
     strict: _builtins.bool
-    """With preferred_node_id: that node or none."""
+    """With preferred_node_id: choose that node or none."""
     local_instance: _builtins.str
-    """Among equals, a node of this dispatcher is taken: its jobs need no relay."""
+    """Among equal nodes, one of this dispatcher is chosen: its jobs need no relay."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
     def required_stages(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.StageKind.ValueType]:
-        """Further stages that the node must offer."""
+        """Additional stages that the node must offer."""
 
     @_builtins.property
     def exclude_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -559,9 +561,9 @@ class SelectNodeRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """Optional: the turn's binding is honoured, and left as it is."""
+    """Optional. The turn's binding is used, but not changed."""
     tenant: _builtins.str
-    """Whose session it is. Turns are kept per tenant."""
+    """Tenant of the session. Turns are separate per tenant."""
     @_builtins.property
     def criteria(self) -> Global___NodeCriteria: ...
     def __init__(
@@ -613,16 +615,16 @@ class Placement(_message.Message):
     TURN_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     node_epoch: _builtins.int
-    """The node's connection when it was chosen."""
+    """The epoch of the node when it was chosen."""
     owner_instance: _builtins.str
     owner_address: _builtins.str
     path: Global___PlacementPath.ValueType
     binding: Global___BindingOutcome.ValueType
     binding_kind: Global___BindingKind.ValueType
-    """Which binding that was; unspecified where there was none."""
+    """The kind of that binding; unspecified if there was none."""
     turn_id: _builtins.str
-    """The turn that the attempt is part of: the id of the job that began it, which is the job itself
-    unless a binding led to the node. Nodes know the turn by it, and not the session.
+    """The turn that the attempt belongs to: the id of the job that began it, which is this job unless a
+    binding led to the node. Nodes identify turns by this id and do not learn the session.
     """
     def __init__(
         self,
@@ -663,8 +665,8 @@ class AllocateRequest(_message.Message):
     AUDIO_MS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     attempt: _builtins.int
-    """Attempts count from 1. A job that already has this attempt or a later one under way, or is
-    over, is answered with that one (existing = true), so a new home can take the job up.
+    """Attempts count from 1. If this attempt or a later one is under way, or the job is over, the
+    response describes that one (existing = true), so that a new home can adopt the job.
     """
     job_key: _builtins.str
     """The job key (tenant, session, utterance, type, target, features), for the record."""
@@ -673,25 +675,25 @@ class AllocateRequest(_message.Message):
     """Empty: no turn, no binding."""
     utterance_index: _builtins.int
     session_epoch: _builtins.int
-    """Over 0: refused with SESSION_TAKEN_OVER where the session has a later epoch."""
+    """Greater than 0: the call fails with SESSION_TAKEN_OVER if the session has a later epoch."""
     reason: _common_pb2.FinalizeReason.ValueType
     """MAX_DURATION and MAX_LENGTH bind the session to the chosen node; IS_FINAL, TIMEOUT, INTERRUPTED
     and SESSION_CLOSE use the binding and then clear it.
     """
     wait_for_bound_node: _builtins.bool
-    """If the bound node is only full, silent or disconnected, answer BOUND_NODE_FULL instead of going
-    elsewhere. The error's metadata has `node_id` and `waits_for`: `full`, `silent` (no heartbeat
-    came, as after an outage of Redis) or `disconnected`. While the caller repeats the call at least
-    every 300 ms, one slot of a full node is kept from all jobs that are not bound to it.
+    """If the bound node is only full, silent or disconnected, fail with BOUND_NODE_FULL instead of
+    choosing another node. The error's metadata has `node_id` and `waits_for`: `full`, `silent` (no
+    heartbeat came, as after an outage of Redis) or `disconnected`. While the caller repeats the call
+    at least every 300 ms, one slot of a full node is kept from all jobs that are not bound to it.
     """
     home_instance: _builtins.str
-    """The dispatcher that answers for the job."""
+    """The dispatcher that runs the job."""
     audio_ms: _builtins.int
     @_builtins.property
     def criteria(self) -> Global___NodeCriteria: ...
     @_builtins.property
     def limits(self) -> _common_pb2.TenantLimits:
-        """What the tenant may use, and what this job uses of it. Errors: QUOTA_EXCEEDED."""
+        """The limits of the tenant, and the speech of this job. Errors: QUOTA_EXCEEDED."""
 
     def __init__(
         self,
@@ -729,18 +731,18 @@ class AllocateResponse(_message.Message):
     LEASE_ENDS_MS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     state: _common_pb2.JobState.ValueType
-    """RESERVED where this call reserved; otherwise how far the existing attempt is."""
+    """RESERVED if this call made a reservation; otherwise the state of the existing attempt."""
     existing: _builtins.bool
     lease_ends_ms: _builtins.int
-    """Time at which the reservation ends unless it is committed; 0 where there is none to commit."""
+    """Time at which the reservation ends unless it is committed; 0 if there is nothing to commit."""
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     @_builtins.property
     def placement(self) -> Global___Placement: ...
     @_builtins.property
     def error(self) -> _common_pb2.Error:
-        """Why the job ended, if it is FAILED or CANCELLED and that is known. Such a job may never have had
-        a node: then attempt and placement are empty.
+        """Why the job ended, if it is FAILED or CANCELLED and the reason is known. If such a job never had
+        a node, attempt and placement are empty.
         """
 
     def __init__(
@@ -792,7 +794,7 @@ class ReserveResponse(_message.Message):
     LEASE_ENDS_MS_FIELD_NUMBER: _builtins.int
     EXISTING_FIELD_NUMBER: _builtins.int
     lease_ends_ms: _builtins.int
-    """0 where the job is over: nothing was reserved."""
+    """0 if the job is over: nothing was reserved."""
     existing: _builtins.bool
     """The attempt had its slot already, or has ended."""
     @_builtins.property
@@ -848,13 +850,13 @@ class CommitResponse(_message.Message):
         OUTCOME_UNSPECIFIED: CommitResponse._Outcome.ValueType  # 0
         OUTCOME_COMMITTED: CommitResponse._Outcome.ValueType  # 1
         OUTCOME_ALREADY: CommitResponse._Outcome.ValueType  # 2
-        """A repeat: the lease runs."""
+        """Committed before: the lease is running."""
         OUTCOME_COMMITTED_LATE: CommitResponse._Outcome.ValueType  # 3
-        """The reservation was over, but the node had room and was taken again; or the store does not
-        know the node, whose next beat will put the lease in place.
+        """The reservation had ended, but the node had room and was reserved again; or Redis has lost the
+        node, whose next heartbeat will create the lease.
         """
         OUTCOME_NO_ROOM: CommitResponse._Outcome.ValueType  # 4
-        """The reservation was over and the node is full: cancel the attempt there."""
+        """The reservation had ended and the node is full: cancel the attempt there."""
         OUTCOME_SUPERSEDED: CommitResponse._Outcome.ValueType  # 5
         """Another attempt of the job has won, or the job is over: cancel this one there."""
 
@@ -862,13 +864,13 @@ class CommitResponse(_message.Message):
     OUTCOME_UNSPECIFIED: CommitResponse.Outcome.ValueType  # 0
     OUTCOME_COMMITTED: CommitResponse.Outcome.ValueType  # 1
     OUTCOME_ALREADY: CommitResponse.Outcome.ValueType  # 2
-    """A repeat: the lease runs."""
+    """Committed before: the lease is running."""
     OUTCOME_COMMITTED_LATE: CommitResponse.Outcome.ValueType  # 3
-    """The reservation was over, but the node had room and was taken again; or the store does not
-    know the node, whose next beat will put the lease in place.
+    """The reservation had ended, but the node had room and was reserved again; or Redis has lost the
+    node, whose next heartbeat will create the lease.
     """
     OUTCOME_NO_ROOM: CommitResponse.Outcome.ValueType  # 4
-    """The reservation was over and the node is full: cancel the attempt there."""
+    """The reservation had ended and the node is full: cancel the attempt there."""
     OUTCOME_SUPERSEDED: CommitResponse.Outcome.ValueType  # 5
     """Another attempt of the job has won, or the job is over: cancel this one there."""
 
@@ -903,9 +905,9 @@ class ReleaseRequest(_message.Message):
     node_id: _builtins.str
     cause: Global___ReleaseCause.ValueType
     final_state: _common_pb2.JobState.ValueType
-    """The job ends here too: no further attempt will come."""
+    """The job ends as well: there will be no further attempt."""
     detail: _builtins.str
-    """For the record, such as what the node said. At most 200 characters are kept."""
+    """For the record, such as the node's message. At most 200 characters are kept."""
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -940,7 +942,7 @@ class ReleaseResponse(_message.Message):
         OUTCOME_NOTHING_TO_RELEASE: ReleaseResponse._Outcome.ValueType  # 2
         """Released before, expired, or never made."""
         OUTCOME_RUNNING: ReleaseResponse._Outcome.ValueType  # 3
-        """Committed meanwhile: it runs, and only Complete ends it."""
+        """Committed meanwhile: the attempt runs, and only Complete ends it."""
         OUTCOME_LEFT: ReleaseResponse._Outcome.ValueType  # 4
         """Given up, but the slot is still taken: see RELEASE_CAUSE_CONNECTION_LOST."""
 
@@ -950,7 +952,7 @@ class ReleaseResponse(_message.Message):
     OUTCOME_NOTHING_TO_RELEASE: ReleaseResponse.Outcome.ValueType  # 2
     """Released before, expired, or never made."""
     OUTCOME_RUNNING: ReleaseResponse.Outcome.ValueType  # 3
-    """Committed meanwhile: it runs, and only Complete ends it."""
+    """Committed meanwhile: the attempt runs, and only Complete ends it."""
     OUTCOME_LEFT: ReleaseResponse.Outcome.ValueType  # 4
     """Given up, but the slot is still taken: see RELEASE_CAUSE_CONNECTION_LOST."""
 
@@ -985,13 +987,13 @@ class CompleteRequest(_message.Message):
     detail: _builtins.str
     """Why, for the job's record. At most 200 characters are kept."""
     final_state: _common_pb2.JobState.ValueType
-    """For an outcome other than SUCCEEDED: FAILED or CANCELLED where the job ends with this attempt;
-    unspecified where another attempt follows.
+    """For an outcome other than SUCCEEDED: FAILED or CANCELLED if the job ends with this attempt;
+    unspecified if another attempt follows.
     """
     steps: _builtins.bytes
-    """A serialized JobSteps, for the record of a job that ends with this: only passed on."""
+    """A serialized JobSteps, for the record of a job that ends with this attempt. Not interpreted."""
     job_at_fault: _builtins.bool
-    """The node says that no other node would do better (JobFailed.worth_retry is false). The outcome
+    """The node reports that no other node would succeed (JobFailed.worth_retry is false). The outcome
     does not count against the node.
     """
     @_builtins.property
@@ -1030,7 +1032,7 @@ class CompleteResponse(_message.Message):
         OUTCOME_ALREADY: CompleteResponse._Outcome.ValueType  # 2
         """This attempt was completed before."""
         OUTCOME_SUPERSEDED: CompleteResponse._Outcome.ValueType  # 3
-        """The slot is free, but another attempt had finished the job first: drop this result."""
+        """The slot is free, but another attempt finished the job first: drop this result."""
 
     class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper): ...
     OUTCOME_UNSPECIFIED: CompleteResponse.Outcome.ValueType  # 0
@@ -1038,7 +1040,7 @@ class CompleteResponse(_message.Message):
     OUTCOME_ALREADY: CompleteResponse.Outcome.ValueType  # 2
     """This attempt was completed before."""
     OUTCOME_SUPERSEDED: CompleteResponse.Outcome.ValueType  # 3
-    """The slot is free, but another attempt had finished the job first: drop this result."""
+    """The slot is free, but another attempt finished the job first: drop this result."""
 
     OUTCOME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
@@ -1077,11 +1079,11 @@ class EndJobRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     home_instance: _builtins.str
-    """The dispatcher that answers for the job. If another one has taken the job up, nothing changes."""
+    """The dispatcher that runs the job. If another one has adopted the job, nothing changes."""
     state: _common_pb2.JobState.ValueType
     """FAILED or CANCELLED."""
     may_begin_anew: _builtins.bool
-    """No node could be found for it, so a later submission may start it again: Allocate then places it
+    """No node was found for the job, so a later submission may start it again: Allocate then places it
     as if it had not ended.
     """
     steps: _builtins.bytes
@@ -1182,17 +1184,17 @@ class BindSessionRequest(_message.Message):
     kind: Global___BindingKind.ValueType
     node_id: _builtins.str
     utterance_index: _builtins.int
-    """The utterance whose audio the node keeps. Ignored where a later one has been placed already."""
+    """The utterance whose audio the node keeps. Ignored if a later one has been placed."""
     tenant: _builtins.str
-    """Whose session it is. Turns are kept per tenant."""
+    """Tenant of the session. Turns are separate per tenant."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair:
         """Required unless attempt is set."""
 
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef:
-        """The attempt that the node keeps audio of. Session, direction, utterance and tenant are then those
-        of the job's record, and the fields above are ignored; the node must have been given it.
+        """The attempt whose audio the node keeps; it must have been given to this node. Session, direction,
+        utterance and tenant are then taken from the job's record, and the fields above are ignored.
         """
 
     def __init__(
@@ -1221,12 +1223,12 @@ class BindSessionResponse(_message.Message):
     BOUND_FIELD_NUMBER: _builtins.int
     LIMIT_REACHED_FIELD_NUMBER: _builtins.int
     bound: _builtins.bool
-    """False: a later utterance has been placed, the node is not known or was not given the attempt, or
-    limit_reached.
+    """False: a later utterance has been placed, the node is unknown, the attempt was not given to it,
+    or limit_reached is true.
     """
     limit_reached: _builtins.bool
-    """Nodes have kept the audio of this turn over as many pauses in a row as they may
-    (LINGUA_HELD_IN_ROW_MAX). The next job is free to go to any node.
+    """Nodes have kept the audio of this turn over as many pauses in a row as allowed
+    (LINGUA_HELD_IN_ROW_MAX). The next job may go to any node.
     """
     def __init__(
         self,
@@ -1251,7 +1253,7 @@ class ClearSessionRequest(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     tenant: _builtins.str
-    """Whose session it is. Turns are kept per tenant."""
+    """Tenant of the session. Turns are separate per tenant."""
     @_builtins.property
     def pairs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LanguagePair]:
         """The directions to clear."""
@@ -1277,7 +1279,7 @@ class ClearSessionResponse(_message.Message):
 
     CLEARED_FIELD_NUMBER: _builtins.int
     cleared: _builtins.int
-    """How many bindings there were."""
+    """How many bindings were deleted."""
     def __init__(
         self,
         *,
@@ -1315,7 +1317,7 @@ class Node(_message.Message):
     NODE_OWNER_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     health: _common_pb2.NodeHealth.ValueType
-    """What counts: the worst of what the node says, what the operator wishes and whether it is heard."""
+    """The worst of what the node reports, what an operator has set, and whether heartbeats arrive."""
     max_concurrent_jobs: _builtins.int
     reserved: _builtins.int
     running: _builtins.int
@@ -1327,13 +1329,13 @@ class Node(_message.Message):
     owner_address: _builtins.str
     epoch: _builtins.int
     failures_in_row: _builtins.int
-    """Failures since the last success. Of failures of one session in a row only the first counts."""
+    """Failures since the last success. Consecutive failures of one session count once."""
     ejected_until_ms: _builtins.int
-    """Time until which it is not chosen because of them; 0: it is chosen."""
+    """Time until which the node is not chosen because of them; 0: it is not ejected."""
     pools: _builtins.int
     """How many pools it is in."""
     drained_by_operator: _builtins.bool
-    """An operator has drained it."""
+    """An operator has drained the node."""
     node_owner: _builtins.str
     """As in RegisterNodeRequest. Only in GetNode."""
     @_builtins.property
@@ -1450,11 +1452,12 @@ class ListNodesRequest(_message.Message):
     health: _common_pb2.NodeHealth.ValueType
     """Only nodes of this health; unspecified: all."""
     page_size: _builtins.int
-    """About how many a page; 0: 100. A page may be longer, shorter or even empty with
-    more to come, and a node that comes or goes meanwhile may be listed twice or not at all.
+    """Approximate number of nodes per page; 0: 100. A page may be longer, shorter, or even empty
+    although more follow. A node that is added or removed meanwhile may be listed twice or not at
+    all.
     """
     page_token: _builtins.str
-    """From the answer before; empty: the first page."""
+    """From the previous response; empty: the first page."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair:
         """Only nodes that serve this direction, with speech or as text; unset: all."""
@@ -1485,7 +1488,7 @@ class ListNodesResponse(_message.Message):
     """Empty: this was the last page."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
-        """In no order, without capabilities: GetNode has them."""
+        """Unordered, without capabilities: GetNode returns those."""
 
     def __init__(
         self,
@@ -1517,11 +1520,12 @@ class ListPoolsRequest(_message.Message):
     text: _builtins.bool
     """Text pools instead of speech pools."""
     page_size: _builtins.int
-    """About how many a page; 0: 1000. A page may be longer, shorter or even empty with
-    more to come, and a pool that comes or goes meanwhile may be listed twice or not at all.
+    """Approximate number of pools per page; 0: 1000. A page may be longer, shorter, or even empty
+    although more follow. A pool that is added or removed meanwhile may be listed twice or not at
+    all.
     """
     page_token: _builtins.str
-    """From the answer before; empty: the first page."""
+    """From the previous response; empty: the first page."""
     def __init__(
         self,
         *,
@@ -1549,7 +1553,7 @@ class ListPoolsResponse(_message.Message):
     """Empty: this was the last page."""
     @_builtins.property
     def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pool]:
-        """Within a page ordered by src, then tgt."""
+        """Ordered by src, then tgt, within a page."""
 
     def __init__(
         self,
@@ -1618,8 +1622,8 @@ class OperateRequest(_message.Message):
     OPERATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
-        """None: the response says whether the service can work now. It has no results, or,
-        while Redis is away, one with an error and without an id.
+        """Empty: asks whether the service can work. The response is empty if it can; if Redis is away, it
+        has one result with an error and without an id.
         """
 
     def __init__(
@@ -1653,7 +1657,7 @@ class Operation(_message.Message):
     SET_NODE_HEALTH_FIELD_NUMBER: _builtins.int
     END_JOB_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Chosen by the client, unique among those under way on the stream."""
+    """Chosen by the client, unique among the operations in flight on the stream."""
     traceparent: _builtins.str
     """W3C trace context of the caller's span."""
     @_builtins.property

@@ -28,8 +28,8 @@ if _version_not_supported:
 class PoolServiceStub:
     """Nodes, pools per directed language pair, selection, turn affinity and node-level reservation.
 
-    The service keeps no state of its own: any instance answers any call. Every call may be repeated
-    with the same ids after a timeout, and then answers what the first one did.
+    The service is stateless: any instance can serve any call. Every call can be repeated with the same
+    ids after a timeout, and then returns what the first call did.
     """
 
     def __init__(self, channel):
@@ -128,22 +128,22 @@ class PoolServiceStub:
 class PoolServiceServicer:
     """Nodes, pools per directed language pair, selection, turn affinity and node-level reservation.
 
-    The service keeps no state of its own: any instance answers any call. Every call may be repeated
-    with the same ids after a timeout, and then answers what the first one did.
+    The service is stateless: any instance can serve any call. Every call can be repeated with the same
+    ids after a timeout, and then returns what the first call did.
     """
 
     def RegisterNode(self, request, context):
-        """Makes a node known, or known anew after it reconnected. Joins and leaves pools by the
-        difference to what was known of it.
+        """Registers a node, or registers it again after it has reconnected. Changes its pools to match its
+        capabilities.
         Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL, QUOTA_EXCEEDED; NODE_NOT_FOUND or
-        NODE_EPOCH_OLD where the node was removed, or connected anew, in the middle of it.
+        NODE_EPOCH_OLD if the node was removed, or connected again, during the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Renews many nodes, and the leases of what they run, in one round trip.
+        """Renews many nodes and the leases of the attempts that they run, in one round trip.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -157,7 +157,7 @@ class PoolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveNode(self, request, context):
-        """Forgets a node and takes it out of all pools. Removing a node that is gone succeeds.
+        """Deletes a node and takes it out of all pools. Removing an unknown node succeeds.
         Errors: NODE_EPOCH_OLD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -165,8 +165,8 @@ class PoolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SelectNode(self, request, context):
-        """Chooses as Allocate would, and changes nothing. For people and tools: by the time the answer
-        arrives the node may be full.
+        """Chooses a node as Allocate would, but changes nothing. For diagnosis: the node may be full by the
+        time the response arrives.
         Errors: as Allocate.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -174,8 +174,8 @@ class PoolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Allocate(self, request, context):
-        """Chooses a node, reserves a slot on it, records the job and moves the turn's binding, all in
-        one atomic step.
+        """Chooses a node, reserves a slot on it, records the job and updates the turn's binding,
+        atomically.
         Errors: NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED, PREFERRED_NODE_NOT_CAPABLE,
         BOUND_NODE_FULL, SESSION_TAKEN_OVER, QUOTA_EXCEEDED.
         """
@@ -184,7 +184,7 @@ class PoolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Reserve(self, request, context):
-        """Reserves a slot on the node that is named, for an attempt whose job needs no choice.
+        """Reserves a slot on a given node.
         Errors: NODE_NOT_FOUND, ALL_CANDIDATES_FULL_OR_FAILED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -192,43 +192,43 @@ class PoolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Commit(self, request, context):
-        """The node has acknowledged: the reservation becomes a running lease.
+        """Turns a reservation into a running lease after the node has acknowledged the attempt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Gives back a reservation that was not committed. Of one that is gone, does nothing.
+        """Gives back a reservation that was not committed. Does nothing if it is gone already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Complete(self, request, context):
-        """A running attempt has ended: its slot is free, and the node's record says how it went.
+        """Ends an attempt: frees its slot and records success or failure of the node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndJob(self, request, context):
-        """A job has ended without a result: its record says how and why. A job that no node has had gets
-        a record. The first end of a job stays.
+        """Records that a job has ended without a result, and why. Creates a record if no node has had the
+        job. Only the first end of a job is recorded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BindSession(self, request, context):
-        """A node keeps audio of this session that the next job of this direction must join.
+        """Binds a session and direction to the node that keeps audio which the next job must join.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ClearSession(self, request, context):
-        """Forgets the bindings of a session.
+        """Deletes the bindings of a session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -254,9 +254,10 @@ class PoolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Operate(self, request_iterator, context):
-        """The operations above for dispatchers: many under way on one stream, as many in one message as
-        have queued up. Results come as they are ready, in any order, by id. The stream ends only when
-        its client ends it or this instance drains.
+        """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
+        all that have queued up. Messages are answered in the order in which they came, each after all of
+        its operations are done; a response that would exceed the size limit is split. The stream ends
+        only when the client ends it or this instance drains.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -361,8 +362,8 @@ def add_PoolServiceServicer_to_server(servicer, server):
 class PoolService:
     """Nodes, pools per directed language pair, selection, turn affinity and node-level reservation.
 
-    The service keeps no state of its own: any instance answers any call. Every call may be repeated
-    with the same ids after a timeout, and then answers what the first one did.
+    The service is stateless: any instance can serve any call. Every call can be repeated with the same
+    ids after a timeout, and then returns what the first call did.
     """
 
     @staticmethod

@@ -29,8 +29,8 @@ GRPC_VERSION: str
 class PoolServiceStub:
     """Nodes, pools per directed language pair, selection, turn affinity and node-level reservation.
 
-    The service keeps no state of its own: any instance answers any call. Every call may be repeated
-    with the same ids after a timeout, and then answers what the first one did.
+    The service is stateless: any instance can serve any call. Every call can be repeated with the same
+    ids after a timeout, and then returns what the first call did.
     """
 
     @_typing.overload
@@ -38,125 +38,127 @@ class PoolServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PoolServiceAsyncStub: ...
     RegisterNode: _grpc.UnaryUnaryMultiCallable[_pool_pb2.RegisterNodeRequest, _pool_pb2.RegisterNodeResponse]
-    """Makes a node known, or known anew after it reconnected. Joins and leaves pools by the
-    difference to what was known of it.
+    """Registers a node, or registers it again after it has reconnected. Changes its pools to match its
+    capabilities.
     Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL, QUOTA_EXCEEDED; NODE_NOT_FOUND or
-    NODE_EPOCH_OLD where the node was removed, or connected anew, in the middle of it.
+    NODE_EPOCH_OLD if the node was removed, or connected again, during the call.
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_pool_pb2.HeartbeatRequest, _pool_pb2.HeartbeatResponse]
-    """Renews many nodes, and the leases of what they run, in one round trip."""
+    """Renews many nodes and the leases of the attempts that they run, in one round trip."""
     SetNodeHealth: _grpc.UnaryUnaryMultiCallable[_pool_pb2.SetNodeHealthRequest, _pool_pb2.SetNodeHealthResponse]
     """Errors: NODE_NOT_FOUND, NODE_EPOCH_OLD."""
     RemoveNode: _grpc.UnaryUnaryMultiCallable[_pool_pb2.RemoveNodeRequest, _pool_pb2.RemoveNodeResponse]
-    """Forgets a node and takes it out of all pools. Removing a node that is gone succeeds.
+    """Deletes a node and takes it out of all pools. Removing an unknown node succeeds.
     Errors: NODE_EPOCH_OLD.
     """
     SelectNode: _grpc.UnaryUnaryMultiCallable[_pool_pb2.SelectNodeRequest, _pool_pb2.SelectNodeResponse]
-    """Chooses as Allocate would, and changes nothing. For people and tools: by the time the answer
-    arrives the node may be full.
+    """Chooses a node as Allocate would, but changes nothing. For diagnosis: the node may be full by the
+    time the response arrives.
     Errors: as Allocate.
     """
     Allocate: _grpc.UnaryUnaryMultiCallable[_pool_pb2.AllocateRequest, _pool_pb2.AllocateResponse]
-    """Chooses a node, reserves a slot on it, records the job and moves the turn's binding, all in
-    one atomic step.
+    """Chooses a node, reserves a slot on it, records the job and updates the turn's binding,
+    atomically.
     Errors: NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED, PREFERRED_NODE_NOT_CAPABLE,
     BOUND_NODE_FULL, SESSION_TAKEN_OVER, QUOTA_EXCEEDED.
     """
     Reserve: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ReserveRequest, _pool_pb2.ReserveResponse]
-    """Reserves a slot on the node that is named, for an attempt whose job needs no choice.
+    """Reserves a slot on a given node.
     Errors: NODE_NOT_FOUND, ALL_CANDIDATES_FULL_OR_FAILED.
     """
     Commit: _grpc.UnaryUnaryMultiCallable[_pool_pb2.CommitRequest, _pool_pb2.CommitResponse]
-    """The node has acknowledged: the reservation becomes a running lease."""
+    """Turns a reservation into a running lease after the node has acknowledged the attempt."""
     Release: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ReleaseRequest, _pool_pb2.ReleaseResponse]
-    """Gives back a reservation that was not committed. Of one that is gone, does nothing."""
+    """Gives back a reservation that was not committed. Does nothing if it is gone already."""
     Complete: _grpc.UnaryUnaryMultiCallable[_pool_pb2.CompleteRequest, _pool_pb2.CompleteResponse]
-    """A running attempt has ended: its slot is free, and the node's record says how it went."""
+    """Ends an attempt: frees its slot and records success or failure of the node."""
     EndJob: _grpc.UnaryUnaryMultiCallable[_pool_pb2.EndJobRequest, _pool_pb2.EndJobResponse]
-    """A job has ended without a result: its record says how and why. A job that no node has had gets
-    a record. The first end of a job stays.
+    """Records that a job has ended without a result, and why. Creates a record if no node has had the
+    job. Only the first end of a job is recorded.
     """
     BindSession: _grpc.UnaryUnaryMultiCallable[_pool_pb2.BindSessionRequest, _pool_pb2.BindSessionResponse]
-    """A node keeps audio of this session that the next job of this direction must join."""
+    """Binds a session and direction to the node that keeps audio which the next job must join."""
     ClearSession: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ClearSessionRequest, _pool_pb2.ClearSessionResponse]
-    """Forgets the bindings of a session."""
+    """Deletes the bindings of a session."""
     GetNode: _grpc.UnaryUnaryMultiCallable[_pool_pb2.GetNodeRequest, _pool_pb2.GetNodeResponse]
     """Errors: NODE_NOT_FOUND."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ListNodesRequest, _pool_pb2.ListNodesResponse]
     ListPools: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ListPoolsRequest, _pool_pb2.ListPoolsResponse]
     Operate: _grpc.StreamStreamMultiCallable[_pool_pb2.OperateRequest, _pool_pb2.OperateResponse]
-    """The operations above for dispatchers: many under way on one stream, as many in one message as
-    have queued up. Results come as they are ready, in any order, by id. The stream ends only when
-    its client ends it or this instance drains.
+    """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
+    all that have queued up. Messages are answered in the order in which they came, each after all of
+    its operations are done; a response that would exceed the size limit is split. The stream ends
+    only when the client ends it or this instance drains.
     """
 
 @_typing.type_check_only
 class PoolServiceAsyncStub(PoolServiceStub):
     """Nodes, pools per directed language pair, selection, turn affinity and node-level reservation.
 
-    The service keeps no state of its own: any instance answers any call. Every call may be repeated
-    with the same ids after a timeout, and then answers what the first one did.
+    The service is stateless: any instance can serve any call. Every call can be repeated with the same
+    ids after a timeout, and then returns what the first call did.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RegisterNode: _aio.UnaryUnaryMultiCallable[_pool_pb2.RegisterNodeRequest, _pool_pb2.RegisterNodeResponse]  # type: ignore[assignment]
-    """Makes a node known, or known anew after it reconnected. Joins and leaves pools by the
-    difference to what was known of it.
+    """Registers a node, or registers it again after it has reconnected. Changes its pools to match its
+    capabilities.
     Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL, QUOTA_EXCEEDED; NODE_NOT_FOUND or
-    NODE_EPOCH_OLD where the node was removed, or connected anew, in the middle of it.
+    NODE_EPOCH_OLD if the node was removed, or connected again, during the call.
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_pool_pb2.HeartbeatRequest, _pool_pb2.HeartbeatResponse]  # type: ignore[assignment]
-    """Renews many nodes, and the leases of what they run, in one round trip."""
+    """Renews many nodes and the leases of the attempts that they run, in one round trip."""
     SetNodeHealth: _aio.UnaryUnaryMultiCallable[_pool_pb2.SetNodeHealthRequest, _pool_pb2.SetNodeHealthResponse]  # type: ignore[assignment]
     """Errors: NODE_NOT_FOUND, NODE_EPOCH_OLD."""
     RemoveNode: _aio.UnaryUnaryMultiCallable[_pool_pb2.RemoveNodeRequest, _pool_pb2.RemoveNodeResponse]  # type: ignore[assignment]
-    """Forgets a node and takes it out of all pools. Removing a node that is gone succeeds.
+    """Deletes a node and takes it out of all pools. Removing an unknown node succeeds.
     Errors: NODE_EPOCH_OLD.
     """
     SelectNode: _aio.UnaryUnaryMultiCallable[_pool_pb2.SelectNodeRequest, _pool_pb2.SelectNodeResponse]  # type: ignore[assignment]
-    """Chooses as Allocate would, and changes nothing. For people and tools: by the time the answer
-    arrives the node may be full.
+    """Chooses a node as Allocate would, but changes nothing. For diagnosis: the node may be full by the
+    time the response arrives.
     Errors: as Allocate.
     """
     Allocate: _aio.UnaryUnaryMultiCallable[_pool_pb2.AllocateRequest, _pool_pb2.AllocateResponse]  # type: ignore[assignment]
-    """Chooses a node, reserves a slot on it, records the job and moves the turn's binding, all in
-    one atomic step.
+    """Chooses a node, reserves a slot on it, records the job and updates the turn's binding,
+    atomically.
     Errors: NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED, PREFERRED_NODE_NOT_CAPABLE,
     BOUND_NODE_FULL, SESSION_TAKEN_OVER, QUOTA_EXCEEDED.
     """
     Reserve: _aio.UnaryUnaryMultiCallable[_pool_pb2.ReserveRequest, _pool_pb2.ReserveResponse]  # type: ignore[assignment]
-    """Reserves a slot on the node that is named, for an attempt whose job needs no choice.
+    """Reserves a slot on a given node.
     Errors: NODE_NOT_FOUND, ALL_CANDIDATES_FULL_OR_FAILED.
     """
     Commit: _aio.UnaryUnaryMultiCallable[_pool_pb2.CommitRequest, _pool_pb2.CommitResponse]  # type: ignore[assignment]
-    """The node has acknowledged: the reservation becomes a running lease."""
+    """Turns a reservation into a running lease after the node has acknowledged the attempt."""
     Release: _aio.UnaryUnaryMultiCallable[_pool_pb2.ReleaseRequest, _pool_pb2.ReleaseResponse]  # type: ignore[assignment]
-    """Gives back a reservation that was not committed. Of one that is gone, does nothing."""
+    """Gives back a reservation that was not committed. Does nothing if it is gone already."""
     Complete: _aio.UnaryUnaryMultiCallable[_pool_pb2.CompleteRequest, _pool_pb2.CompleteResponse]  # type: ignore[assignment]
-    """A running attempt has ended: its slot is free, and the node's record says how it went."""
+    """Ends an attempt: frees its slot and records success or failure of the node."""
     EndJob: _aio.UnaryUnaryMultiCallable[_pool_pb2.EndJobRequest, _pool_pb2.EndJobResponse]  # type: ignore[assignment]
-    """A job has ended without a result: its record says how and why. A job that no node has had gets
-    a record. The first end of a job stays.
+    """Records that a job has ended without a result, and why. Creates a record if no node has had the
+    job. Only the first end of a job is recorded.
     """
     BindSession: _aio.UnaryUnaryMultiCallable[_pool_pb2.BindSessionRequest, _pool_pb2.BindSessionResponse]  # type: ignore[assignment]
-    """A node keeps audio of this session that the next job of this direction must join."""
+    """Binds a session and direction to the node that keeps audio which the next job must join."""
     ClearSession: _aio.UnaryUnaryMultiCallable[_pool_pb2.ClearSessionRequest, _pool_pb2.ClearSessionResponse]  # type: ignore[assignment]
-    """Forgets the bindings of a session."""
+    """Deletes the bindings of a session."""
     GetNode: _aio.UnaryUnaryMultiCallable[_pool_pb2.GetNodeRequest, _pool_pb2.GetNodeResponse]  # type: ignore[assignment]
     """Errors: NODE_NOT_FOUND."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_pool_pb2.ListNodesRequest, _pool_pb2.ListNodesResponse]  # type: ignore[assignment]
     ListPools: _aio.UnaryUnaryMultiCallable[_pool_pb2.ListPoolsRequest, _pool_pb2.ListPoolsResponse]  # type: ignore[assignment]
     Operate: _aio.StreamStreamMultiCallable[_pool_pb2.OperateRequest, _pool_pb2.OperateResponse]  # type: ignore[assignment]
-    """The operations above for dispatchers: many under way on one stream, as many in one message as
-    have queued up. Results come as they are ready, in any order, by id. The stream ends only when
-    its client ends it or this instance drains.
+    """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
+    all that have queued up. Messages are answered in the order in which they came, each after all of
+    its operations are done; a response that would exceed the size limit is split. The stream ends
+    only when the client ends it or this instance drains.
     """
 
 class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
     """Nodes, pools per directed language pair, selection, turn affinity and node-level reservation.
 
-    The service keeps no state of its own: any instance answers any call. Every call may be repeated
-    with the same ids after a timeout, and then answers what the first one did.
+    The service is stateless: any instance can serve any call. Every call can be repeated with the same
+    ids after a timeout, and then returns what the first call did.
     """
 
     @_abc_1.abstractmethod
@@ -165,10 +167,10 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.RegisterNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.RegisterNodeResponse, _abc.Awaitable[_pool_pb2.RegisterNodeResponse]]:
-        """Makes a node known, or known anew after it reconnected. Joins and leaves pools by the
-        difference to what was known of it.
+        """Registers a node, or registers it again after it has reconnected. Changes its pools to match its
+        capabilities.
         Errors: INVALID_MESSAGE, NODE_ID_CONFLICT, POOL_FULL, QUOTA_EXCEEDED; NODE_NOT_FOUND or
-        NODE_EPOCH_OLD where the node was removed, or connected anew, in the middle of it.
+        NODE_EPOCH_OLD if the node was removed, or connected again, during the call.
         """
 
     @_abc_1.abstractmethod
@@ -177,7 +179,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.HeartbeatResponse, _abc.Awaitable[_pool_pb2.HeartbeatResponse]]:
-        """Renews many nodes, and the leases of what they run, in one round trip."""
+        """Renews many nodes and the leases of the attempts that they run, in one round trip."""
 
     @_abc_1.abstractmethod
     def SetNodeHealth(
@@ -193,7 +195,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.RemoveNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.RemoveNodeResponse, _abc.Awaitable[_pool_pb2.RemoveNodeResponse]]:
-        """Forgets a node and takes it out of all pools. Removing a node that is gone succeeds.
+        """Deletes a node and takes it out of all pools. Removing an unknown node succeeds.
         Errors: NODE_EPOCH_OLD.
         """
 
@@ -203,8 +205,8 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.SelectNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.SelectNodeResponse, _abc.Awaitable[_pool_pb2.SelectNodeResponse]]:
-        """Chooses as Allocate would, and changes nothing. For people and tools: by the time the answer
-        arrives the node may be full.
+        """Chooses a node as Allocate would, but changes nothing. For diagnosis: the node may be full by the
+        time the response arrives.
         Errors: as Allocate.
         """
 
@@ -214,8 +216,8 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.AllocateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.AllocateResponse, _abc.Awaitable[_pool_pb2.AllocateResponse]]:
-        """Chooses a node, reserves a slot on it, records the job and moves the turn's binding, all in
-        one atomic step.
+        """Chooses a node, reserves a slot on it, records the job and updates the turn's binding,
+        atomically.
         Errors: NO_CAPABLE_NODE, ALL_CANDIDATES_FULL_OR_FAILED, PREFERRED_NODE_NOT_CAPABLE,
         BOUND_NODE_FULL, SESSION_TAKEN_OVER, QUOTA_EXCEEDED.
         """
@@ -226,7 +228,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.ReserveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.ReserveResponse, _abc.Awaitable[_pool_pb2.ReserveResponse]]:
-        """Reserves a slot on the node that is named, for an attempt whose job needs no choice.
+        """Reserves a slot on a given node.
         Errors: NODE_NOT_FOUND, ALL_CANDIDATES_FULL_OR_FAILED.
         """
 
@@ -236,7 +238,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.CommitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.CommitResponse, _abc.Awaitable[_pool_pb2.CommitResponse]]:
-        """The node has acknowledged: the reservation becomes a running lease."""
+        """Turns a reservation into a running lease after the node has acknowledged the attempt."""
 
     @_abc_1.abstractmethod
     def Release(
@@ -244,7 +246,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.ReleaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.ReleaseResponse, _abc.Awaitable[_pool_pb2.ReleaseResponse]]:
-        """Gives back a reservation that was not committed. Of one that is gone, does nothing."""
+        """Gives back a reservation that was not committed. Does nothing if it is gone already."""
 
     @_abc_1.abstractmethod
     def Complete(
@@ -252,7 +254,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.CompleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.CompleteResponse, _abc.Awaitable[_pool_pb2.CompleteResponse]]:
-        """A running attempt has ended: its slot is free, and the node's record says how it went."""
+        """Ends an attempt: frees its slot and records success or failure of the node."""
 
     @_abc_1.abstractmethod
     def EndJob(
@@ -260,8 +262,8 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.EndJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.EndJobResponse, _abc.Awaitable[_pool_pb2.EndJobResponse]]:
-        """A job has ended without a result: its record says how and why. A job that no node has had gets
-        a record. The first end of a job stays.
+        """Records that a job has ended without a result, and why. Creates a record if no node has had the
+        job. Only the first end of a job is recorded.
         """
 
     @_abc_1.abstractmethod
@@ -270,7 +272,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.BindSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.BindSessionResponse, _abc.Awaitable[_pool_pb2.BindSessionResponse]]:
-        """A node keeps audio of this session that the next job of this direction must join."""
+        """Binds a session and direction to the node that keeps audio which the next job must join."""
 
     @_abc_1.abstractmethod
     def ClearSession(
@@ -278,7 +280,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.ClearSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.ClearSessionResponse, _abc.Awaitable[_pool_pb2.ClearSessionResponse]]:
-        """Forgets the bindings of a session."""
+        """Deletes the bindings of a session."""
 
     @_abc_1.abstractmethod
     def GetNode(
@@ -308,9 +310,10 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_pool_pb2.OperateRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_pool_pb2.OperateResponse], _abc.AsyncIterator[_pool_pb2.OperateResponse]]:
-        """The operations above for dispatchers: many under way on one stream, as many in one message as
-        have queued up. Results come as they are ready, in any order, by id. The stream ends only when
-        its client ends it or this instance drains.
+        """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
+        all that have queued up. Messages are answered in the order in which they came, each after all of
+        its operations are done; a response that would exceed the size limit is split. The stream ends
+        only when the client ends it or this instance drains.
         """
 
 def add_PoolServiceServicer_to_server(servicer: PoolServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

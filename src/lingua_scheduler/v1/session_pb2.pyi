@@ -30,15 +30,14 @@ class _PauseDetectionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseD
     PAUSE_DETECTION_UNSPECIFIED: _PauseDetection.ValueType  # 0
     """As GAPS."""
     PAUSE_DETECTION_GAPS: _PauseDetection.ValueType  # 1
-    """A pause is a time of pause_ms in which no chunk comes, or that is missing between the client_ms
-    of two chunks: for apps that send audio only while somebody speaks.
+    """A pause is pause_ms without a chunk, or a gap of that length between the client_ms of two chunks.
+    For apps that send audio only while somebody speaks.
     """
     PAUSE_DETECTION_VOICE_ACTIVITY: _PauseDetection.ValueType  # 2
-    """A pause is also pause_ms of audio in which the gateway hears no voice, after some in which it
-    did: for microphones that never stop sending. Silence is audio like any other: none of it is
-    dropped, and a long stretch without a voice becomes an utterance, usually with NO_SPEECH. Only
-    with PCM_S16LE of one channel at 8000, 16000, 32000 or 48000 Hz; any other audio_format is
-    refused with INVALID_MESSAGE.
+    """A pause is also pause_ms of audio in which the gateway detects no voice, after audio in which it
+    did. For microphones that never stop sending. Silence is not dropped: a long stretch without
+    voice becomes an utterance, usually with NO_SPEECH. Only with PCM_S16LE of one channel at 8000,
+    16000, 32000 or 48000 Hz; any other audio_format is refused with INVALID_MESSAGE.
     """
 
 class PauseDetection(_PauseDetection, metaclass=_PauseDetectionEnumTypeWrapper):
@@ -47,15 +46,14 @@ class PauseDetection(_PauseDetection, metaclass=_PauseDetectionEnumTypeWrapper):
 PAUSE_DETECTION_UNSPECIFIED: PauseDetection.ValueType  # 0
 """As GAPS."""
 PAUSE_DETECTION_GAPS: PauseDetection.ValueType  # 1
-"""A pause is a time of pause_ms in which no chunk comes, or that is missing between the client_ms
-of two chunks: for apps that send audio only while somebody speaks.
+"""A pause is pause_ms without a chunk, or a gap of that length between the client_ms of two chunks.
+For apps that send audio only while somebody speaks.
 """
 PAUSE_DETECTION_VOICE_ACTIVITY: PauseDetection.ValueType  # 2
-"""A pause is also pause_ms of audio in which the gateway hears no voice, after some in which it
-did: for microphones that never stop sending. Silence is audio like any other: none of it is
-dropped, and a long stretch without a voice becomes an utterance, usually with NO_SPEECH. Only
-with PCM_S16LE of one channel at 8000, 16000, 32000 or 48000 Hz; any other audio_format is
-refused with INVALID_MESSAGE.
+"""A pause is also pause_ms of audio in which the gateway detects no voice, after audio in which it
+did. For microphones that never stop sending. Silence is not dropped: a long stretch without
+voice becomes an utterance, usually with NO_SPEECH. Only with PCM_S16LE of one channel at 8000,
+16000, 32000 or 48000 Hz; any other audio_format is refused with INVALID_MESSAGE.
 """
 Global___PauseDetection: _TypeAlias = PauseDetection  # noqa: Y015
 
@@ -70,9 +68,9 @@ class ClientMessage(_message.Message):
     PLAYBACK_ENDED_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
     results_seen: _builtins.int
-    """How many utterances have been seen as Result or Missing: the next one wanted has this index.
-    On any message, or alone; 0 says nothing. Until it is said, results are kept somewhere for a
-    resume, so it should be said within a second or so.
+    """How many utterances the client has seen as Result or Missing: it expects this index next. May be
+    set on any message, or sent alone; 0 means nothing. Results are kept for a resume until then, so
+    the client should send this within about a second.
     """
     @_builtins.property
     def open(self) -> Global___Open:
@@ -142,14 +140,14 @@ class NewSession(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
-    """Empty: that of the caller's token. Another one than the token's is PERMISSION_DENIED."""
+    """Empty: the tenant of the caller's token. Any other tenant fails with PERMISSION_DENIED."""
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair:
         """A fixed direction."""
 
     @_builtins.property
     def conversation(self) -> Global___LanguageSet:
-        """A conversation: every chunk says its direction."""
+        """A conversation: every chunk has its direction."""
 
     @_builtins.property
     def audio_format(self) -> _common_pb2.AudioFormat: ...
@@ -230,9 +228,9 @@ class SessionOptions(_message.Message):
     """False: text is enough."""
     preferred_node_id: _builtins.str
     strict: _builtins.bool
-    """With preferred_node_id: that node or none."""
+    """With preferred_node_id: choose that node or none."""
     partial_interval_ms: _builtins.int
-    """Over 0: partial results, at most one in this time."""
+    """Greater than 0: send partial results, at most one in this time."""
     pause_detection: Global___PauseDetection.ValueType
     @_builtins.property
     def features(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -258,14 +256,14 @@ Global___SessionOptions: _TypeAlias = SessionOptions  # noqa: Y015
 
 @_typing.final
 class ResumeSession(_message.Message):
-    """Goes on with a session, at any gateway.
+    """Resumes a session, at any gateway.
 
-    After it, the server repeats every Result and Missing from results_seen on, in order, whether they
-    were sent before or not; so the client sees each index once if it drops those below what it has
-    seen. Opened.next_seq stands for all AudioAcks so far. UtteranceEvents and Partials are not
-    repeated, and Errors neither. The client repeats its chunks from next_seq on, as they were: what was
-    cut already is recognised by its seq, and not cut again. Playback counts as ended until the client
-    says PlaybackStarted again.
+    The server then repeats every Result and Missing from results_seen on, in order, whether they were
+    sent before or not. A client that drops all indexes below its own count sees each index once.
+    Opened.next_seq replaces all AudioAcks so far. UtteranceEvents, Partials and Errors are not
+    repeated. The client repeats its chunks from next_seq on, unchanged: chunks that were already cut
+    are recognized by their seq, and not cut again. Playback counts as ended until the client sends
+    PlaybackStarted again.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -278,21 +276,21 @@ class ResumeSession(_message.Message):
     KEPT_SEQ_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     resume_token: _builtins.str
-    """From Opened. It cannot be guessed, and is the only proof of ownership."""
+    """From Opened. It cannot be guessed and is the only proof of ownership."""
     results_seen: _builtins.int
     """As in ClientMessage."""
     next_seq: _builtins.int
-    """The first chunk that the client still has: all below have been acknowledged by AudioAck. It
-    sends on from here, also what the session had before.
+    """The first chunk that the client still has: AudioAck has acknowledged all below. The client sends
+    from here on, including chunks that it has sent before.
     """
     tries: _builtins.int
-    """How often the client has tried to resume the session, this time included; 0: not told. A try that
-    gets through late, such as one that waited for a store that did not answer, takes nothing away
-    from a later one that succeeded.
+    """How often the client has tried to resume the session, including this time; 0: unknown. A try that
+    arrives late, for example because Redis did not answer, does not affect a later one that
+    succeeded.
     """
     kept_seq: _builtins.int
     """The first chunk that the client still has, if it keeps chunks as AudioAck.keep_seq asks: at most
-    next_seq. Opened.next_seq may then ask for chunks from here on once more.
+    next_seq. Opened.next_seq may then request chunks from here on again.
     """
     def __init__(
         self,
@@ -324,23 +322,23 @@ class AudioChunk(_message.Message):
     DIRECTION_FIELD_NUMBER: _builtins.int
     CLIENT_MS_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
-    """Counts up by 1 from 0. A repeat is ignored; after a gap the chunk is refused with BAD_AUDIO, and
-    so is one whose data is not what the format says: its seq and all after it must be sent again
+    """Counts up by 1 from 0. A repeated chunk is ignored. A chunk after a gap, or whose data does not
+    match the format, is refused with BAD_AUDIO: it and all chunks after it must be sent again
     (metadata of the Error: "seq" that was refused, "expected_seq").
     """
     data: _builtins.bytes
     """Whole samples (PCM) or one packet (Opus). May be empty."""
     is_final: _builtins.bool
-    """The speaker has finished: the utterance is cut after this chunk. May come with no data. Where a
-    node holds all that was said before, it makes an utterance of its own: its result has the text.
+    """The speaker has finished: the utterance is cut after this chunk. May come without data. If a
+    node holds all audio so far, this makes an utterance of its own, whose result has the text.
     """
     client_ms: _builtins.int
-    """Time at which the client had recorded it; 0: not told. A longer gap than the pause between two
-    of these ends an utterance even where the chunks arrive together.
+    """Time at which the client recorded the chunk; 0: unknown. If two of these differ by more than the
+    pause, the utterance ends even if the chunks arrive together.
     """
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair:
-        """Where the direction is not fixed. A change of direction ends the utterance before it."""
+        """If the direction is not fixed. A change of direction ends the current utterance."""
 
     def __init__(
         self,
@@ -361,7 +359,7 @@ Global___AudioChunk: _TypeAlias = AudioChunk  # noqa: Y015
 
 @_typing.final
 class PlaybackStarted(_message.Message):
-    """While the app plays speech, the pause timer stands still."""
+    """While the app plays speech, the pause timer is stopped."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -393,11 +391,11 @@ Global___PlaybackEnded: _TypeAlias = PlaybackEnded  # noqa: Y015
 
 @_typing.final
 class Close(_message.Message):
-    """Finalizes what is buffered, and ends the session when everything has been delivered.
+    """Finalizes buffered audio, and ends the session when everything has been delivered.
 
-    A client that half-closes the stream (ends its own side, as gRPC's CloseSend or end() does) closes
-    the session, too: everything is finalized and delivered, and Closed is the last event. After GoAway
-    it does not: see there. To leave a session that is to be resumed, cancel the call.
+    Half-closing the stream (ending the client's side, as gRPC's CloseSend or end() does) also closes
+    the session: everything is finalized and delivered, and Closed is the last event. This does not
+    apply after GoAway (see there). To leave a session that will be resumed, cancel the call.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -415,7 +413,7 @@ Global___Close: _TypeAlias = Close  # noqa: Y015
 
 @_typing.final
 class ServerMessage(_message.Message):
-    """Several events share a message where they are ready together."""
+    """Several events share a message if they are ready at the same time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -450,8 +448,8 @@ class ServerEvent(_message.Message):
     CLOSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def opened(self) -> Global___Opened:
-        """First on every stream, unless that is an Error. The client need not wait for it: audio (from
-        seq 0, or ResumeSession.next_seq) and everything else may follow Open at once.
+        """The first event of every stream, unless that is an Error. The client need not wait for it:
+        audio (from seq 0, or ResumeSession.next_seq) and everything else may follow Open at once.
         """
 
     @_builtins.property
@@ -468,11 +466,11 @@ class ServerEvent(_message.Message):
     def go_away(self) -> Global___GoAway: ...
     @_builtins.property
     def error(self) -> _common_pb2.Error:
-        """The session goes on, unless the stream ends after it."""
+        """The session continues, unless the stream ends after this."""
 
     @_builtins.property
     def closed(self) -> Global___Closed:
-        """Everything has been delivered. The client says results_seen a last time and ends the stream."""
+        """Everything has been delivered. The client sends results_seen a last time and ends the stream."""
 
     def __init__(
         self,
@@ -509,9 +507,9 @@ class Opened(_message.Message):
     session_id: _builtins.str
     resume_token: _builtins.str
     next_seq: _builtins.int
-    """Chunks from here on are wanted: 0 for a new session; after a resume ResumeSession.next_seq, or
-    more where an AudioAck was lost, or less, but not less than ResumeSession.kept_seq, if audio that
-    a node holds is needed again. All below are safe.
+    """The gateway expects chunks from here on: 0 for a new session. After a resume it is
+    ResumeSession.next_seq, or more if an AudioAck was lost, or less, but not less than
+    ResumeSession.kept_seq, if audio that a node holds is needed again. All chunks below are safe.
     """
     traceparent: _builtins.str
     """W3C trace context of the session, for the client's own spans."""
@@ -547,19 +545,19 @@ class SessionLimits(_message.Message):
     SILENCE_MS_FIELD_NUMBER: _builtins.int
     max_chunk_bytes: _builtins.int
     pause_ms: _builtins.int
-    """How long a pause is, in the way that the session finds them."""
+    """Length of a pause, for the pause detection of this session."""
     max_duration_ms: _builtins.int
     max_length_bytes: _builtins.int
     result_deadline_ms: _builtins.int
     resume_within_ms: _builtins.int
-    """How long a broken stream may be resumed."""
+    """How long the session can be resumed after its stream has broken."""
     silence_ms: _builtins.int
-    """Over 0: while messages of the client arrive, and while the gateway does not read them because the
-    session has too much under way, it says something at least every half of this time: if there is
-    nothing to say, a message without events. So a client that has heard nothing for half of this
-    time sends a ClientMessage without content, and one that has still heard nothing when all of it
-    is over should take the gateway for frozen, and resume elsewhere. A large result may take long
-    to arrive over a slow line: a client that was wrong should be more patient the next time.
+    """Greater than 0: while messages of the client arrive, and while the gateway does not read them
+    because the session has too much in flight, the gateway sends a message at least every half of
+    this time, if necessary one without events. A client that has received nothing for half of this
+    time sends a ClientMessage without content; if it has still received nothing after the whole
+    time, it should consider the gateway frozen and resume elsewhere. A large result may take long
+    over a slow line: a client that was wrong should wait longer the next time.
     """
     def __init__(
         self,
@@ -587,14 +585,14 @@ class AudioAck(_message.Message):
     NEXT_SEQ_FIELD_NUMBER: _builtins.int
     KEEP_SEQ_FIELD_NUMBER: _builtins.int
     next_seq: _builtins.int
-    """Every chunk below this seq is safe: its utterance has been accepted by a dispatcher, or it
-    held nothing to translate. The client may forget those chunks, but see keep_seq.
+    """All chunks below this seq are safe: a dispatcher has accepted their utterance, or they contained
+    nothing to translate. The client may drop them, but see keep_seq.
     """
     keep_seq: _builtins.int
-    """Chunks from here up to next_seq are part of a sentence that a node holds, or may hold. The client
-    should keep them until keep_seq moves on, and say so when it resumes (ResumeSession.kept_seq). A
-    client that does not do so loses nothing unless both the gateway and the node die. Not set: as
-    next_seq.
+    """Chunks from here up to next_seq belong to a sentence that a node holds, or may hold. The client
+    should keep them until keep_seq rises, and report them when it resumes (ResumeSession.kept_seq).
+    A client that does not keep them loses audio only if both the gateway and the node fail. Unset:
+    the same as next_seq.
     """
     def __init__(
         self,
@@ -614,7 +612,7 @@ Global___AudioAck: _TypeAlias = AudioAck  # noqa: Y015
 
 @_typing.final
 class UtteranceEvent(_message.Message):
-    """How an utterance gets on, for the app's display. Nothing depends on it."""
+    """Progress of an utterance, for display only."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -733,7 +731,7 @@ class Partial(_message.Message):
     def direction(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
     def texts(self) -> _dispatcher_pb2.Texts:
-        """Each replaces the one before."""
+        """Each replaces the previous one."""
 
     def __init__(
         self,
@@ -769,15 +767,15 @@ class Result(_message.Message):
     LOST_UTTERANCES_FIELD_NUMBER: _builtins.int
     utterance_index: _builtins.int
     kind: _dispatcher_pb2.JobResult.Kind.ValueType
-    """HELD: this index has no text of its own; a later one will have it. NO_SPEECH: nothing said."""
+    """HELD: this index has no text of its own; a later one will have it. NO_SPEECH: nothing was said."""
     speech: _builtins.bytes
     job_id: _builtins.str
     node_id: _builtins.str
     attempts: _builtins.int
-    """Attempts that it took."""
+    """Number of attempts."""
     turn_broken: _builtins.bool
-    """The sentence began at another node, which could not be waited for any longer (it was full, away
-    or had failed), and this node did not get the beginning. The translation may show the seam.
+    """The sentence began on another node, which was full, away or had failed for too long, and this
+    node did not get the beginning. The translation may have a visible break.
     """
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair: ...
@@ -793,8 +791,8 @@ class Result(_message.Message):
     def timings(self) -> Global___ResultTimings: ...
     @_builtins.property
     def lost_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Earlier indexes whose audio a node held for this one, and which was lost: they were HELD, or the
-        node had kept the end of their audio. What was said there comes in no result.
+        """Earlier indexes whose audio a node held for this one and has lost: they were HELD, or the node
+        had kept the end of their audio. No result contains what was said there.
         """
 
     def __init__(
@@ -824,7 +822,7 @@ Global___Result: _TypeAlias = Result  # noqa: Y015
 
 @_typing.final
 class ResultTimings(_message.Message):
-    """Where the time went. Durations, one after the other from the first chunk."""
+    """Timings: consecutive durations from the first chunk on."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -840,7 +838,7 @@ class ResultTimings(_message.Message):
     """From the cut to the node's acknowledgement, and from there to the node's result."""
     node_ms: _builtins.int
     deliver_ms: _builtins.int
-    """From the node's result to this message: the wait for earlier indexes included."""
+    """From the node's result to this message, including the wait for earlier indexes."""
     @_builtins.property
     def stages(self) -> _containers.RepeatedCompositeFieldContainer[_dispatcher_pb2.StageTiming]: ...
     def __init__(
@@ -863,7 +861,7 @@ Global___ResultTimings: _TypeAlias = ResultTimings  # noqa: Y015
 
 @_typing.final
 class Missing(_message.Message):
-    """There will be no result for this index. Those after it go on."""
+    """There will be no result for this index. Later indexes are not affected."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -878,7 +876,7 @@ class Missing(_message.Message):
     def why(self) -> _common_pb2.Error: ...
     @_builtins.property
     def lost_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """As in Result, if what was held cannot come with a later result."""
+        """As in Result, if the held audio cannot be part of a later result."""
 
     def __init__(
         self,
@@ -898,10 +896,10 @@ Global___Missing: _TypeAlias = Missing  # noqa: Y015
 
 @_typing.final
 class GoAway(_message.Message):
-    """This gateway goes away. The session goes on: resume it elsewhere with ResumeSession. Until then it is
-    served here. A half-close that the gateway sees after it has sent GoAway is not a Close: the stream
-    ends with OK and without Closed, and the session waits to be resumed. A client that wants to close
-    the session sends Close.
+    """This gateway is shutting down. The session continues: resume it elsewhere with ResumeSession. It is
+    served here until then. If the client half-closes the stream after GoAway was sent, this does not
+    close the session: the stream ends with OK and without Closed, and the session waits to be resumed.
+    To close the session, send Close.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -909,7 +907,7 @@ class GoAway(_message.Message):
     AFTER_MS_FIELD_NUMBER: _builtins.int
     WHY_FIELD_NUMBER: _builtins.int
     after_ms: _builtins.int
-    """Resume after this time, so that all clients do not come at once."""
+    """Resume after this time, so that not all clients resume at once."""
     why: _builtins.str
     def __init__(
         self,
@@ -932,7 +930,7 @@ class Closed(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     MISSING_FIELD_NUMBER: _builtins.int
     results: _builtins.int
-    """Results and missing ones, together the number of utterances."""
+    """Delivered as Result and as Missing; together the number of utterances."""
     missing: _builtins.int
     def __init__(
         self,
@@ -967,16 +965,16 @@ class Session(_message.Message):
     session_id: _builtins.str
     tenant: _builtins.str
     gateway_instance: _builtins.str
-    """The gateway that has it; empty while nobody does."""
+    """The gateway that serves it; empty if none does."""
     epoch: _builtins.int
     opened_ms: _builtins.int
     """Times."""
     last_chunk_ms: _builtins.int
-    """When audio last came; 0: none has. While the client speaks it is brought up to date with each
-    utterance, and every 5 s at least.
+    """When audio last arrived; 0: never. While the client speaks it is updated with each utterance, and
+    at least every 5 s.
     """
     next_utterance_index: _builtins.int
-    """The index that the next utterance will have, and those that wait for their result."""
+    """The index of the next utterance, and the indexes that wait for their result."""
     results: _builtins.int
     missing: _builtins.int
     connected: _builtins.bool
@@ -985,7 +983,7 @@ class Session(_message.Message):
     def waiting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def turns(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionTurn]:
-        """The directions whose next utterance goes to a certain node. Only in GetSession."""
+        """The directions whose next utterance goes to a particular node. Only in GetSession."""
 
     def __init__(
         self,
@@ -1013,7 +1011,7 @@ Global___Session: _TypeAlias = Session  # noqa: Y015
 
 @_typing.final
 class SessionTurn(_message.Message):
-    """A direction of a session whose speech one node must see whole."""
+    """A direction of a session whose speech must go to one node."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1023,7 +1021,7 @@ class SessionTurn(_message.Message):
     node_id: _builtins.str
     """Where its next utterance goes; empty: to any node."""
     holds_in_row: _builtins.int
-    """Over how many pauses in a row nodes have kept audio."""
+    """Number of consecutive pauses over which nodes have kept audio."""
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair: ...
     def __init__(
@@ -1090,8 +1088,8 @@ class ListSessionsRequest(_message.Message):
     tenant: _builtins.str
     """Only sessions of this tenant; empty: all."""
     page_size: _builtins.int
-    """About how many a page; 0: 100. A page may have fewer, even none, though next_page_token says that
-    there is more.
+    """Approximate number of sessions per page; 0: 100. A page may have fewer, even none, although
+    next_page_token is set.
     """
     page_token: _builtins.str
     def __init__(

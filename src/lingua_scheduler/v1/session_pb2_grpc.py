@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class SessionGatewayStub:
-    """Where apps stream speech to, and get translations from.
-    Named as the project names it: a gateway is not called "a gateway service".
+    """Apps stream speech to this service and get translations back.
+    The project calls this a gateway, not "a gateway service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -55,19 +55,19 @@ class SessionGatewayStub:
 
 
 class SessionGatewayServicer:
-    """Where apps stream speech to, and get translations from.
-    Named as the project names it: a gateway is not called "a gateway service".
+    """Apps stream speech to this service and get translations back.
+    The project calls this a gateway, not "a gateway service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 
     def Converse(self, request_iterator, context):
         """One stream, one session. The client opens (or resumes), sends audio and closes; the server
-        acknowledges audio, and gives one Result or Missing for each utterance index, in order.
-        A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
+        acknowledges audio, and sends one Result or Missing for each utterance index, in order.
+        If the stream breaks, the session waits to be resumed, at this or any other gateway.
         Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
         SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE,
         QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant). UNAUTHENTICATED, at the start or when the
-        token ends, is the status alone, and so is PERMISSION_DENIED where no client may call.
+        token expires, comes only as the status, and so does PERMISSION_DENIED if no client may call.
         The two sides are peers on a long stream, not request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -116,8 +116,8 @@ def add_SessionGatewayServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SessionGateway:
-    """Where apps stream speech to, and get translations from.
-    Named as the project names it: a gateway is not called "a gateway service".
+    """Apps stream speech to this service and get translations back.
+    The project calls this a gateway, not "a gateway service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 

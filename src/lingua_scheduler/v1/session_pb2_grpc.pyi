@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SessionGatewayStub:
-    """Where apps stream speech to, and get translations from.
-    Named as the project names it: a gateway is not called "a gateway service".
+    """Apps stream speech to this service and get translations back.
+    The project calls this a gateway, not "a gateway service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -38,12 +38,12 @@ class SessionGatewayStub:
     def __new__(cls, channel: _aio.Channel) -> SessionGatewayAsyncStub: ...
     Converse: _grpc.StreamStreamMultiCallable[_session_pb2.ClientMessage, _session_pb2.ServerMessage]
     """One stream, one session. The client opens (or resumes), sends audio and closes; the server
-    acknowledges audio, and gives one Result or Missing for each utterance index, in order.
-    A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
+    acknowledges audio, and sends one Result or Missing for each utterance index, in order.
+    If the stream breaks, the session waits to be resumed, at this or any other gateway.
     Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
     SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE,
     QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant). UNAUTHENTICATED, at the start or when the
-    token ends, is the status alone, and so is PERMISSION_DENIED where no client may call.
+    token expires, comes only as the status, and so does PERMISSION_DENIED if no client may call.
     The two sides are peers on a long stream, not request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -54,20 +54,20 @@ class SessionGatewayStub:
 
 @_typing.type_check_only
 class SessionGatewayAsyncStub(SessionGatewayStub):
-    """Where apps stream speech to, and get translations from.
-    Named as the project names it: a gateway is not called "a gateway service".
+    """Apps stream speech to this service and get translations back.
+    The project calls this a gateway, not "a gateway service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Converse: _aio.StreamStreamMultiCallable[_session_pb2.ClientMessage, _session_pb2.ServerMessage]  # type: ignore[assignment]
     """One stream, one session. The client opens (or resumes), sends audio and closes; the server
-    acknowledges audio, and gives one Result or Missing for each utterance index, in order.
-    A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
+    acknowledges audio, and sends one Result or Missing for each utterance index, in order.
+    If the stream breaks, the session waits to be resumed, at this or any other gateway.
     Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
     SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE,
     QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant). UNAUTHENTICATED, at the start or when the
-    token ends, is the status alone, and so is PERMISSION_DENIED where no client may call.
+    token expires, comes only as the status, and so does PERMISSION_DENIED if no client may call.
     The two sides are peers on a long stream, not request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -77,8 +77,8 @@ class SessionGatewayAsyncStub(SessionGatewayStub):
     ListSessions: _aio.UnaryUnaryMultiCallable[_session_pb2.ListSessionsRequest, _session_pb2.ListSessionsResponse]  # type: ignore[assignment]
 
 class SessionGatewayServicer(metaclass=_abc_1.ABCMeta):
-    """Where apps stream speech to, and get translations from.
-    Named as the project names it: a gateway is not called "a gateway service".
+    """Apps stream speech to this service and get translations back.
+    The project calls this a gateway, not "a gateway service".
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -89,12 +89,12 @@ class SessionGatewayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_session_pb2.ServerMessage], _abc.AsyncIterator[_session_pb2.ServerMessage]]:
         """One stream, one session. The client opens (or resumes), sends audio and closes; the server
-        acknowledges audio, and gives one Result or Missing for each utterance index, in order.
-        A stream that breaks ends nothing: the session waits to be resumed, here or at any gateway.
+        acknowledges audio, and sends one Result or Missing for each utterance index, in order.
+        If the stream breaks, the session waits to be resumed, at this or any other gateway.
         Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
         SESSION_NOT_FOUND, SESSION_TAKEN_OVER, SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE,
         QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant). UNAUTHENTICATED, at the start or when the
-        token ends, is the status alone, and so is PERMISSION_DENIED where no client may call.
+        token expires, comes only as the status, and so does PERMISSION_DENIED if no client may call.
         The two sides are peers on a long stream, not request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
