@@ -1,4 +1,4 @@
-"""The SDK: a node in ten lines, for node owners; a session in ten lines, for app developers.
+"""The SDK: a node in ten lines for node owners, and a session in ten lines for app developers.
 
     from lingua_scheduler.sdk import Job, Node, Translated
 
@@ -18,10 +18,10 @@
         async for result in session.results():
             ...
 
-`protocol` is the heart of a node: what it says on which event, without I/O. `serving` is the shell
-around it (one stream, one timer), `workers` runs handlers. `session_protocol` and `session_link`
-are the same for a session. The SDK imports the contracts (`v1`), gRPC, the OpenTelemetry API and
-nothing else of this project, so a node or an app needs no service's code.
+`node/` and `session/` each have a pure protocol and a shell that runs it over streams. They share
+`_transport/` and the modules beside this one, and never import each other. Of this project the SDK
+imports only the contracts (`v1`) and the two modules that it shares with the services (`silence`
+and `statuses`), so a node or an app needs no service's code. Services must not import the SDK.
 """
 
 from lingua_scheduler.sdk._transport.channels import Channels

@@ -1,4 +1,4 @@
-"""Audio formats, and how Opus packets are put together."""
+"""Audio formats, and the layout of Opus packets."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -7,14 +7,14 @@ from lingua_scheduler.v1 import common_pb2
 
 PCM_SAMPLE_BYTES = 2
 
-# RFC 6716: how long a packet can be at most.
+# RFC 6716: the longest packet and the largest frame.
 _OPUS_LONGEST_MS = 120.0
 _OPUS_FRAME_BYTES = 1275
 _LENGTH_BYTES = 2
 
 
 class Encoding(IntEnum):
-    """How samples are written."""
+    """How samples are encoded."""
 
     # Signed 16-bit little-endian samples, interleaved.
     PCM_S16LE = common_pb2.AUDIO_ENCODING_PCM_S16LE
@@ -24,7 +24,7 @@ class Encoding(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AudioFormat:
-    """What a run of audio bytes is.
+    """The format of audio bytes.
 
     Raises:
         ValueError: names the field and what is allowed.
@@ -41,38 +41,38 @@ class AudioFormat:
             raise ValueError(f"channels: {self.channels} must be 1 or 2")
 
     def duration_ms(self, size: int) -> float:
-        """How long `size` bytes of PCM last.
+        """Returns how long `size` bytes of PCM last.
 
         Raises:
-            ValueError: the encoding is not PCM, so the size does not tell.
+            ValueError: the encoding is not PCM, so the duration does not follow from the size.
         """
         if self.encoding is not Encoding.PCM_S16LE:
-            raise ValueError("only the duration of PCM follows from its size")
+            raise ValueError("encoding: the size gives the duration of PCM only")
         return size * 1000 / (self.sample_rate_hz * self.channels * PCM_SAMPLE_BYTES)
 
 
 def opus_packets(audio: bytes) -> list[bytes]:
-    """The packets of a job's Opus audio, where each comes after its length in two bytes.
+    """Returns the packets of a job's Opus audio, in which two bytes of length precede each packet.
 
     Raises:
-        ValueError: the lengths do not add up.
+        ValueError: a length points beyond the end.
     """
     packets, at = [], 0
     while at < len(audio):
         start = at + _LENGTH_BYTES
         end = start + int.from_bytes(audio[at:start], "big")
         if start > len(audio) or end > len(audio):
-            raise ValueError(f"audio: the Opus packet at byte {at} goes beyond the end")
+            raise ValueError(f"audio: the Opus packet at byte {at} extends beyond the end")
         packets.append(audio[start:end])
         at = end
     return packets
 
 
 def opus_packet_ms(packet: bytes) -> float:
-    """How long one Opus packet lasts, by its head (RFC 6716, section 3).
+    """Returns how long one Opus packet lasts, by its header (RFC 6716, section 3).
 
     Raises:
-        ValueError: it cannot be an Opus packet.
+        ValueError: it is not an Opus packet.
     """
     if not packet:
         raise ValueError("an Opus packet has at least one byte")
@@ -92,7 +92,7 @@ def _opus_frame_ms(config: int) -> float:
 
 
 def _opus_frames(packet: bytes) -> int:
-    """How many frames; raises ValueError where they cannot fill the packet."""
+    """Returns the number of frames. Raises ValueError if they do not fit the packet."""
     code, rest = packet[0] & 3, len(packet) - 1
     if code == 0:
         frames, fits = 1, rest <= _OPUS_FRAME_BYTES
@@ -109,9 +109,9 @@ def _opus_frames(packet: bytes) -> int:
 
 
 def _opus_many(packet: bytes) -> tuple[int, bool]:
-    """Of a packet that says itself how many frames it has: their number, and whether they fit."""
+    """For a packet that gives its number of frames: returns it, and whether the frames fit."""
     if len(packet) < 2:
-        raise ValueError("an Opus packet of many frames says how many in its second byte")
+        raise ValueError("an Opus packet of many frames must have their number in its second byte")
     head = packet[1]
     frames, at, padding = head & 0x3F, 2, 0
     if frames == 0:
@@ -135,7 +135,7 @@ def _opus_many(packet: bytes) -> tuple[int, bool]:
 
 
 def _opus_length(packet: bytes, at: int) -> tuple[int, int]:
-    """A frame's length: the bytes that it is written in, and itself."""
+    """Returns a frame's length: the number of bytes that encode it, and the length itself."""
     field = packet[at : at + 2]
     if not field or (field[0] >= 252 and len(field) < 2):
         raise ValueError("an Opus packet ends before the length of its frame")

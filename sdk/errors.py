@@ -7,15 +7,15 @@ _CAUSE = re.compile(r"[A-Z0-9_]{1,64}")
 
 
 class SdkError(Exception):
-    """The root of them all, but for ValueError and TypeError on wrong arguments."""
+    """The base of all SDK errors, except ValueError and TypeError for wrong arguments."""
 
 
 class NodeRefusedError(SdkError):
-    """A dispatcher will not have this node, and trying again would not help.
+    """A dispatcher refuses this node, and a retry cannot help.
 
     Args:
-        reason: as in the contract's ErrorReason without its prefix, such as UNAUTHENTICATED.
-        message: what the dispatcher said.
+        reason: an ErrorReason of the contract without its prefix, such as UNAUTHENTICATED.
+        message: the dispatcher's explanation.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -25,12 +25,12 @@ class NodeRefusedError(SdkError):
 
 
 class SessionError(SdkError):
-    """The root of what can go wrong with a session.
+    """The base of a session's errors.
 
     Args:
-        reason: for tools: as in the contract's ErrorReason without its prefix, or a name that the
-            subclass gives.
-        message: one sentence for a person.
+        reason: for tools: an ErrorReason of the contract without its prefix, or a name that the
+            subclass lists.
+        message: one sentence for people.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -40,12 +40,12 @@ class SessionError(SdkError):
 
 
 class SessionRefusedError(SessionError):
-    """A gateway will not open this session, and trying again would not help.
+    """A gateway refuses this session, and a retry cannot help.
 
     Args:
         reason: such as UNAUTHENTICATED or INVALID_MESSAGE.
-        message: what the gateway said.
-        fields: of INVALID_MESSAGE: pairs of a bad field's path and what is wrong with it.
+        message: the gateway's explanation.
+        fields: for INVALID_MESSAGE: the path of each invalid field, and what is wrong with it.
     """
 
     def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
@@ -57,10 +57,10 @@ class SessionUnavailableError(SessionError):
     """No gateway opened the session in time. Nothing has been sent.
 
     Args:
-        reason: UNREACHABLE if no gateway answered; otherwise what the last one that did said, such
-            as SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED: the tenant has as much as it may have.
-        message: one sentence for a person.
-        retry_after: seconds after which another try may help; 0 where no server has said so.
+        reason: UNREACHABLE if no gateway answered; otherwise the last gateway's reason, such as
+            SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED if the tenant has reached its quota.
+        message: one sentence for people.
+        retry_after: seconds after which a retry may help; 0 if no server gave a time.
     """
 
     def __init__(self, reason: str, message: str, *, retry_after: float = 0.0) -> None:
@@ -69,16 +69,16 @@ class SessionUnavailableError(SessionError):
 
 
 class SessionLostError(SessionError):
-    """The session cannot go on. What was not acknowledged may be lost.
+    """The session cannot continue. Unacknowledged audio may be lost.
 
     Args:
-        reason: of the contract, such as SESSION_NOT_FOUND or SCHEDULER_DEPENDENCY_DOWN; or
+        reason: an ErrorReason such as SESSION_NOT_FOUND or SCHEDULER_DEPENDENCY_DOWN; or
             UNREACHABLE: no gateway answered in time; CLOSED: the server closed it first;
-            BROKEN_PROMISE: the server's answers make no sense; ABORTED: this side left it.
-        message: one sentence for a person.
-        unacknowledged_chunks: that were held when it was lost.
-        unacknowledged_bytes: of audio in them.
-        results_seen: results and missing ones that had come.
+            BROKEN_PROMISE: the server violated the contract; ABORTED: this side left it.
+        message: one sentence for people.
+        unacknowledged_chunks: how many chunks of audio were not acknowledged.
+        unacknowledged_bytes: how many bytes of audio they have.
+        results_seen: how many results and missing utterances had arrived.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SessionLostError(SessionError):
         super().__init__(
             reason,
             f"{message} ({unacknowledged_chunks} chunks of audio were not acknowledged,"
-            f" {results_seen} results had come)",
+            f" {results_seen} results had arrived)",
         )
         self.unacknowledged_chunks = unacknowledged_chunks
         self.unacknowledged_bytes = unacknowledged_bytes
@@ -101,16 +101,16 @@ class SessionLostError(SessionError):
 
 
 class HeldTooLargeError(SdkError):
-    """One turn's audio is more than HeldAudio may keep."""
+    """The audio of one turn exceeds what HeldAudio may keep."""
 
 
 class JobError(SdkError):
-    """Raised by a handler: this job failed, and here is why.
+    """Raised by a handler to say why its job failed.
 
     Args:
         cause: a name for tools such as MODEL_LOAD_FAILED, 1 to 64 characters of A-Z 0-9 _.
-        detail: for people; 200 characters of it are kept.
-        worth_retry: False if no other node would do better, such as for broken audio. The job
+        detail: for people; cut at 200 characters.
+        worth_retry: False if no other node would do better, for example with broken audio. The job
             fails if a second node says the same.
     """
 
@@ -126,7 +126,7 @@ class JobError(SdkError):
         return f"{self.cause}: {self.detail}" if self.detail else self.cause
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions are copied by their positional arguments; it has to come back from a process.
+        # Pickling passes positional arguments only, and the error has to cross processes.
         return _job_error, (self.cause, self.detail, self.worth_retry)
 
 
@@ -135,7 +135,7 @@ def _job_error(cause: str, detail: str, worth_retry: bool) -> JobError:
 
 
 class HeldAudioMissingError(JobError):
-    """HeldAudio does not have what this node held for the job: the scheduler sends it again."""
+    """HeldAudio no longer has the audio that the job needs, so the scheduler sends it again."""
 
     def __init__(self, missing: Iterable[int]) -> None:
         indexes = ", ".join(str(index) for index in sorted(missing))

@@ -1,4 +1,4 @@
-"""What a handler yields or returns."""
+"""The results that a handler yields or returns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lingua_scheduler.sdk.audio import AudioFormat
 from lingua_scheduler.sdk.types import Stage
 
-# As in the contract; a message is 4 MiB, and the texts need room as well.
+# Limits of the contract. A message has 4 MiB, and the texts need room as well.
 MAX_SPEECH_BYTES = 3 * 1024 * 1024
 MAX_TEXT_BYTES = 64 * 1024
 MAX_JOINED = 1000
@@ -15,7 +15,7 @@ MAX_TIMINGS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partial:
-    """What is known so far. Each replaces the one before.
+    """A partial result. Each replaces the one before.
 
     Raises:
         ValueError: a text has more than 64 KiB in UTF-8.
@@ -31,7 +31,7 @@ class Partial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long a stage took, both in milliseconds; the start counts from receipt of the job."""
+    """When a stage started, from receipt of the job, and how long it took; in milliseconds."""
 
     stage: Stage
     started_ms: int
@@ -40,15 +40,15 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translated:
-    """The result.
+    """A translation.
 
     Args:
-        source: as recognised; this and the next two at most 64 KiB each, in UTF-8.
-        repaired: as repaired.
-        translated: as translated.
-        speech: audio of the translation, at most 3 MiB; empty where none was asked for.
-        speech_format: what `speech` is.
-        joined: indexes of earlier utterances whose held audio is part of this.
+        source: the recognised text; each text has at most 64 KiB in UTF-8.
+        repaired: the text after semantic repair.
+        translated: the translated text.
+        speech: audio of the translation, at most 3 MiB; empty if none was asked for.
+        speech_format: the format of `speech`.
+        joined: indexes of earlier utterances whose held audio is part of this result.
         held_bytes: how much of the end of the joined audio the node keeps for the next job. The
             scheduler can give it to another node if this one is lost.
         timings: of the stages, for traces.
@@ -79,14 +79,14 @@ class Translated:
                 f"speech: {len(self.speech)} bytes; at most {MAX_SPEECH_BYTES} are allowed"
             )
         if self.speech and self.speech_format is None:
-            raise ValueError("speech_format: must say what speech is, such as job.audio_format")
+            raise ValueError("speech_format: is required with speech, such as job.audio_format")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """The sentence is unfinished: the node keeps the audio for the session's next job.
 
-    The dispatcher is told at once, and sends the next job in this direction here.
+    The dispatcher is told at once, and sends the session's next job in this direction here.
     """
 
     timings: Sequence[Timing] = ()
@@ -94,7 +94,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSpeech:
-    """Nobody speaks in the audio. For the arguments see Translated."""
+    """The audio contains no speech. For the arguments see Translated."""
 
     joined: Sequence[int] = ()
     held_bytes: int = 0

@@ -1,14 +1,14 @@
-"""How long to wait before the next try."""
+"""How long to wait before the next attempt to connect."""
 
 import random
 
-# The first wait is up to FIRST_S, each next one up to twice that, up to LONGEST_S.
+# The limit of the first wait. It doubles with each wait, up to LONGEST_S.
 FIRST_S = 0.1
 LONGEST_S = 5.0
 
 
 class Backoff:
-    """Exponential, with full jitter: a crowd that lost its server must not return as one."""
+    """Exponential backoff with full jitter, so that clients do not all reconnect at once."""
 
     def __init__(
         self, rng: random.Random, *, first: float = FIRST_S, longest: float = LONGEST_S
@@ -19,11 +19,11 @@ class Backoff:
         self._limit = first
 
     def next(self) -> float:
-        """Seconds to wait now."""
+        """Returns the seconds to wait now."""
         wait = self._rng.uniform(0.0, self._limit)
         self._limit = min(self._longest, self._limit * 2)
         return wait
 
     def reset(self) -> None:
-        """All is well again: the next wait is a short one."""
+        """Makes the next wait a short one again."""
         self._limit = self._first

@@ -11,18 +11,18 @@ import grpc
 from lingua_scheduler.sdk._transport.tls import Tls, TlsFiles
 from lingua_scheduler.sdk._transport.wire import MAX_MESSAGE_BYTES
 
-# As often as the services ping: often enough for the proxies that cut idle connections.
+# As often as the services ping, and often enough for proxies that close idle connections.
 KEEPALIVE_MS = 20_000
 KEEPALIVE_TIMEOUT_MS = 10_000
-# Some proxies allow no more than this on one connection.
+# Some proxies allow no more streams on one connection.
 STREAMS_EACH = 100
 
-# gRPC itself waits up to two minutes before it tries a dead address again; here the backoff of
-# the node or session decides. The least of them is also what one attempt to connect may take.
+# By default gRPC waits up to two minutes before it retries a dead address. Here the backoff of the
+# node or session decides. The minimum backoff is also the time limit of one attempt to connect.
 _RETRY_FIRST_MS = 100
 _RETRY_LAST_MS = 1000
 _CONNECT_MS = 5000
-# A name's addresses may change with every roll-out; gRPC would ask twice a minute at most.
+# A name's addresses may change with every roll-out. By default gRPC resolves it twice a minute.
 _RESOLVE_MS = 1000
 
 _OPTIONS = (
@@ -31,14 +31,14 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.http2.max_pings_without_data", 0),
-    # Of any ping. While gRPC waits for one of its own, none is sent for keepalive, and its own
-    # limit is a minute.
+    # The timeout of any ping. While gRPC waits for a ping of its own, it sends none for keepalive,
+    # and the default timeout of its own is a minute.
     ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.initial_reconnect_backoff_ms", _RETRY_FIRST_MS),
     ("grpc.max_reconnect_backoff_ms", _RETRY_LAST_MS),
     ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),
     ("grpc.dns_min_time_between_resolutions_ms", _RESOLVE_MS),
-    # A new channel is a new connection, and so a new choice among a name's addresses.
+    # A new channel makes a new connection, and so chooses again among a name's addresses.
     ("grpc.use_local_subchannel_pool", 1),
     (
         "grpc.service_config",
@@ -51,10 +51,10 @@ _UNIX = re.compile(r"unix(-abstract)?:\S+")
 
 
 def parse_addresses(addresses: str | Sequence[str]) -> list[str]:
-    """One or more servers, all alike: "host:port", "a:1,b:2" or a list of such.
+    """Returns the addresses of equivalent servers: "host:port", "a:1,b:2" or a list of these.
 
     Raises:
-        ValueError: there is none, or one is malformed.
+        ValueError: there is no address, or one is malformed.
     """
     listed = [addresses] if isinstance(addresses, str) else list(addresses)
     found = [part.strip() for each in listed for part in each.split(",") if part.strip()]
@@ -70,10 +70,10 @@ def parse_addresses(addresses: str | Sequence[str]) -> list[str]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether what is sent there stays on this machine, as far as the address tells."""
+    """Whether the address is clearly on this machine."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        return True  # a socket of the file system
+        return True  # a Unix socket
     host = match[2].strip("[]").partition("%")[0]
     try:
         return ip_address(host).is_loopback
@@ -83,7 +83,7 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A stream's use of a channel."""
+    """A channel, and how many streams use it."""
 
     address: str
     channel: grpc.aio.Channel
@@ -95,12 +95,13 @@ class Lease:
 class Channels:
     """Channels by address, each shared by up to `streams_each` streams.
 
-    Every node or session has one of its own unless it is given one: `Node(channels=...)`,
-    `Session(channels=...)`. Those that share must run in one event loop, and have the same TLS.
+    Every node or session has its own, unless it is given a shared one: `Node(channels=...)`,
+    `Session(channels=...)`. Nodes and sessions that share channels must run in the same event loop
+    and use the same TLS.
 
     Args:
         tls: None for plain text.
-        streams_each: after so many streams, another connection is opened.
+        streams_each: the number of streams after which another connection is opened.
     """
 
     def __init__(
@@ -114,9 +115,9 @@ class Channels:
         self._open: list[Lease] = []
 
     async def take(self, address: str) -> Lease:
-        """A channel for one more stream; give it back with `release`.
+        """Returns a channel for one more stream; return it with `release`.
 
-        Those that were made with other certificates than there are now get no more streams.
+        Channels whose certificates have since changed get no more streams.
 
         Raises:
             ValueError: a file of `tls` cannot be read.
@@ -135,18 +136,18 @@ class Channels:
         return lease
 
     async def release(self, lease: Lease, *, renew: bool = False) -> None:
-        """The stream has ended.
+        """Returns a channel whose stream has ended.
 
         Args:
-            lease: what `take` gave.
-            renew: the server behind this channel goes away: new streams get a new one.
+            lease: from `take`.
+            renew: the server behind this channel is going away: new streams get a new channel.
         """
         lease.streams -= 1
         lease.stale = lease.stale or renew
         await self._close_unused()
 
     async def close(self) -> None:
-        """Closes them all."""
+        """Closes all channels."""
         leases, self._open = self._open, []
         for lease in leases:
             await lease.channel.close()

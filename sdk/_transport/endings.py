@@ -1,4 +1,4 @@
-"""What a protocol asks its shell to do, and how a stream can end. Nodes and sessions share it."""
+"""How a stream can end. Nodes and sessions share these."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from lingua_scheduler.v1 import common_pb2
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The stream broke, or was given up because it is dead.
+    """The stream broke, or was ended because the server is not responding.
 
-    `silent`: the other side did not answer, and its connection is not used again. Nothing breaks
-    the connection to a frozen process.
+    If `silent`, the server did not answer, and its connection is not used again: the connection to
+    a frozen process does not break by itself.
     """
 
     why: str
@@ -19,7 +19,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The other side asked to connect elsewhere, after so many more seconds."""
+    """The server asked the client to connect elsewhere, after this many more seconds."""
 
     after: float
     why: str
@@ -27,21 +27,21 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The other side said why the stream cannot go on."""
+    """The server gave an error as the reason."""
 
     error: common_pb2.Error
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The token does not hold, or no longer; the next one may."""
+    """The server refused the token; the next one may be accepted."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """All is said and done: the node said goodbye, or the session is closed."""
+    """The node said goodbye, or the session is closed."""
 
 
 Ending = Lost | Moved | Refused | Expired | Left
@@ -49,7 +49,7 @@ Ending = Lost | Moved | Refused | Expired | Left
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """End the stream. Gracefully: what is ready is still sent."""
+    """An effect: end the stream. If graceful, what is ready is still sent."""
 
     ending: Ending
     graceful: bool = False

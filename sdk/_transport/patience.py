@@ -1,27 +1,27 @@
 """How long a server may be silent before it counts as frozen. No I/O, no clock.
 
-Silence is judged by whole messages. Over a slow line a large one may take longer than a frozen
-server is given, and whoever then connects again has it sent from its beginning. So after each time
-that a server was left for its silence, the next one gets twice as long.
+Only whole messages count as signs of life. Over a slow line, a large message may take longer than
+the limit, and after a reconnection it starts from its beginning. So the limit doubles each time
+that a server was left because it was silent.
 """
 
-# What a server may ask for.
+# The range that a server may choose from.
 LEAST_S, MOST_S = 0.3, 600.0
-# The longest is so many times what the server says.
+# The limit grows to at most this many times what the server says.
 MOST_TIMES = 8
-# After so long without another silence, all is well again.
+# After this long without another silence, the limit is reset.
 FORGET_S = 300.0
 
 
 class Patience:
-    """How long the next server gets."""
+    """The silence limit of the next server."""
 
     def __init__(self) -> None:
         self._times = 1
         self._lost_at = 0.0
 
     def silence_s(self, now: float, said_ms: int) -> float:
-        """How long a server that says `silence_ms` may be silent; 0: for ever."""
+        """Returns how long a server that announced `said_ms` may be silent; 0: forever."""
         if not said_ms:
             return 0.0
         if now - self._lost_at > FORGET_S:

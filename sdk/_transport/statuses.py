@@ -1,4 +1,4 @@
-"""What a call's status says, where a server has ended it with one."""
+"""How a stream ended, by its gRPC status."""
 
 import grpc
 
@@ -6,7 +6,7 @@ from lingua_scheduler.sdk._transport.endings import Lost, Refused
 from lingua_scheduler.statuses import from_rpc_error
 from lingua_scheduler.v1 import common_pb2
 
-# Where the status comes without details: from a proxy, or another kind of server.
+# For a status without details, from a proxy or another kind of server.
 _REASONS = {
     grpc.StatusCode.UNAUTHENTICATED: common_pb2.ERROR_REASON_UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED: common_pb2.ERROR_REASON_PERMISSION_DENIED,
@@ -16,12 +16,12 @@ _REASONS = {
 
 
 def ending_of(error: grpc.aio.AioRpcError, *, service: str, hint: str = "") -> Lost | Refused:
-    """How a stream ended that failed: refused with a reason, or just lost.
+    """Returns whether a failed stream was refused with a reason, or just lost.
 
     Args:
-        error: what gRPC raised.
-        service: what is expected at the other end, for the message where it is something else.
-        hint: what to do about it, where that is known.
+        error: raised by gRPC.
+        service: the service that is expected at the other end, for the error message.
+        hint: what to do about the failure, if known.
     """
     code, details = error.code(), error.details() or ""
     said = from_rpc_error(error)
@@ -31,5 +31,5 @@ def ending_of(error: grpc.aio.AioRpcError, *, service: str, hint: str = "") -> L
     if reason is not None:
         return Refused(common_pb2.Error(reason=reason, message=details))
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        details = f"this is no {service} ({details})"
+        details = f"the server is not a {service} ({details})"
     return Lost(f"{code.name}: {details}{f'; {hint}' if hint else ''}")

@@ -1,8 +1,7 @@
-"""What the shells of a node and of a session share: one stream at a time, and one timer."""
+"""Runs a protocol over one stream at a time, with one timer. Nodes and sessions share it."""
 
 import asyncio
 import functools
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -11,28 +10,27 @@ import grpc
 
 from lingua_scheduler.sdk._transport.channels import Channels, Lease, is_loopback
 from lingua_scheduler.sdk._transport.endings import Close, Ending, Lost, Moved, Refused
+from lingua_scheduler.sdk._transport.log import log
 from lingua_scheduler.sdk._transport.statuses import ending_of
 from lingua_scheduler.sdk._transport.tls import tls_hint
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.v1 import common_pb2
 
-# What a stream may take to be flushed and ended by the other side.
+# How long a stream may take to be flushed and ended by the server.
 FLUSH_S = 1.0
 
 Said = TypeVar("Said")
 Heard = TypeVar("Heard")
 
-_log = logging.getLogger("lingua_scheduler.sdk")
-
 
 class StreamShell(ABC, Generic[Said, Heard]):
-    """Carries a protocol over streams. One event loop owns it all.
+    """Carries a protocol over streams, in one event loop.
 
     Args:
-        name: whose it is, for logs, such as "node gpu-1".
-        service: whom it speaks with, in words.
+        name: whose streams they are, for logs, such as "node gpu-1".
+        service: the name of the service at the other end, for error messages.
         channels: connections to it.
-        token: asked for before every stream.
+        token: asked before every stream.
         metadata: sent with each stream, beside the token.
     """
 
@@ -51,10 +49,10 @@ class StreamShell(ABC, Generic[Said, Heard]):
         self._token = token
         self._own_metadata = tuple(metadata)
         self._loop = asyncio.get_running_loop()
-        # Not a TimerHandle everywhere: uvloop gives a plain one where the time is over.
+        # Not always a TimerHandle: uvloop returns a plain Handle for a time in the past.
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
-        # Set whenever there may be something to write, or a condition may have come true.
+        # Set when there may be something to write, and when a condition may have come true.
         self._ready = asyncio.Event()
         self._changed = asyncio.Event()
         self._call: Any = None
@@ -63,43 +61,43 @@ class StreamShell(ABC, Generic[Said, Heard]):
         self._stopped = False
 
     def wake(self) -> None:
-        """Something has changed: there may be something to write, or a timer to set."""
+        """Checks again what there is to write and when the timer is due."""
         self._ready.set()
         self._changed.set()
         self._arm()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Returns when the condition holds; it is looked at whenever something has changed."""
+        """Returns when the condition holds. It is checked after every change."""
         while not condition():
             self._changed.clear()
             await self._changed.wait()
 
-    # ---- what the protocol says ----
+    # ---- the protocol ----
 
     @abstractmethod
     def _take(self) -> Said | None:
-        """The next message to write, if there is one."""
+        """Returns the next message to write; None if there is none."""
 
     @abstractmethod
     def _hear(self, message: Heard) -> None:
-        """A message has come."""
+        """Handles a message that has arrived."""
 
     @abstractmethod
     def _said_ending(self) -> Ending:
-        """How the stream has ended, as far as messages tell."""
+        """Returns how the stream ended, by the messages that arrived."""
 
     @abstractmethod
     def _next_deadline(self) -> float | None:
-        """When `_on_due` is to be called."""
+        """Returns when to call `_on_due`; None: never."""
 
     @abstractmethod
     def _on_due(self) -> None:
-        """It is time."""
+        """Handles the deadline."""
 
     # ---- one stream ----
 
     async def _dial(self, address: str, within: float) -> Lease | Lost | Refused:
-        """A token and a channel for the next stream, within so many seconds; or why not."""
+        """Returns a channel for the next stream, or why there is none; also fetches a token."""
         failed = await self._token.ask(within)
         if failed is not None:
             return failed
@@ -108,14 +106,14 @@ class StreamShell(ABC, Generic[Said, Heard]):
         try:
             return await self._channels.take(address)
         except ValueError as error:
-            return Lost(f"no TLS: {error}")
+            return Lost(f"TLS files: {error}")
 
     @property
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (*self._own_metadata, *self._token.metadata)
 
     def _begin(self, call: Any) -> "asyncio.Task[None]":
-        """A stream is open; returns the task that writes to it."""
+        """Starts to write to a new stream. Returns the task that does so."""
         self._call, self._ending, self._flushing = call, None, False
         self.wake()
         return self._loop.create_task(self._write(call))
@@ -129,7 +127,7 @@ class StreamShell(ABC, Generic[Said, Heard]):
             hint = tls_hint(error.details() or "", self._channels.tls)
             status = ending_of(error, service=self._service, hint=hint)
         except asyncio.CancelledError:
-            # Also raised where it is the call that was cancelled, by this side or the other.
+            # Also raised if the call, and not this task, was cancelled, by either side.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -144,7 +142,7 @@ class StreamShell(ABC, Generic[Said, Heard]):
                 message = self._take()
                 if message is not None:
                     await call.write(message)
-                    # What was written may have been waited for.
+                    # Somebody may be waiting for what was written.
                     self._changed.set()
                 elif self._flushing:
                     await call.done_writing()
@@ -154,10 +152,10 @@ class StreamShell(ABC, Generic[Said, Heard]):
                     self._ready.clear()
                     await self._ready.wait()
         except (grpc.RpcError, asyncio.InvalidStateError):
-            pass  # the stream is over, and the reader learns why
+            pass  # the stream is over; the reader finds out why
         except Exception:
-            # A stream that only listens would look alive: better none.
-            _log.exception("%s: cannot write to its stream", self._name)
+            # A stream that only reads would look alive, so end it.
+            log.exception("writing to the stream failed", extra={"client": self._name})
             call.cancel()
 
     def _close(self, close: Close) -> None:
@@ -177,7 +175,7 @@ class StreamShell(ABC, Generic[Said, Heard]):
         deadline = self._next_deadline()
         if deadline is None or self._stopped:
             return
-        # A timer that is early does no harm, so it is moved only forward.
+        # An early timer does no harm, so it is only moved to an earlier time.
         if self._timer is not None:
             if self._timer_at <= deadline:
                 return
@@ -191,20 +189,20 @@ class StreamShell(ABC, Generic[Said, Heard]):
         self.wake()
 
     def _stop_timer(self) -> None:
-        """No timer is set any more, whatever comes."""
+        """Stops the timer for good."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
 
-# Once for each address, however many nodes and sessions there are.
+# Cached: once for each address, however many nodes and sessions there are.
 @functools.cache
 def _warn_of_plain_text(address: str) -> None:
-    _log.warning("tokens go to %s in plain text, for all to read: use tls=Tls(...)", address)
+    log.warning("token sent in plain text", extra={"address": address, "hint": "use tls=Tls(...)"})
 
 
 def is_going_away(ending: Ending) -> bool:
-    """Whether the other side asks to be left, or is frozen: its connection is not used again."""
+    """Whether the server is leaving or frozen, so that its connection must not be reused."""
     if isinstance(ending, Lost):
         return ending.silent
     return isinstance(ending, Moved) or (

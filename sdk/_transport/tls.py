@@ -1,4 +1,4 @@
-"""TLS of apps and nodes: which files, read when, and what a failed handshake means."""
+"""TLS for apps and nodes: its files, and hints about failed handshakes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,31 +10,31 @@ Pem = str | Path | bytes
 
 
 class TlsFiles(NamedTuple):
-    """What the files held when they were read."""
+    """The contents of the files when they were read."""
 
     ca: bytes | None
     cert: bytes | None
     key: bytes | None
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """As gRPC wants it."""
+        """Returns the credentials for a gRPC channel."""
         return grpc.ssl_channel_credentials(self.ca, self.key, self.cert)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """How the server proves who it is, and with `cert` how this side does. All of it is PEM.
+    """Verifies the server's certificate, and shows one of its own if `cert` is given. All PEM.
 
-    Files are read at every new connection, so new ones are taken up without a restart. Those that
-    were connected before keep their connection until it ends.
+    Files are read at every new connection, so new ones take effect without a restart. Open
+    connections are kept until they end.
 
     Args:
         ca: path or bytes: the authorities that may have signed the server's certificate; None:
-            those that gRPC trusts by itself (GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names others).
-        cert: path or bytes: the certificate chain that this side shows, for mutual TLS; with `key`.
+            those that gRPC trusts by default (GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names others).
+        cert: path or bytes: the certificate chain of this side, for mutual TLS; requires `key`.
         key: path or bytes: its private key.
-        server_name: that the server's certificate must have, where it is not the host that is
-            called.
+        server_name: the name in the server's certificate, if it differs from the host in the
+            address.
 
     Raises:
         ValueError: a file cannot be read, or one of `cert` and `key` is missing.
@@ -48,15 +48,15 @@ class Tls:
     def __post_init__(self) -> None:
         if (self.cert is None) != (self.key is None):
             raise ValueError("cert: needs its key, and the key its cert")
-        # Whoever mistypes a path learns it here, and not by a connection that fails.
+        # Reports a mistyped path here, before a connection fails because of it.
         self.read()
 
     def read(self) -> TlsFiles:
-        """The files as they are now. Raises ValueError where one cannot be read."""
+        """Reads the files. Raises ValueError if one cannot be read."""
         return TlsFiles(_read("ca", self.ca), _read("cert", self.cert), _read("key", self.key))
 
     def options(self) -> tuple[tuple[str, str], ...]:
-        """Of the channel."""
+        """Returns the options of a gRPC channel."""
         return (("grpc.ssl_target_name_override", self.server_name),) if self.server_name else ()
 
 
@@ -69,17 +69,17 @@ def _read(name: str, pem: Pem | None) -> bytes | None:
         raise ValueError(f"{name}: cannot read {str(pem)!r}: {error.strerror}") from None
 
 
-# What gRPC says of a handshake that failed, and what to do then. The first that fits counts.
+# Parts of gRPC's messages about failed handshakes, and what to do about each. The first match wins.
 _HINTS = (
     ("certificate has expired", "the server's certificate has expired, or a clock is wrong"),
     (
         "CERTIFICATE_VERIFY_FAILED",
-        "Tls(ca=...) has to be the authority that signed the server's certificate",
+        "Tls(ca=...) must be the authority that signed the server's certificate",
     ),
     (
         "Hostname Verification Check failed",
-        "the server's certificate is for another name than the one that was called:"
-        " Tls(server_name=...) says which",
+        "the server's certificate has another name than the address:"
+        " pass that name as Tls(server_name=...)",
     ),
     ("WRONG_VERSION_NUMBER", "the server does not speak TLS at this address"),
     (
@@ -91,22 +91,22 @@ _NOT_CONNECTED = "failed to connect to all addresses"
 
 
 def tls_hint(details: str, tls: Tls | None) -> str:
-    """What to do about a connection that failed with these words; "" where TLS is not why.
+    """Returns what to do about a failed connection; "" if TLS is not the cause.
 
     Args:
         details: of the status with which gRPC ended a call.
-        tls: as it was used.
+        tls: the TLS settings of the connection.
     """
     if _NOT_CONNECTED not in details:
         return ""
     for words, hint in _HINTS:
         if words in details:
             return hint
-    # A server that does not like the handshake says nothing and leaves.
+    # A server that rejects the handshake just closes the connection.
     if "Socket closed" not in details:
         return ""
     if tls is None:
-        return "the server may want TLS: tls=Tls(...)"
+        return "the server may require TLS: tls=Tls(...)"
     if tls.cert is None:
-        return "the server may want a certificate: Tls(cert=..., key=...)"
-    return "the server may not accept the certificate that was shown"
+        return "the server may require a certificate: Tls(cert=..., key=...)"
+    return "the server may have rejected the certificate of this side"

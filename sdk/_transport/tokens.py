@@ -1,4 +1,4 @@
-"""Tokens: where they come from, and when the next one may help. They are in no log and no error."""
+"""Where tokens come from, and whether the next one may help. Logs and errors never contain one."""
 
 import asyncio
 import inspect
@@ -10,52 +10,54 @@ from pathlib import Path
 from lingua_scheduler.sdk._transport.endings import Ending, Expired, Lost, Refused
 from lingua_scheduler.v1 import common_pb2
 
-# A text; a file that has it; or a function, async or blocking, that gives it.
+# A string, a file that contains it, or a function, async or blocking, that returns it.
 Token = str | Path | Callable[[], str | Awaitable[str]]
 
-# As RFC 6750 has it. Anything else cannot be sent.
+# The syntax of RFC 6750; nothing else can be sent.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _UNAUTHENTICATED = common_pb2.ERROR_REASON_UNAUTHENTICATED
 
 
 class TokenSource:
-    """Gives a token for every connection, and judges what a refusal means.
+    """Provides a token for every connection, and decides whether a refusal is final.
 
-    A refusal is final where the token is a fixed text. Otherwise the next one is asked for, and it
-    is final where that one is the same, or is refused as well.
+    The refusal of a fixed string is final. Otherwise the source is asked once more, and the refusal
+    is final if it returns the same token, or if the new one is refused as well.
 
     Args:
         token: None for none.
 
     Attributes:
-        failure: what the function raised, where the last token could not be had.
+        failure: what the function raised, if it could not provide the last token.
 
     Raises:
-        ValueError: a text that cannot be a token.
-        TypeError: something else.
+        ValueError: the string cannot be a token.
+        TypeError: the argument is neither a string, a path nor a function.
     """
 
     def __init__(self, token: Token | None) -> None:
         self.failure: Exception | None = None
         self._source = None if isinstance(token, str) else token
         self._token = _checked("token", token) if isinstance(token, str) else ""
-        # The one that was refused last, and what the server said.
+        # The token that was refused last, and why.
         self._refused = ""
         self._said = ""
         self._refusals = 0
         if not (self._source is None or isinstance(self._source, Path) or callable(self._source)):
-            raise TypeError("token: must be a text, a pathlib.Path, or a function that gives it")
+            raise TypeError(
+                "token: must be a string, a pathlib.Path, or a function that returns it"
+            )
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What a call carries, with the token that was asked for last."""
+        """The metadata of a call, with the current token."""
         return (("authorization", f"Bearer {self._token}"),) if self._token else ()
 
     async def ask(self, within: float) -> Lost | Refused | None:
-        """Gets the token of the next connection; returns why there is none, if so.
+        """Fetches the token for the next connection. Returns why that failed, or None.
 
         Args:
-            within: seconds that it may take.
+            within: how many seconds it may take.
         """
         if self._source is None:
             return None
@@ -69,7 +71,7 @@ class TokenSource:
             return Lost(f"no token: {what}")
         self.failure = None
         if self._token == self._refused:
-            return _refused(f"{self._said}; and the same token was given again")
+            return _refused(f"{self._said}; the token source returned the same token again")
         return None
 
     async def _ask(self) -> str:
@@ -77,19 +79,19 @@ class TokenSource:
         if isinstance(source, Path):
             return _checked(str(source), (await asyncio.to_thread(source.read_text)).strip())
         assert callable(source)
-        # A blocking function may ask another server, and must not stop the event loop.
+        # A blocking function may call another server, and must not block the event loop.
         is_async = inspect.iscoroutinefunction(source)
         given = source() if is_async else await asyncio.to_thread(source)
         return _checked(
-            "what the function gave", await given if inspect.isawaitable(given) else given
+            "the function's token", await given if inspect.isawaitable(given) else given
         )
 
     def judge(self, ending: Ending, *, good: bool) -> Ending:
-        """How a stream has ended, if another token may help.
+        """Returns how a stream ended; Expired if another token may help.
 
         Args:
-            ending: as the server said it.
-            good: whether the server had taken the stream in.
+            ending: by the server's account.
+            good: whether the server had accepted the stream.
         """
         if good:
             self._refused, self._refusals = "", 0
@@ -103,9 +105,9 @@ class TokenSource:
 
     def _hint(self, good: bool) -> str:
         if self._source is not None:
-            return "; the token before was refused, too"
+            return "; the previous token was refused as well"
         if self._token and good:
-            return "; a function or a file (pathlib.Path) as token=... would give the next one"
+            return "; pass a function or a file (pathlib.Path) as token=... to renew it"
         return ""
 
 
@@ -122,7 +124,7 @@ def _checked(what: str, token: object) -> str:
 
 
 def _in_words(error: Exception) -> str:
-    """What went wrong. Not the words of a function's own error: a secret may be in them."""
+    """Describes the error without its message, which may contain a secret."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot read {error.filename!r}: {error.strerror}"
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -167,7 +167,7 @@ def test_the_packets_of_a_job_are_split_by_their_lengths() -> None:
 @pytest.mark.parametrize("audio", [b"\x00", b"\x00\x03ab", b"\x00\x01a\x01"])
 def test_a_broken_frame_is_refused(audio: bytes) -> None:
     with pytest.raises(
-        ValueError, match=r"^audio: the Opus packet at byte \d+ goes beyond the end"
+        ValueError, match=r"^audio: the Opus packet at byte \d+ extends beyond the end"
     ):
         opus_packets(audio)
 

@@ -184,7 +184,7 @@ def test_the_limits_of_results_are_those_of_the_contract() -> None:
 
 def test_only_pcm_has_a_duration_by_its_size() -> None:
     assert AudioFormat().duration_ms(32_000) == 1000
-    with pytest.raises(ValueError, match="only the duration of PCM"):
+    with pytest.raises(ValueError, match="the size gives the duration of PCM only"):
         AudioFormat(Encoding.OPUS).duration_ms(1)
 
 

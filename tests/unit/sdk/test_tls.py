@@ -113,13 +113,13 @@ async def test_what_is_wrong_with_the_servers_certificate_is_said() -> None:
         for ca in (FOREIGN.pem, None):
             said = await why_not(peer, Tls(ca=ca))
             assert "CERTIFICATE_VERIFY_FAILED" in said
-            assert "Tls(ca=...) has to be the authority" in said
+            assert "Tls(ca=...) must be the authority" in said
         assert "not PEM" in await why_not(peer, Tls(ca=b"garbage"))
-        assert "the server may want TLS" in await why_not(peer, None)
+        assert "the server may require TLS" in await why_not(peer, None)
     async with peers("a", credentials=plain_tls(OURS.issue(life=-DAY))) as (peer,):
         assert "the server's certificate has expired" in await why_not(peer, tls)
     async with peers("a", credentials=plain_tls(OURS.issue(x509.DNSName("gw.test")))) as (peer,):
-        assert "Tls(server_name=...) says which" in await why_not(peer, tls)
+        assert "pass that name as Tls(server_name=...)" in await why_not(peer, tls)
         session = english(peer, tls=Tls(ca=OURS.pem, server_name="gw.test"))
         await entered(session, peer)
         await leave(session)
@@ -130,8 +130,8 @@ async def test_what_is_wrong_with_the_servers_certificate_is_said() -> None:
 async def test_what_may_be_wrong_with_the_apps_certificate_is_said(
     peer: Peer, tmp_path: Path
 ) -> None:
-    assert "may want a certificate" in await why_not(peer, Tls(ca=OURS.pem))
-    assert "may not accept the certificate" in await why_not(peer, written(tmp_path, FOREIGN))
+    assert "may require a certificate" in await why_not(peer, Tls(ca=OURS.pem))
+    assert "may have rejected the certificate" in await why_not(peer, written(tmp_path, FOREIGN))
 
 
 async def test_new_files_are_taken_up_by_the_next_connection_and_shared_until_then(
@@ -179,7 +179,7 @@ async def test_a_session_goes_on_with_files_that_were_changed_meanwhile(tmp_path
         await session.drained()
         await leave(session)
         # Without the new one it would not have been let in.
-        assert "may not accept the certificate" in await why_not(peer, written(tmp_path))
+        assert "may have rejected the certificate" in await why_not(peer, written(tmp_path))
 
 
 async def test_files_that_are_gone_for_a_while_are_waited_for(peer: Peer, tmp_path: Path) -> None:
@@ -198,7 +198,9 @@ async def test_files_that_are_gone_for_a_while_are_waited_for(peer: Peer, tmp_pa
 
     session = english(peer, tls=written(tmp_path), reconnect_seconds=0.2)
     key.unlink()
-    with pytest.raises(SessionUnavailableError, match=r"no TLS: key: cannot read '.*key\.pem': No"):
+    with pytest.raises(
+        SessionUnavailableError, match=r"TLS files: key: cannot read '.*key\.pem': No"
+    ):
         await session.__aenter__()
 
 

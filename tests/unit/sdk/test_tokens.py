@@ -122,7 +122,7 @@ def test_a_text_that_is_no_token_is_refused_and_not_repeated(wrong: str) -> None
     with pytest.raises(ValueError, match=r"^token: must be letters") as caught:
         Session("127.0.0.1:1", src="en", tgt="es", token=wrong)
     assert not wrong or wrong not in str(caught.value)
-    with pytest.raises(TypeError, match=r"^token: must be a text, a pathlib\.Path"):
+    with pytest.raises(TypeError, match=r"^token: must be a string, a pathlib\.Path"):
         Node(node_id="n", asr=["en"], semantic=["en"], token=b"abc")  # type: ignore[arg-type]
 
 
@@ -195,7 +195,9 @@ async def test_a_new_token_that_is_refused_too_is_the_end(peer: Peer) -> None:
     opening, stream = await entering(session, peer)
     stream.end(UNAUTHENTICATED, "not by us")
     (await asking(peer)).end(UNAUTHENTICATED, "nor this one")
-    with pytest.raises(SessionRefusedError, match="UNAUTHENTICATED: nor this one; the token befor"):
+    with pytest.raises(
+        SessionRefusedError, match="UNAUTHENTICATED: nor this one; the previous token"
+    ):
         await opening
     assert peer.waiting() == 0
 
@@ -221,13 +223,13 @@ async def test_the_same_token_again_after_a_refusal_is_the_end(peer: Peer, is_op
         await speaks(session, stream)
     stream.end(UNAUTHENTICATED, "not now")
     error = SessionLostError if is_open else SessionRefusedError
-    with pytest.raises(error, match=r"not now; and the same token was given again"):
+    with pytest.raises(error, match=r"not now; the token source returned the same token again"):
         await (session.drained() if is_open else opening)
     assert peer.waiting() == 0
     await leave(session)
 
 
-@pytest.mark.parametrize(("token", "hint"), [("fixed", "; a function or a file"), (None, "")])
+@pytest.mark.parametrize(("token", "hint"), [("fixed", "; pass a function or a file"), (None, "")])
 async def test_with_a_fixed_token_or_none_a_refusal_is_final_at_once(
     peer: Peer, token: str | None, hint: str
 ) -> None:
@@ -337,7 +339,9 @@ async def test_a_node_whose_token_expires_goes_on_with_the_next(dispatcher: Disp
     dispatcher.next(welcome=False, end=UNAUTHENTICATED)
     dispatcher.next(welcome=True, end=UNAUTHENTICATED)
     dispatcher.next(welcome=False, end=UNAUTHENTICATED)
-    with pytest.raises(NodeRefusedError, match="UNAUTHENTICATED: said the dispatcher; the token"):
+    with pytest.raises(
+        NodeRefusedError, match="UNAUTHENTICATED: said the dispatcher; the previous token"
+    ):
         await serve(node_with(counting()), dispatcher)
     assert dispatcher.tokens == [f"Bearer token-{number}" for number in range(1, 6)]
 
