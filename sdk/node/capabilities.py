@@ -1,4 +1,4 @@
-"""Checks of a node's arguments, by the rules of the contract."""
+"""Checks what a node declares, by the rules of the contract. Errors are ValueErrors."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ MAX_SLOTS = 1000
 
 
 def check_slots(value: int) -> int:
-    """How many jobs at once."""
+    """Returns the number of slots."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SLOTS:
         raise ValueError(f"slots: {value!r} must be a whole number from 1 to {MAX_SLOTS}")
     return value
@@ -26,7 +26,7 @@ def capabilities(
     nmt: Iterable[tuple[str, str]],
     stages: Iterable[Stage],
 ) -> common_pb2.NodeCapabilities:
-    """What the node can do, as the contract has it."""
+    """Returns the node's capabilities as a message."""
     pairs = [_pair(at, pair) for at, pair in enumerate(nmt)]
     if len(pairs) > MAX_PAIRS:
         raise ValueError(f"nmt: has {len(pairs)} directions; at most {MAX_PAIRS} are allowed")

@@ -1,4 +1,4 @@
-"""What a handler is, and what it may give."""
+"""What a handler is, and what it may return."""
 
 import inspect
 import pickle
@@ -19,12 +19,12 @@ class Kind(Enum):
 
     ASYNC_GENERATOR = auto()
     COROUTINE = auto()
-    # A plain function or generator: it blocks, so it runs in a thread or a process.
+    # A plain function or generator. It may block, so it runs in a thread or a process.
     BLOCKING = auto()
 
 
 def kind_of(handler: Handler) -> Kind:
-    """Raises TypeError where it cannot be called with a job."""
+    """Returns how the handler runs. Raises TypeError if it cannot be called with a job."""
     if not callable(handler):
         raise TypeError(f"handler: {handler!r} is not callable")
     try:
@@ -32,7 +32,7 @@ def kind_of(handler: Handler) -> Kind:
     except TypeError:
         raise TypeError(f"handler: {handler!r} must take one argument, the job") from None
     except ValueError:
-        pass  # some callables of C have no signature to look at
+        pass  # some callables written in C have no signature
     function = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
     for each in (handler, function):
         if inspect.isasyncgenfunction(each):
@@ -43,19 +43,20 @@ def kind_of(handler: Handler) -> Kind:
 
 
 def check_picklable(handler: Handler) -> None:
-    """Raises TypeError where another process could not find the handler."""
+    """Raises TypeError if another process cannot import the handler."""
     try:
         pickle.dumps(handler)
     except Exception as error:
         raise TypeError(
-            f"handler: workers='processes' needs a function at the top of a module ({error})"
+            f"handler: workers='processes' needs a function at the top level of a module ({error})"
         ) from error
 
 
 def checked(item: object) -> Item:
-    """Raises TypeError where a handler has given something else than it may."""
+    """Returns what a handler yielded or returned. Raises TypeError if it is of another type."""
     if not isinstance(item, _ITEMS):
         raise TypeError(
-            f"a handler gives Partial, Translated, Held or NoSpeech, not {type(item).__name__}"
+            f"a handler must return Partial, Translated, Held or NoSpeech,"
+            f" not {type(item).__name__}"
         )
     return item

@@ -1,16 +1,16 @@
-"""Audio that a node keeps from one job of a turn to the next.
+"""Keeps audio from one job of a turn to the next.
 
-A turn belongs to one session and one direction: what b answers in the middle of a's turn is a
-turn of its own. A repeated attempt at an utterance replaces what the first one kept.
+A turn belongs to one session and one direction: if b answers during a's turn, that is a turn of its
+own. A repeated attempt at an utterance replaces what the first one kept.
 
-The end of a turn may still be under way when the next turn begins, on this node as well: so a job
-joins only what is earlier than itself, and not what a job between the two has joined. A turn may
-also go on elsewhere, where this node was not to be reached for a while: the scheduler says so with
-the first job of another turn (`begins_turn`), and what is left of the old one is not joined to it.
+The last job of a turn may still be running when the next turn begins, even on the same node. So a
+job joins only utterances that are earlier than itself, and none that a job in between has joined. A
+turn may also continue on another node, if this one could not be reached for a while: then the first
+job of the next turn says so (`begins_turn`), and what is left of the old turn is not joined.
 
-If the node that held the beginning of a turn is lost, the next job of the turn brings it along
-(`included`): it is part of that job's audio, and kept with it. A node that is asked for what it
-does not have any more (`held`) says so, and gets it in the same way.
+If the node that held the beginning of a turn is lost, the next job of the turn includes that audio
+(`included`), and it is kept with that job. If a job needs audio that this node no longer has
+(`held`), the node reports that, and gets it in the same way.
 """
 
 import threading
@@ -24,11 +24,11 @@ from lingua_scheduler.sdk.audio import AudioFormat
 from lingua_scheduler.sdk.errors import HeldAudioMissingError, HeldTooLargeError
 from lingua_scheduler.sdk.node.job import Job
 
-# As long as the scheduler sends the session's next job to the node that holds its audio.
+# As long as the scheduler prefers the node that holds the audio for the session's next job.
 KEEP_SECONDS = 300.0
 # About half an hour of 16 kHz PCM, over all sessions.
 MAX_BYTES = 64 * 1024 * 1024
-# About four minutes of 16 kHz PCM: a sentence that is longer is none.
+# About four minutes of 16 kHz PCM; no sentence is longer.
 MAX_TURN_BYTES = 8 * 1024 * 1024
 
 _Key = tuple[str, str, str, str]
@@ -37,7 +37,7 @@ _Key = tuple[str, str, str, str]
 @dataclass(frozen=True, slots=True)
 class _Part:
     audio: bytes
-    # Earlier utterances that are in it.
+    # Earlier utterances that are part of the audio.
     included: tuple[int, ...] = ()
 
 
@@ -52,11 +52,12 @@ class _Kept:
 
 
 class Turn:
-    """A job's audio together with what was kept before it.
+    """A job's audio, preceded by what was kept.
 
     Attributes:
-        audio: all of it, in the order of the utterances.
-        joined: the indexes of the earlier utterances in it, for Translated(joined=...).
+        audio: all audio of the turn, in the order of its utterances.
+        joined: the indexes of the earlier utterances, for Translated(joined=...).
+        kept: whether `keep` was called.
     """
 
     def __init__(self, held: "HeldAudio", job: Job, audio: bytes, joined: tuple[int, ...]) -> None:
@@ -67,13 +68,13 @@ class Turn:
         self._job = job
 
     def keep(self) -> None:
-        """Keeps it all for the next job. Raises HeldTooLargeError."""
+        """Keeps all audio of the turn for the next job. Raises HeldTooLargeError."""
         self._held.keep(self._job)
         self.kept = True
 
 
 class HeldAudio:
-    """Keeps and joins audio, within limits. Threads may share one; processes may not.
+    """Keeps and joins audio, within limits. Threads can share one; processes cannot.
 
         held = HeldAudio()
 
@@ -88,10 +89,13 @@ class HeldAudio:
                     yield Held()
 
     Args:
-        keep_seconds: audio that nobody asked for in this time is forgotten.
-        max_bytes: over all turns; the turn that waits longest is forgotten first.
-        max_turn_bytes: of one turn.
-        clock: seconds that only go up.
+        keep_seconds: how long audio is kept after its last use.
+        max_bytes: the limit over all turns. The least recently used turn is dropped first.
+        max_turn_bytes: the limit of one turn.
+        clock: a monotonic clock, in seconds.
+
+    Attributes:
+        forgotten: how many turns were dropped for lack of time or room, for the owner's metrics.
     """
 
     def __init__(
@@ -113,19 +117,18 @@ class HeldAudio:
         self._max_turn_bytes = max_turn_bytes
         self._clock = clock
         self._lock = threading.Lock()
-        # The one that was touched last is last.
+        # The most recently used turn is last.
         self._turns: dict[_Key, _Kept] = {}
         self._bytes = 0
-        # Utterances whose blocks are not over, and how many blocks each has.
+        # Utterances whose `turn` blocks are open, and how many blocks each has.
         self._open: defaultdict[_Key, Counter[int]] = defaultdict(Counter)
-        # Turns that were forgotten for want of time or room, for the owner's metrics.
         self.forgotten = 0
 
     @contextmanager
     def turn(self, job: Job) -> Iterator[Turn]:
-        """The job's turn. It is forgotten at the end of the block unless `keep` was called.
+        """Yields the job's turn. It is dropped at the end of the block unless `keep` was called.
 
-        A block that is left by an exception changes nothing, so a repeated job finds it all.
+        If the block is left by an exception, nothing changes, so a repeated job finds everything.
         """
         key, index = _key(job), job.utterance_index
         with self._lock:
@@ -142,19 +145,19 @@ class HeldAudio:
                     del self._open[key]
 
     def join(self, job: Job) -> Turn:
-        """What was kept, and the job's own audio after it. Nothing is forgotten.
+        """Returns what was kept, followed by the job's own audio. Drops nothing.
 
         Kept audio of another format cannot be joined, and is left out.
 
         Raises:
-            HeldAudioMissingError: what the job needs was forgotten. A handler lets it pass: the
-                scheduler then sends the job again, here or elsewhere, with all of its audio.
+            HeldAudioMissingError: audio that the job needs was dropped. A handler should not catch
+                it: the scheduler then sends the job again, to any node, with all of its audio.
         """
         key, index = _key(job), job.utterance_index
         with self._lock:
             self._expire()
             kept = self._turns.get(key)
-            # What is before the last job that is under way is joined by that one.
+            # Audio before the last earlier job that is still running is joined by that job.
             first = max((at for at in self._open.get(key, ()) if at < index), default=0)
             parts = {}
             if kept is not None and kept.audio_format == job.audio_format and not job.begins_turn:
@@ -169,7 +172,7 @@ class HeldAudio:
         """Adds the job's audio to its turn.
 
         Raises:
-            HeldTooLargeError: the turn would be over `max_turn_bytes`; nothing has changed.
+            HeldTooLargeError: the turn would exceed `max_turn_bytes`; nothing has changed.
         """
         with self._lock:
             self._expire()
@@ -184,7 +187,7 @@ class HeldAudio:
             if size > self._max_turn_bytes:
                 raise HeldTooLargeError(
                     f"the turn of {job.session_id} would have {size} bytes;"
-                    f" at most {self._max_turn_bytes} are kept"
+                    f" at most {self._max_turn_bytes} are allowed"
                 )
             self._remove(key)
             kept.parts[job.utterance_index] = _Part(bytes(job.audio), job.included)
@@ -196,7 +199,7 @@ class HeldAudio:
                 self.forgotten += 1
 
     def forget(self, job: Job) -> None:
-        """Drops what was kept for the job's turn; a later turn of its session stays."""
+        """Drops what was kept for the job's turn, but no later turn of its session."""
         key = _key(job)
         with self._lock:
             kept = self._turns.get(key)
@@ -208,7 +211,7 @@ class HeldAudio:
                 self._remove(key)
 
     def _drop_before(self, key: _Key, kept: _Kept, index: int) -> None:
-        """Of a turn that went on elsewhere. What a job that is under way has joined, it drops."""
+        """Drops a turn that continued elsewhere, unless a running job has joined it."""
         if any(at < index for at in self._open.get(key, ())):
             return
         for at in [at for at in kept.parts if at < index]:
@@ -216,7 +219,7 @@ class HeldAudio:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """The number of bytes that are kept."""
         return self._bytes
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from lingua_scheduler.v1 import dispatcher_pb2
 
 
 class CancelFlag:
-    """Whether the job is still wanted. Like threading.Event, and true or false by itself."""
+    """Says whether the job was cancelled. Like threading.Event, and usable as a boolean."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -24,11 +24,11 @@ class CancelFlag:
         return self._event.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Blocks until the job is cancelled or the seconds are over; whether it was cancelled."""
+        """Blocks until the job is cancelled or the time is up. Returns whether it was cancelled."""
         return self._event.wait(timeout)
 
     def set(self) -> None:
-        """Cancels; the SDK does it, handlers only look."""
+        """Cancels the job. Only the SDK calls this."""
         self._event.set()
 
     def __bool__(self) -> bool:
@@ -36,38 +36,38 @@ class CancelFlag:
 
 
 class Job:
-    """One attempt at translating one utterance. Handlers only read it.
+    """One attempt to translate one utterance. Handlers only read it.
 
     Attributes:
         job_id: the same for all attempts.
         attempt: counts from 1.
         tenant: empty; nodes are not told.
-        session_id: a name of the turn: the same for jobs whose audio belongs together, another one
-            for the next turn of the conversation.
-        utterance_index: of the session.
-        job_type: "translate" unless the deployment has others.
+        session_id: identifies the turn: the same for jobs whose audio belongs together, and
+            different for the next turn of the conversation.
+        utterance_index: the index of the utterance in the session.
+        job_type: "translate" unless the deployment has other types.
         pair: source and target language.
-        audio: the utterance. Of Opus, `packets` has its packets. Empty if `is_flush`.
-        audio_format: what `audio` is.
+        audio: the utterance; for Opus see `packets`. Empty if `is_flush`.
+        audio_format: the format of `audio`.
         padding_ms: silence to assume after the audio.
         reason: why the utterance was cut.
         features: options such as a dialect or a voice.
-        require_tts: whether speech is wanted, not only text.
+        require_tts: whether speech is required, and not only text.
         required_stages: stages that the job must have.
-        partial_interval: seconds between partial results; 0: none are wanted. The SDK sees to it
-            that they are not sent more often, so a handler may yield as many as it likes.
-        begins_turn: what the node still holds of the session in this direction is of a turn that
-            went on elsewhere, and is no part of this one. HeldAudio sees to it.
-        held: earlier utterances whose audio this node holds, and which the result has to join.
-            HeldAudio sees to it.
-        included: earlier utterances whose audio `audio` begins with, since the node that held it is
-            not available. The result lists them as joined. HeldAudio sees to it.
-        is_flush: nothing was said; the job ends a turn whose audio the node holds. The result of
-            the held audio is the answer, NoSpeech if there is none.
-        traceparent: W3C trace context of the attempt, or "". The handler's own spans are part of it
-            where the process traces.
-        cancelled: set when nobody wants the result any more. Async handlers are cancelled as
-            tasks are; blocking ones should look at it now and then.
+        partial_interval: seconds between partial results; 0: none are wanted. The SDK limits the
+            rate, so a handler may yield as many as it likes.
+        begins_turn: audio that the node still holds for the session in this direction belongs to
+            a turn that continued elsewhere, and must not be joined. HeldAudio handles this.
+        held: earlier utterances whose audio this node holds, and which the result must join.
+            HeldAudio handles this.
+        included: earlier utterances at the beginning of `audio`, because the node that held them
+            is not available. The result must list them as joined. HeldAudio handles this.
+        is_flush: nothing more was said; the job ends a turn whose audio the node holds. The answer
+            is the result for the held audio, or NoSpeech if there is none.
+        traceparent: W3C trace context of the attempt, or "". If the process traces, the handler's
+            own spans are part of it.
+        cancelled: set when the result is no longer wanted. Async handlers are cancelled as tasks
+            are; blocking ones should check it now and then.
     """
 
     __slots__ = (
@@ -152,30 +152,30 @@ class Job:
         """The packets of Opus audio, in order.
 
         Raises:
-            ValueError: the audio is not Opus, or its packets are broken.
+            ValueError: the audio is not Opus, or its packets are malformed.
         """
         if self.audio_format.encoding is not Encoding.OPUS:
-            raise ValueError("packets: only Opus has packets; this audio is PCM")
+            raise ValueError("packets: only Opus audio has packets; this audio is PCM")
         return opus_packets(self.audio)
 
     def time_left(self) -> float:
-        """Seconds until the result is of no use any more; infinity where there is no limit."""
+        """Returns the seconds until the deadline; infinity if there is none."""
         if self._deadline is None:
             return float("inf")
         return max(0.0, self._deadline - time.monotonic())
 
     def hold(self) -> None:
-        """Says at once that the node keeps this audio for the session's next job.
+        """Announces at once that the node keeps this audio for the session's next job.
 
-        For handlers that know it before they are done. One that then ends without a result has
-        the result Held.
+        For handlers that know this before they are done. If the handler then ends without a
+        result, the result is Held.
         """
         if self._hold is not None:
             self._hold()
 
     @property
     def span_context(self) -> SpanContext:
-        """The attempt's span as OpenTelemetry has it; not valid where nothing is traced."""
+        """The attempt's OpenTelemetry span context; invalid if nothing is traced."""
         return span_context(self.traceparent)
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ def job_from(
     cancelled: CancelFlag | None = None,
     hold: Callable[[], None] | None = None,
 ) -> Job:
-    """The job of an assignment that is not `bad_job`, received now."""
+    """Returns the job of a valid assignment (see `bad_job`) that was received now."""
     spec = assign.job
     return Job(
         job_id=assign.attempt.job_id,

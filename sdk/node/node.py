@@ -1,4 +1,4 @@
-"""A node: what its owner sees of this SDK."""
+"""A node as its owner sees it."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Literal, TypeVar
 
 from lingua_scheduler.sdk._transport.channels import Channels, parse_addresses
+from lingua_scheduler.sdk._transport.log import log
 from lingua_scheduler.sdk._transport.tls import Tls
 from lingua_scheduler.sdk._transport.tokens import Token, TokenSource
 from lingua_scheduler.sdk.node.capabilities import capabilities, check_slots
@@ -25,30 +26,28 @@ from lingua_scheduler.sdk.types import Stage
 from lingua_scheduler.sdk.validate import check_id
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
-# What running jobs may take when the node is told to stop.
+# How long running jobs may take after the node is told to stop.
 DRAIN_SECONDS = 30.0
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
-_log = logging.getLogger("lingua_scheduler.sdk")
-
 
 class Health(IntEnum):
-    """How a node feels."""
+    """The health that a node reports."""
 
-    # Takes jobs.
+    # It takes jobs.
     READY = common_pb2.NODE_HEALTH_READY
-    # Asks for no new jobs for now, for example while it loads a model.
+    # It wants no new jobs for now, for example while it loads a model.
     DEGRADED = common_pb2.NODE_HEALTH_DEGRADED
 
 
-# Below the scheduler's threshold of 0.95: whether a machine that is busy with other things should
-# get no jobs is for its owner to say, by `Node.load`.
+# Below the scheduler's threshold of 0.95, so that a machine that is busy with other things still
+# gets jobs. The owner can decide otherwise with `Node.load`.
 MOST_BY_DEFAULT = 0.9
 
 
 def cpu_load() -> tuple[float, float]:
-    """The default load: runnable processes for each CPU over the last minute, up to 0.9; no GPU."""
+    """Returns the default load: the load average per CPU, up to 0.9, and no GPU load."""
     try:
         return min(os.getloadavg()[0] / (os.cpu_count() or 1), MOST_BY_DEFAULT), 0.0
     except OSError:
@@ -56,31 +55,31 @@ def cpu_load() -> tuple[float, float]:
 
 
 class Node:
-    """Connects to a dispatcher, takes jobs, and has them done by its handler.
+    """Connects to a dispatcher, takes jobs, and runs its handler for each.
 
-    It reconnects by itself, for as long as it takes, and brings along what is running and what was
-    not confirmed. It never runs more than `slots` jobs at once.
+    It reconnects by itself, for as long as it takes. Running jobs continue meanwhile, and
+    unconfirmed results are sent again. It never runs more than `slots` jobs at once.
 
     Args:
         node_id: 1 to 128 characters of A-Z a-z 0-9 . _ -; no other live node may have it.
         asr: languages that it recognises, such as ["en", "zh-hant"].
         semantic: languages that it repairs. A source language must be in both.
-        tts: languages that it speaks; without any, it serves text jobs only.
+        tts: languages that it speaks; without any, it gets only jobs that want text.
         nmt: directions that it translates, as pairs; without any: from any to any.
-        stages: what it offers beyond the languages, for jobs that require it.
-        slots: jobs at once, 1 to 1000.
-        workers: where blocking handlers run. Processes need a handler at the top of a module.
-        drain_seconds: what running jobs may take when the node is to stop.
+        stages: further stages that it offers, for jobs that require them.
+        slots: how many jobs run at once, 1 to 1000.
+        workers: where blocking handlers run. Processes need a handler at the top level of a module.
+        drain_seconds: how long running jobs may take after the node is told to stop.
         software: name and version, for operators.
         tls: None for plain text.
-        token: who this node is: a text, a file (pathlib.Path) that has it, or a function, async or
-            blocking, that gives it. File and function are asked at every connection, so the node
-            goes on with the next token where one expires.
+        token: authenticates this node: a string, a file (pathlib.Path), or a function, async or
+            blocking, that returns it. Files and functions are asked at every connection, so the
+            node continues with the next token when one expires.
         channels: shared with other nodes of this event loop; excludes `tls`.
 
     Attributes:
-        load: a function that says how busy the machine is, as (cpu, gpu), each from 0 to 1. It is
-            called in the event loop, about once a heartbeat, and has to be quick.
+        load: a function that returns how busy the machine is, as (cpu, gpu), each from 0 to 1. It
+            is called in the event loop, about once per heartbeat, and must be quick.
 
     Raises:
         ValueError: names the argument and what is allowed.
@@ -133,14 +132,14 @@ class Node:
         self._ended: asyncio.Event | None = None
 
     def handler(self, function: AnyHandler) -> AnyHandler:
-        """Has jobs done by this function; usually as a decorator.
+        """Sets the function that does the jobs; usually used as a decorator.
 
         An async generator or a coroutine runs in the event loop, a plain function or generator in
-        a thread or process. It gives any number of Partial and then one of Translated, Held and
-        NoSpeech. What follows the result is run, but keeps the slot.
+        a thread or process. It yields any number of Partial and then yields or returns one of
+        Translated, Held and NoSpeech. Code after the result still runs, and keeps the slot.
 
         Raises:
-            TypeError: it cannot be called with a job, or is async where workers are processes.
+            TypeError: it cannot be called with a job, or is async although workers are processes.
         """
         kind = kind_of(function)
         if kind is not Kind.BLOCKING and self._workers == "processes":
@@ -150,7 +149,7 @@ class Node:
 
     @property
     def health(self) -> Health:
-        """READY or DEGRADED; may be set from any thread, and the dispatcher hears of it at once."""
+        """READY or DEGRADED. Can be set from any thread; the dispatcher is told at once."""
         return self._health
 
     @health.setter
@@ -162,29 +161,29 @@ class Node:
 
     @property
     def connected(self) -> bool:
-        """Whether a dispatcher has taken this node in."""
+        """Whether the node is registered at a dispatcher now."""
         return self._protocol is not None and self._protocol.welcomed
 
     @property
     def running(self) -> int:
-        """Jobs under way."""
+        """The number of running jobs."""
         return self._protocol.running if self._protocol is not None else 0
 
     @property
     def unconfirmed(self) -> int:
-        """Results that no dispatcher has confirmed yet."""
+        """The number of results that no dispatcher has confirmed yet."""
         return self._protocol.unconfirmed if self._protocol is not None else 0
 
     def run(self, addresses: str | Sequence[str]) -> None:
-        """Serves until SIGTERM or SIGINT, then finishes what it has; a second signal ends at once.
+        """Serves until SIGTERM or SIGINT, then finishes its jobs. A second signal exits at once.
 
         Args:
-            addresses: of dispatchers: "host:port", "a:1,b:2" or a list of such.
+            addresses: of equivalent dispatchers: "host:port", "a:1,b:2" or a list of these.
 
         Raises:
-            NodeRefusedError: a dispatcher will never have this node as it is.
-            ValueError: the addresses are malformed.
-            TypeError: there is no handler, or none that can run.
+            NodeRefusedError: a dispatcher refuses this node, and a retry cannot help.
+            ValueError: an address is malformed.
+            TypeError: there is no handler, or it cannot run.
         """
 
         async def serve() -> None:
@@ -194,12 +193,12 @@ class Node:
         asyncio.run(serve())
 
     async def serve(self, addresses: str | Sequence[str]) -> None:
-        """As `run`, without the signals: serves until `stop`.
+        """Like `run`, but without signal handlers: serves until `stop`.
 
-        Cancelling it ends at once: handlers are cancelled, and dispatchers find the stream gone.
+        If it is cancelled, it ends at once: handlers are cancelled and the stream is dropped.
         """
         if self._serving is not None:
-            raise RuntimeError(f"node {self.node_id} is being served already")
+            raise RuntimeError(f"node {self.node_id} is already being served")
         found = parse_addresses(addresses)
         workers = self._make_workers()
         channels = self._channels or Channels(tls=self._tls)
@@ -228,13 +227,13 @@ class Node:
                 await channels.close()
 
     async def stop(self) -> None:
-        """Takes nothing new, finishes what runs, says goodbye. Returns when `serve` has ended."""
+        """Rejects new jobs, finishes running ones, and returns when `serve` has ended."""
         if self._serving is not None and self._ended is not None:
             self._serving.drain()
             await self._ended.wait()
 
     def make_protocol(self, hello: dispatcher_pb2.Hello) -> NodeProtocol:
-        """How the node speaks; simulations override it to speak badly."""
+        """Returns the node's protocol. Simulated nodes override it to misbehave."""
         return NodeProtocol(hello=hello)
 
     def _tell_health(self) -> None:
@@ -244,7 +243,7 @@ class Node:
 
     def _make_workers(self) -> Workers:
         if self._handler is None:
-            raise TypeError("handler: a node needs one, see Node.handler")
+            raise TypeError("handler: is missing, see Node.handler")
         if self._kind is not Kind.BLOCKING:
             return LoopWorkers(self._handler, self._kind)
         if self._workers == "threads":
@@ -254,7 +253,7 @@ class Node:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Within this block the first signal drains, and the second ends the process."""
+        """Within the block, the first signal drains the node and the second ends the process."""
         loop = asyncio.get_running_loop()
         told = False
 
@@ -264,11 +263,12 @@ class Node:
                 logging.shutdown()
                 os._exit(128 + number)
             told = True
-            _log.info("node %s: draining; a second signal ends at once", self.node_id)
+            fields = {"node_id": self.node_id, "hint": "a second signal exits at once"}
+            log.info("draining", extra=fields)
             self._serving.drain()
 
         handled = (signal.SIGTERM, signal.SIGINT)
-        # Not everywhere: Windows has no such handlers, and other threads may not set them.
+        # Windows has no such handlers, and only the main thread may set them.
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             for number in handled:
                 loop.add_signal_handler(number, handle, number)

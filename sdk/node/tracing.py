@@ -1,4 +1,4 @@
-"""Spans of handlers. With the API alone, so it costs next to nothing until the app traces."""
+"""Spans of handlers. Uses only the OpenTelemetry API, which costs little if nothing is traced."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,20 +14,20 @@ _propagator = TraceContextTextMapPropagator()
 
 
 def parent(traceparent: str) -> Context:
-    """The context that a traceparent names; an empty one where it names none."""
+    """Returns the context of a traceparent; an empty one if it has none."""
     return _propagator.extract({"traceparent": traceparent}, Context())
 
 
 def span_context(traceparent: str) -> SpanContext:
-    """The span that a traceparent names; the invalid one where it names none."""
+    """Returns the span of a traceparent; the invalid span if it has none."""
     return trace.get_current_span(parent(traceparent)).get_span_context()
 
 
 @contextmanager
 def node_span(job_type: str, traceparent: str, attributes: dict[str, str | int]) -> Iterator[Span]:
-    """Within this block a span of the job is the current one."""
+    """Makes a span of the job the current span within the block."""
     if not traceparent and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        yield INVALID_SPAN  # nobody traces, neither here nor there
+        yield INVALID_SPAN  # neither the scheduler nor this process traces
         return
     tracer = trace.get_tracer(TRACER_NAME)
     with tracer.start_as_current_span(
@@ -42,6 +42,6 @@ def node_span(job_type: str, traceparent: str, attributes: dict[str, str | int])
 
 
 def mark_failed(span: Span, why: str) -> None:
-    """The span ended badly. Not in the handler's words, which may be the speaker's."""
+    """Marks the span as failed. `why` must not quote the handler, which may quote the speaker."""
     span.set_attribute("error.type", why)
     span.set_status(Status(StatusCode.ERROR, why))

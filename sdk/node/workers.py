@@ -1,4 +1,4 @@
-"""Where handlers run: in the event loop, in threads, or in processes (`processes`)."""
+"""Runs handlers in the event loop or in threads. For processes see `processes`."""
 
 import asyncio
 import contextlib
@@ -14,30 +14,30 @@ from lingua_scheduler.sdk.node.job import CancelFlag, Job, job_from
 from lingua_scheduler.sdk.results import Partial
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign
 
-# Takes a result or partial, or None: the audio is held.
+# Receives a result or partial result; None means that the audio is held.
 Say = Callable[[Item | None], None]
 
 
 class Workers(ABC):
-    """Runs handlers, one `work` for each job."""
+    """Runs handlers, with one call of `work` for each job."""
 
-    # Whether cancelling the task that awaits `work` stops the handler.
+    # Whether the handler stops if the task that awaits `work` is cancelled.
     cancellable = False
 
     @abstractmethod
     async def work(self, assign: JobAssign, cancelled: CancelFlag, say: Say) -> None:
-        """Runs the handler to its end, and raises what it raises. `say` is called in the loop."""
+        """Runs the handler to its end and raises what it raises. Calls `say` in the event loop."""
 
     def flag(self) -> CancelFlag:
-        """A cancel flag for one `work`."""
+        """Returns a cancel flag for one call of `work`."""
         return CancelFlag()
 
     def close(self) -> None:  # noqa: B027 (not all have something to close)
-        """Nothing new runs. What still runs is left to itself, and does not keep the process."""
+        """Starts nothing more. Handlers that still run are abandoned, and do not delay the exit."""
 
 
 class LoopWorkers(Workers):
-    """Async handlers."""
+    """Runs async handlers in the event loop."""
 
     cancellable = True
 
@@ -57,16 +57,16 @@ class LoopWorkers(Workers):
         try:
             async for item in items:
                 say(checked(item))
-                # A generator that never waits would keep the stream from being written.
+                # A generator that never awaits would keep the writer from running.
                 await asyncio.sleep(0)
         finally:
             await items.aclose()
 
 
 class ThreadWorkers(Workers):
-    """Blocking handlers, in as many threads as there are slots.
+    """Runs blocking handlers in as many threads as there are slots.
 
-    The threads are daemons: a handler that hangs must not keep the process from ending.
+    The threads are daemons, so a handler that hangs does not keep the process from exiting.
     """
 
     def __init__(self, handler: Handler, slots: int) -> None:
@@ -113,7 +113,7 @@ class ThreadWorkers(Workers):
 
 
 def run_blocking(handler: Handler, job: Job, say: Say) -> None:
-    """Runs a blocking handler here and now; a cancelled generator is not asked for more."""
+    """Runs a blocking handler in this thread. A generator is closed once its job is cancelled."""
     given: Any = handler(job)
     if isinstance(given, Generator):
         for item in given:
@@ -126,7 +126,7 @@ def run_blocking(handler: Handler, job: Job, say: Say) -> None:
 
 
 class _Relay:
-    """From a thread to the loop. Partials that the loop has not got to are replaced."""
+    """Passes items from a thread to the event loop. A partial result replaces a waiting one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, say: Say) -> None:
         self._loop = loop
@@ -150,7 +150,7 @@ class _Relay:
 
 
 def _post(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
-    # Where the loop is closed, nobody waits for this any more.
+    # If the loop is closed, nobody is waiting any more.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback, *args)
 
@@ -161,6 +161,6 @@ def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:
     if error is None:
         done.set_result(None)
     else:
-        # A future cannot carry StopIteration, and must not carry what would end the loop.
+        # A future cannot carry StopIteration, and must not carry what would stop the loop.
         plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
         done.set_exception(error if plain else RuntimeError(f"the handler raised {error!r}"))

@@ -1,4 +1,4 @@
-"""Results that the dispatcher has not confirmed. No I/O, no clock."""
+"""Keeps results until the dispatcher has confirmed them. No I/O, no clock."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from lingua_scheduler.sdk.node.protocol.wire import Ref
 from lingua_scheduler.v1 import dispatcher_pb2
 
-# A node that is cut off for long must not fill its memory with what nobody waits for any more.
+# Keeps a node that is disconnected for long from filling its memory with stale results.
 MAX_RESULTS = 256
 MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class _Kept:
-    # What belongs together and is sent in this order: AudioHeld where it was said, the result.
+    # Sent together, in this order: AudioHeld if the audio is held, and the result.
     events: tuple[dispatcher_pb2.NodeEvent, ...]
     size: int
 
 
 class KeptResults:
-    """Results in the order in which they came, and which of them this stream has yet to carry."""
+    """Results in the order of their arrival, and which of them are unsent on this stream."""
 
     def __init__(self, *, max_results: int = MAX_RESULTS, max_bytes: int = MAX_BYTES) -> None:
         self._max_results = max_results
@@ -29,10 +29,10 @@ class KeptResults:
         self._bytes = 0
 
     def add(self, ref: Ref, events: Iterable[dispatcher_pb2.NodeEvent]) -> list[Ref]:
-        """Keeps a result, or replaces it; it is to be sent.
+        """Keeps a result, or replaces it, and marks it as unsent.
 
         Returns:
-            The oldest ones, which had to go to make room.
+            The oldest results, which were dropped to make room.
         """
         self.forget(ref)
         kept = tuple(events)
@@ -50,7 +50,7 @@ class KeptResults:
         return gone
 
     def forget(self, ref: Ref) -> bool:
-        """The dispatcher has it, or does not want it. Whether there was one."""
+        """Drops a result. Returns whether there was one."""
         kept = self._kept.pop(ref, None)
         self._unsent.pop(ref, None)
         if kept is None:
@@ -59,31 +59,31 @@ class KeptResults:
         return True
 
     def send_again(self, ref: Ref) -> None:
-        """This stream has to carry it (once more)."""
+        """Marks a result as unsent."""
         if ref in self._kept:
             self._unsent.setdefault(ref)
 
     def send_all_again(self) -> None:
-        """A new stream: it has carried none yet."""
+        """Marks all results as unsent, for a new stream."""
         self._unsent = dict.fromkeys(self._kept)
 
     def first_unsent(self) -> tuple[Ref, tuple[dispatcher_pb2.NodeEvent, ...], int] | None:
-        """The next one to send, with its size."""
+        """Returns the next result to send, with its size; None if there is none."""
         for ref in self._unsent:
             return ref, self._kept[ref].events, self._kept[ref].size
         return None
 
     def sent(self, ref: Ref) -> None:
-        """This stream has carried it; it stays until it is confirmed."""
+        """Marks a result as sent. It stays until it is confirmed."""
         self._unsent.pop(ref, None)
 
     def unsent(self) -> Iterator[Ref]:
-        """What this stream has yet to carry."""
+        """Iterates over the unsent results."""
         return iter(self._unsent)
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """The number of bytes that are kept."""
         return self._bytes
 
     def __contains__(self, ref: Ref) -> bool:
