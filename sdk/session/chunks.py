@@ -1,4 +1,4 @@
-"""From what the app sends to chunks that the server takes. No I/O, no clock."""
+"""Cuts the app's audio into chunks that the server accepts. No I/O, no clock."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,21 +10,21 @@ MAX_OPUS_BYTES = 64 * 1024
 
 
 class Piece(NamedTuple):
-    """Audio for one chunk, and when its end was recorded, in ms since the epoch."""
+    """The audio of one chunk, and when its end was recorded, in ms since the epoch."""
 
     data: bytes
     client_ms: int
 
 
 class Cutter:
-    """Cuts audio into chunks of whole samples, or takes Opus packets as they are.
+    """Cuts PCM into chunks of whole samples; Opus packets stay as they are.
 
-    Bytes that are no whole sample wait for the next audio, so an app may cut anywhere.
+    An incomplete sample waits for the next audio, so an app may split its audio anywhere.
 
     Args:
         audio_format: of all audio.
-        directions: one where it is fixed, else both of a conversation.
-        chunk_ms: how long a chunk of PCM is at most.
+        directions: the fixed direction, or both directions of a conversation.
+        chunk_ms: the longest chunk of PCM.
     """
 
     def __init__(
@@ -41,26 +41,27 @@ class Cutter:
 
     @property
     def direction(self) -> Pair | None:
-        """Of the audio that came last; None where the server knows it, or there was none."""
+        """The direction of the latest audio; None if it is fixed or nothing was sent."""
         return None if len(self._directions) == 1 else self._direction
 
     def duration_ms(self, data: bytes) -> float:
-        """How long this audio lasts. Raises ValueError where it is no Opus packet."""
+        """Returns how long this audio lasts. Raises ValueError if it is not an Opus packet."""
         if self._format.encoding is Encoding.OPUS:
             return opus_packet_ms(data)
         return self._format.duration_ms(len(data))
 
     def turn_to(self, direction: tuple[str, str] | None) -> None:
-        """Says who speaks in the audio that comes now.
+        """Sets who speaks in the audio that follows.
 
         Raises:
-            ValueError: it is no direction of this session, or half a sample of another waits.
+            ValueError: the session does not have this direction, or an incomplete sample of the
+                other direction is waiting.
         """
         found = self._find(direction)
         if self._rest and found != self._direction:
             raise ValueError(
-                f"data: the audio before the change of direction ends with {len(self._rest)} bytes"
-                f" that are no whole sample; one has {self._frame}"
+                f"data: the audio before the change of direction ends within a sample:"
+                f" {len(self._rest)} of {self._frame} bytes"
             )
         self._direction = found
 
@@ -69,25 +70,25 @@ class Cutter:
             return self._directions[0]
         allowed = " or ".join(repr(tuple(pair)) for pair in self._directions)
         if direction is None:
-            raise ValueError(f"direction: who speaks? It must be {allowed} in this session")
+            raise ValueError(f"direction: is required, and must be {allowed} in this session")
         for pair in self._directions:
             if [each.lower() for each in pair] == [str(each).lower() for each in direction]:
                 return pair
         raise ValueError(f"direction: {direction!r} must be {allowed} in this session")
 
     def cut(self, data: bytes, *, end_ms: float, max_bytes: int) -> Iterator[Piece]:
-        """The chunks of some audio.
+        """Returns the chunks of some audio.
 
         Args:
             data: PCM of any size, or one Opus packet.
-            end_ms: when its end was recorded. Chunks before the last are dated back from there.
-            max_bytes: what the server takes in one chunk.
+            end_ms: when its end was recorded. The times of earlier chunks are counted back from it.
+            max_bytes: the largest chunk that the server accepts.
 
         Raises:
-            ValueError: it is empty, or no Opus packet.
+            ValueError: the data is empty, or not an Opus packet.
         """
         if not data:
-            raise ValueError("data: is empty; to say that the speaker has finished, call finish()")
+            raise ValueError("data: is empty; call finish() to end the utterance")
         if self._format.encoding is Encoding.OPUS:
             return iter([self._packet(data, end_ms, min(max_bytes, MAX_OPUS_BYTES))])
         data = self._rest + data
@@ -112,25 +113,25 @@ class Cutter:
         return Piece(data, self._stamp(end_ms))
 
     def _stamp(self, client_ms: float) -> int:
-        # What was recorded later is never dated earlier: clocks are set, and files are sent faster
-        # than they were spoken.
+        # Times never go back, although clocks are adjusted and files are sent faster than they were
+        # spoken.
         self._last_ms = max(self._last_ms, int(client_ms))
         return self._last_ms
 
     def check_finish(self) -> None:
-        """Raises ValueError where nobody has spoken who could have finished."""
+        """Raises ValueError if nothing was sent yet in a conversation."""
         if self._direction is None:
-            raise ValueError("direction: nothing was sent yet, so nobody can have finished")
+            raise ValueError("direction: nothing was sent yet, so there is no utterance to end")
 
     def stamp_after(self, now_ms: float) -> float:
-        """Where a recording that begins now begins on the session's own time line."""
+        """Returns when a recording that is sent from now on begins: never before earlier audio."""
         return max(float(self._last_ms), now_ms)
 
     def stamp(self, now_ms: float) -> int:
-        """The time of a chunk without audio."""
+        """Returns the time of a chunk without audio."""
         return self._stamp(now_ms)
 
     def take_rest(self) -> bytes:
-        """Bytes that are no whole sample, and are forgotten now."""
+        """Returns the bytes of an incomplete sample, and drops them."""
         rest, self._rest = self._rest, b""
         return rest

@@ -1,7 +1,7 @@
-"""What an app hears of its session. All of them are facts, and none can be changed.
+"""The events of a session that an app receives. All are immutable.
 
-`Result` and `Missing` are what counts: one of them for each utterance, in order. All others are for
-the app's display, and nothing depends on them.
+Each utterance has exactly one `Result` or `Missing`, in order. All other events are for display
+only.
 """
 
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ from lingua_scheduler.v1 import dispatcher_pb2
 
 
 class ResultKind(IntEnum):
-    """What became of an utterance."""
+    """The kind of an utterance's result."""
 
-    # A newer server's, unknown to this SDK.
+    # A kind of a newer server that this version does not know.
     UNSPECIFIED = dispatcher_pb2.JobResult.KIND_UNSPECIFIED
     TRANSLATED = dispatcher_pb2.JobResult.KIND_TRANSLATED
     # The sentence was unfinished: a later result has it, and names this index in `joined`.
     HELD = dispatcher_pb2.JobResult.KIND_HELD
-    # Nothing was said.
+    # The audio contains no speech.
     NO_SPEECH = dispatcher_pb2.JobResult.KIND_NO_SPEECH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """As recognised, as repaired, as translated."""
+    """The recognised, repaired and translated text."""
 
     source: str = ""
     repaired: str = ""
@@ -37,15 +37,15 @@ class Texts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTimings:
-    """Where the time went: durations in milliseconds, one after the other from the first chunk.
+    """Where the time went: consecutive durations from the first chunk on, in milliseconds.
 
     Attributes:
-        audio_ms: how long the utterance is.
+        audio_ms: the length of the utterance.
         hangover_ms: from its end to the cut.
-        dispatch_ms: from the cut until a node had it.
+        dispatch_ms: from the cut until a node had accepted it.
         node_ms: until the node's result.
-        deliver_ms: until it was sent to this client; the wait for earlier indexes is part of it.
-        stages: what the node did in its time.
+        deliver_ms: until it was sent to this client, including the wait for earlier indexes.
+        stages: the stages at the node.
     """
 
     audio_ms: int = 0
@@ -58,24 +58,23 @@ class ResultTimings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """An utterance, translated.
+    """The result of an utterance.
 
     Attributes:
-        index: of the utterance. Indexes count up from 0 without a hole.
-        src: the language that was spoken.
-        tgt: the language that it was translated to.
+        index: of the utterance. Indexes count up from 0 without gaps.
+        src: the spoken language.
+        tgt: the language of the translation.
         kind: only TRANSLATED has texts and speech.
-        texts: what was said.
-        speech: audio of the translation; empty where none was asked for.
-        speech_format: what `speech` is; None where there is none, or of a kind unknown here.
-        joined: earlier indexes that were HELD and are part of this one.
-        lost: earlier indexes whose audio a node held for this one, and which was lost: what was
-            said there comes in no result.
-        job_id: for the operator's tools.
-        node_id: who did it.
-        attempts: that it took.
+        texts: the texts.
+        speech: audio of the translation; empty if none was asked for.
+        speech_format: the format of `speech`; None if there is none, or if it is unknown.
+        joined: earlier indexes that were HELD and are part of this result.
+        lost: earlier indexes whose held audio was lost: no result contains what was said there.
+        job_id: for operators' tools.
+        node_id: the node that did it.
+        attempts: how many attempts it took.
         timings: where the time went.
-        turn_broken: the sentence began at another node, which could not be waited for.
+        turn_broken: the sentence began at another node, which did not become available in time.
     """
 
     index: int
@@ -96,11 +95,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """There will be no result for this utterance. Those after it go on.
+    """There will be no result for this utterance. Later utterances are not affected.
 
     Attributes:
-        reason: for tools, as in the contract's ErrorReason without its prefix: JOB_TIMEOUT.
-        message: one sentence for a person.
+        reason: for tools: an ErrorReason of the contract without its prefix, such as JOB_TIMEOUT.
+        message: one sentence for people.
         lost: as in Result.
     """
 
@@ -114,7 +113,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialText:
-    """What is known so far of an utterance. Each replaces the one before."""
+    """The text of an utterance so far. Each replaces the one before."""
 
     index: int
     src: str
@@ -124,7 +123,7 @@ class PartialText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finalized:
-    """An utterance was cut, and why."""
+    """An utterance was cut."""
 
     index: int
     src: str
@@ -135,7 +134,7 @@ class Finalized:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A node has an utterance and works on it."""
+    """A node has accepted an utterance."""
 
     index: int
     src: str
@@ -147,7 +146,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
-    """An attempt failed, and another follows."""
+    """An attempt failed, and another one follows."""
 
     index: int
     src: str
@@ -159,14 +158,14 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The server reports an error. The session goes on.
+    """The server reports an error. The session continues.
 
     Attributes:
-        reason: as in the contract's ErrorReason without its prefix; OUT_OF_ORDER where the server
-            left out a result, which this SDK asks for again.
-        message: one sentence for a person.
-        fields: pairs of a bad field's path and what is wrong with it.
-        details: facts for tools.
+        reason: an ErrorReason of the contract without its prefix; or OUT_OF_ORDER: the server
+            skipped something, and the SDK reconnects to get it.
+        message: one sentence for people.
+        fields: the path of each invalid field, and what is wrong with it.
+        details: further facts for tools.
     """
 
     reason: str
@@ -177,18 +176,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconnecting:
-    """The connection is gone, and the SDK looks for another. The app may go on sending."""
+    """The connection was lost, and the SDK is reconnecting. The app may continue to send."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """The session goes on after `Reconnecting`.
+    """The session continues after `Reconnecting`.
 
     Attributes:
-        away: for how many seconds there was no connection.
-        chunks_again: that were not acknowledged, and are sent again.
+        away: how many seconds there was no connection.
+        chunks_again: how many unacknowledged chunks are sent again.
     """
 
     away: float
@@ -197,15 +196,15 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the server allows, and how it cuts; durations in milliseconds.
+    """What the server allows, and how it cuts utterances; durations in milliseconds.
 
     Attributes:
-        max_chunk_bytes: the SDK cuts by it.
-        pause_ms: so long without audio, or without voice (PauseDetection), and an utterance ends.
+        max_chunk_bytes: the largest chunk; the SDK cuts accordingly.
+        pause_ms: how long without audio, or without voice (PauseDetection), ends an utterance.
         max_duration_ms: the longest utterance.
-        max_length_bytes: the largest.
-        result_deadline_ms: an utterance without a result is missing after this.
-        resume_within_ms: how long a broken connection may be resumed.
+        max_length_bytes: the largest utterance.
+        result_deadline_ms: after this, an utterance without a result is missing.
+        resume_within_ms: how long a session can be resumed after its connection was lost.
     """
 
     max_chunk_bytes: int = 64 * 1024

@@ -1,4 +1,4 @@
-"""WAV files as audio for a session."""
+"""Reads WAV files for a session."""
 
 import asyncio
 import os
@@ -11,10 +11,10 @@ StrPath = str | os.PathLike[str]
 
 
 def wav_format(path: StrPath) -> AudioFormat:
-    """The format of a WAV file, for `Session(audio_format=...)`.
+    """Returns the format of a WAV file, for `Session(audio_format=...)`.
 
     Raises:
-        ValueError: it is no WAV file of 16-bit PCM, or of a rate that is not allowed.
+        ValueError: it is not a WAV file of 16-bit PCM, or its rate is not allowed.
         OSError: it cannot be read.
     """
     with _open(path) as file:
@@ -24,25 +24,25 @@ def wav_format(path: StrPath) -> AudioFormat:
 async def wav_blocks(
     path: StrPath, *, expected: AudioFormat, ms: int
 ) -> AsyncGenerator[bytes, None]:
-    """The samples of a WAV file, `ms` milliseconds at a time.
+    """Yields the samples of a WAV file, `ms` milliseconds at a time.
 
     Raises:
-        ValueError: as `wav_format`, or it is in another format than expected.
+        ValueError: as `wav_format`, or the file has another format than expected.
         OSError: it cannot be read.
     """
-    # A disk may be slow, and the event loop has a stream to serve.
+    # In a thread, because a slow disk must not block the event loop.
     file = await asyncio.to_thread(_open, path)
     try:
         found = _format(path, file)
         if found != expected:
             raise ValueError(
                 f"path: {path} has {_told(found)}, but the session has {_told(expected)};"
-                " Session(audio_format=wav_format(path)) opens one that fits"
+                " open it with Session(audio_format=wav_format(path))"
             )
         frames = max(1, found.sample_rate_hz * ms // 1000)
         frame = PCM_SAMPLE_BYTES * found.channels
         while block := await asyncio.to_thread(file.readframes, frames):
-            # A file that was cut off may end within a sample.
+            # A truncated file may end within a sample.
             if whole := block[: len(block) // frame * frame]:
                 yield whole
     finally:
@@ -53,14 +53,14 @@ def _open(path: StrPath) -> wave.Wave_read:
     try:
         return wave.open(os.fspath(path), "rb")
     except (wave.Error, EOFError) as error:
-        why = str(error) or "it ends too soon"
-        raise ValueError(f"path: {path} is no WAV file of PCM: {why}") from None
+        why = str(error) or "it is truncated"
+        raise ValueError(f"path: {path} is not a WAV file of PCM: {why}") from None
 
 
 def _format(path: StrPath, file: wave.Wave_read) -> AudioFormat:
     if file.getsampwidth() != PCM_SAMPLE_BYTES:
         bits = 8 * file.getsampwidth()
-        raise ValueError(f"path: {path} has samples of {bits} bits; they must have 16")
+        raise ValueError(f"path: {path} has {bits}-bit samples; they must have 16 bits")
     try:
         return AudioFormat(Encoding.PCM_S16LE, file.getframerate(), file.getnchannels())
     except ValueError as error:

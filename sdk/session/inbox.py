@@ -1,4 +1,4 @@
-"""What waits for the app to read it: a lane for `events()`, and one for `results()`."""
+"""Queues what the app has yet to read: one lane for `events()`, and one for `results()`."""
 
 import asyncio
 from collections import deque
@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 from lingua_scheduler.sdk.session.events import Event, Missing, Outcome, PartialText, Result
 
-# Of a lane that nobody reads while the other one is read, the newest are kept: so many, and so much
-# speech in them.
+# A lane that is not read, while the other one is, keeps only its newest events: at most this many,
+# with at most this much speech.
 UNREAD_EVENTS = 256
 UNREAD_BYTES = 8 * 1024 * 1024
 
@@ -22,13 +22,13 @@ class _Waiting(Generic[_E]):
 
 
 class Lane(Generic[_E]):
-    """Events in order, for one reader. Readers that share it get each event once among them.
+    """Events in order, for one reader. If several readers share it, each event goes to one of them.
 
-    A partial text that waits is replaced by a newer one of its utterance.
+    A waiting partial text is replaced by a newer one of its utterance.
 
     Attributes:
-        is_read: whether anybody has asked for it.
-        dropped: events that went because nobody had asked for them.
+        is_read: whether the app has asked for this lane.
+        dropped: how many events were dropped because it had not.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Lane(Generic[_E]):
         self._error: Exception | None = None
 
     def put(self, event: _E) -> None:
-        """One more."""
+        """Adds an event."""
         if isinstance(event, PartialText):
             waiting = self._partials.get(event.index)
             if waiting is not None:
@@ -56,19 +56,19 @@ class Lane(Generic[_E]):
         self._changed.set()
 
     def trim(self) -> None:
-        """Forgets the oldest: nobody reads them."""
+        """Drops the oldest events beyond the limits."""
         while len(self._waiting) > UNREAD_EVENTS or self._bytes > UNREAD_BYTES:
             self._pop()
             self.dropped += 1
 
     def end(self, error: Exception | None) -> None:
-        """Nothing more comes; with an error, readers are told after the last event."""
+        """Ends the lane. Readers get the error, if any, after the last event."""
         if not self._ended:
             self._ended, self._error = True, error
             self._changed.set()
 
     async def read(self) -> AsyncIterator[_E]:
-        """What waits and what comes, until the end."""
+        """Yields events until the end."""
         while True:
             while self._waiting:
                 yield self._pop()
@@ -88,11 +88,11 @@ class Lane(Generic[_E]):
 
 
 class Inbox:
-    """Both lanes. Neither loses anything that its reader should have.
+    """Both lanes.
 
-    A lane that is read keeps everything until it is read. So does one that is not, as long as the
-    other is not read either. But an app that reads only one of them must not fill its memory with
-    the other: that one keeps the newest only.
+    A lane that the app has asked for keeps every event until it is read, and so do both if the app
+    has asked for neither. If it has asked for only one, the other keeps only its newest events, so
+    that it does not fill the memory.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Inbox:
         self.results: Lane[Outcome] = Lane()
 
     def put(self, event: Event) -> None:
-        """Something has happened."""
+        """Adds an event to the lanes that have it."""
         self.events.put(event)
         if isinstance(event, Result | Missing):
             self.results.put(event)
@@ -110,7 +110,7 @@ class Inbox:
             self.results.trim()
 
     def end(self, error: Exception | None = None) -> None:
-        """Nothing more comes."""
+        """Ends both lanes."""
         self.events.end(error)
         self.results.end(error)
 

@@ -1,4 +1,4 @@
-"""Checks of a session's arguments, by the rules of the contract."""
+"""Checks a session's arguments, by the rules of the contract. Errors are ValueErrors."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -11,35 +11,35 @@ from lingua_scheduler.sdk.validate import check_id, check_language, check_number
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 MAX_FEATURES = 32
-# What the gateway can find voice in.
+# The sample rates in which the gateway can detect voice.
 VOICE_RATES = (8000, 16_000, 32_000, 48_000)
 MAX_FEATURE_CHARACTERS = 256
 MAX_PARTIAL_INTERVAL_MS = 60_000
-# Less could not hold one utterance, and then nothing would ever be acknowledged.
+# Less might not hold one utterance, and then nothing would ever be acknowledged.
 LEAST_UNACKNOWLEDGED_BYTES = 1024 * 1024
 
 
 class PauseDetection(IntEnum):
-    """How the gateway finds the pauses that end utterances."""
+    """How the gateway detects the pauses that end utterances."""
 
-    # No audio comes, for `Limits.pause_ms`.
+    # No audio arrives for `Limits.pause_ms`.
     GAPS = session_pb2.PAUSE_DETECTION_GAPS
-    # Nobody speaks, for `Limits.pause_ms` of audio; for microphones that never stop sending.
+    # Nobody speaks for `Limits.pause_ms` of audio; for microphones that never stop sending.
     VOICE_ACTIVITY = session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY
 
 
 def directions(src: str | None, tgt: str | None, a: str | None, b: str | None) -> tuple[Pair, ...]:
-    """One direction where it is fixed, else both of a conversation."""
+    """Returns the fixed direction, or both directions of a conversation."""
     fixed, open_ = (src, tgt), (a, b)
     if any(fixed) == any(open_):
         raise ValueError(
-            "src: give src and tgt for one direction, or a and b for a conversation of both"
+            "src: pass src and tgt for one direction, or a and b for a conversation in both"
         )
     if any(fixed):
         return (Pair(check_language("src", src), check_language("tgt", tgt)),)
     one, other = check_language("a", a), check_language("b", b)
     if one.lower() == other.lower():
-        raise ValueError(f"b: {other!r} must be another language than a")
+        raise ValueError(f"b: {other!r} must differ from a")
     return Pair(one, other), Pair(other, one)
 
 
@@ -55,17 +55,17 @@ def new_session(
     tenant: str,
     pause_detection: PauseDetection,
 ) -> session_pb2.NewSession:
-    """What is asked for, as the contract has it."""
+    """Returns the request for a session as a message."""
     if pause_detection is PauseDetection.VOICE_ACTIVITY:
         _check_audible(audio_format)
     if preferred_node_id:
         check_id("preferred_node_id", preferred_node_id)
     elif strict:
-        raise ValueError("strict: needs a preferred_node_id, the node that it must be")
+        raise ValueError("strict: requires a preferred_node_id")
     if tenant:
         check_id("tenant", tenant)
     check_number("partial_interval_ms", partial_interval_ms, 0, MAX_PARTIAL_INTERVAL_MS)
-    # Only one of the two.
+    # The contract has a oneof for these.
     languages: dict[str, Any] = (
         {"direction": common_pb2.LanguagePair(src=pairs[0].src, tgt=pairs[0].tgt)}
         if len(pairs) == 1
@@ -91,7 +91,7 @@ def _check_audible(audio: AudioFormat) -> None:
     if not is_pcm or audio.channels != 1 or audio.sample_rate_hz not in VOICE_RATES:
         rates = ", ".join(map(str, VOICE_RATES))
         raise ValueError(
-            f"audio_format: voice activity is found in PCM of one channel at {rates} Hz alone"
+            f"audio_format: voice activity detection needs PCM of one channel at {rates} Hz"
         )
 
 

@@ -9,26 +9,26 @@ from lingua_scheduler.sdk.session.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """The app is to hear this."""
+    """Give this event to the app."""
 
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Connect to the next gateway after so many seconds."""
+    """Connect to the next gateway after this many seconds."""
 
     after: float
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The session is closed, and all has been given to the app."""
+    """The session is closed, and the app has been given everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The session cannot go on."""
+    """The session cannot continue."""
 
     error: SessionError
 

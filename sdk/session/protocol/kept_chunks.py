@@ -1,24 +1,25 @@
-"""Audio chunks that no AudioAck covers: the client is the only one who surely has them.
+"""Keeps audio chunks that the session may have to send again.
 
-Chunks that are acknowledged may be kept as well, for as long as the server asks for that: a node
-holds them for the rest of a sentence, and a gateway that takes the session over may need them.
+Chunks that no AudioAck covers may exist nowhere else. Acknowledged chunks are kept as long as the
+server asks for it: a node holds them for the rest of a sentence, and a gateway that takes over the
+session may need them.
 """
 
 from collections import deque
 
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
-# Of chunks that are acknowledged: about four minutes of 16 kHz PCM. Then the oldest are forgotten.
+# The limit of acknowledged chunks: about four minutes of 16 kHz PCM. The oldest are dropped first.
 MAX_HELD_BYTES = 8 * 1024 * 1024
 
 
 class KeptChunks:
-    """Chunks by seq, without a hole; each stays until it is acknowledged. No I/O, no clock.
+    """Chunks by sequence number, without gaps. No I/O, no clock.
 
     Attributes:
-        first: the lowest seq that is kept; all below are acknowledged.
-        size: bytes of audio that are not acknowledged.
-        held_size: bytes of audio that are acknowledged, and kept.
+        first: the lowest sequence number that is kept; all below are acknowledged.
+        size: bytes of unacknowledged audio.
+        held_size: bytes of acknowledged audio that is still kept.
     """
 
     def __init__(self, max_held_bytes: int = MAX_HELD_BYTES) -> None:
@@ -27,35 +28,35 @@ class KeptChunks:
         self.held_size = 0
         self._max_held_bytes = max_held_bytes
         self._chunks: deque[session_pb2.AudioChunk] = deque()
-        # The next to write on the present stream, and the end of what any stream has had.
+        # The next to write to the current stream, and one more than the last ever written.
         self._cursor = 0
         self._written = 0
-        # All below are acknowledged, and all below are not needed again.
+        # Chunks below the first are acknowledged; those below the second are not needed again.
         self._safe = 0
         self._keep = 0
 
     def __len__(self) -> int:
-        """Chunks that are not acknowledged."""
+        """The number of unacknowledged chunks."""
         return self.end - self.acknowledged
 
     @property
     def acknowledged(self) -> int:
-        """The lowest seq that is not acknowledged."""
+        """The lowest sequence number that is not acknowledged."""
         return self._safe
 
     @property
     def end(self) -> int:
-        """The seq that the next new chunk will have."""
+        """The sequence number of the next new chunk."""
         return self.first + len(self._chunks)
 
     @property
     def unwritten(self) -> int:
-        """Chunks that no stream has had."""
+        """The number of chunks that were never written."""
         return self.end - self._written
 
     @property
     def to_repeat(self) -> int:
-        """Chunks that an earlier stream has had, and the present one has not."""
+        """The number of chunks written to an earlier stream, and not to the current one."""
         return self._written - self._cursor
 
     def add(
@@ -66,7 +67,7 @@ class KeptChunks:
         direction: common_pb2.LanguagePair | None = None,
         client_ms: int = 0,
     ) -> None:
-        """A new chunk, after all others."""
+        """Appends a new chunk."""
         self._chunks.append(
             session_pb2.AudioChunk(
                 seq=self.end, data=data, is_final=is_final, direction=direction, client_ms=client_ms
@@ -75,7 +76,7 @@ class KeptChunks:
         self.size += len(data)
 
     def take(self) -> session_pb2.AudioChunk | None:
-        """The next chunk to write on the present stream."""
+        """Returns the next chunk to write to the current stream; None if there is none."""
         if self._cursor >= self.end:
             return None
         chunk = self._chunks[self._cursor - self.first]
@@ -85,12 +86,12 @@ class KeptChunks:
         return chunk
 
     def ack(self, next_seq: int, keep_seq: int | None = None) -> bool:
-        """All below `next_seq` are safe; whether that is news.
+        """Notes that chunks below `next_seq` are acknowledged. Returns whether any of them is new.
 
-        Those from `keep_seq` on may be needed again; None: none of them.
+        Acknowledged chunks from `keep_seq` on may be needed again; None: none of them.
 
-        What no stream has had cannot be safe, whatever the server says. What the present stream has
-        not had yet is written once more, since a stream that was told where it begins has no gap.
+        Chunks that were never written stay unacknowledged, whatever the server says. Chunks that
+        were not written to the current stream are still written, so that it has no gap.
         """
         before = self._safe
         self._become_safe(next_seq)
@@ -115,15 +116,15 @@ class KeptChunks:
             self.first += 1
 
     def forget(self) -> None:
-        """Nobody wants them any more."""
+        """Drops all chunks."""
         self.first = self._cursor = self._written = self._safe = self._keep = self.end
         self.size = self.held_size = 0
         self._chunks.clear()
 
     def begin_at(self, next_seq: int) -> None:
-        """There is a new stream, which wants chunks from here on: all below are safe.
+        """Starts a new stream with this chunk: all below are acknowledged.
 
-        A server that wants earlier ones than are kept gets what there is.
+        If the server asks for chunks that are no longer kept, it gets those that are.
         """
         self._become_safe(next_seq)
         self._keep = max(self._keep, min(next_seq, self._written))
@@ -131,16 +132,17 @@ class KeptChunks:
         self._drop()
 
     def again_from(self, seq: int, *, emptied: bool) -> None:
-        """The server wants this chunk and all after it again; emptied: without its audio.
+        """Writes this chunk and all after it again.
 
-        Nothing changes where it has not been written on this stream: then it comes anyway.
+        If `emptied`, the chunk loses its audio. Does nothing if the chunk has yet to be written to
+        the current stream.
         """
         if not self.first <= seq < self._cursor:
             return
         self._cursor = seq
         if emptied:
             old = self._chunks[seq - self.first]
-            # Not changed in place: the message may be on its way.
+            # Replaced, not changed: the message may be about to be sent.
             new = session_pb2.AudioChunk()
             new.CopyFrom(old)
             new.data = b""

@@ -1,4 +1,4 @@
-"""From the messages of the session's contract to what the app sees."""
+"""Converts messages of the session's contract to events. No I/O, no clock."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from lingua_scheduler.sdk.session.events import (
 from lingua_scheduler.statuses import reason_name
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
-# Of a server that does not say.
+# The limit of a server that does not announce one.
 _CHUNK_BYTES = 64 * 1024
 
 # A newer server may send kinds that this version does not know.
@@ -29,7 +29,7 @@ _KINDS = {int(kind): kind for kind in ResultKind}
 
 
 def limits_from(message: session_pb2.SessionLimits) -> Limits:
-    """What the server allows."""
+    """Returns what the server allows."""
     return Limits(
         max_chunk_bytes=message.max_chunk_bytes or _CHUNK_BYTES,
         pause_ms=message.pause_ms,
@@ -41,7 +41,7 @@ def limits_from(message: session_pb2.SessionLimits) -> Limits:
 
 
 def result_from(message: session_pb2.Result) -> Result:
-    """A result."""
+    """Returns a result."""
     return Result(
         index=message.utterance_index,
         src=message.direction.src,
@@ -68,7 +68,7 @@ def result_from(message: session_pb2.Result) -> Result:
 
 
 def missing_from(message: session_pb2.Missing) -> Missing:
-    """A result that will not come."""
+    """Returns a missing utterance."""
     return Missing(
         index=message.utterance_index,
         src=message.direction.src,
@@ -80,7 +80,7 @@ def missing_from(message: session_pb2.Missing) -> Missing:
 
 
 def partial_from(message: session_pb2.Partial) -> PartialText:
-    """What is known so far."""
+    """Returns a partial text."""
     return PartialText(
         index=message.utterance_index,
         src=message.direction.src,
@@ -90,7 +90,7 @@ def partial_from(message: session_pb2.Partial) -> PartialText:
 
 
 def progress_from(message: session_pb2.UtteranceEvent) -> Finalized | Accepted | Retrying | None:
-    """How an utterance gets on; None for news that this SDK does not know."""
+    """Returns the progress of an utterance; None if this version does not know the event."""
     index, src, tgt = message.utterance_index, message.direction.src, message.direction.tgt
     match message.WhichOneof("event"):
         case "finalized":
@@ -123,7 +123,7 @@ def progress_from(message: session_pb2.UtteranceEvent) -> Finalized | Accepted |
 
 
 def problem_from(error: common_pb2.Error) -> Problem:
-    """An error after which the session goes on."""
+    """Returns an error after which the session continues."""
     return Problem(
         reason=reason_name(error.reason),
         message=error.message,
@@ -133,7 +133,7 @@ def problem_from(error: common_pb2.Error) -> Problem:
 
 
 def fields_of(error: common_pb2.Error) -> tuple[tuple[str, str], ...]:
-    """The fields that an error names, and what is wrong with each."""
+    """Returns the invalid fields of an error, and what is wrong with each."""
     return tuple((each.field, each.description) for each in error.field_violations)
 
 

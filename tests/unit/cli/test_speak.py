@@ -78,7 +78,7 @@ def test_samples_that_are_no_integers_are_refused_too(tmp_path: Path) -> None:
     path.write_bytes(b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks)
     result = speak(path)
     assert result.exit_code == 2
-    assert "is no WAV file of PCM" in result.stderr
+    assert "is not a WAV file of PCM" in result.stderr
     assert "ffmpeg" in result.stderr
 
 
@@ -88,7 +88,7 @@ def test_a_file_that_is_no_wav_is_exit_code_2(tmp_path: Path, content: bytes) ->
     path.write_bytes(content)
     result = speak(path)
     assert result.exit_code == 2
-    assert f"{path} is no WAV file of PCM" in result.stderr
+    assert f"{path} is not a WAV file of PCM" in result.stderr
     assert ": ." not in result.stderr
 
 

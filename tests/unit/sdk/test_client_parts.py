@@ -49,21 +49,21 @@ EN_ES = Pair("en", "es")
     ("wrong", "message"),
     [
         ({"addresses": ""}, "addresses: must name at least one server"),
-        ({"src": None, "tgt": None}, "src: give src and tgt for one direction, or a and b"),
-        ({"a": "en"}, "src: give src and tgt for one direction, or a and b"),
+        ({"src": None, "tgt": None}, "src: pass src and tgt for one direction, or a and b"),
+        ({"a": "en"}, "src: pass src and tgt for one direction, or a and b"),
         ({"tgt": None}, "tgt: None must be a language code"),
         ({"src": "english!"}, "src: 'english!' must be a language code"),
         ({"src": None, "tgt": None, "a": "en"}, "b: None must be a language code"),
-        ({"src": None, "tgt": None, "a": "en", "b": "EN"}, "b: 'EN' must be another language"),
+        ({"src": None, "tgt": None, "a": "en", "b": "EN"}, "b: 'EN' must differ from a"),
         ({"preferred_node_id": "a b"}, "preferred_node_id: 'a b' must be"),
-        ({"strict": True}, "strict: needs a preferred_node_id"),
+        ({"strict": True}, "strict: requires a preferred_node_id"),
         ({"tenant": "a/b"}, "tenant: 'a/b' must be"),
         ({"partial_interval_ms": -1}, "partial_interval_ms: -1 must be a number from 0"),
         ({"features": {str(n): "" for n in range(33)}}, "features: has 33; at most 32"),
         ({"features": {"a": "x" * 257}}, r"features\['a'\]: key and value must be text"),
         (
             {"audio_format": AudioFormat(channels=2), **BY_VOICE},
-            "audio_format: voice activity is found in PCM of one channel at 8000",
+            "audio_format: voice activity detection needs PCM of one channel at 8000",
         ),
         (
             {"audio_format": AudioFormat(sample_rate_hz=44_100), **BY_VOICE},
@@ -225,7 +225,7 @@ def test_the_format_of_a_file_is_that_of_its_header(tmp_path: Path) -> None:
             file.setframerate(44_100)
             file.writeframes(bytes(8))
     assert wav_format(tmp_path / "a.wav") == AudioFormat(Encoding.PCM_S16LE, 44_100, 2)
-    with pytest.raises(ValueError, match=r"b\.wav has samples of 8 bits"):
+    with pytest.raises(ValueError, match=r"b\.wav has 8-bit samples"):
         wav_format(tmp_path / "b.wav")
 
 
