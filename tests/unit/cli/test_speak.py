@@ -49,8 +49,8 @@ def view() -> SpeechView:
 @pytest.mark.parametrize(
     ("form", "problem"),
     [
-        ({"width": 1}, "samples of 8 bits; they must have 16"),
-        ({"width": 3}, "samples of 24 bits; they must have 16"),
+        ({"width": 1}, "8-bit samples; they must have 16"),
+        ({"width": 3}, "24-bit samples; they must have 16"),
         ({"rate": 96000}, "96000 must be from 8000 to 48000"),
         ({"rate": 4000}, "4000 must be from 8000 to 48000"),
         ({"channels": 3}, "channels: 3 must be 1 or 2"),
