@@ -6,8 +6,8 @@ when they begin. All spans are written when they are over, with the times of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from opentelemetry.trace import SpanContext, SpanKind
 
@@ -49,78 +49,85 @@ def new_timeline(
                 "lingua.session_id": spec.session_id,
                 "lingua.utterance_index": spec.utterance_index,
             }
-            return TracedTimeline(
-                spec.steps,
-                now=now,
-                wall_us=wall_us,
-                earlier=earlier,
+            trace = JobTrace(
                 writer=writer,
                 dispatch=dispatch,
                 parent=parent,
                 brought_by=brought_by,
                 attributes=attributes,
+                began_us=wall_us,
             )
+            return Timeline(spec.steps, now=now, wall_us=wall_us, earlier=earlier, trace=trace)
     return Timeline(spec.steps, now=now, wall_us=wall_us, earlier=earlier)
 
 
-class TracedTimeline(Timeline):
-    """A timeline that is also written as spans."""
+class JobTrace:
+    """Writes the steps of a timeline as spans.
+
+    Args:
+        writer: writes finished spans.
+        dispatch: the context of the span of the whole job.
+        parent: the gateway's span, if the gateway has begun the trace.
+        brought_by: the call that submitted the job.
+        attributes: of the span of the whole job.
+        began_us: when the job was submitted.
+    """
 
     def __init__(
         self,
-        before: Iterable[common_pb2.JobStep],
         *,
-        now: float,
         writer: SpanWriter,
         dispatch: SpanContext,
         parent: SpanContext | None,
         brought_by: SpanContext | None,
         attributes: dict[str, str | int],
-        **more: Any,
+        began_us: int,
     ) -> None:
-        super().__init__(before, now=now, **more)
         self._writer = writer
         self._dispatch = dispatch
         self._parent = parent
         self._links = [brought_by] if brought_by and brought_by.is_valid else []
         self._attributes = attributes
-        self._began_us = self._offset_us + now * 1000
+        self._began_us = began_us
         self._question: tuple[SpanContext, Step] | None = None
         self._attempts: dict[int, SpanContext] = {}
 
-    def asks(self, now: float, number: int, *, hedge: bool = False) -> str:
-        """See Timeline."""
-        super().asks(now, number, hedge=hedge)
-        assert self._ask is not None
-        self._question = self._writer.child(self._dispatch), self._ask
-        return traceparent_of(self._question[0])
+    def asks(self, question: Step) -> str:
+        """See Trace."""
+        context = self._writer.child(self._dispatch)
+        self._question = context, question
+        return traceparent_of(context)
 
-    def refused(self, now: float, why: str) -> None:
-        """See Timeline."""
-        super().refused(now, why)
-        self._answered(now, why)
+    def answered(self, at_us: float, why: str = "") -> None:
+        """See Trace."""
+        if self._question is not None:
+            (context, question), self._question = self._question, None
+            self._writer.write(
+                "allocate",
+                context,
+                parent=self._dispatch,
+                start_us=int(question.start_us),
+                end_us=int(at_us),
+                kind=SpanKind.CLIENT,
+                attributes={"lingua.attempt": question.attempt, **_outcome(why)},
+                failure=_fault(why),
+            )
 
-    def placed(self, now: float, number: int, node_id: str) -> None:
-        """See Timeline."""
-        super().placed(now, number, node_id)
-        self._answered(now)
-        if not self._over_us and number not in self._attempts:
+    def placed(self, number: int) -> None:
+        """See Trace."""
+        if number not in self._attempts:
             self._attempts[number] = self._writer.child(self._dispatch)
 
     def traceparent(self, number: int) -> str:
-        """See Timeline."""
+        """See Trace."""
         return traceparent_of(self._attempts.get(number, self._dispatch))
 
-    def over(self, now: float, how: str = "") -> None:
-        """See Timeline."""
-        if self._over_us:
-            return
-        super().over(now, how)
-        self._answered(now, how)
-        mine = self._steps[self._mine :]
+    def over(self, steps: Sequence[Step], at_us: float, how: str) -> None:
+        """See Trace."""
+        self.answered(at_us, how)
         for number, attempt in self._attempts.items():
-            self._write_attempt(number, attempt, [step for step in mine if step.attempt == number])
-        for step in mine:
+            self._write_attempt(number, attempt, [step for step in steps if step.attempt == number])
+        for step in steps:
             if step.kind == Kind.KIND_QUEUE:
                 self._write(step, self._dispatch)
             elif step.kind == Kind.KIND_SUBMIT and self._parent is not None:
@@ -130,27 +137,13 @@ class TracedTimeline(Timeline):
             "dispatch",
             self._dispatch,
             parent=self._parent,
-            start_us=int(self._began_us),
-            end_us=int(self._over_us),
+            start_us=self._began_us,
+            end_us=int(at_us),
             kind=SpanKind.SERVER,
             attributes=self._attributes | _outcome(how),
             links=self._links,
             failure=_fault(how),
         )
-
-    def _answered(self, now: float, why: str = "") -> None:
-        if self._question is not None:
-            (context, ask), self._question = self._question, None
-            self._writer.write(
-                "allocate",
-                context,
-                parent=self._dispatch,
-                start_us=int(ask.start_us),
-                end_us=int(self._offset_us + now * 1000),
-                kind=SpanKind.CLIENT,
-                attributes={"lingua.attempt": ask.attempt, **_outcome(why)},
-                failure=_fault(why),
-            )
 
     def _write_attempt(self, number: int, attempt: SpanContext, steps: list[Step]) -> None:
         node = None

@@ -15,10 +15,11 @@ other machines are clamped, so that no step has a negative duration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
+from typing import Protocol
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -55,6 +56,25 @@ class Step:
             self.detail = f"{self.detail}, {how}" if self.detail else how
 
 
+class Trace(Protocol):
+    """Receives the steps of a job that is traced. Times are microseconds since the epoch."""
+
+    def asks(self, question: Step) -> str:
+        """The pool is asked for a slot; returns the trace context of the question."""
+
+    def answered(self, at_us: float, why: str = "") -> None:
+        """The pool has answered the last question. why: the reason, if it refused."""
+
+    def placed(self, number: int) -> None:
+        """The pool has a node for this attempt."""
+
+    def traceparent(self, number: int) -> str:
+        """The trace context of an attempt."""
+
+    def over(self, steps: Sequence[Step], at_us: float, how: str) -> None:
+        """The job is over, with these steps. how: the reason, if it failed."""
+
+
 class Timeline:
     """The steps of one job. Every event carries the time, as `timers.now_ms` returns it.
 
@@ -63,6 +83,7 @@ class Timeline:
         now: the time.
         wall_us: the same time in microseconds since the epoch.
         earlier: the timeline of the same job from before it began anew.
+        trace: receives the steps, if the job is traced.
     """
 
     def __init__(
@@ -72,7 +93,9 @@ class Timeline:
         now: float,
         wall_us: int,
         earlier: Timeline | None = None,
+        trace: Trace | None = None,
     ) -> None:
+        self._trace = trace
         self._offset_us = wall_us - now * 1000
         self._over_us = 0.0
         self._steps: list[Step] = _shortened(earlier._steps) if earlier else []
@@ -97,7 +120,7 @@ class Timeline:
         """The pool is asked for a slot; returns the trace context of the question."""
         start_us, detail = self._offset_us + now * 1000, "hedge" if hedge else ""
         self._ask = Step(Kind.KIND_ALLOCATE, number, start_us, detail=detail)
-        return ""
+        return "" if self._trace is None else self._trace.asks(self._ask)
 
     def refused(self, now: float, why: str) -> None:
         """The pool has no slot."""
@@ -105,6 +128,8 @@ class Timeline:
         if ask is not None and self._queue is None and not self._over_us:
             ask.close(self._offset_us + now * 1000, why)
             self._steps.append(ask)
+        if self._trace is not None:
+            self._trace.answered(self._offset_us + now * 1000, why)
 
     def waits(self, now: float, number: int) -> None:
         """The job waits for room, or continues to wait."""
@@ -123,6 +148,9 @@ class Timeline:
         ask.attempt, ask.node_id = number, node_id
         ask.end_us = self._offset_us + now * 1000
         self._steps.append(ask)
+        if self._trace is not None:
+            self._trace.answered(ask.end_us)
+            self._trace.placed(number)
 
     # ---- an attempt ----
 
@@ -197,6 +225,8 @@ class Timeline:
         for step in self._steps:
             if not step.end_us:
                 step.close(self._over_us, how)
+        if self._trace is not None:
+            self._trace.over(self._steps[self._mine :], self._over_us, how)
 
     def delivered(self, after_us: int) -> None:
         """The gateway has sent the result to the client, this long after it arrived."""
@@ -206,7 +236,7 @@ class Timeline:
 
     def traceparent(self, number: int) -> str:
         """The trace context of an attempt; "" if the job is not traced."""
-        return ""
+        return "" if self._trace is None else self._trace.traceparent(number)
 
     def record(self, now: float) -> bytes:
         """The steps as they are recorded: a serialized JobSteps."""
