@@ -1,9 +1,8 @@
-"""Cuts of speech: by example, and properties of random input. See also test_gatherer_table."""
+"""Cuts of speech by example. See also test_gatherer_table and test_gatherer_properties."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,187 +13,19 @@ from lingua_scheduler.services.session_gateway.session.effects import (
     FRAGMENT,
     HANGOVER,
     PAUSE,
-    SessionTimers,
-    SetTimer,
-    TimerKey,
 )
-from lingua_scheduler.services.session_gateway.session.gatherer import Gatherer
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
-from lingua_scheduler.services.session_gateway.session.speech import Chunk, Cut, Direction
-from lingua_scheduler.v1 import common_pb2
-
-AB, BA = Direction("en", "zh"), Direction("zh", "en")
-LETTERS = {
-    common_pb2.FINALIZE_REASON_IS_FINAL: "final",
-    common_pb2.FINALIZE_REASON_TIMEOUT: "pause",
-    common_pb2.FINALIZE_REASON_INTERRUPTED: "interrupted",
-    common_pb2.FINALIZE_REASON_MAX_DURATION: "long",
-    common_pb2.FINALIZE_REASON_MAX_LENGTH: "large",
-    common_pb2.FINALIZE_REASON_SESSION_CLOSE: "close",
-}
-RULES = SessionRules(
-    pause_ms=3000.0,
-    voice_pause_ms=800.0,
-    max_duration_ms=1000.0,
-    max_length_bytes=1000,
-    hangover_manual_ms=200.0,
-    hangover_auto_ms=150.0,
-    padding_manual_ms=200,
-    padding_auto_ms=150,
-    short_merge_ms=400.0,
-    short_wait_ms=10_000.0,
-    result_deadline_ms=30_000.0,
-    redis_outage_max_ms=300_000.0,
-    result_queue_max=200,
-    session_utterances_max=16,
-    session_idle_ms=1_800_000.0,
-    held_audio_max_bytes=1_500_000,
+from tests.unit.gateway.rig import (
+    AB,
+    BA,
+    RULES,
+    Rig,
+    ended,
+    fragment,
+    full,
+    gathering,
+    paused,
 )
-
-
-class Rig:
-    """A gatherer with a virtual clock and timers."""
-
-    def __init__(self, rules: SessionRules = RULES, continues: Iterable[Direction] = ()) -> None:
-        self.counts: Counter[str] = Counter()
-        self.alarms = SessionTimers()
-        self.gatherer = Gatherer(
-            rules=rules, timers=self.alarms, counts=self.counts, continues=continues
-        )
-        self.now = 1000.0
-        self.timers: dict[TimerKey, float] = {}
-        self.cuts: list[Cut] = []
-        self._seq = 0
-        self._told = 0
-
-    def say(
-        self,
-        ms: float = 100.0,
-        direction: Direction = AB,
-        *,
-        final: bool = False,
-        client_ms: int = 0,
-        size: int = 1,
-        data: bytes | None = None,
-        quiet_ms: float | None = None,
-    ) -> Rig:
-        """Sends a chunk; 0 ms is one without data."""
-        if data is None:
-            data = bytes([self._seq % 256]) if ms else b""
-        size = size if data else 0
-        chunk = Chunk(self._seq, data, ms, size, final, direction, client_ms, quiet_ms)
-        self._seq += 1
-        return self._take(self.gatherer.on_chunk(self.now, chunk))
-
-    def end(self, direction: Direction = AB) -> Rig:
-        """Sends the end of an utterance without data."""
-        return self.say(0, direction, final=True)
-
-    def playback(self, on: bool) -> Rig:
-        self.gatherer.on_playback(self.now, on=on)
-        return self._take([])
-
-    def hold(self, on: bool) -> Rig:
-        self.gatherer.on_hold(self.now, on=on)
-        return self._take([])
-
-    def close(self) -> Rig:
-        return self._take(self.gatherer.on_close(self.now))
-
-    def silence(self, ms: float) -> Rig:
-        """Advances the clock, and fires timers when they are due."""
-        until = self.now + ms
-        while due := [(at, key) for key, at in self.timers.items() if at <= until]:
-            at, key = min(due)
-            self.now = max(self.now, at)
-            self.fire(key)
-        self.now = until
-        return self
-
-    def late(self, ms: float) -> Rig:
-        """Advances the clock without firing timers: they are late."""
-        self.now += ms
-        return self
-
-    def fire(self, key: TimerKey) -> Rig:
-        """Fires a timer now, as a session's core does."""
-        if self.alarms.take(self.now, key):
-            self.timers.pop(key, None)
-            self.call(key)
-        return self
-
-    def call(self, key: TimerKey) -> Rig:
-        """Calls the handler of a timer, whether it is set or not."""
-        call = {
-            PAUSE: self.gatherer.on_pause_timer,
-            HANGOVER: self.gatherer.on_hangover_timer,
-            FRAGMENT: self.gatherer.on_fragment_timer,
-        }[key]
-        return self._take(call(self.now))
-
-    def _take(self, cuts: list[Cut]) -> Rig:
-        self.cuts += cuts
-        for change in self.alarms.changes:
-            if isinstance(change, SetTimer):
-                self.timers[change.key] = change.at_ms
-            else:
-                self.timers.pop(change.key, None)
-        self.alarms.changes = []
-        return self
-
-    def told(self) -> list[str]:
-        """The cuts since the last call: their reasons and chunks."""
-        new, self._told = self.cuts[self._told :], len(self.cuts)
-        return [shown(cut) for cut in new]
-
-    def timers_set(self) -> set[str]:
-        assert all(at > self.now for at in self.timers.values())
-        return {key[0] for key in self.timers}
-
-
-def shown(cut: Cut) -> str:
-    seqs = [seq for first, end in cut.speech.ranges for seq in range(first, end)]
-    assert len(seqs) == len(cut.speech.chunks)
-    return " ".join([LETTERS[cut.reason], *map(str, seqs)])
-
-
-def idle() -> Rig:
-    return Rig()
-
-
-def fragment() -> Rig:
-    """A gatherer that has kept chunk 0 as a fragment, and gathers nothing."""
-    rig = Rig().say(100).silence(3000)
-    assert rig.timers_set() == {"fragment"}
-    return rig
-
-
-def other_fragment() -> Rig:
-    """The same as `fragment`, for the other direction."""
-    return Rig().say(100, BA).silence(3000)
-
-
-def gathering() -> Rig:
-    return Rig().say(500)
-
-
-def short() -> Rig:
-    return Rig().say(100)
-
-
-def full() -> Rig:
-    return Rig().say(1000)
-
-
-def ended() -> Rig:
-    return Rig().say(500, final=True)
-
-
-def paused() -> Rig:
-    rig = Rig().say(500).silence(3000)
-    assert rig.timers_set() == {"hangover"}
-    return rig
-
 
 # ---- the hangover ----
 
@@ -451,116 +282,3 @@ def test_without_merging_a_fragment_goes_alone_at_once(name: str) -> None:
 
     assert Rig(rules).say(10).silence(3150).told() == ["pause 0"]
     assert Rig(rules).say(10).say(10, BA).told() == ["interrupted 0"]
-
-
-# ---- whatever comes ----
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(
-            st.just("say"),
-            st.sampled_from([0.0, 20.0, 100.0, 160.0, 390.0, 400.0, 1000.0]),
-            st.sampled_from([AB, BA]),
-            st.booleans(),
-            st.sampled_from([0, 0, 10, 400, 990, 2000]),
-            # Without voice detection; with no voice, or with voice at its beginning or end.
-            st.sampled_from([None, 1.0, 0.5, 0.0]),
-        ),
-        st.tuples(st.just("silence"), st.sampled_from([0.0, 50.0, 150.0, 200.0, 2999.0, 3000.0])),
-        st.tuples(st.just("silence"), st.sampled_from([3200.0, 9000.0, 10_000.0, 20_000.0])),
-        st.tuples(st.just("late"), st.sampled_from([10.0, 3000.0, 3001.0, 12_000.0])),
-        st.tuples(st.sampled_from(["playback", "hold"]), st.booleans()),
-        st.tuples(st.just("fire"), st.sampled_from([PAUSE, HANGOVER, FRAGMENT])),
-        st.tuples(st.just("call"), st.sampled_from([PAUSE, HANGOVER, FRAGMENT])),
-    ),
-    max_size=40,
-)
-ODD_RULES = st.builds(
-    lambda hangover, merge, wait, longest: replace(
-        RULES,
-        hangover_manual_ms=hangover,
-        hangover_auto_ms=hangover * 0.75,
-        short_merge_ms=merge,
-        short_wait_ms=wait,
-        max_duration_ms=longest,
-    ),
-    st.sampled_from([200.0, 0.0, 1000.0]),
-    st.sampled_from([400.0, 0.0, 3000.0]),
-    st.sampled_from([10_000.0, 0.0, 100.0]),
-    st.sampled_from([1000.0, 500.0]),
-)
-
-
-class Watched(Rig):
-    """Records the speech, and checks every cut."""
-
-    def __init__(self, rules: SessionRules, *, with_client_ms: bool) -> None:
-        super().__init__(rules)
-        self.said: dict[Direction, list[int]] = {AB: [], BA: []}
-        self.size: dict[int, int] = {}
-        self._with_client_ms = with_client_ms
-
-    def tell(
-        self, ms: float, direction: Direction, final: bool, size: int, quiet: float | None
-    ) -> None:
-        if ms:
-            self.said[direction].append(self._seq)
-            self.size[self._seq] = size
-        data = self._seq.to_bytes(2, "big") if ms else b""
-        client_ms = int(self.now) if self._with_client_ms else 0
-        quiet_ms = None if quiet is None or not ms else ms * quiet
-        self.say(
-            ms,
-            direction,
-            final=final,
-            client_ms=client_ms,
-            size=size,
-            data=data,
-            quiet_ms=quiet_ms,
-        )
-
-    def heard(self, direction: Direction) -> list[int]:
-        """The chunks of a direction, in the order of its cuts."""
-        cuts = [cut.speech for cut in self.cuts if cut.speech.direction == direction]
-        seqs = [seq for each in cuts for first, end in each.ranges for seq in range(first, end)]
-        assert [int.from_bytes(data, "big") for each in cuts for data in each.chunks] == seqs
-        return seqs
-
-
-@given(ODD_RULES, st.booleans(), STEPS)
-def test_every_chunk_comes_out_once_and_in_order_whatever_happens(
-    rules: SessionRules, with_client_ms: bool, steps: list[tuple[object, ...]]
-) -> None:
-    rig = Watched(rules, with_client_ms=with_client_ms)
-
-    for name, *values in steps:
-        if name == "say":
-            rig.tell(*values)  # type: ignore[arg-type]
-        else:
-            getattr(rig, str(name))(*values)
-        waiting = {seq for said in rig.said.values() for seq in said}
-        waiting -= {*rig.heard(AB), *rig.heard(BA)}
-        assert rig.gatherer.first_seq == min(waiting, default=None)
-    rig.close()
-
-    assert rig.gatherer.first_seq is None
-    assert not rig.timers
-    for direction, said in rig.said.items():
-        assert rig.heard(direction) == said
-    for cut in rig.cuts:
-        speech = cut.speech
-        assert speech.chunks
-        assert speech.size == sum(rig.size[seq] for seq in _seqs(cut))
-        assert cut.ended_ms <= cut.cut_ms
-    _check_turns(rig)
-
-
-def _check_turns(rig: Watched) -> None:
-    for direction in rig.said:
-        cuts = [cut for cut in rig.cuts if cut.speech.direction == direction]
-        limits = (common_pb2.FINALIZE_REASON_MAX_DURATION, common_pb2.FINALIZE_REASON_MAX_LENGTH)
-        assert not cuts or cuts[-1].reason not in limits, "no end of the turn follows"
-
-
-def _seqs(cut: Cut) -> list[int]:
-    return [seq for first, end in cut.speech.ranges for seq in range(first, end)]

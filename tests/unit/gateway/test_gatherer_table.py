@@ -12,7 +12,7 @@ from lingua_scheduler.services.session_gateway.session.effects import (
     TimerKey,
 )
 from lingua_scheduler.services.session_gateway.session.speech import Direction
-from tests.unit.gateway.test_gatherer import (
+from tests.unit.gateway.rig import (
     AB,
     BA,
     Rig,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lingua_scheduler.services.session_gateway.session.speech import Direction
-from tests.unit.gateway.test_gatherer import AB, BA, RULES, Rig
+from tests.unit.gateway.rig import AB, BA, RULES, Rig
 
 # Room for long speech in chunks of one byte.
 VOICE = replace(RULES, max_duration_ms=10_000.0)
