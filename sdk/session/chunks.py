@@ -50,7 +50,7 @@ class Cutter:
             return opus_packet_ms(data)
         return self._format.duration_ms(len(data))
 
-    def turn_to(self, direction: tuple[str, str] | None) -> None:
+    def set_direction(self, direction: tuple[str, str] | None) -> None:
         """Sets who speaks in the audio that follows.
 
         Raises:

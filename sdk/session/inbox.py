@@ -1,4 +1,4 @@
-"""Queues what the app has yet to read: one lane for `events()`, and one for `results()`."""
+"""Queues what the app has yet to read: one queue for `events()`, and one for `results()`."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from lingua_scheduler.sdk.session.events import Event, Missing, Outcome, PartialText, Result
 
-# A lane that is not read, while the other one is, keeps only its newest events: at most this many,
+# A queue that is not read, while the other one is, keeps only its newest events: at most this many,
 # with at most this much speech.
 UNREAD_EVENTS = 256
 UNREAD_BYTES = 8 * 1024 * 1024
@@ -21,13 +21,13 @@ class _Waiting(Generic[_E]):
     event: _E
 
 
-class Lane(Generic[_E]):
+class EventQueue(Generic[_E]):
     """Events in order, for one reader. If several readers share it, each event goes to one of them.
 
     A waiting partial text is replaced by a newer one of its utterance.
 
     Attributes:
-        is_read: whether the app has asked for this lane.
+        is_read: whether the app has asked for this queue.
         dropped: how many events were dropped because it had not.
     """
 
@@ -62,7 +62,7 @@ class Lane(Generic[_E]):
             self.dropped += 1
 
     def end(self, error: Exception | None) -> None:
-        """Ends the lane. Readers get the error, if any, after the last event."""
+        """Ends the queue. Readers get the error, if any, after the last event."""
         if not self._ended:
             self._ended, self._error = True, error
             self._changed.set()
@@ -88,19 +88,19 @@ class Lane(Generic[_E]):
 
 
 class Inbox:
-    """Both lanes.
+    """Both queues.
 
-    A lane that the app has asked for keeps every event until it is read, and so do both if the app
+    A queue that the app has asked for keeps every event until it is read, and so do both if the app
     has asked for neither. If it has asked for only one, the other keeps only its newest events, so
     that it does not fill the memory.
     """
 
     def __init__(self) -> None:
-        self.events: Lane[Event] = Lane()
-        self.results: Lane[Outcome] = Lane()
+        self.events: EventQueue[Event] = EventQueue()
+        self.results: EventQueue[Outcome] = EventQueue()
 
     def put(self, event: Event) -> None:
-        """Adds an event to the lanes that have it."""
+        """Adds an event to the queues that have it."""
         self.events.put(event)
         if isinstance(event, Result | Missing):
             self.results.put(event)
@@ -110,7 +110,7 @@ class Inbox:
             self.results.trim()
 
     def end(self, error: Exception | None = None) -> None:
-        """Ends both lanes."""
+        """Ends both queues."""
         self.events.end(error)
         self.results.end(error)
 

@@ -45,13 +45,13 @@ class Sender:
         self._chunk_ms = chunk_ms
         self._max_unacknowledged = max_unacknowledged_bytes
         # Keeps the chunks of one call together, and calls in order.
-        self._turn = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
 
     async def send(self, data: bytes, direction: tuple[str, str] | None, end_ms: float) -> None:
         """Sends audio whose end was recorded at `end_ms`, in milliseconds since the epoch."""
-        async with self._turn:
+        async with self._one_at_a_time:
             self._connection.check_writable()
-            self._cutter.turn_to(direction)
+            self._cutter.set_direction(direction)
             limit = self._state.limits.max_chunk_bytes
             for piece in self._cutter.cut(data, end_ms=end_ms, max_bytes=limit):
                 await self._connection.until(self._has_room)
@@ -78,7 +78,7 @@ class Sender:
 
     async def finish(self) -> None:
         """Ends the utterance."""
-        async with self._turn:
+        async with self._one_at_a_time:
             self._connection.check_writable()
             if rest := self._cutter.take_rest():
                 raise ValueError(f"data: the audio ends with {len(rest)} bytes of half a sample")
@@ -88,7 +88,7 @@ class Sender:
 
     async def close(self) -> None:
         """Ends the session. Returns when all results have arrived."""
-        async with self._turn:
+        async with self._one_at_a_time:
             if not (self._state.over or self._state.closing):
                 self._connection.check_writable()
                 if rest := self._cutter.take_rest():

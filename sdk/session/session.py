@@ -337,13 +337,13 @@ class Session:
             RuntimeError: at the call, if `events()` was read alone for so long that results had to
                 be dropped here. Call `results()` earlier.
         """
-        lane = self._inbox.results
-        if lane.dropped and not lane.is_read:
+        queue = self._inbox.results
+        if queue.dropped and not queue.is_read:
             raise RuntimeError(
-                f"results() was called too late: the first {lane.dropped} went to events() only"
+                f"results() was called too late: the first {queue.dropped} went to events() only"
             )
-        lane.is_read = True
-        return lane.read()
+        queue.is_read = True
+        return queue.read()
 
     # ---- properties ----
 

@@ -30,9 +30,9 @@ from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Moved, Re
 from lingua_scheduler.sdk._transport.patience import Patience
 from lingua_scheduler.sdk.node.protocol.attempts import Attempt, Attempts
 from lingua_scheduler.sdk.node.protocol.effects import NodeEffect, Start, Stop, Warn
-from lingua_scheduler.sdk.node.protocol.kept_results import KeptResults
 from lingua_scheduler.sdk.node.protocol.outbox import Outbox
 from lingua_scheduler.sdk.node.protocol.stream import NodeStream
+from lingua_scheduler.sdk.node.protocol.unconfirmed import UnconfirmedResults
 from lingua_scheduler.sdk.node.protocol.wire import (
     MAX_DETAIL,
     Ref,
@@ -62,7 +62,7 @@ class NodeProtocol:
     Args:
         hello: how the node introduces itself; `running`, `unconfirmed` and `load` are filled in.
         rng: randomizes the first heartbeat, so that nodes do not send theirs together.
-        kept: where unconfirmed results are kept.
+        unconfirmed: keeps unconfirmed results.
 
     Attributes:
         load: the latest load; set it before `on_connected` and `on_timer`.
@@ -76,7 +76,7 @@ class NodeProtocol:
         *,
         hello: dispatcher_pb2.Hello,
         rng: random.Random | None = None,
-        kept: KeptResults | None = None,
+        unconfirmed: UnconfirmedResults | None = None,
     ) -> None:
         self.load = common_pb2.NodeLoad()
         self.health = common_pb2.NODE_HEALTH_READY
@@ -84,10 +84,10 @@ class NodeProtocol:
         self.draining = False
         self._hello = hello
         self._rng = rng or random.Random()
-        self._kept = KeptResults() if kept is None else kept
+        self._unconfirmed = UnconfirmedResults() if unconfirmed is None else unconfirmed
         self._attempts = Attempts(hello.max_concurrent_jobs)
         self._outbox = Outbox(
-            attempts=self._attempts, kept=self._kept, on_too_large=self._warn_dropped
+            attempts=self._attempts, unconfirmed=self._unconfirmed, on_too_large=self._warn_dropped
         )
         self._patience = Patience()
         self._stream: NodeStream | None = None
@@ -113,7 +113,7 @@ class NodeProtocol:
     @property
     def unconfirmed(self) -> int:
         """The number of results that the dispatcher has not confirmed."""
-        return len(self._kept)
+        return len(self._unconfirmed)
 
     def next_deadline(self, now: float) -> float | None:
         """Returns when to call `on_timer`, or when `take` has more to give; None: never."""
@@ -127,7 +127,7 @@ class NodeProtocol:
     @property
     def _busy(self) -> bool:
         """Whether there is something to do for which a live dispatcher is needed."""
-        return len(self._attempts) > 0 or len(self._kept) > 0
+        return len(self._attempts) > 0 or len(self._unconfirmed) > 0
 
     def ending(self, now: float) -> Lost | Moved | Refused:
         """Returns why the stream ended, by the last event of the dispatcher."""
@@ -199,7 +199,7 @@ class NodeProtocol:
         for running in self._attempts:
             if running.held:
                 self._answer("held", running.ref, running.held_event())
-        self._kept.send_all_again()
+        self._unconfirmed.send_all_again()
 
     def _on_error(self, stream: NodeStream, error: common_pb2.Error) -> None:
         stream.last_error = error
@@ -218,9 +218,9 @@ class NodeProtocol:
             self._answer("ack", ref, ack_event(ref))
             if running.deadline is not None and assign.time_left_ms:
                 running.deadline = max(running.deadline, now + assign.time_left_ms / 1000)
-        elif ref in self._kept:
+        elif ref in self._unconfirmed:
             self._answer("ack", ref, ack_event(ref))
-            self._kept.send_again(ref)
+            self._unconfirmed.send_again(ref)
         elif assign.only_if_known:
             self.reject(ref, JobReject.CAUSE_NOT_KNOWN, "this node does not know the attempt")
         elif problem := bad_job(assign):
@@ -260,7 +260,7 @@ class NodeProtocol:
             self._do(Stop(attempt.run, detail))
 
     def _forget(self, ref: Ref) -> None:
-        self._kept.forget(ref)
+        self._unconfirmed.forget(ref)
         if self._stream is not None:
             self._stream.said_held.discard(ref)
 
@@ -323,7 +323,7 @@ class NodeProtocol:
             events.insert(0, attempt.held_event())
             if self._stream is not None:
                 self._stream.unsay("held", attempt.ref)
-        for dropped in self._kept.add(attempt.ref, events):
+        for dropped in self._unconfirmed.add(attempt.ref, events):
             self._forget(dropped)
             self._warn_dropped(dropped, "too many results are unconfirmed")
 

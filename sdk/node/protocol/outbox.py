@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from lingua_scheduler.sdk.node.protocol.attempts import Attempts
-from lingua_scheduler.sdk.node.protocol.kept_results import KeptResults
 from lingua_scheduler.sdk.node.protocol.stream import NodeStream
+from lingua_scheduler.sdk.node.protocol.unconfirmed import UnconfirmedResults
 from lingua_scheduler.sdk.node.protocol.wire import Ref, attempt_of, failed_event
 from lingua_scheduler.v1 import common_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import Heartbeat, Hello, NodeEvent, NodeMessage
@@ -20,7 +20,7 @@ class Outbox:
 
     Args:
         attempts: running attempts, with their partial results.
-        kept: unconfirmed results.
+        unconfirmed: unconfirmed results.
         on_too_large: called with a result that no message can carry, and why. The failure that is
             reported instead replaces it.
     """
@@ -29,11 +29,11 @@ class Outbox:
         self,
         *,
         attempts: Attempts,
-        kept: KeptResults,
+        unconfirmed: UnconfirmedResults,
         on_too_large: Callable[[Ref, str], None],
     ) -> None:
         self._attempts = attempts
-        self._kept = kept
+        self._unconfirmed = unconfirmed
         self._on_too_large = on_too_large
 
     def take_hello(
@@ -47,7 +47,7 @@ class Outbox:
         hello.CopyFrom(introduction)
         hello.load.CopyFrom(load)
         hello.running.extend(attempt_of(attempt.ref) for attempt in self._attempts)
-        hello.unconfirmed.extend(attempt_of(ref) for ref in self._kept)
+        hello.unconfirmed.extend(attempt_of(ref) for ref in self._unconfirmed)
         return NodeMessage(events=[NodeEvent(hello=hello)])
 
     def take(
@@ -74,7 +74,7 @@ class Outbox:
         return NodeMessage(events=batch.events) if batch.events else None
 
     def _running(self) -> list[common_pb2.AttemptRef]:
-        refs = [*(attempt.ref for attempt in self._attempts), *self._kept.unsent()]
+        refs = [*(attempt.ref for attempt in self._attempts), *self._unconfirmed.unsent()]
         return [attempt_of(ref) for ref in refs[: self._attempts.slots]]
 
     def _add_answers(self, stream: NodeStream, batch: "_Batch") -> None:
@@ -82,12 +82,12 @@ class Outbox:
             batch.add(event)
 
     def _add_results(self, stream: NodeStream, batch: "_Batch") -> None:
-        while (unsent := self._kept.first_unsent()) is not None:
+        while (unsent := self._unconfirmed.first_unsent()) is not None:
             ref, events, size = unsent
             if size > batch.limit:
                 why = f"the result has {size} bytes; a message has room for {batch.limit}"
                 failed = failed_event(ref, "RESULT_TOO_LARGE", why, worth_retry=True)
-                self._kept.add(ref, [failed])
+                self._unconfirmed.add(ref, [failed])
                 self._on_too_large(ref, why)
             elif batch.has_room(size):
                 for event in events:
@@ -96,7 +96,7 @@ class Outbox:
                     elif ref not in stream.said_held:
                         stream.said_held.add(ref)
                         batch.add(event)
-                self._kept.sent(ref)
+                self._unconfirmed.sent(ref)
             else:
                 batch.full = True
                 return

@@ -130,21 +130,21 @@ def test_chunks_before_the_last_are_dated_back_by_their_audio() -> None:
 
 def test_half_a_sample_does_not_change_sides() -> None:
     made = cutter(1, 100, EN_ES, Pair("es", "en"))
-    made.turn_to(("en", "es"))
+    made.set_direction(("en", "es"))
     list(made.cut(b"123", end_ms=0, max_bytes=100))
     with pytest.raises(ValueError, match=r"^data: the audio before the change of direction ends"):
-        made.turn_to(("es", "en"))
-    made.turn_to(("en", "es"))
+        made.set_direction(("es", "en"))
+    made.set_direction(("en", "es"))
     assert [piece.data for piece in made.cut(b"4", end_ms=0, max_bytes=100)] == [b"34"]
 
 
 def test_a_direction_is_one_of_the_session() -> None:
     fixed = cutter()
-    fixed.turn_to(None)
-    fixed.turn_to(("EN", "es"))
+    fixed.set_direction(None)
+    fixed.set_direction(("EN", "es"))
     assert fixed.direction is None
     with pytest.raises(ValueError, match=r"^direction: \('es', 'en'\) must be \('en', 'es'\)"):
-        fixed.turn_to(("es", "en"))
+        fixed.set_direction(("es", "en"))
 
 
 def test_empty_audio_is_refused() -> None:

@@ -27,7 +27,7 @@ from lingua_scheduler.sdk._transport.backoff import FIRST_S, LONGEST_S, Backoff
 from lingua_scheduler.sdk._transport.channels import parse_addresses
 from lingua_scheduler.sdk.node.handlers import Kind, check_picklable, checked, kind_of
 from lingua_scheduler.sdk.node.job import job_from
-from lingua_scheduler.sdk.node.protocol.kept_results import KeptResults
+from lingua_scheduler.sdk.node.protocol.unconfirmed import UnconfirmedResults
 from lingua_scheduler.sdk.node.protocol.wire import failed_event
 from lingua_scheduler.services.runtime.contract.limits import limit_of
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
@@ -295,13 +295,13 @@ def event(job_id: str, size: int = 10) -> NodeEvent:
 
 
 def test_kept_results_are_bounded_in_number_and_the_oldest_go() -> None:
-    kept = KeptResults(max_results=2)
+    kept = UnconfirmedResults(max_results=2)
     assert [kept.add((job, 1), [event(job)]) for job in "abc"] == [[], [], [("a", 1)]]
     assert list(kept) == [("b", 1), ("c", 1)]
 
 
 def test_kept_results_are_bounded_in_bytes_but_the_newest_stays() -> None:
-    kept = KeptResults(max_bytes=1000)
+    kept = UnconfirmedResults(max_bytes=1000)
     kept.add(("a", 1), [event("a", 600)])
     assert kept.add(("b", 1), [event("b", 600)]) == [("a", 1)]
     assert kept.add(("c", 1), [event("c", 2000)]) == [("b", 1)]
@@ -311,7 +311,7 @@ def test_kept_results_are_bounded_in_bytes_but_the_newest_stays() -> None:
 
 
 def test_a_sent_result_stays_until_it_is_confirmed_and_a_new_stream_sends_all() -> None:
-    kept = KeptResults()
+    kept = UnconfirmedResults()
     kept.add(("a", 1), [event("a")])
     kept.add(("b", 1), [event("b")])
     kept.sent(("a", 1))

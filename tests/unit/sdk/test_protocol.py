@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk.audio import AudioFormat
 from lingua_scheduler.sdk.node.protocol.effects import NodeEffect, Start, Stop, Warn
-from lingua_scheduler.sdk.node.protocol.kept_results import KeptResults
 from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.sdk.node.protocol.stream import MAX_ANSWERS, WELCOME_WITHIN_S
+from lingua_scheduler.sdk.node.protocol.unconfirmed import UnconfirmedResults
 from lingua_scheduler.sdk.results import Held, NoSpeech, Partial, Timing, Translated
 from lingua_scheduler.sdk.types import Stage
 from lingua_scheduler.v1 import common_pb2
@@ -65,10 +65,10 @@ def error(reason: common_pb2.ErrorReason.ValueType) -> DispatcherEvent:
 class Driver:
     """A protocol with a clock, and the dispatcher's ear."""
 
-    def __init__(self, *, slots: int = 2, kept: KeptResults | None = None) -> None:
+    def __init__(self, *, slots: int = 2, unconfirmed: UnconfirmedResults | None = None) -> None:
         self.now = 100.0
         hello = Hello(node_id="n", incarnation="i", max_concurrent_jobs=slots)
-        self.protocol = NodeProtocol(hello=hello, rng=random.Random(1), kept=kept)
+        self.protocol = NodeProtocol(hello=hello, rng=random.Random(1), unconfirmed=unconfirmed)
         self.runs: dict[str, int] = {}
         self.effects: list[NodeEffect] = []
 
@@ -297,7 +297,7 @@ def test_large_results_travel_in_messages_of_their_own(node: Driver) -> None:
 
 
 def test_the_oldest_result_is_dropped_with_a_warning_when_too_many_wait() -> None:
-    driver = Driver(slots=3, kept=KeptResults(max_results=2))
+    driver = Driver(slots=3, unconfirmed=UnconfirmedResults(max_results=2))
     driver.connect()
     driver.say(assign("a"), assign("b"), assign("c"))
     for job in "abc":
@@ -722,7 +722,7 @@ class Interleaving:
     """One node and the two promises that no order of events may break."""
 
     def __init__(self) -> None:
-        self.driver = Driver(slots=2, kept=KeptResults(max_results=3))
+        self.driver = Driver(slots=2, unconfirmed=UnconfirmedResults(max_results=3))
         self.driver.connect()
         self.connected = True
         self.live: set[int] = set()

@@ -18,7 +18,7 @@ class _Kept:
     size: int
 
 
-class KeptResults:
+class UnconfirmedResults:
     """Results in the order of their arrival, and which of them are unsent on this stream."""
 
     def __init__(self, *, max_results: int = MAX_RESULTS, max_bytes: int = MAX_BYTES) -> None:
