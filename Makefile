@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.ready-to-run
 READY := $(VENV)/.ready
-# What the interpreter node needs, in an environment of its own: nothing else needs any of it.
+# The packages of the interpreter node have an environment of their own; nothing else needs them.
 TALKING := .venv-interpreter
 TALKING_READY := $(TALKING)/.ready
 
@@ -34,7 +34,7 @@ $(READY): requirements-dev.lock $(RUN) FORCE
 
 FORCE:
 
-run: $(RUN)  ## the scheduler, a Redis and sample nodes; RUN_SECONDS=30 ends by itself
+run: $(RUN)  ## the scheduler, a Redis and sample nodes; RUN_SECONDS=30 stops after 30 s
 	@$(BIN)/python examples/conversation.py
 
 $(TALKING_READY): requirements-interpreter.lock requirements-build.lock FORCE
@@ -44,23 +44,23 @@ $(TALKING_READY): requirements-interpreter.lock requirements-build.lock FORCE
 	  echo "  grpcio (Apache-2.0), sacrebleu (Apache-2.0) and ttspico (Apache-2.0), which is compiled: half a minute."; \
 	  tools/set-up $@ $(filter %.lock,$^); }
 
-# Speech models that no part of the project may bring along; docs/interpreter.md has their licences.
-get-models: $(TALKING_READY)  ## the models of the interpreter node, into ~/.cache/lingua-scheduler
+# Speech models are not part of the project; docs/interpreter.md has their licences.
+get-models: $(TALKING_READY)  ## download the models of the interpreter node to ~/.cache/lingua-scheduler
 	@PYTHONPATH=examples $(TALKING)/bin/python -m interpreter_node.fetching
 
-run-real: $(TALKING_READY)  ## two people, two languages, real speech; fetches what it needs
+run-real: $(TALKING_READY)  ## two people, two languages, real speech; downloads what it needs
 	@$(TALKING)/bin/python examples/real_conversation.py
 
-picture: $(RUN)  ## docs/pictures/run.svg: what `make run` shows, as a picture of a real run
+picture: $(RUN)  ## docs/pictures/run.svg: a picture of a real `make run`
 	@$(BIN)/python examples/conversation.py --picture docs/pictures/run.svg
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
-test: $(READY)  ## all tests; TESTS=tests/unit for some
+test: $(READY)  ## all tests, or TESTS=tests/unit
 	$(PYTEST) $(TESTS) $(ARGS)
 
 # The percentage of lines that all tests together must run.
 FLOOR ?= 94
-coverage: $(READY)  ## all tests, and which lines they run in all processes; TESTS=... FLOOR=0
+coverage: $(READY)  ## all tests with line coverage over all processes; TESTS=... FLOOR=0
 	$(PYTEST) $(TESTS) $(ARGS) --cov --cov-report=term --cov-fail-under=$(FLOOR)
 
 lint: $(READY) proto-check  ## format, lint, types, import rules, protos and their baseline
@@ -91,7 +91,7 @@ proto-check: $(READY)
 	  diff -r -x __pycache__ "$$tmp/committed" src/lingua_scheduler/v1 >/dev/null || \
 	  { echo "src/lingua_scheduler/v1 is not what protos/ generates: run 'make proto' and commit the result" >&2; exit 1; }
 
-proto-baseline: $(READY)  ## for a release: what later changes in protos/ must not break
+proto-baseline: $(READY)  ## for a release: update the baseline that protos/ must stay compatible with
 	$(BIN)/buf build --exclude-source-info -o $(BASELINE)
 
 api-docs: $(READY)  ## regenerate docs/api.md from protos/
@@ -113,7 +113,7 @@ OUT ?=
 robustness: $(READY)  ## faults under load, MINUTES=30 SEED=1 OUT=folder for the report; docs/robustness.md
 	$(BIN)/python -m tests.robustness $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
 
-robustness-mutations: $(READY)  ## break rules on purpose, in copies, and see that tests find out
+robustness-mutations: $(READY)  ## break rules on purpose, in copies, and check that tests notice
 	$(BIN)/python -m tests.robustness.mutations $(ARGS)
 
 soak: $(READY)  ## MINUTES=20 of steady traffic; memory, files and tasks must stay flat
@@ -122,31 +122,31 @@ soak: $(READY)  ## MINUTES=20 of steady traffic; memory, files and tasks must st
 bench: $(READY)  ## the whole path, from client to node and back; ARGS=--json
 	@$(BIN)/python bench/path.py $(ARGS)
 
-bench-pool: $(READY)  ## the pool service beside the scripts of seed 003; ARGS=--json
+bench-pool: $(READY)  ## the pool service compared with the original scripts; ARGS=--json
 	@$(BIN)/python bench/pool.py $(ARGS)
 
-bench-peers: $(READY)  ## the path beside Celery, Dramatiq, ARQ, SAQ, Taskiq and Ray Serve; ARGS=--json
+bench-peers: $(READY)  ## the path compared with Celery, Dramatiq, ARQ, SAQ, Taskiq and Ray Serve; ARGS=--json
 	@$(BIN)/python bench/peers.py $(ARGS)
 
 bench-growth: $(READY)  ## cost per job by nodes, sessions, replicas; ARGS="--json", "--from FILE --plots docs/plots"
 	@$(BIN)/python bench/growth.py $(ARGS)
 
-capacity: $(READY)  ## cores and Redis for so many speakers; ARGS="--speakers 1000000"
+capacity: $(READY)  ## cores and Redis for a number of speakers; ARGS="--speakers 1000000"
 	@$(BIN)/python bench/capacity.py $(ARGS)
 
-bench-traces: $(READY)  ## what tracing costs; ARGS=--json
+bench-traces: $(READY)  ## the cost of tracing; ARGS=--json
 	@$(BIN)/python bench/traces.py $(ARGS)
 
 bench-voice: $(READY)  ## voice activity detectors: cost and errors; ARGS="--silero FILE --json"
 	@PYTHONPATH=examples $(BIN)/python bench/voice_activity.py $(ARGS)
 
-bench-translate: $(TALKING_READY)  ## how well the interpreter node translates; ARGS=--json
+bench-translate: $(TALKING_READY)  ## quality and speed of the interpreter node; ARGS=--json
 	@PYTHONPATH=examples $(TALKING)/bin/python bench/translate.py $(ARGS)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate
 # The other locks take their versions from the one for development. uv does not read pip's settings:
 # behind an index or certificates of your own, set UV_DEFAULT_INDEX or SSL_CERT_FILE.
-lock: $(READY)  ## pin the newest versions that pyproject.toml allows, in all requirements*.lock
+lock: $(READY)  ## pin the newest versions that pyproject.toml allows in all requirements*.lock
 	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --upgrade --constraint requirements-dev.lock pyproject.toml -o requirements.lock
 	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | \
@@ -157,13 +157,13 @@ lock: $(READY)  ## pin the newest versions that pyproject.toml allows, in all re
 wheel: $(READY)  ## dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
-image:  ## the container image; ENGINE=docker, IMAGE_ARGS=... for more arguments of its build
+image:  ## the container image; ENGINE=docker, IMAGE_ARGS=... for more build arguments
 	BUILDAH_FORMAT=docker $(ENGINE) build $(IMAGE_ARGS) --tag lingua-scheduler:$(VERSION) \
 	  --build-arg VERSION=$(VERSION) .
 
-# The digest is not in the repository: it has to be looked up, and checked, where a registry can be
+# The digest is not in the repository: look it up and verify it where a registry can be
 # reached (docs/kubernetes.md).
-release-image:  ## the image for production; PYTHON_DIGEST=sha256:... of the base image is required
+release-image:  ## the image for production; requires PYTHON_DIGEST=sha256:... of the base image
 	@printf %s '$(PYTHON_DIGEST)' | grep -Eqx 'sha256:[0-9a-f]{64}' || { echo \
 	  "PYTHON_DIGEST=sha256:... (64 hex digits) is required, the digest of python:$(PYTHON_TAG): see docs/kubernetes.md" >&2; exit 2; }
 	$(MAKE) image IMAGE_ARGS='$(IMAGE_ARGS) --build-arg PYTHON=$(PYTHON_TAG)@$(PYTHON_DIGEST)'

@@ -1,11 +1,11 @@
-"""How many cores, and which Redis, for so many people who talk at the same time.
+"""How many cores and how large a Redis a number of simultaneous speakers needs.
 
-    python bench/capacity.py                          100 to 1,000,000 of them
+    python bench/capacity.py                          for 100 to 1,000,000 speakers
     python bench/capacity.py --speakers 50000 --speaking-share 0.5 --json
     python bench/capacity.py --measured growth.json   with the costs of another machine
 
-Costs are measured (`bench/growth.py`), all else is assumed and can be set. docs/performance.md says
-what follows, and what this does not know.
+Costs are measured (`bench/growth.py`); everything else is an assumption and an option.
+docs/performance.md has the conclusions and the limits of this model.
 """
 
 import argparse
@@ -22,15 +22,15 @@ CHUNKS_A_S = 10
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured: CPU of each process, and memory. Of `costs` in the JSON of growth.py."""
+    """Measured CPU and memory: `costs` in the JSON of growth.py."""
 
     gateway_ms: float = 1.2
     dispatcher_ms: float = 1.5
     pool_ms: float = 0.7
     redis_ms: float = 0.48
-    """CPU per job, at half of the saturation: a process that has less to do shares less."""
+    """CPU per job at half of saturation, where fewer jobs share a message."""
     relay_ms: float = 1.1
-    """More per job for dispatchers, where there is more than one."""
+    """Additional CPU per job for dispatchers if there is more than one."""
     chunk_us: float = 100.0
     """CPU of the gateway per chunk of 100 ms."""
     dispatcher_beat_us: float = 530.0
@@ -48,38 +48,38 @@ class Costs:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What people, nodes and operators do. Every one is an option of the command."""
+    """Assumptions about people, nodes and operators. Each is an option of the command."""
 
     speaking_share: float = 0.4
-    """Of the time, that a person speaks: two take turns, think, and listen to the translation."""
+    """Share of time that a person speaks: two people take turns, think and listen."""
     utterance_s: float = 5.0
     """Mean length of an utterance; MaxDuration cuts at 10 s."""
     job_s: float = 1.5
-    """That a node needs for an utterance."""
+    """Seconds that a node needs for an utterance."""
     node_slots: int = 4
-    """Jobs that a node takes at once."""
+    """Jobs that a node runs at once."""
     node_utilisation: float = 0.6
     beat_s: float = 5.0
     """LINGUA_NODE_HEARTBEAT_MS."""
     utilisation: float = 0.5
-    """Of a core that a service's process may use: above, waiting grows."""
+    """Share of a core that a service process may use; above it, queues grow."""
     redis_utilisation: float = 0.5
-    """Of the one core that a Redis primary works with."""
+    """Share of its one core that a Redis primary may use."""
     spare: int = 1
-    """More replicas of each service than needed: one may fail, or be replaced."""
+    """Extra replicas of each service, so that one may fail or be replaced."""
     job_record_s: float = 3600.0
     """LINGUA_JOB_RECORD_TTL_MS: how long Redis remembers a job."""
     audio_kbit_s: float = 256.0
     """16 kHz, 16 bit, mono."""
     speech_kbit_s: float = 256.0
-    """Of the translated speech that comes back, which lasts as long."""
+    """Of the translated speech, which is assumed to be as long as the original."""
     process_mib: float = 150.0
-    """Of any service's process, beside what grows with sessions and nodes."""
+    """Memory of a service process without sessions and nodes."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is needed in all. A replica is one process, which uses one core at most."""
+    """The total. A replica is one process, which uses at most one core."""
 
     speakers: int
     jobs_per_s: float
@@ -93,20 +93,20 @@ class Plan:
     cores: int
     """Of gateways, dispatchers and pool services, one each, and one for each Redis primary."""
     busy_cores: float
-    """What of them is used."""
+    """Cores in use."""
     redis_gib_a_cell: float
     services_gib: float
     edge_mbit_s: float
-    """Between clients and gateways, both ways together."""
+    """Between clients and gateways, both directions together."""
     inside_mbit_s: float
-    """Gateways to dispatchers to nodes and back; twice to dispatchers where jobs are relayed."""
+    """Gateways to dispatchers to nodes and back, with a second dispatcher for relayed jobs."""
 
 
 def plan(speakers: int, costs: Costs | None = None, assumed: Assumptions | None = None) -> Plan:
-    """The arithmetic. No state is shared between cells, so each is sized for its part by itself.
+    """Compute the total. Cells share no state, so each is sized separately.
 
-    All keys of a deployment are in one slot of Redis, whose one thread is the limit of a cell. More
-    speakers than it can serve need more cells: more deployments, side by side.
+    All keys of a deployment are in one slot of Redis, whose single thread limits a cell. If there
+    are more speakers than that, more cells are needed, which are independent deployments.
     """
     costs, assumed = costs or Costs(), assumed or Assumptions()
     speaking = speakers * assumed.speaking_share
@@ -152,12 +152,12 @@ def plan(speakers: int, costs: Costs | None = None, assumed: Assumptions | None 
 
 
 def _replicas(load: float, cells: int, assumed: Assumptions) -> int:
-    """Of one service in one cell."""
+    """Replicas of one service in one cell."""
     return max(1, math.ceil(load / cells / assumed.utilisation)) + assumed.spare
 
 
 def table(plans: list[Plan]) -> str:
-    """For people, and for docs/performance.md."""
+    """The table for terminals and docs/performance.md."""
     words = {
         "speakers": "speakers",
         "jobs_per_s": "jobs/s",
@@ -167,8 +167,8 @@ def table(plans: list[Plan]) -> str:
         "dispatchers": "dispatchers",
         "pools": "pool services",
         "cores": "cores",
-        "busy_cores": "of them busy",
-        "redis_gib_a_cell": "GiB a Redis",
+        "busy_cores": "busy cores",
+        "redis_gib_a_cell": "GiB per Redis",
         "services_gib": "GiB services",
         "edge_mbit_s": "Mbit/s clients",
         "inside_mbit_s": "Mbit/s inside",
@@ -190,7 +190,7 @@ def _costs_of(file: Path | None) -> Costs:
 
 
 def main() -> None:
-    """Reckons and prints."""
+    """Compute and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--speakers", type=int, nargs="+", default=list(SPEAKERS))
     parser.add_argument("--measured", type=Path, help="the JSON of bench/growth.py")

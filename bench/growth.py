@@ -1,13 +1,13 @@
-"""What a job costs when there are more nodes, more sessions, more replicas; and where.
+"""The cost of a job by number of nodes, sessions and replicas, and by hop.
 
     make bench-growth                                    tables
     make bench-growth ARGS="--json"                      one JSON object
-    make bench-growth ARGS="--from FILE --plots FOLDER"  charts of an earlier one
+    make bench-growth ARGS="--from FILE --plots FOLDER"  charts of an earlier run
 
-With 64 utterances under way whatever the size: CPU milliseconds per job of each process, less what
-it uses when nothing is said. In the series of nodes they beat once a minute, so that 10,000 do not
-drown what is looked for; what a beat costs is measured apart. Cases run one after the other, in an
-order that is drawn anew each round; results are medians over the rounds.
+Measures CPU milliseconds per job of each process, minus what it uses when nobody speaks, always
+with 64 utterances in progress. In the series of nodes, heartbeats are sent once a minute, so that
+10,000 nodes do not drown the jobs; the cost of a heartbeat is measured separately. Cases run one
+after the other, in a random order in each round; results are medians over the rounds.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from lingua_scheduler.cli.up.local_scheduler import PartFailedError
 WIDTH = 64
 COUNTS = {"nodes": (10, 100, 1000, 10_000), "sessions": (10, 64, 500, 2000), "replicas": (1, 2, 4)}
 SETTLE_S, WARM_S, IDLE_S, RUN_S = 1.0, 2.0, 5.0, 4.0
-# While warm, every session speaks: so many a second are sure.
+# During the warm-up every session speaks; this rate is always reached.
 WARM_SESSIONS_A_S = 200
 RARE_BEATS = {"LINGUA_NODE_HEARTBEAT_MS": "60000", "LINGUA_HEARTBEAT_STALE_MS": "200000"}
 BEATING, BEAT_S = 2000, 5.0
@@ -49,7 +49,7 @@ def grown(series: str, count: int) -> Tree:
     settings = RARE_BEATS if series == "nodes" else {}
     with path(sessions, nodes, instances=instances, settings=settings) as one:
         redis_kib = used_kib(one)
-        # Before the first job: what is left to do after the last one is part of its cost.
+        # Read before the first job, because work after the last job is part of its cost.
         idle = idle_ms(one, IDLE_S)
         one.measure("saturate", max(WARM_S, sessions / WARM_SESSIONS_A_S), WIDTH)
         before_kib = used_kib(one)
@@ -73,14 +73,14 @@ def grown(series: str, count: int) -> Tree:
 
 
 def idle_ms(one: Parts, seconds: float) -> dict[str, float]:
-    """CPU milliseconds a second of every process while nothing is said."""
+    """CPU milliseconds per second of every process while nobody speaks."""
     one.measure("idle", SETTLE_S)
     answer = one.measure("idle", seconds)
     return {name: ms / answer["took_s"] for name, ms in answer["cpu_ms"].items()}
 
 
 def used_kib(one: Parts) -> float:
-    """What Redis holds."""
+    """Memory of the data in Redis."""
     with Redis.from_url(one.redis_url) as redis:
         return float(redis.info("memory")["used_memory"]) / 1024
 
@@ -99,7 +99,10 @@ def beats() -> Tree:
 
 
 def chunks() -> Tree:
-    """CPU microseconds of each process for a chunk of 3.2 KiB: utterances in ten and in one."""
+    """CPU microseconds of each process for a chunk of 3.2 KiB.
+
+    The difference between utterances in ten chunks and in one.
+    """
     seen: dict[int, list[dict[str, float]]] = {1: [], CHUNKS: []}
     with path(SESSIONS, NODES) as one:
         one.measure("saturate", WARM_S, WIDTH)
@@ -113,7 +116,7 @@ def chunks() -> Tree:
 
 
 def hops() -> Tree:
-    """Where CPU and time go, at half of the saturation."""
+    """CPU and time by hop, at half of saturation."""
     with path(SESSIONS, NODES) as one:
         one.measure("saturate", WARM_S)
         full = one.measure("saturate", RUN_S)
@@ -128,7 +131,7 @@ def hops() -> Tree:
 
 
 def costs(result: Tree) -> dict[str, float]:
-    """What `capacity.py` reckons with."""
+    """The input of `capacity.py`."""
     nodes, sessions, replicas = (result[series] for series in COUNTS)
     cpu, beat = result["hops"]["cpu_ms_per_job"], result["beat_us"]
     relay = (
@@ -148,17 +151,17 @@ def costs(result: Tree) -> dict[str, float]:
 
 
 def each(rows: list[Tree], of: Callable[[Tree], float]) -> float:
-    """What one more of them adds, from the first point of a series to the last."""
+    """The cost of one more, from the first point of a series to the last."""
     more = int(rows[-1]["count"]) - int(rows[0]["count"])
     return max(0.0, of(rows[-1]) - of(rows[0])) / more
 
 
 def tried_twice(case: Callable[[], Tree]) -> Tree:
-    """A machine that is too busy may time out once; half an hour of work is not thrown away."""
+    """Retry once, so that one time-out on a busy machine does not waste half an hour."""
     try:
         return case()
     except (RuntimeError, PartFailedError) as error:
-        print(f"once more, since: {error}", file=sys.stderr)
+        print(f"retrying after: {error}", file=sys.stderr)
         return case()
 
 
@@ -170,7 +173,7 @@ def medians(rounds: list[Any]) -> Any:
 
 
 def run(rounds: int, only: list[str]) -> Tree:
-    """Everything, as one object."""
+    """All measurements as one object."""
     cases: dict[tuple[str, int], Callable[[], Tree]] = {
         (series, count): partial(grown, series, count)
         for series, counts in COUNTS.items()
@@ -181,7 +184,7 @@ def run(rounds: int, only: list[str]) -> Tree:
     cases |= {(name, 0): case for name, case in single.items() if name in only}
     seen: dict[tuple[str, int], list[Tree]] = {case: [] for case in cases}
     order, chance = list(cases), random.Random(0)
-    # Before anything of ours runs.
+    # Measured before any process of the benchmark runs.
     load = os.getloadavg()[0]
     for number in range(1, rounds + 1):
         chance.shuffle(order)
@@ -200,7 +203,7 @@ def run(rounds: int, only: list[str]) -> Tree:
 
 
 def main() -> None:
-    """Runs it and prints."""
+    """Run and print."""
     parts = [*COUNTS, "hops", "chunk_us", "beat_us"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")

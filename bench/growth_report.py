@@ -1,4 +1,4 @@
-"""What `growth.py` measured, as tables and charts."""
+"""Tables and charts of the measurements of `growth.py`."""
 
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ CHARTS = {
 
 
 def table(result: dict[str, Any]) -> str:
-    """For people, and for docs/performance.md."""
+    """The tables for terminals and docs/performance.md."""
     parts = [_series(series, result[series]) for series in CHARTS if series in result]
     if "hops" in result:
         parts.append(_hops(result["hops"]))
     for name, words in (
         ("chunk_us", "a chunk of 100 ms costs"),
-        ("beat_us", "a heartbeat of a node costs"),
+        ("beat_us", "a node's heartbeat costs"),
     ):
         if name in result:
             each = ", ".join(f"{process} {us:.0f}" for process, us in result[name].items() if us)
@@ -35,7 +35,7 @@ def table(result: dict[str, Any]) -> str:
 
 def _series(series: str, rows: list[dict[str, Any]]) -> str:
     lines = [
-        _row(series, "jobs/s", "scheduler", "beside the first", *PROCESSES, "idle"),
+        _row(series, "jobs/s", "scheduler", "relative to the first", *PROCESSES, "idle"),
         "|" + "---|" * (5 + len(PROCESSES)),
     ]
     first = rows[0]["scheduler_cpu_ms_per_job"]
@@ -76,7 +76,7 @@ def _row(*cells: str) -> str:
 
 
 def plots(result: dict[str, Any], folder: Path) -> None:
-    """One chart a series, `growth-<series>.svg`."""
+    """One chart per series, `growth-<series>.svg`."""
     folder.mkdir(parents=True, exist_ok=True)
     for series, (title, x_label, log_x) in CHARTS.items():
         if series not in result:

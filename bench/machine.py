@@ -1,11 +1,11 @@
-"""What a benchmark ran on: numbers mean little without it."""
+"""The machine that a benchmark ran on."""
 
 import os
 import platform
 
 
 def machine() -> dict[str, object]:
-    """The processor, how many of it, and the Python."""
+    """The processor, the number of cores, and the Python version."""
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:

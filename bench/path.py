@@ -4,8 +4,8 @@
     make bench ARGS=--json  one JSON object
 
 Each service is one process, and so are the clients and the nodes. A job is an utterance of 32 KiB;
-nodes answer at once, so all that is measured is the scheduler and gRPC. The hangover is off: it is
-time that the scheduler waits on purpose.
+nodes answer at once, so the benchmark measures only the scheduler and gRPC. The hangover is off,
+because the scheduler waits for it on purpose.
 """
 
 import argparse
@@ -42,7 +42,7 @@ ENVIRONMENT = {
 
 
 class Child:
-    """A process of this benchmark that says READY."""
+    """A process of this benchmark, which prints READY."""
 
     def __init__(
         self,
@@ -68,28 +68,28 @@ class Child:
         return self.process.pid
 
     def line(self) -> str:
-        """The next line that it prints."""
+        """The next line of its output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def ask(self, *words: object) -> dict[str, Any]:
-        """Has it obey a line; its answer."""
+        """Send a command; returns the answer."""
         assert self.process.stdin is not None
         print(*words, file=self.process.stdin, flush=True)
         answer = self.line()
         if not answer:
-            raise RuntimeError(f"{words[0]}: it has ended")
+            raise RuntimeError(f"{words[0]}: the process has ended")
         return dict(json.loads(answer))
 
     def end(self) -> str:
-        """Ends it; what it still printed."""
+        """End it; returns the rest of its output."""
         self.process.send_signal(signal.SIGTERM)
         rest, _ = self.process.communicate(timeout=30)
         return str(rest)
 
 
 class Parts:
-    """All processes, and what each of them costs."""
+    """All processes and their CPU."""
 
     def __init__(self, scheduler: LocalScheduler, nodes: Child, clients: Child) -> None:
         self.nodes = nodes
@@ -99,7 +99,7 @@ class Parts:
         self.pids |= {"redis": scheduler.redis_pid, "nodes": nodes.pid, "clients": clients.pid}
 
     def measure(self, *words: object) -> dict[str, Any]:
-        """What the clients answer, with the CPU milliseconds per job of every process."""
+        """The clients' answer, with the CPU milliseconds per job of every process."""
         before = {name: cpu_s(pid) for name, pid in self.pids.items()}
         answer = self.clients.ask(*words)
         jobs = max(1, answer["jobs"])
@@ -111,7 +111,7 @@ class Parts:
 
 
 def kind(name: str) -> str:
-    """Of which service this instance is."""
+    """The service of this instance."""
     return name.partition("-")[0]
 
 
@@ -123,7 +123,7 @@ def path(
     instances: int = 1,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Parts]:
-    """The scheduler with clients and nodes, which spread over all instances."""
+    """The scheduler with clients and nodes, spread over all instances."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("LINGUA_")}
     environ |= {**ENVIRONMENT, **settings}
     with LocalScheduler(environ=environ, instances=instances) as scheduler:
@@ -137,7 +137,7 @@ def path(
 
 @contextmanager
 def child(program: str, *arguments: str) -> Iterator[Child]:
-    """One that is ended, if it has not ended by then."""
+    """A child process that is ended on exit."""
     one = Child(program, *arguments)
     try:
         yield one
@@ -147,13 +147,13 @@ def child(program: str, *arguments: str) -> Iterator[Child]:
 
 
 def cpu_s(pid: int) -> float:
-    """What a process has used so far."""
+    """CPU that a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def rss_kib(pid: int) -> int:
-    """What a process has in memory."""
+    """Resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
@@ -167,12 +167,12 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 
 def end_to_end(rows: list[list[Any]]) -> dict[str, float]:
-    """From an utterance's chunk to its result, at the client."""
+    """Time from an utterance's chunk to its result, at the client."""
     return percentiles([(heard - sent) / 1e6 for _, _, sent, heard in rows])
 
 
 def overhead(rows: list[list[Any]], node_rows: str) -> dict[str, dict[str, float]]:
-    """What lies before the node and after it, by the clocks of client and node."""
+    """Time before and after the node, by the clocks of client and node."""
     at_node = {}
     for line in node_rows.splitlines():
         if line:
@@ -187,7 +187,7 @@ def overhead(rows: list[list[Any]], node_rows: str) -> dict[str, dict[str, float
 
 
 def memory() -> dict[str, float]:
-    """KiB that a session costs its gateway, and a node its dispatcher."""
+    """KiB per session in the gateway, and per node in the dispatcher."""
     few, many = 50, 550
     grown: dict[str, list[int]] = {"gateway": [], "dispatcher": []}
     for count in (few, many):
@@ -202,7 +202,7 @@ def memory() -> dict[str, float]:
 
 
 def run(*, with_memory: bool = True) -> dict[str, Any]:
-    """Everything, as one object."""
+    """All measurements as one object."""
     with path(SESSIONS, NODES) as one:
         one.measure("saturate", WARM_S)
         full = one.measure("saturate", SATURATE_S)
@@ -227,7 +227,7 @@ def run(*, with_memory: bool = True) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """For people."""
+    """The table for terminals."""
     half = result["overhead_at_half"]
     lines = [
         f"{result['jobs_per_s']:.0f} jobs/s at saturation, "
@@ -251,7 +251,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Runs it and prints."""
+    """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
     given = parser.parse_args()

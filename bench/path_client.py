@@ -1,10 +1,10 @@
-"""Clients that stream 32 KiB utterances, for `path.py`: as many as asked for, or at a steady rate.
+"""Clients that stream 32 KiB utterances, for `path.py`: at saturation, or at a steady rate.
 
-Run by it as a process of its own. It opens its sessions and prints READY. Then it obeys lines on
-stdin. `saturate SECONDS [WIDTH [CHUNKS]]` keeps so many utterances under way, one of every session
-if not told otherwise, each in so many chunks. `steady RATE SECONDS` sends at that rate, whatever is
-under way. `idle SECONDS` does nothing. Each is answered by one line of JSON: how many, in which
-time, and of each `session index sent_ns heard_ns` by the machine's monotonic clock.
+`path.py` runs this as a process. It opens its sessions, prints READY, and then reads commands from
+stdin. `saturate SECONDS [WIDTH [CHUNKS]]` keeps WIDTH utterances in progress, by default one per
+session, each in CHUNKS chunks. `steady RATE SECONDS` sends at that rate, whatever is in progress.
+`idle SECONDS` does nothing. The answer to each is one line of JSON: how many jobs, in which time,
+and for each `session index sent_ns heard_ns` by the machine's monotonic clock.
 """
 
 import argparse
@@ -37,13 +37,13 @@ class Speaker:
         self._results = 0
         self._sent: dict[int, int] = {}
         self._came = asyncio.Event()
-        # gRPC takes one write at a time.
+        # gRPC allows one write at a time.
         self._writing = asyncio.Lock()
         self.session_id = ""
         self.rows: list[tuple[str, int, int, int]] = []
 
     async def open(self) -> None:
-        """Returns when the session is open."""
+        """Return when the session is open."""
         new = session_pb2.NewSession(
             direction=common_pb2.LanguagePair(src="en", tgt="es"),
             audio_format=common_pb2.AudioFormat(
@@ -51,7 +51,7 @@ class Speaker:
             ),
             options=session_pb2.SessionOptions(require_tts=True),
         )
-        # Not before: a gateway waits only so long for a client's first word.
+        # Not earlier: a gateway waits only for a limited time for a client's first message.
         self._stream = self._stub.Converse()
         await self._stream.write(session_pb2.ClientMessage(open=session_pb2.Open(new=new)))
         message = await self._stream.read()
@@ -65,7 +65,7 @@ class Speaker:
         return len(self._sent)
 
     async def say(self, chunks: int = 1) -> int:
-        """One utterance; its index."""
+        """Send one utterance; returns its index."""
         size = len(AUDIO) // chunks
         async with self._writing:
             index = self._said
@@ -82,12 +82,12 @@ class Speaker:
         await self._stream.write(session_pb2.ClientMessage(audio=chunk, results_seen=self._results))
 
     async def result_of(self, index: int) -> None:
-        """Returns when it has come."""
+        """Return when its result has arrived."""
         while self._results <= index:
             await self.heard()
 
     async def heard(self) -> None:
-        """Returns when another result has come."""
+        """Return when another result has arrived."""
         self._came.clear()
         await self._came.wait()
 
@@ -109,7 +109,7 @@ class Speaker:
 async def saturate(
     speakers: list[Speaker], seconds: float, width: int = 0, chunks: int = 1
 ) -> float:
-    """So many utterances are always under way, by default one of each; returns how long it took."""
+    """Keep `width` utterances in progress, by default one per session; returns the duration."""
     width = width or len(speakers)
     began = time.monotonic()
     end = began + seconds
@@ -125,7 +125,7 @@ async def saturate(
 
 
 async def steady(speakers: list[Speaker], rate: float, seconds: float) -> float:
-    """Utterances at even distances, of one session after the other; returns how long it took."""
+    """Send utterances at even intervals, one session after the other; returns the duration."""
     began = time.monotonic()
     for at in range(int(rate * seconds)):
         wait = began + at / rate - time.monotonic()
@@ -140,7 +140,7 @@ async def steady(speakers: list[Speaker], rate: float, seconds: float) -> float:
 
 
 async def obey(speakers: list[Speaker], word: str, *numbers: str) -> float:
-    """Does what a line says; returns how long it took."""
+    """Run one command; returns the duration."""
     match word:
         case "saturate":
             return await saturate(speakers, float(numbers[0]), *map(int, numbers[1:]))
@@ -149,11 +149,11 @@ async def obey(speakers: list[Speaker], word: str, *numbers: str) -> float:
         case "idle":
             await asyncio.sleep(float(numbers[0]))
             return float(numbers[0])
-    raise ValueError(f"{word}: not saturate, steady or idle")
+    raise ValueError(f"unknown command {word}: expected saturate, steady or idle")
 
 
 async def main(addresses: list[str], sessions: int) -> None:
-    """Obeys until stdin ends."""
+    """Run commands until stdin ends."""
     channels = [
         grpc.aio.insecure_channel(addresses[at % len(addresses)], OPTIONS)
         for at in range(max(len(addresses), 1 + (sessions - 1) // SESSIONS_A_CHANNEL))
@@ -172,7 +172,7 @@ async def main(addresses: list[str], sessions: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("addresses", help="of gateways, with commas")
+    parser.add_argument("addresses", help="gateways, separated by commas")
     parser.add_argument("--sessions", type=int, default=64)
     given = parser.parse_args()
     uvloop.run(main(given.addresses.split(","), given.sessions))

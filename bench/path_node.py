@@ -1,7 +1,8 @@
 """Nodes that answer at once, for `path.py`: acknowledgement and result in one message.
 
-Run by it as a process of its own. Prints READY when all are connected; on SIGTERM it writes one
-line a job, `session index assigned_ns answered_ns` by the machine's monotonic clock, and ends.
+`path.py` runs this as a process. It prints READY when all nodes are connected. On SIGTERM it writes
+one line per job, `session index assigned_ns answered_ns` by the machine's monotonic clock, and
+ends.
 """
 
 import argparse
@@ -28,7 +29,7 @@ OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
 )
-# At the same time; a fleet does not come all at once either.
+# Nodes that connect at the same time; a real fleet does not connect all at once either.
 CONNECTING = 50
 AGAIN_S = 1.0
 
@@ -47,12 +48,12 @@ class AtOnce:
         )
         self._seen = seen
         self._beats = 0
-        # gRPC takes one write at a time.
+        # gRPC allows one write at a time.
         self._writing = asyncio.Lock()
         self.connected = asyncio.Event()
 
     async def run(self, channel: grpc.aio.Channel) -> None:
-        """Serves until it is cancelled; tries again while it is refused, as on a busy machine."""
+        """Serve until cancelled; retry if refused, as may happen on a busy machine."""
         while not self.connected.is_set():
             await self._serve(dispatcher_pb2_grpc.DispatcherStub(channel).Connect())
             await asyncio.sleep(AGAIN_S)
@@ -71,13 +72,13 @@ class AtOnce:
                     self._beating = asyncio.create_task(self._beat(stream, every_s))
                     self.connected.set()
                 elif event.HasField("error"):
-                    print(f"a node was refused: {event.error.message}", file=sys.stderr)
+                    print(f"node refused: {event.error.message}", file=sys.stderr)
             if answers:
                 async with self._writing:
                     await stream.write(dispatcher_pb2.NodeMessage(events=answers))
 
     def stop(self) -> None:
-        """No more heartbeats."""
+        """Stop sending heartbeats."""
         self._beating.cancel()
 
     def _answer(self, assign: dispatcher_pb2.JobAssign, now: int) -> list[dispatcher_pb2.NodeEvent]:
@@ -91,7 +92,7 @@ class AtOnce:
         ]
 
     async def _beat(self, stream: Stream, every_s: float) -> None:
-        # Thousands that were started together do not beat together.
+        # Spreads the heartbeats of thousands of nodes that started together.
         await asyncio.sleep(random.uniform(0, every_s))
         while True:
             self._beats += 1
@@ -113,7 +114,7 @@ async def _messages(
 
 
 async def main(addresses: list[str], count: int, slots: int, prefix: str) -> None:
-    """Connects all nodes and serves until SIGTERM."""
+    """Connect all nodes and serve until SIGTERM."""
     seen: list[tuple[str, int, int, int]] = []
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -140,7 +141,7 @@ async def main(addresses: list[str], count: int, slots: int, prefix: str) -> Non
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("addresses", help="of dispatchers, with commas")
+    parser.add_argument("addresses", help="dispatchers, separated by commas")
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--prefix", default="at-once")

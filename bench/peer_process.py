@@ -1,4 +1,4 @@
-"""A peer of `peers.py`: its venv, its worker on a Redis of its own, and its client."""
+"""A peer of `peers.py`: its venv, its worker with its own Redis, and its client."""
 
 import json
 import os
@@ -28,8 +28,8 @@ REQUIRES = {
     "ray_serve": ("ray[serve]==2.60.0", "uvloop==0.23.0"),
 }
 START_DEADLINE_S = 60.0
-# From its first connection until it takes jobs. SAQ takes a job that is older than its worker for
-# a lost one.
+# Time between a worker's first connection and the moment it takes jobs. SAQ treats a job that is
+# older than its worker as lost.
 SETTLE_S = 1.0
 LOOK_S = 0.05
 
@@ -40,7 +40,7 @@ class PeerError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one command to a client."""
+    """The result of one command to a client."""
 
     jobs_per_s: float
     cpu_ms_per_job: float
@@ -48,7 +48,7 @@ class Answer:
 
 
 def install(name: str) -> None:
-    """Makes a peer's venv if it is not there.
+    """Create a peer's venv if it does not exist.
 
     Raises:
         PeerError: it cannot be installed.
@@ -66,8 +66,8 @@ def install(name: str) -> None:
             raise PeerError(
                 f"{name} cannot be installed into {folder} ({', '.join(REQUIRES[name])}):\n"
                 f"{done.stderr.strip()}\n"
-                "It is fetched from the package index that pip is set to. To measure without it, "
-                "name the others: --only PEER ..."
+                "It is downloaded from the package index that pip is configured for. To measure "
+                "without it, name the others: --only PEER ..."
             )
     ready.write_text(wanted, encoding="utf-8")
 
@@ -78,7 +78,7 @@ def python_of(name: str) -> str:
 
 
 class Peer:
-    """A peer that runs."""
+    """A running peer."""
 
     def __init__(self, name: str, client: Child, roots: list[int]) -> None:
         self._name = name
@@ -86,7 +86,7 @@ class Peer:
         self._roots = [*roots, client.pid]
 
     def measure(self, *words: object) -> Answer:
-        """What its client saw, and the CPU of everything that it runs.
+        """Run a command; returns what its client saw and the CPU of all its processes.
 
         Raises:
             PeerError: its client failed.
@@ -107,7 +107,7 @@ class Peer:
 
 @contextmanager
 def peer(name: str) -> Iterator[Peer]:
-    """One that has done its first job.
+    """A peer that has done its first job.
 
     Raises:
         PeerError: its worker did not start.
@@ -119,7 +119,7 @@ def peer(name: str) -> Iterator[Peer]:
             "HOME": os.environ.get("HOME", "/"),
             "PYTHONPATH": str(HERE),
             "PEERS_REDIS_URL": redis.url,
-            # Celery refuses pickle as root otherwise.
+            # Without it Celery refuses pickle as root.
             "C_FORCE_ROOT": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             # https://docs.ray.io/en/latest/serve/advanced-guides/performance.html
@@ -141,7 +141,7 @@ def peer(name: str) -> Iterator[Peer]:
 def workers(
     name: str, commands: list[list[str]], environ: dict[str, str], redis_url: str
 ) -> Iterator[list[int]]:
-    """The workers of a peer, each in a process group of its own, when they have found Redis."""
+    """The workers of a peer, connected to Redis, each in a process group of its own."""
     with tempfile.TemporaryFile("w+") as said:
         running = [
             subprocess.Popen(
@@ -186,7 +186,7 @@ def _await_end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def tree_cpu_s(roots: list[int]) -> float:
-    """What processes and all their descendants have used so far."""
+    """CPU that processes and all their descendants have used so far."""
     used: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -195,7 +195,7 @@ def tree_cpu_s(roots: list[int]) -> float:
         except OSError:
             continue
         pid = int(stat.parent.name)
-        # Its own time and that of children which have ended.
+        # Its own time and that of its ended children.
         used[pid] = sum(map(int, fields[11:15])) / TICKS
         children.setdefault(int(fields[1]), []).append(pid)
     total, todo = 0.0, list(roots)

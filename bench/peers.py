@@ -1,17 +1,17 @@
-"""The path beside other task queues, in one run, on one machine, with one payload.
+"""The path compared with other task queues, in one run, on one machine, with one payload.
 
     make bench-peers              a table
     make bench-peers ARGS=--json  one JSON object: `path` and one entry per peer
 
-Each peer runs a no-op job of 32 KiB with a worker started as its documents advise, on a Redis of
-its own, of the same kind as ours (Ray has its own store). For each: jobs a second with 64 under
-way, CPU milliseconds per job of everything that it runs, and the time from submission to result at
-half of its own saturation and at 200 jobs a second (at 0.9 of its saturation where it is slower).
+Each peer runs a no-op job of 32 KiB with a worker started as its documentation recommends, on its
+own Redis of the same kind as ours (Ray has its own store). For each: jobs a second with 64 in
+progress, CPU milliseconds per job of all its processes, and the time from submission to result at
+half of its own saturation and at 200 jobs a second (or at 0.9 of its saturation if it is slower).
 
-All run one after the other, in an order that is drawn anew each round. Rates and CPU are medians
-over the rounds, p50 and p99 are of the times of all rounds together, and `spread` has the lowest
-and the highest round. `throughput_ratio` is the rate over that of the fastest peer, `p99_ratio` the
-p99 over the lowest p99 of a peer: one is ahead where the first is above 1 and the second below.
+All run one after the other, in a random order in each round. Rates and CPU are medians over the
+rounds, p50 and p99 are taken over the times of all rounds, and `spread` has the lowest and the
+highest round. `throughput_ratio` is the rate divided by that of the fastest peer, `p99_ratio` the
+p99 divided by the lowest p99 of a peer: above 1 and below 1, respectively, are better than all.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from path import NODES, PEERS_RATE, SESSIONS, Parts, percentiles
 from peer_process import REQUIRES, Answer, PeerError, install, peer
 
 WARM_S, SATURATE_S, STEADY_S = 1.0, 3.0, 3.0
-# Of its own saturation, where one cannot do 200 jobs a second.
+# Share of its own saturation, for a queue that cannot do 200 jobs a second.
 NEARLY_ALL = 0.9
 PATH = "path"
 
@@ -39,7 +39,7 @@ class Measurable(Protocol):
     """The path, or a peer."""
 
     def measure(self, *words: object) -> Answer:
-        """Obeys `saturate SECONDS` or `steady RATE SECONDS`."""
+        """Run `saturate SECONDS` or `steady RATE SECONDS`."""
 
 
 class ThePath:
@@ -49,7 +49,7 @@ class ThePath:
         self._parts = parts
 
     def measure(self, *words: object) -> Answer:
-        """What clients saw, and the CPU of all processes, theirs and the nodes' included."""
+        """What clients saw, and the CPU of all processes, including clients and nodes."""
         answer = self._parts.measure(*words)
         return Answer(
             jobs_per_s=answer["jobs_per_s"],
@@ -60,7 +60,7 @@ class ThePath:
 
 @contextmanager
 def started(name: str) -> Iterator[Measurable]:
-    """The path or a peer, from its start to its end."""
+    """Start the path or a peer, and end it on exit."""
     if name == PATH:
         with path.path(SESSIONS, NODES) as parts:
             yield ThePath(parts)
@@ -70,7 +70,7 @@ def started(name: str) -> Iterator[Measurable]:
 
 
 def one_round(name: str) -> dict[str, Any]:
-    """All that is measured of one of them in a round."""
+    """All measurements of the path or a peer in one round."""
     with started(name) as one:
         one.measure("saturate", WARM_S)
         full = one.measure("saturate", SATURATE_S)
@@ -87,7 +87,7 @@ def one_round(name: str) -> dict[str, Any]:
 
 
 def in_rounds(names: list[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Each of them once a round, in an order that is drawn anew each time."""
+    """Measure each once per round, in a random order."""
     seen: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     order, chance = list(names), random.Random(0)
     for number in range(1, rounds + 1):
@@ -104,7 +104,7 @@ def in_rounds(names: list[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """One entry of the result, of all rounds."""
+    """One entry of the result, over all rounds."""
     by_round = {
         "jobs_per_s": [row["jobs_per_s"] for row in rows],
         "cpu_ms_per_job": [row["cpu_ms_per_job"] for row in rows],
@@ -128,7 +128,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def beside_best(result: dict[str, Any]) -> None:
-    """Adds to every entry how it stands to the best peer, and to the path which one that is."""
+    """Add the ratios to the best peer to every entry, and the best peer's name to the path."""
     peers = {name: entry for name, entry in result.items() if name != PATH}
     fastest = max(peers, key=lambda name: float(peers[name]["jobs_per_s"]))
     steadiest = min(peers, key=lambda name: float(peers[name]["p99_ms"]))
@@ -148,19 +148,19 @@ def beside_best(result: dict[str, Any]) -> None:
 
 
 def run(names: list[str], rounds: int) -> dict[str, Any]:
-    """Everything, as one object."""
+    """All measurements as one object."""
     for name in names:
         install(name)
     seen = in_rounds([PATH, *names], rounds)
     result = {name: summary(rows) for name, rows in seen.items()}
     beside_best(result)
-    # In here, so that all else at the top are the peers.
+    # In the path's entry, so that all other top-level entries are peers.
     result[PATH]["machine"] = machine()
     return result
 
 
 def table(result: dict[str, Any]) -> str:
-    """For people."""
+    """The table for terminals."""
     lines = [
         f"{'':12}{'jobs/s':>8}{'(rounds)':>14}{'ratio':>7}{'CPU ms':>8}"
         f"{'p50':>8}{'p99':>8}{'ratio':>7}{'p99 at 200/s':>14}{'ratio':>7}"
@@ -178,7 +178,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Runs it and prints."""
+    """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,8 +1,8 @@
 """Submits no-op jobs of 32 KiB to one of `peers_of`, for `peers.py`, in the peers' venv.
 
-It prints READY after a first job. Then it obeys lines on stdin, as `path_client.py` does:
-`saturate SECONDS` keeps 64 under way, `steady RATE SECONDS` sends at that rate. Each is answered by
-one line of JSON: how many jobs, in which time, and how long each took.
+It prints READY after a first job and then reads commands from stdin, as `path_client.py` does:
+`saturate SECONDS` keeps 64 jobs in progress, `steady RATE SECONDS` sends at that rate. The answer
+to each is one line of JSON: the number of jobs, the total time, and the time of each job.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from typing import Any
 
 AUDIO = bytes(32 * 1024)
 IN_FLIGHT = 64
-# Of those that block: enough for what piles up at a steady rate.
+# For blocking clients: enough for the jobs that accumulate at a steady rate.
 THREADS = 128
 
 
 class Load:
-    """Jobs one way or the other."""
+    """Submits jobs at saturation or at a steady rate."""
 
     def __init__(self, job: Callable[[bytes], Awaitable[int]]) -> None:
         self._job = job
@@ -36,7 +36,7 @@ class Load:
         self.took_ms.append((time.perf_counter() - began) * 1000)
 
     async def saturate(self, seconds: float) -> None:
-        """Always so many under way."""
+        """Keep a constant number of jobs in progress."""
         end = time.perf_counter() + seconds
 
         async def again_and_again() -> None:
@@ -46,7 +46,7 @@ class Load:
         await asyncio.gather(*(again_and_again() for _ in range(IN_FLIGHT)))
 
     async def steady(self, rate: float, seconds: float) -> None:
-        """At even distances, whatever is under way."""
+        """Submit at even intervals, whatever is in progress."""
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for at in range(int(rate * seconds)):
@@ -57,7 +57,7 @@ class Load:
 
 
 async def main(name: str) -> None:
-    """Obeys until stdin ends."""
+    """Run commands until stdin ends."""
     job: Any = importlib.import_module(f"peers_of.{name}").client()
     loop = asyncio.get_running_loop()
     if not inspect.iscoroutinefunction(job):

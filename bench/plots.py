@@ -19,7 +19,7 @@ def line_chart(
     *,
     log_x: bool = False,
 ) -> str:
-    """A chart with one line a name; the y axis begins at zero."""
+    """A chart with one line per name; the y axis begins at zero."""
     top = _round_up(max((value for line in lines.values() for value in line), default=1.0))
 
     def x_of(value: float) -> float:
@@ -65,7 +65,7 @@ def _colours(count: int) -> list[str]:
 
 
 def _apart(ys: list[float], least: float = 15) -> list[float]:
-    """The same heights, from the top, moved down where labels would lie on each other."""
+    """The heights from the top, moved down if labels would overlap."""
     placed: list[float] = []
     for y in ys:
         placed.append(max(y, placed[-1] + least) if placed else y)
@@ -74,7 +74,7 @@ def _apart(ys: list[float], least: float = 15) -> list[float]:
 
 
 def _round_up(value: float) -> float:
-    """The next number that divides well."""
+    """The next round number."""
     power = 10 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(
         step * power for step in (1, 1.5, 2, 2.5, 3, 4, 5, 7.5, 10) if step * power >= value

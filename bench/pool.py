@@ -1,10 +1,11 @@
-"""The pool service beside the scripts of seed 003, in one run, each on a Redis of its own.
+"""The pool service compared with the scripts of the original design.
 
     make bench-pool              tables, and whether the targets are met
     make bench-pool ARGS=--json  one JSON object
 
-Times are Redis's own (INFO commandstats, microseconds a call), taken in turns over several rounds,
-the median counts. Absolute numbers are the machine's; the ratios are the result.
+Both run in one run, each on its own Redis. Times are Redis's own (INFO commandstats, microseconds
+per call), medians over several alternating rounds. Absolute numbers depend on the machine; the
+ratios are the result.
 """
 
 import argparse
@@ -38,21 +39,21 @@ PAIRS = (1, 6_000)
 SLOTS = 4
 ROUNDS = 9
 CALLS_A_ROUND = 150
-# Calls that arrive together, as they do under load; Redis counts the time of each alone.
+# Calls that arrive together, as they do under load; Redis counts the time of each separately.
 AT_ONCE = 25
 IN_FLIGHT = 64
 RPS_SECONDS = 3.0
 
 SEED_SCRIPTS = {
     path.stem: path.read_text(encoding="utf-8")
-    for path in (Path(__file__).parent / "seed_003").glob("*.lua")
+    for path in (Path(__file__).parent / "original_scripts").glob("*.lua")
 }
 
 
 class Bench:
-    """One fleet twice, with us and with the seed.
+    """The same fleet twice, with our scripts and with the original ones.
 
-    Each on its own Redis, so that one's garbage is not collected at the other's cost.
+    Each has its own Redis, so that neither pays for the garbage of the other.
     """
 
     def __init__(self, settings: Settings, link: RedisLink, seed: RedisLink) -> None:
@@ -68,7 +69,7 @@ class Bench:
 
     @staticmethod
     async def us_a_call(link: RedisLink, calls: int, run: Callable[[], Awaitable[object]]) -> float:
-        """Redis microseconds of one script call, as Redis counts them."""
+        """Redis microseconds of one script call, as counted by Redis."""
         await link.command("CONFIG", "RESETSTAT")
         for _ in range(calls // AT_ONCE):
             await asyncio.gather(*(run() for _ in range(AT_ONCE)))
@@ -78,7 +79,7 @@ class Bench:
         return float(fields["usec_per_call"])
 
     async def fill(self, nodes: int) -> None:
-        """Registers a fleet for one pair, with us and with the seed."""
+        """Register a fleet for one pair in both."""
         for start in range(0, nodes, 500):
             some = range(start, min(start + 500, nodes))
             await asyncio.gather(*(self.registry.register(_node(f"node-{i:06}")) for i in some))
@@ -92,12 +93,12 @@ class Bench:
             )
 
     def next_job(self) -> pool_pb2.AllocateRequest:
-        """A job of a session whose every second utterance is cut by its duration."""
+        """A job of a session in which every second utterance is cut by its duration."""
         self._jobs += 1
         return _job(self._jobs)
 
     async def allocate_us(self) -> float:
-        """An allocation: choice, reservation, record, binding. Slots are given back untimed."""
+        """An allocation: choice, reservation, record, binding. Returning slots is not timed."""
         placed: list[pool_pb2.AllocateResponse] = []
 
         async def allocate() -> None:
@@ -108,7 +109,7 @@ class Bench:
         return us
 
     async def seed_select_us(self) -> float:
-        """The seed's selection: a choice and a key, nothing reserved."""
+        """The original selection: a choice and a key, without a reservation."""
 
         async def select() -> None:
             self._jobs += 1
@@ -165,7 +166,7 @@ async def bench() -> AsyncIterator[Bench]:
                 "LINGUA_REDIS_URL": ours.url,
                 "LINGUA_REDIS_PREFIX": "bench",
                 "LINGUA_REDIS_TIMEOUT_MS": "4000",
-                # Nobody beats for these nodes.
+                # These nodes send no heartbeats.
                 "LINGUA_HEARTBEAT_STALE_MS": "3600000",
             }
         )
@@ -183,7 +184,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 async def measure_fleet(nodes: int) -> dict[str, float]:
-    """Allocate beside the seed's selection, in turns; then calls a second through gRPC."""
+    """Allocate and the original selection, alternating; then calls a second through gRPC."""
     async with bench() as one:
         await one.fill(nodes)
         ours, seeds = [], []
@@ -198,7 +199,7 @@ async def measure_fleet(nodes: int) -> dict[str, float]:
 
 
 async def measure_heartbeat(pairs: int) -> dict[str, float]:
-    """A plain heartbeat of a node with so many pairs, beside the seed's."""
+    """A heartbeat of a node with this many pairs, with our script and the original one."""
     sources, targets = (100, 60) if pairs == 6_000 else (1, pairs)
     src = tuple(f"a{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(sources))
     tgt = tuple(f"b{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(targets))
@@ -252,7 +253,7 @@ async def rps(settings: Settings) -> dict[str, float]:
 
 
 async def _stream_rps(stub: Any) -> float:
-    """Allocations a second with IN_FLIGHT under way on one Operate stream."""
+    """Allocations a second with IN_FLIGHT in progress on one Operate stream."""
     stream = stub.Operate()
     number, allocated, queued = 10_000_000, 0, []
     started = time.perf_counter()
@@ -262,7 +263,7 @@ async def _stream_rps(stub: Any) -> float:
         number += 1
         return pool_pb2.Operation(id=number, allocate=_job(number))
 
-    # Eight to a message: what queues up in a dispatcher while one message is on its way.
+    # Eight per message, as many as accumulate in a dispatcher while a message is in transit.
     for _ in range(IN_FLIGHT // 8):
         await stream.write(pool_pb2.OperateRequest(operations=[allocate() for _ in range(8)]))
     while time.perf_counter() - started < RPS_SECONDS:
@@ -283,7 +284,7 @@ async def _stream_rps(stub: Any) -> float:
 
 
 async def _unary_rps(stub: Any) -> float:
-    """Allocations a second by IN_FLIGHT callers that allocate and complete in turn."""
+    """Allocations a second by IN_FLIGHT callers that allocate and complete alternately."""
     number, allocated = 20_000_000, 0
     end = time.perf_counter() + RPS_SECONDS
 
@@ -300,7 +301,7 @@ async def _unary_rps(stub: Any) -> float:
 
 
 async def run() -> dict[str, Any]:
-    """Everything, as one object."""
+    """All measurements as one object."""
     fleets = {str(nodes): await measure_fleet(nodes) for nodes in FLEETS}
     beats = {str(pairs): await measure_heartbeat(pairs) for pairs in PAIRS}
 
@@ -335,14 +336,14 @@ async def run() -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    """The result as tables."""
-    print(f"{'nodes on one pair':>18} {'Allocate us':>12} {'seed select us':>15}", end="")
+    """Print the result as tables."""
+    print(f"{'nodes on one pair':>18} {'Allocate us':>12} {'original us':>15}", end="")
     print(f" {'stream calls/s':>15} {'unary calls/s':>14}")
     for nodes, us in result["allocate_us"].items():
         print(f"{nodes:>18} {us:>12} {result['seed_select_us'][nodes]:>15}", end="")
         print(f" {result['allocate_rps_by_fleet'][nodes]:>15}", end="")
         print(f" {result['unary_rps_by_fleet'][nodes]:>14}")
-    print(f"\n{'pairs per node':>18} {'Heartbeat us':>12} {'seed heartbeat us':>18}")
+    print(f"\n{'pairs per node':>18} {'Heartbeat us':>12} {'original us':>18}")
     for pairs, us in result["heartbeat_us"].items():
         print(f"{pairs:>18} {us:>12} {result['seed_heartbeat_us'][pairs]:>18}")
     print()
@@ -354,7 +355,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Runs the benchmark; 1 where a target was missed."""
+    """Run the benchmark; returns 1 if a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     result = asyncio.run(run())

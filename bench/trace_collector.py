@@ -1,7 +1,7 @@
-"""A collector that counts the spans that it is sent and forgets them, for `traces.py`.
+"""A collector that counts the spans that it receives, for `traces.py`.
 
-Run by it as a process of its own, with the port. Prints READY; each line on stdin is answered by
-one of JSON: how many spans have come so far.
+`traces.py` runs this as a process, with the port as argument. It prints READY and answers each line
+on stdin with one line of JSON: the number of spans so far.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[misc]
-    """Takes spans."""
+    """Counts spans."""
 
     def __init__(self) -> None:
         self.spans = 0
 
     async def Export(self, request: Any, context: object) -> Any:  # noqa: N802
-        """A batch has come."""
+        """Receive a batch."""
         for resource in request.resource_spans:
             self.spans += sum(len(scope.spans) for scope in resource.scope_spans)
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
 async def main(port: int) -> None:
-    """Serves until stdin ends."""
+    """Serve until stdin ends."""
     collector, server = Collector(), grpc.aio.server()
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
     server.add_insecure_port(f"127.0.0.1:{port}")

@@ -1,12 +1,12 @@
-"""What tracing costs: the whole path with it off, for one utterance in ten, and for each.
+"""The cost of tracing: the whole path with it off, for one utterance in ten, and for all.
 
     make bench-traces                           a table, and whether the targets are met
     make bench-traces ARGS="--json"             one JSON object
-    make bench-traces ARGS="--before TREE"      off also beside an earlier commit, or a folder
+    make bench-traces ARGS="--before TREE"      also compares with an earlier commit or a folder
 
-All variants run side by side and are driven in short turns, so that whatever else the machine does
-hits all alike. The CPU per job of gateway, dispatcher and pool service over all turns, beside that
-of `off`, is the result; how sure it is, is what drawing the rounds again gives in 9 of 10 cases.
+All variants run side by side and are loaded in short turns, so that other work of the machine
+affects all alike. The result is the CPU per job of gateway, dispatcher and pool service over all
+turns, relative to `off`, with a 90 % bootstrap interval over the rounds.
 """
 
 import argparse
@@ -29,12 +29,12 @@ ROOT = Path(__file__).parents[1]
 SESSIONS, NODES = 24, 4
 WARM_S, TURN_S, ROUNDS = 2.0, 0.5, 50
 SERVICES = ("gateway", "dispatcher", "pool")
-# Of the CPU per job, beside tracing that is off.
+# Ratio of the CPU per job to that with tracing off.
 MOST_AT_A_TENTH = 1.05
 
 
 def sampled(endpoint: str, share: str) -> dict[str, str]:
-    """The usual variables of a deployment that traces this share of utterances."""
+    """The environment variables of a deployment that traces this share of utterances."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
         "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
@@ -44,7 +44,7 @@ def sampled(endpoint: str, share: str) -> dict[str, str]:
 
 @contextmanager
 def environ(**variables: str) -> Iterator[None]:
-    """The environment of what is started within."""
+    """Set the environment of processes that are started in this block."""
     before = dict(os.environ)
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         del os.environ[name]
@@ -58,7 +58,7 @@ def environ(**variables: str) -> Iterator[None]:
 
 @contextmanager
 def tree_of(commit: str) -> Iterator[Path]:
-    """The files of a commit in a folder of their own."""
+    """The files of a commit, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="lingua-before-") as folder:
         archive = subprocess.run(
             ["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE
@@ -68,12 +68,12 @@ def tree_of(commit: str) -> Iterator[Path]:
 
 
 def services_ms(turn: dict[str, Any]) -> float:
-    """CPU of what a trace may slow down, in a turn."""
+    """CPU of the processes that trace, in one turn."""
     return sum(float(turn["cpu_ms"][name]) for name in SERVICES) * int(turn["jobs"])
 
 
 def in_turns(variants: dict[str, Parts], rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Every variant once a round, in an order that is drawn anew each time."""
+    """Run every variant once per round, in a random order."""
     turns: dict[str, list[dict[str, Any]]] = {name: [] for name in variants}
     names = list(variants)
     for name in names:
@@ -89,7 +89,7 @@ def in_turns(variants: dict[str, Parts], rounds: int) -> dict[str, list[dict[str
 
 
 def ratio(ours: list[dict[str, Any]], off: list[dict[str, Any]], rounds: Sequence[int]) -> float:
-    """CPU per job beside that of `off`, over these rounds."""
+    """CPU per job relative to `off`, over these rounds."""
     each, other = (
         sum(services_ms(turns[at]) for at in rounds) / sum(turns[at]["jobs"] for at in rounds)
         for turns in (ours, off)
@@ -98,7 +98,7 @@ def ratio(ours: list[dict[str, Any]], off: list[dict[str, Any]], rounds: Sequenc
 
 
 def beside_off(turns: dict[str, list[dict[str, Any]]], name: str) -> dict[str, Any]:
-    """A variant beside `off`."""
+    """A variant relative to `off`."""
     ours, off, chance = turns[name], turns["off"], random.Random(0)
     rounds = range(len(off))
     drawn = sorted(ratio(ours, off, chance.choices(rounds, k=len(rounds))) for _ in range(1000))
@@ -114,8 +114,8 @@ def beside_off(turns: dict[str, list[dict[str, Any]]], name: str) -> dict[str, A
 
 
 def run(rounds: int, before: str) -> dict[str, Any]:
-    """Everything, as one object."""
-    # So many processes keep each other waiting, which is no failure here.
+    """All measurements as one object."""
+    # This many processes delay each other, which is not a failure here.
     ENVIRONMENT["LINGUA_REDIS_TIMEOUT_MS"] = "4000"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
@@ -136,7 +136,7 @@ def run(rounds: int, before: str) -> dict[str, Any]:
             start("before", PYTHONPATH=str(old / "src"))
         start("a tenth", **sampled(endpoint, "0.1"))
         start("all", **sampled(endpoint, "1"))
-        # The same as the first: how far they are apart is what the machine adds.
+        # The same as the first: their difference is the noise of the machine.
         start("off again")
         turns = in_turns(variants, rounds)
         spans = collector.ask("count")["spans"]
@@ -148,25 +148,27 @@ def run(rounds: int, before: str) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """For people."""
-    lines = ["           jobs/s   CPU ms a job   beside off"]
+    """The table for terminals."""
+    lines = ["           jobs/s   CPU ms a job   vs. off"]
     for name, told in result["beside_off"].items():
         lines.append(
             f"{name:<9} {told['jobs_per_s']:>7.0f} {told['cpu_ms_per_job']:>14.3f}   "
             f"{told['cpu']:.3f} ({told['from']:.3f} to {told['to']:.3f})"
         )
-    lines.append(f"{result['spans']} spans came")
+    lines.append(f"{result['spans']} spans received")
     met = result["beside_off"]["a tenth"]["cpu"] <= MOST_AT_A_TENTH
-    lines.append(f"a tenth: at most {MOST_AT_A_TENTH} is asked for: {'met' if met else 'NOT MET'}")
+    lines.append(f"a tenth: target at most {MOST_AT_A_TENTH}: {'met' if met else 'NOT MET'}")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Runs it and prints."""
+    """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--before", metavar="TREE", default="", help="off, as of this commit")
+    parser.add_argument(
+        "--before", metavar="TREE", default="", help="also run this commit, with tracing off"
+    )
     given = parser.parse_args()
     began = time.monotonic()
     result = run(given.rounds, given.before)

@@ -1,11 +1,11 @@
-"""How well the interpreter node translates, and how much of the time is the scheduler's.
+"""The quality of the interpreter node, and the scheduler's share of the time.
 
     make bench-translate            # or ARGS=--json, ARGS="--only short"
 
 Synthetic voices say the sentences of bench/sentences over the client SDK, at the pace of speech, to
-a real scheduler with two interpreter nodes. First one by one; then all of them as one long speech,
-which the scheduler has to cut every ten seconds: with turn affinity, without it, and with nodes
-that translate each piece by itself.
+a real scheduler with two interpreter nodes: first one by one, then all of them as one long speech,
+which the scheduler cuts every ten seconds: with turn affinity, without it, and with nodes that
+translate each piece separately.
 """
 
 import argparse
@@ -35,19 +35,19 @@ from lingua_scheduler.sdk import Finalized, Missing, Reason, Result, ResultKind,
 DIRECTIONS = (("en", "es"), ("es", "en"))
 SENTENCES = Path(__file__).with_name("sentences")
 CHUNK_S = 0.1
-# After each sentence of the long speech, besides the silence that the voice itself leaves.
+# Silence after each sentence of the long speech, in addition to that of the voice itself.
 BETWEEN_S = 0.2
-# Words that are closer to a cut than this can have suffered from it.
+# Words that are closer to a cut than this may be affected by it.
 NEAR_S = 1.5
 QUIET = {"LINGUA_LOG_LEVEL": "error"}
-# A turn's binding cannot be switched off, but it can be over before the next piece comes: pieces
-# come ten seconds apart.
+# A turn's binding cannot be switched off, but it can expire before the next piece, which comes ten
+# seconds later.
 NO_AFFINITY = {"LINGUA_BINDING_TTL_MS": "1000"}
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is said, what it should become, and how it sounds."""
+    """A sentence: its text, its reference translation and its audio."""
 
     said: str
     reference: str
@@ -55,7 +55,7 @@ class Sentence:
 
     @property
     def seconds(self) -> float:
-        """How long it takes to say."""
+        """Duration of the audio."""
         return len(self.audio) / 2 / RATE
 
 
@@ -65,19 +65,19 @@ class Turn:
 
     sentence: Sentence
     result: Result
-    # From the first and from the last chunk to the result, as the client sees it.
+    # From the first and from the last chunk to the result, measured at the client.
     from_first_s: float
     from_last_s: float
 
     @property
     def node_s(self) -> float:
-        """What the node's own stages took; the rest is the scheduler's."""
+        """Time of the node's stages; the rest is the scheduler's."""
         stages = self.result.timings.stages
         return max((each.started_ms + each.took_ms for each in stages), default=0) / 1000
 
     @property
     def hangover_s(self) -> float:
-        """The wait for late audio, which is meant."""
+        """The intentional wait for late audio."""
         return self.result.timings.hangover_ms / 1000
 
 
@@ -91,7 +91,7 @@ class Speech:
 
 
 def sentences(src: str, tgt: str, count: int) -> list[Sentence]:
-    """The fixed set, spoken."""
+    """The sentences of bench/sentences, spoken."""
     voice = Pico()
     lines = (SENTENCES / f"{src}-{tgt}.tsv").read_text("utf-8").splitlines()[:count]
     pairs = [line.split("\t") for line in lines]
@@ -102,7 +102,7 @@ def sentences(src: str, tgt: str, count: int) -> list[Sentence]:
 
 @contextmanager
 def scheduler(settings: dict[str, str], *options: str) -> Iterator[str]:
-    """A scheduler with two nodes; gives the gateway's address."""
+    """A scheduler with two nodes; yields the gateway's address."""
     environ = {**QUIET, **os.environ, **settings}
     with LocalScheduler(environ=environ) as up:
         pool = {"LINGUA_POOL_ADDRESS": up.addresses("pool")}
@@ -115,7 +115,7 @@ def scheduler(settings: dict[str, str], *options: str) -> Iterator[str]:
 
 
 async def say(session: Session, audio: bytes) -> float:
-    """Sends it at the pace of speech; when the last chunk was sent."""
+    """Send audio at the pace of speech; returns when the last chunk was sent."""
     size = int(RATE * CHUNK_S) * 2
     started = time.monotonic()
     for number, at in enumerate(range(0, len(audio), size), start=1):
@@ -125,7 +125,7 @@ async def say(session: Session, audio: bytes) -> float:
 
 
 async def say_each(address: str, src: str, tgt: str, said: Sequence[Sentence]) -> list[Turn]:
-    """One sentence after the other, each an utterance."""
+    """Say one sentence after the other, each as an utterance."""
     turns = []
     async with Session(address, src=src, tgt=tgt, require_tts=True) as session:
         results = session.results()
@@ -142,7 +142,7 @@ async def say_each(address: str, src: str, tgt: str, said: Sequence[Sentence]) -
 
 
 async def say_all(address: str, src: str, tgt: str, said: Sequence[Sentence]) -> Speech:
-    """All of it as one speech, which is too long for one utterance."""
+    """Say everything as one speech, which is too long for one utterance."""
     async with Session(address, src=src, tgt=tgt, require_tts=False) as session:
         hearing = asyncio.create_task(_hear(session))
         await say(session, joined(said))
@@ -177,7 +177,7 @@ def joined(said: Sequence[Sentence]) -> bytes:
 
 
 def word_times(said: Sequence[Sentence]) -> list[float]:
-    """About when each word of the long speech is said: evenly within its sentence."""
+    """Estimated time of each word of the long speech: evenly spread within its sentence."""
     times, at = [], 0.0
     for sentence in said:
         count = len(words(sentence.said))
@@ -187,7 +187,7 @@ def word_times(said: Sequence[Sentence]) -> list[float]:
 
 
 def short_report(turns: Sequence[Turn], src: str, tgt: str) -> dict[str, Any]:
-    """Quality and time of sentences that were said one by one."""
+    """Quality and times of sentences that were said one by one."""
     translator = Apertium()
     perfect = [translator.translate(each.sentence.said, src, tgt) for each in turns]
     translator.close()
@@ -233,7 +233,7 @@ def short_report(turns: Sequence[Turn], src: str, tgt: str) -> dict[str, Any]:
 
 
 def long_report(speech: Speech, said: Sequence[Sentence]) -> dict[str, Any]:
-    """How much of a long speech was heard, and how much near the cuts."""
+    """Recognition of a long speech, as a whole and near the cuts."""
     reference = [word for each in said for word in words(each.said)]
     errors = errors_by_word(reference, words(speech.heard))
     at_cuts = near(word_times(said), errors, speech.cuts, NEAR_S)
@@ -290,7 +290,7 @@ async def _both(
 
 
 def show(report: dict[str, Any]) -> None:
-    """As in docs/performance.md."""
+    """Print the tables of docs/performance.md."""
     if report["short"]:
         print("| | " + " | ".join(report["short"]) + " |\n|---|" + "---|" * len(report["short"]))
         for name, of in _ROWS.items():
@@ -320,13 +320,13 @@ _ROWS = {
     "sentences, words": lambda each: f"{each['sentences']}, {each['words']}",
     "word error rate": lambda each: f"{each['word_error_rate']:.1%}",
     "chrF": lambda each: f"{each['chrf']:.1f}",
-    "chrF, if all were heard right": lambda each: f"{each['chrf_of_what_was_said']:.1f}",
-    "ms a stage, median / p90": _stages,
+    "chrF with perfect recognition": lambda each: f"{each['chrf_of_what_was_said']:.1f}",
+    "ms per stage, median / p90": _stages,
     "real-time factor of the node": lambda each: f"{each['real_time_factor']:.3f}",
     "ms from the last word to the result, median / p90": lambda each: (
         f"{each['wait_ms']['median']:.0f} / {each['wait_ms']['p90']:.0f}"
     ),
-    "ms of these that are the scheduler's, without the hangover": lambda each: (
+    "of this, the scheduler without the hangover, ms": lambda each: (
         f"{each['scheduler_ms']['median']:.0f} / {each['scheduler_ms']['p90']:.0f}"
     ),
     "the scheduler's share of the turn": lambda each: f"{each['scheduler_share']['of_turn']:.2%}",
@@ -341,11 +341,15 @@ _ROWS = {
 
 
 def main() -> None:
-    """Runs it; takes about ten minutes, most of it speech."""
+    """Run and print; takes about ten minutes, most of it speech."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    parser.add_argument("--only", choices=("short", "long"), default="", help="half of it")
-    parser.add_argument("--sentences", type=int, default=1000, help="of each direction, at most")
+    parser.add_argument(
+        "--only", choices=("short", "long"), default="", help="run one of the two parts"
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=1000, help="at most this many per direction"
+    )
     chosen = parser.parse_args()
 
     def progress(text: str) -> None:

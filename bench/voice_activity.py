@@ -1,15 +1,15 @@
-"""Voice activity detectors, side by side: what a chunk costs, and how often they are wrong.
+"""Cost and accuracy of voice activity detectors.
 
     make bench-voice ARGS="--silero FILE --json"
 
 A synthetic voice says the sentences of bench/sentences with pauses between them. The clean audio
-says where speech is; each detector hears it with white and pink noise at several levels. Reported:
+shows where speech is; each detector gets it with white and pink noise at several levels. Reported:
 
     cost     CPU time for a chunk of 100 ms at 16 kHz
-    missed   share of speech that was taken for silence, by 10 ms
-    alarms   share of silence that was taken for speech
+    missed   share of speech that was classified as silence, in steps of 10 ms
+    alarms   share of silence that was classified as speech
     pauses   share of the pauses that were found: PAUSE_MS without voice
-    broken   pauses that were found where somebody speaks, for each minute of speech
+    broken   pauses that were found within speech, per minute of speech
 
 Silero's model is silero_vad_16k_op15.onnx of the package silero-vad; without --silero only WebRTC's
 detector is measured.
@@ -35,12 +35,12 @@ from machine import machine
 from lingua_scheduler.services.session_gateway.session.voice_activity import MODE, VoiceActivity
 
 SENTENCES = Path(__file__).with_name("sentences")
-# Between two sentences; the least that is to be found.
+# Between two sentences: the shortest pause that must be found.
 BETWEEN_MS = (1000, 1500, 2000)
 PAUSE_MS = 800
 # Silence within words, such as before a "t", is part of them.
 WITHIN_WORDS_MS = 150
-# As the gateway takes them.
+# Chunks as the gateway receives them.
 CHUNK_MS = 100
 GRID_MS = 10
 SPEECH_PEAK = 0.3
@@ -48,7 +48,7 @@ NOISES = ("white", "pink")
 SNRS_DB = (30, 20, 10, 5, 0)
 
 Samples = npt.NDArray[np.float32]
-# Chunks of 100 ms in; for each 10 ms, whether somebody speaks.
+# From chunks of 100 ms to a verdict for each 10 ms.
 Judge = Callable[[list[bytes]], list[bool]]
 
 
@@ -81,7 +81,7 @@ def _labels(clean: Samples) -> list[bool]:
 
 
 def noise_like(kind: str, length: int) -> Samples:
-    """Of power 1."""
+    """Noise of power 1."""
     rng = np.random.default_rng(2)
     white = rng.standard_normal(length).astype(np.float32)
     if kind == "white":
@@ -100,7 +100,7 @@ def chunks_of(audio: Samples) -> list[bytes]:
 
 
 def webrtc(mode: int) -> Judge:
-    """Frames of 20 ms, each for itself."""
+    """Classify frames of 20 ms independently."""
 
     def judge(chunks: list[bytes]) -> list[bool]:
         vad, found = webrtcvad.Vad(mode), []
@@ -113,7 +113,7 @@ def webrtc(mode: int) -> Judge:
 
 
 def as_the_gateway(chunks: list[bytes]) -> list[bool]:
-    """What the gateway tells the gatherer: how much silence a chunk ends with."""
+    """The gateway's detector, which gives the gatherer the silence at the end of a chunk."""
     activity, found = VoiceActivity(RATE), []
     for chunk in chunks:
         quiet = round(activity.quiet_ms(chunk) / GRID_MS)
@@ -122,7 +122,7 @@ def as_the_gateway(chunks: list[bytes]) -> list[bool]:
 
 
 def silero(model: Path) -> Judge:
-    """Frames of 32 ms, one by one, as a live stream needs it."""
+    """Classify frames of 32 ms one by one, as in a live stream."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -149,7 +149,7 @@ def silero(model: Path) -> Judge:
 
 
 def pauses(found: list[bool]) -> Iterator[int]:
-    """Where the gateway would cut, in units of the grid."""
+    """Positions at which the gateway would cut, in units of the grid."""
     quiet, voiced = 0, False
     for at, speaks in enumerate(found):
         quiet = 0 if speaks else quiet + 1
@@ -183,7 +183,7 @@ def measure(judge: Judge, audio: Samples, labels: list[bool]) -> dict[str, float
 
 
 def silences(labels: list[bool]) -> list[tuple[int, int]]:
-    """Pauses that are to be found; each a little longer, since the next word may begin softly."""
+    """Pauses that must be found; a little longer, since the next word may begin softly."""
     spans, at = [], 0
     for speaks, run in groupby(labels):
         length = len(list(run))
@@ -227,7 +227,7 @@ def show(report: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--silero", type=Path, help="silero_vad_16k_op15.onnx")
-    parser.add_argument("--sentences", type=int, default=40, help="of each language")
+    parser.add_argument("--sentences", type=int, default=40, help="per language")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     report = run(chosen.sentences, chosen.silero)

@@ -1,11 +1,11 @@
-"""Word error rate, also of a part of a speech."""
+"""Word error rate of a speech or of parts of it."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
-# Recognisers write small numbers as they like.
+# Recognisers write small numbers in different ways.
 _EN = "zero one two three four five six seven eight nine ten"
 _ES = "cero uno dos tres cuatro cinco seis siete ocho nueve diez"
 _NUMBERS = (_EN.split(), _ES.split())
@@ -17,14 +17,14 @@ _SAME = {word: str(at) for numbers in _NUMBERS for at, word in enumerate(numbers
 
 @dataclass(frozen=True, slots=True)
 class WordErrors:
-    """How many words there were, and how many mistakes were made in them."""
+    """The number of words, and of errors in them."""
 
     words: int = 0
     errors: int = 0
 
     @property
     def rate(self) -> float:
-        """From 0; more than 1 where more was heard than was said."""
+        """From 0; above 1 if more was heard than was said."""
         return self.errors / self.words if self.words else 0.0
 
     def __add__(self, other: "WordErrors") -> "WordErrors":
@@ -32,17 +32,17 @@ class WordErrors:
 
 
 def words(text: str) -> list[str]:
-    """As they are compared: lower case, no punctuation, small numbers as digits."""
+    """Normalised words: lower case, no punctuation, small numbers as digits."""
     found = (each.lower().replace("’", "'") for each in _WORD.findall(text))
     return [_SAME.get(each, each) for each in found]
 
 
 def errors_by_word(said: Sequence[str], heard: Sequence[str]) -> list[int]:
-    """Mistakes at each word that was said, by the alignment with the fewest.
+    """Errors at each word that was said, by an optimal alignment.
 
-    A word too much counts for the word before it (at the beginning: after it).
+    An inserted word counts for the word before it (at the beginning: after it).
     """
-    # costs[i][j]: the fewest mistakes between the first i words said and the first j heard.
+    # costs[i][j]: the fewest errors between the first i words said and the first j heard.
     costs = [list(range(len(heard) + 1))]
     for i, word in enumerate(said, start=1):
         row = [i]
@@ -71,7 +71,7 @@ def errors_by_word(said: Sequence[str], heard: Sequence[str]) -> list[int]:
 
 
 def word_errors(said: str, heard: str) -> WordErrors:
-    """Of a whole text."""
+    """Errors of a whole text."""
     reference, hypothesis = words(said), words(heard)
     if not reference:
         return WordErrors(0, len(hypothesis))
@@ -81,7 +81,7 @@ def word_errors(said: str, heard: str) -> WordErrors:
 def near(
     times: Sequence[float], errors: Sequence[int], cuts: Sequence[float], within: float
 ) -> WordErrors:
-    """Of the words whose time is near a cut; `times` and `errors` have an entry a word."""
+    """Errors of the words near a cut; `times` and `errors` have one entry per word."""
     chosen = [
         error
         for time, error in zip(times, errors, strict=True)

@@ -1,8 +1,8 @@
-"""Other ways to get a job to a worker and its result back, each as its documents advise.
+"""Other job queues, each configured as its documentation recommends.
 
-A module has `WORKERS`, the commands that start them (none for Ray, which starts its own), and
-`client()`, which gives the function that runs one job: async, or blocking where that is what its
-documents show. The job takes 32 KiB and does nothing. They run in a venv of their own.
+Each module has `WORKERS`, the commands that start its workers (none for Ray, which starts its own),
+and `client()`, which returns the function that runs one job: async, or blocking if its
+documentation shows that. The job takes 32 KiB and does nothing. Each runs in a venv of its own.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""ARQ: one event loop; it looks for jobs and results at intervals."""
+"""ARQ: one event loop that polls for jobs and results."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,9 +10,9 @@ from arq.connections import ArqRedis, RedisSettings
 
 from peers_of import REDIS_URL
 
-# A second one adds no throughput: both are woken for each job, and race for it.
+# A second worker adds no throughput: both wake up for each job and race for it.
 WORKERS = [(sys.executable, "-m", "arq", "peers_of.arq_.WorkerSettings")]
-# Its default of 0.5 s is for jobs that take long.
+# Its default of 0.5 s is meant for long jobs.
 LOOK_S = 0.01
 
 
@@ -22,7 +22,7 @@ async def nothing(context: dict[str, Any], audio: bytes) -> int:
 
 
 class WorkerSettings:
-    """What `arq` reads."""
+    """Settings that `arq` reads."""
 
     functions: ClassVar = [nothing]
     redis_settings = replace(RedisSettings.from_dsn(REDIS_URL), max_connections=1000)

@@ -1,4 +1,4 @@
-"""Ray Serve: a deployment, called by its handle. It brings its own store and processes."""
+"""Ray Serve: a deployment called by its handle. Ray has its own store and processes."""
 
 import logging
 from collections.abc import Awaitable, Callable

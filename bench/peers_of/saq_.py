@@ -1,4 +1,4 @@
-"""SAQ: one event loop; results are looked for at intervals."""
+"""SAQ: one event loop; the client polls for results."""
 
 import pickle
 import sys
@@ -12,10 +12,10 @@ from peers_of import REDIS_URL
 
 WORKERS = [(sys.executable, "-m", "saq", "peers_of.saq_.settings")]
 
-# Its default of 0.5 s is for jobs that take long.
+# Its default of 0.5 s is meant for long jobs.
 LOOK_S = 0.01
 
-# One that fails beyond its size, as redis-py's own does, fails when much is under way.
+# redis-py's own pool raises an error when it is exhausted, which happens under load.
 connections = BlockingConnectionPool.from_url(REDIS_URL, max_connections=100, timeout=60)
 queue = RedisQueue(Redis.from_pool(connections), dump=pickle.dumps, load=pickle.loads)
 
@@ -32,7 +32,7 @@ def client() -> Callable[[bytes], Awaitable[int]]:
     """Runs one job."""
 
     async def job(audio: bytes) -> int:
-        # Not by `refresh`, which waits for ever where the job is faster than its subscription.
+        # Not `refresh`, which waits forever if the job ends before its subscription starts.
         [size] = await queue.map("nothing", [{"audio": audio}], timeout=60, poll_interval=LOOK_S)
         return int(size)
 

@@ -1,4 +1,4 @@
-"""Taskiq over Redis streams, a worker process a core."""
+"""Taskiq over Redis streams, one worker process per core."""
 
 import sys
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
--- select_node as seed 003, section 4.2, writes it. Only for comparison.
+-- The selection script of the original design. Only for comparison in bench/pool.py.
 local MAX_POOL_ID = 999
 local pair_key = ARGV[1]
 local job_id = ARGV[2]

@@ -1,6 +1,5 @@
--- heartbeat_with_pool_assign as seed 003, section 3.2, writes it (the seed leaves out how it reads
--- the node and renews its keys; that is filled in from its sections 2.1 and 7.1). Only for
--- comparison.
+-- The heartbeat script of the original design, completed by the parts that read the node and renew
+-- its keys. Only for comparison in bench/pool.py.
 local MAX_POOL_SIZE = 100
 local MAX_POOL_ID = 999
 local node_id = ARGV[1]
