@@ -1,8 +1,8 @@
 -- allocate: chooses a node, reserves a slot on it, records the job, and updates the turn's binding.
 --
--- Guarantees that a job has one live attempt unless its caller asks for a later one, that the node has
--- room, and that a binding is used before it is cleared or replaced. A repeated call returns what the
--- first one did.
+-- Guarantees that a job has one live attempt unless its caller asks for a later one, that the node
+-- has room, and that a binding is used before it is cleared or replaced. A repeated call returns what
+-- the first one did.
 --
 -- Also takes the arguments of lib/want.lua.
 --
@@ -60,8 +60,8 @@ if state and JOB_OVER[state] then
     known[5] or '', told[3] or job)
 end
 if state and latest then
-  -- The winner's lease may have ended and a later attempt may have replaced it. The latest attempt may
-  -- have been given up while the one before it still waits for its acknowledgement.
+  -- The winner's lease may have ended and a later attempt may have replaced it. The latest attempt
+  -- may have been given up while the one before it still waits for its acknowledgement.
   for _, number in ipairs({ tonumber(known[3]) or latest, latest, attempt }) do
     local id, ends, held = attempt_alive(P, job, number, now)
     -- A caller that asks for a later attempt than a reserved one wants a hedge.

@@ -14,8 +14,8 @@
 -- @arg attempt digits
 -- @setting binding_ttl_ms number
 -- @setting held_in_row_max number    0: no limit
--- Returns 'bound'; 'late' if a later utterance has been placed, the node is unknown, or the attempt was
---   not given to this node; or 'limit' if the node would hold audio over more pauses in a row than
+-- Returns 'bound'; 'late' if a later utterance has been placed, the node is unknown, or the attempt
+--   was not given to this node; or 'limit' if the node would hold audio over more pauses in a row than
 --   allowed. A repeated call does not count as another hold.
 -- @include lib/now
 -- @include lib/job

@@ -1,5 +1,5 @@
--- end_job: records that a job has ended without a result, and why. Creates the record of a job that no
--- node has had.
+-- end_job: records that a job has ended without a result, and why. Creates the record of a job that
+-- no node has had.
 --
 -- Guarantees that the first end of a job is kept, and that a dispatcher cannot end a job that another
 -- dispatcher has taken over. A job that ended as 'unplaced' is started again by a later allocate.

@@ -1,4 +1,4 @@
--- keep_sessions: renews the lifetime of many sessions of one gateway, and records when audio last came.
+-- keep_sessions: renews many sessions of one gateway, and records when audio last came.
 --
 -- Guarantees that a session which another gateway has taken over, or which is gone, is not changed.
 --

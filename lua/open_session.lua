@@ -1,8 +1,8 @@
 -- open_session: writes the record of a new session, or of a live session whose record Redis has lost.
 --
--- Guarantees that a record of a later epoch or another owner is never overwritten. A repeated call, also
--- one with more cuts than the first, adds what is missing and removes nothing. A tenant never has more
--- sessions than its limit, however many gateways open sessions at the same time.
+-- Guarantees that a record of a later epoch or another owner is never overwritten. A repeated call,
+-- also one with more cuts than the first, adds what is missing and removes nothing. A tenant never
+-- has more sessions than its limit, however many gateways open sessions at the same time.
 --
 -- P:session:<id>, hash: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua

@@ -1,9 +1,11 @@
--- orphan_state: decides what happens to a report on an attempt that no dispatcher owns. Writes nothing.
+-- orphan_state: decides what happens to a report on an attempt that no dispatcher owns. Writes
+-- nothing.
 --
 -- @arg job text
 -- @arg attempt digits
 -- @arg node_id text      the node that reports
--- Returns 'wanted' (the job's dispatcher, or a later one, may ask the node for the result), 'unwanted'
+-- Returns 'wanted' (the job's dispatcher, or a later one, may ask the node for the result),
+-- 'unwanted'
 --   (nobody will ask, or a result is kept), or 'unknown' (there is no record of the attempt).
 -- @include lib/job
 

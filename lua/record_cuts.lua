@@ -1,9 +1,9 @@
--- record_cuts: records how utterances were cut, before their jobs are submitted, and how far the client
--- has got.
+-- record_cuts: records how utterances were cut, before their jobs are submitted, and how far the
+-- client has got.
 --
 -- Guarantees that only the gateway that has the session writes, and that a cut is kept until that
--- gateway no longer needs it or `keep` later cuts exist. A repeated call, however late, restores no cut
--- and lowers neither the index, nor the count of results seen, nor the acknowledged seq.
+-- gateway no longer needs it or `keep` later cuts exist. A repeated call, however late, restores no
+-- cut and lowers neither the index, nor the count of results seen, nor the acknowledged seq.
 --
 -- P:session:<id>, hash: lib/session.lua
 --

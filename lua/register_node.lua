@@ -1,9 +1,9 @@
 -- register_node: registers a node, or registers it again after it has reconnected.
 --
--- Guarantees that a live node is replaced only by its own process, that every connection gets a larger
--- epoch than the ones before it, and that the leases of attempts which the node no longer runs end now
--- (also those of attempts that were given up while it was unknown whether the node had them). Pools are
--- not changed: the caller moves the node with move_pools.
+-- Guarantees that a live node is replaced only by its own process, that every connection gets a
+-- larger epoch than the ones before it, and that the leases of attempts which the node no longer runs
+-- end now (also those of attempts that were given up while it was unknown whether the node had them).
+-- Pools are not changed: the caller moves the node with move_pools.
 --
 -- @arg node_id text
 -- @arg incarnation text
@@ -43,7 +43,8 @@ if node and known[1] ~= incarnation and node.health < OFFLINE
   and node.beat > now - heartbeat_stale_ms then
   return { 'NODE_ID_CONFLICT', node.owner }
 end
-local refused = owner_add(P, node_owner, known[4], node_id, max_concurrent_jobs, owner_nodes, owner_slots)
+local refused = owner_add(P, node_owner, known[4], node_id, max_concurrent_jobs, owner_nodes,
+  owner_slots)
 if refused then
   return refused
 end

@@ -1,8 +1,10 @@
--- release: gives back a reservation that was not committed. If the reservation is gone, frees nothing.
+-- release: gives back a reservation that was not committed. If the reservation is gone, frees
+-- nothing.
 --
 -- Guarantees that the slot of an attempt which the node may have (its connection was lost after the
 -- attempt was sent) is not given to another job before the node was told to stop. Such a lease stays
--- until the node registers without the attempt, is told to stop it (lib/renew.lua), or the lease ends.
+-- until the node registers without the attempt, is told to stop it (lib/renew.lua), or the lease
+-- ends.
 --
 -- @arg node_id text
 -- @arg job text

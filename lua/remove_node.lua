@@ -1,8 +1,9 @@
--- remove_node: one step of removing a node. The first step excludes the node from selection, each step
--- takes it out of some pools, and the last step deletes it, or keeps it known if it may come back.
+-- remove_node: one step of removing a node. The first step excludes the node from selection, each
+-- step takes it out of some pools, and the last step deletes it, or keeps it known if it may come
+-- back.
 --
--- The caller repeats the call until no pool remains. Guarantees that a node which has registered again
--- meanwhile is not touched.
+-- The caller repeats the call until no pool remains. Guarantees that a node which has registered
+-- again meanwhile is not touched.
 --
 -- @arg node_id text
 -- @arg epoch number         0: any

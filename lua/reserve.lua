@@ -1,7 +1,7 @@
 -- reserve: reserves a slot on a given node.
 --
--- Guarantees that a job that is over, and an attempt that has ended or was replaced by a later one, is
--- not started again: such a call returns an existing attempt without a lease (lease end 0).
+-- Guarantees that a job that is over, and an attempt that has ended or was replaced by a later one,
+-- is not started again: such a call returns an existing attempt without a lease (lease end 0).
 --
 -- @arg node_id text
 -- @arg job text

@@ -16,5 +16,5 @@ local found = choose(P, want, now, bound, bound_path, false)
 if found.error then
   return refusal(found)
 end
-return { 'ok', found.id, found.node.epoch, found.node.owner, found.node.address, found.path, found.binding,
-  found.binding_kind }
+return { 'ok', found.id, found.node.epoch, found.node.owner, found.node.address, found.path,
+  found.binding, found.binding_kind }

@@ -1,9 +1,9 @@
 -- take_session: gives a session to the gateway that its client has connected to.
 --
--- Guarantees that only the last gateway to take a session can change it, and that a caller without the
--- session's token, or of another tenant, cannot learn whether the session exists. A repeated call
--- raises the epoch again and returns the new one, which only fences off the caller's own first call. A
--- call that arrives late takes nothing from a later try of the same client.
+-- Guarantees that only the last gateway to take a session can change it, and that a caller without
+-- the session's token, or of another tenant, cannot learn whether the session exists. A repeated call
+-- raises the epoch again and returns the new one, which only fences off the caller's own first call.
+-- A call that arrives late takes nothing from a later try of the same client.
 --
 -- P:session:<id>, hash: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua

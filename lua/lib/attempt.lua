@@ -1,10 +1,10 @@
--- The slot of an attempt and its place in the job's record.
+-- Attempts: their slots, and their fields in the job's record.
 -- @include lib/job
 -- @include lib/live
 -- @include lib/slots
 
--- Reserves a slot for the attempt on a settled node with room, and records it. `fields`: further
--- fields of the job's record. Returns when the lease ends.
+-- Reserves a slot for the attempt on a settled node with room, and records it. fields: more fields of
+-- the job's record. Returns when the lease ends.
 local function attempt_reserve(P, job, attempt, id, node, path, ttl_ms, record_ttl_ms, now, fields)
   attempt = string.format('%d', attempt)
   local ends = now + ttl_ms
@@ -18,7 +18,7 @@ local function attempt_reserve(P, job, attempt, id, node, path, ttl_ms, record_t
   return ends
 end
 
--- The node of an attempt that still holds a slot, when its lease ends, and its state; or nil.
+-- If the attempt still holds a slot: its node, when its lease ends, and its state. Otherwise nil.
 local function attempt_alive(P, job, attempt, now)
   local at = redis.call('HMGET', job_key(P, job), attempt .. ':node', attempt .. ':state')
   local id, state = at[1], at[2]

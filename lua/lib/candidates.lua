@@ -1,9 +1,9 @@
--- Which of the nodes that were drawn is taken.
+-- Chooses one of the nodes that were drawn.
 -- @include lib/codes
 -- @include lib/live
 -- @include lib/slots
 
--- Why a node may not be chosen, or nil. `relaxed`: only what makes it unable, not unwise.
+-- Why a node may not be chosen, or nil. relaxed: ignore load and ejection.
 local function unfit(want, now, beat, load, ejected, health, drained, stages, relaxed)
   if health ~= READY or drained == 1 then return 'not_ready' end
   if beat <= now - want.stale_ms then return 'stale' end
@@ -14,7 +14,7 @@ local function unfit(want, now, beat, load, ejected, health, drained, stages, re
   return nil
 end
 
--- Whether an ordinary job finds no room. One slot may be kept for a turn (choose.lua).
+-- Whether a node has no room for an ordinary job. One slot may be kept for a turn (choose.lua).
 local function is_full(used, max, kept, now)
   return used >= max - (kept > now and 1 or 0)
 end
@@ -24,9 +24,8 @@ local function count(tally, why)
   tally.drawn = (tally.drawn or 0) + 1
 end
 
--- Which of the candidates are left out because they are ejected, by id: at most a share of those
--- drawn. If more are ejected, somebody may have seen to that; chance decides which of them are
--- candidates all the same.
+-- The ids of ejected candidates that are left out: at most a share of those drawn. If more are
+-- ejected, an attacker may have caused that, so a random selection of them stay candidates.
 local function left_out_of(want, now, ids, packed)
   local ejected = {}
   for i = 1, #ids do
@@ -47,7 +46,7 @@ local function left_out_of(want, now, ids, packed)
   return left_out
 end
 
--- Why none of the drawn nodes could be taken, each by itself.
+-- Counts for each drawn node why it could not be chosen.
 local function count_all(want, now, drawn, tally)
   local ids, packed = drawn.ids, drawn.packed
   for i = 1, #ids do
@@ -66,23 +65,23 @@ local function count_all(want, now, drawn, tally)
   end
 end
 
--- The best node that is fit and has room, of drawn.ids[from] to drawn.ids[to]: least effective load,
--- then fewest missed beats, then a node of the asking instance, then chance. Returns id and settled
--- record, or nil. Changes the order of these nodes.
+-- The best node that may be chosen and has room, of drawn.ids[from] to drawn.ids[to]: lowest
+-- effective load, then fewest missed heartbeats, then a node of the calling instance, then random.
+-- Returns id and settled record, or nil. Changes the order of these nodes.
 --
--- drawn: ids, packed (their records), and left_out (left_out_of) once it is known.
--- rule: nil      all ejected nodes are left out
---       'share'  at most a share of all drawn nodes is left out because they are ejected
---       'idle'   nothing but a node that no other could beat. Ends at an ejected one, since a few
---                nodes do not tell how many are ejected, and then also returns true.
+-- drawn: ids, packed (their records), and left_out (from left_out_of) once it is known.
+-- rule: nil      leaves out all ejected nodes
+--       'share'  leaves out ejected nodes, but at most a share of all drawn nodes
+--       'idle'   accepts only a node that no other could beat. Stops at an ejected node, because a few
+--                nodes do not show how many are ejected, and then also returns true.
 local best_of
 function best_of(P, want, now, drawn, from, to, rule)
   local ids, packed = drawn.ids, drawn.packed
   local best, best_load, best_missed, best_local, unbeaten
   local beat_ms, instance = want.stale_ms / 3, want.instance
   for i = from, to do
-    -- They are looked at in random order, so of equals the first is as fair as any, and the rest is
-    -- spared where one is found that no other could beat.
+    -- The order is random, so choosing the first of equal nodes is fair, and the loop can stop at a
+    -- node that no other could beat.
     if i < to then
       local other = math.random(i, to)
       ids[i], ids[other] = ids[other], ids[i]
@@ -125,7 +124,7 @@ function best_of(P, want, now, drawn, from, to, rule)
   local id, node = ids[best], live_unpack(packed[best])
   slots_settle(P, id, node, now)
   if not is_full(node.used, node.max, node.kept, now) then return id, node end
-  -- The cache was wrong. It is put right, and the next best is taken.
+  -- The cached count was wrong. Correct it and choose the next best.
   live_put(P, id, node)
   packed[best] = live_pack(node)
   return best_of(P, want, now, drawn, from, to, rule)

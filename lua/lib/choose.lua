@@ -1,5 +1,5 @@
--- The choice of a node: the turn's bound node, the preferred node, the draw, the fallback.
--- Writes nothing but the counts of leases that have ended, and that a slot is kept for a turn.
+-- Chooses a node: the turn's bound node, the preferred node, the draw, then the fallback. Writes only
+-- corrected lease counts, and that a slot is kept for a turn.
 -- @include lib/codes
 -- @include lib/draw
 -- @include lib/turn
@@ -9,12 +9,12 @@ local function in_pools(P, want, id)
   return shards[1] or shards[2] or false
 end
 
--- A job that continues a turn and finds its node full is next in line there: for this long one slot
--- is kept from all other jobs. Whoever waits asks again well within this time.
+-- If a job that continues a turn finds its node full, one slot is kept from all other jobs for this
+-- long. A caller that waits repeats its call well within this time.
 local KEEP_SLOT_MS = 300
 
--- One node, named by a binding or a caller. Returns its record if it is fit and has room; otherwise
--- nil and why not: 'unavailable' or 'full'. for_turn: a slot that is kept for a turn may be taken.
+-- Checks one node, given by a binding or a caller. Returns its record if it may be chosen and has
+-- room; otherwise nil and 'unavailable' or 'full'. for_turn: may use a slot that is kept for a turn.
 local function try_named(P, want, now, id, for_turn)
   local node = live_get(P, id)
   if not node or unfit(want, now, node.beat, node.load, node.ejected, node.health, node.drained,
@@ -28,9 +28,9 @@ local function try_named(P, want, now, id, for_turn)
   return node
 end
 
--- What a job of a turn may wait for: its node is 'full'; 'silent' (no heartbeat came, which after an
--- outage of Redis says nothing of the node); or 'disconnected' (its stream has ended, and it may
--- connect elsewhere). A node that stays away is taken out of its pools. nil: not worth a wait.
+-- Why a job of a turn should wait for its node: it is 'full'; 'silent' (no heartbeat arrived, which
+-- says nothing about the node after an outage of Redis); or 'disconnected' (its stream has ended, and
+-- it may connect elsewhere). A node that stays away is taken out of its pools. nil: do not wait.
 local function turn_waits_for(P, want, now, id, why)
   local node = live_get(P, id)
   if not node or node.drained == 1 then return nil end
@@ -44,10 +44,10 @@ local function turn_waits_for(P, want, now, id, why)
   return nil
 end
 
--- Returns a table: id, node (its record, settled), path, binding, binding_kind (BindingKind of the
--- contract); or error and tally, and for BOUND_NODE_FULL bound and waits_for.
--- bound, bound_path: the turn's binding, or nil. may_wait: a bound node that is only full or away
--- is an error of its own.
+-- Chooses a node. Returns a table: id, node (its settled record), path, binding, binding_kind
+-- (BindingKind of the contract); or error and tally, and for BOUND_NODE_FULL bound and waits_for.
+-- bound, bound_path: the turn's binding, or nil. may_wait: fail with BOUND_NODE_FULL if the bound
+-- node is only full or away.
 local function choose(P, want, now, bound, bound_path, may_wait)
   local found = { binding = BINDING_NONE, binding_kind = 0, tally = {} }
 
@@ -106,8 +106,8 @@ local function choose(P, want, now, bound, bound_path, may_wait)
   return found
 end
 
--- An error as a script returns it: its reason, then what the draw counted, or the bound node and
--- what the job may wait for.
+-- An error as a script returns it: its reason, then the counts of the draw, or the bound node and why
+-- the job should wait for it.
 local function refusal(found)
   if found.waits_for then
     return { found.error, found.bound, found.waits_for }

@@ -1,10 +1,10 @@
 -- Numbers that Lua and Python share; services/pool_service/codes.py mirrors them.
 
--- What a node is fit for. The first four are NodeHealth of the contract.
+-- Health of a node. 1 to 4 are NodeHealth of the contract.
 local READY = 1
 local OFFLINE = 4
 local LEAVING = 5 -- being taken out of its pools
-local OUT = 6 -- in no pool; it must register again
+local OUT = 6 -- in no pool; the node must register again
 
 -- FinalizeReason of the contract.
 local TIMEOUT = 2

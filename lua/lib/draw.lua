@@ -1,32 +1,31 @@
--- The draw: picks a bounded number of a pool's entries at random, and takes a node of one of them.
+-- The draw: picks a bounded number of a pool's entries at random and chooses a node of one of them.
 --
--- Chance decides whose turn it is: each owner, and each node that has none, has the same chance,
+-- The order of turns is random: each owner, and each node without an owner, has the same chance,
 -- however many nodes and slots an owner has (decision 35). Load decides only among the nodes of one
--- owner, and among the nodes that have none. If no node of that turn has room, the next turn is
--- another's.
+-- owner, and among the nodes without an owner. If no node of a turn has room, another turn is drawn.
 -- @include lib/pools
 -- @include lib/candidates
 
--- Shards that are looked at before a draw gives up. Shards after the first are drawn only if
--- nothing in those before had room, so that the choice stays fair: the first shard comes up in
--- proportion to its size, and within it all entries are alike.
+-- Shards that a draw tries before it gives up. Another shard is tried only if the ones before had no
+-- room. This keeps the choice fair: the first shard is drawn in proportion to its size, and all
+-- entries within a shard have the same chance.
 local MAX_SHARDS = 3
 
--- Entries, or nodes of an owner, that are looked at first. If one of these nodes is idle, no other
--- could be better, and the rest of the draw is spared. Pools that are hardly larger are read at once.
+-- Entries, or nodes of an owner, that are checked first. If one of these nodes is idle, no other
+-- could be better, and the rest is skipped. Pools with at most MANY entries are read at once.
 local FEW, MANY = 4, 8
 
--- A turn of the nodes that have no owner.
+-- The turn of the nodes without an owner.
 local NODES = 1
 
 local byte = string.byte
 
--- Nodes and their records, as best_of takes them.
+-- Reads the records of nodes, in the form that best_of takes.
 local function read(P, ids)
   return { ids = ids, packed = redis.call('HMGET', P .. ':nodes:live', unpack(ids)) }
 end
 
--- Removes the entries of owners from a list, and returns them. Nodes that have no owner are left.
+-- Removes the entries of owners from a list and returns them. Nodes without an owner are left.
 local function split(entries)
   local owned = {}
   for i = #entries, 1, -1 do
@@ -40,16 +39,16 @@ local function split(entries)
   return owned
 end
 
--- Draws at most k nodes of a group of so many nodes. Returns their ids.
+-- Draws at most k nodes of a group of `size` nodes. Returns their ids.
 local function draw_group(P, want, group, size, k)
   local shard = math.floor(math.random(0, size - 1) / want.size)
   return redis.call('SRANDMEMBER', shard_key(P, group, shard), k)
 end
 
--- Gives the turn to one of the entries by chance, and takes a node of that turn. Returns id and
--- settled record; or nil, nil and the turn, if other nodes of it may have room.
--- is_part: there may be more entries than these, which are used up. If not, nodes that have no owner
--- are not looked at here.
+-- Gives the first turn to a random entry, and chooses a node of that turn. Returns id and settled
+-- record; or nil, nil and the turn, if other nodes of this turn may have room. is_part: these are
+-- only some of the entries; this function may then modify the list. If they are all entries, nodes
+-- without an owner are not checked here.
 local function first_turn(P, want, now, pool, entries, is_part)
   local entry = entries[math.random(#entries)]
   local kind = byte(entry)
@@ -72,9 +71,9 @@ local function first_turn(P, want, now, pool, entries, is_part)
   return id, node, not any_ejected and NODES or nil
 end
 
--- Lists the nodes behind the entries of owners, and whose turn each of them is. Returns the turns,
--- each the index of a node, or the first and last index of several; the ids; and the groups of which
--- not all nodes were drawn, with their sizes. k: nodes of an owner that are drawn.
+-- Lists the nodes of owners by turn. Returns the turns, each the index of a node, or the first and
+-- last index of several; the ids; and the groups of which not all nodes were drawn, with their sizes.
+-- k: how many nodes of an owner are drawn.
 local function list_owned(P, want, pool, owned, k)
   local turns, ids, groups, more = {}, {}, {}, {}
   for i = 1, #owned do
@@ -98,8 +97,8 @@ local function list_owned(P, want, pool, owned, k)
   return turns, ids, more
 end
 
--- Gives turns by chance until one of them has a node that can be taken. Returns id and settled
--- record, or nil. The entries are used up. turn: whose turn is the first (first_turn), or nil.
+-- Tries turns in random order until one has a node that can be chosen. Returns id and settled record,
+-- or nil. Modifies the list of entries. turn: which turn comes first (from first_turn), or nil.
 local function take_turns(P, want, now, pool, entries, tally, turn)
   local k = math.max(1, math.floor(want.sample_k / #entries))
   local owned = split(entries)
@@ -110,7 +109,7 @@ local function take_turns(P, want, now, pool, entries, tally, turn)
     return id, node
   end
 
-  -- The nodes that have no owner come last, and have as many turns as they are.
+  -- The nodes without an owner come last, and have as many turns as there are nodes.
   local turns, ids, more = list_owned(P, want, pool, owned, k)
   local first, nodes = #ids + 1, #entries
   for i = 1, nodes do ids[#ids + 1] = entries[i] end
@@ -138,8 +137,8 @@ local function take_turns(P, want, now, pool, entries, tally, turn)
   return nil
 end
 
--- Draws from a shard of a pool, by its key. few: entries that are looked at first, if not all that
--- are drawn. Returns id and settled record, or nil.
+-- Draws from a shard of a pool, by its key. few: how many entries are checked first. Returns id and
+-- settled record, or nil.
 local function draw_from_shard(P, want, now, pool, key, few, tally)
   local entries = redis.call('SRANDMEMBER', key, few)
   if #entries == 0 then return nil end
@@ -149,8 +148,8 @@ local function draw_from_shard(P, want, now, pool, key, few, tally)
   return take_turns(P, want, now, pool, entries, tally, turn)
 end
 
--- Draws from the pools that `want` names, as if they were one. Returns id and record, or nil; and
--- how many entries the pools have.
+-- Draws from all pools in want.pools, as if they were one. Returns id and record, or nil; and how
+-- many entries the pools have.
 local function draw_from_pools(P, want, now, tally)
   local sizes = redis.call('HMGET', P .. ':pools', unpack(want.pools))
   local total = 0
@@ -181,7 +180,7 @@ local function speaks(languages, code)
   return languages and string.find(languages, '"' .. code .. '"', 1, true) ~= nil
 end
 
--- Whether the node could be in one of the pools that `want` names, from what it declared.
+-- Whether the node belongs in one of the pools in want.pools, by its declared capabilities.
 local function capable(P, want, id)
   local has = redis.call('HMGET', P .. ':node:' .. id, 'asr_langs', 'semantic_langs', 'tts_langs',
     'nmt_pairs')
@@ -191,8 +190,8 @@ local function capable(P, want, id)
     and (not want.tts or speaks(has[3], want.tgt))
 end
 
--- The fallback: draws from all nodes, by capability, for the moment between a node's registration
--- and its place in a pool. An owner with many nodes is drawn more often here.
+-- The fallback: draws from all nodes by capability, for the time between the registration of a node
+-- and its entry in a pool. An owner with many nodes is drawn more often here.
 local function draw_from_all(P, want, now, tally)
   local drawn = redis.call('HRANDFIELD', P .. ':nodes:live', want.sample_k, 'WITHVALUES')
   local ids, packed = {}, {}

@@ -1,13 +1,13 @@
--- The binding of a turn (turn.lua), where a job has more than one attempt.
+-- The binding of a turn (turn.lua) if a job has more than one attempt.
 
--- Session ids that callers choose are unique only within their tenant.
+-- The tenant is part of the key because session ids are unique only within a tenant.
 local function turn_key(P, tenant, session, src, tgt)
   return P .. ':turn:' .. tenant .. ':' .. session .. ':' .. src .. ':' .. tgt
 end
 
--- Where a later attempt of the job was placed, the binding that its utterance made went along with
--- it: moves it to the node of this attempt, which is the one that counts. latest: the number of the
--- latest attempt, or nil.
+-- If a later attempt of the job was placed, it took the binding of the utterance to its node. Moves
+-- the binding to the node of this attempt, which has won. latest: the number of the latest attempt,
+-- or nil.
 local function turn_follow(P, job, attempt, latest, to)
   if not latest or tonumber(latest) <= tonumber(attempt) then return end
   local from = redis.call('HGET', job, latest .. ':node')

@@ -1,11 +1,11 @@
--- Results that are kept, and how much room they take. Every entry ends when its result does.
+-- Kept results, and how many bytes they use. Every entry expires together with its result.
 --
 -- P:job:<id>:result, string: a JobResult of the contract
--- P:kept:ends, sorted set: job id -> when its result is gone
+-- P:kept:ends, sorted set: job id -> when its result expires
 -- P:kept:sizes, hash: job id -> '<bytes>:<attempt>:<tenant>'
--- P:kept:bytes, hash: '' -> bytes of all results, 't:<tenant>' -> bytes of those of its jobs
+-- P:kept:bytes, hash: '' -> bytes of all results, 't:<tenant>' -> bytes of the results of a tenant
 
--- Entries that one call removes at most.
+-- How many entries one call removes at most.
 local KEPT_ENDED_AT_ONCE = 200
 
 local function kept_key(P, what)
@@ -24,7 +24,7 @@ local function kept_size(P, job)
   return tonumber(bytes), attempt, tenant
 end
 
--- Counts so many bytes more.
+-- Adds to the count of bytes.
 local function kept_count(P, tenant, bytes)
   redis.call('HINCRBY', kept_key(P, 'bytes'), '', bytes)
   if redis.call('HINCRBY', kept_key(P, 'bytes'), 't:' .. tenant, bytes) <= 0 then
@@ -32,7 +32,7 @@ local function kept_count(P, tenant, bytes)
   end
 end
 
--- Takes one off the count; the result itself ends by its time or is replaced.
+-- Removes a result from the count. The result itself expires or is replaced.
 local function kept_forget(P, job)
   local bytes, _, tenant = kept_size(P, job)
   if bytes > 0 then
@@ -42,7 +42,7 @@ local function kept_forget(P, job)
   end
 end
 
--- Takes off what has ended.
+-- Removes expired results from the count.
 local function kept_settle(P, now)
   for _, job in ipairs(redis.call('ZRANGEBYSCORE', kept_key(P, 'ends'), '-inf', now, 'LIMIT', 0,
     KEPT_ENDED_AT_ONCE)) do
@@ -50,8 +50,8 @@ local function kept_settle(P, now)
   end
 end
 
--- Whether there is room for a result in place of the one that is kept for the job. `most`: bytes of
--- all results; a tenant's may take a quarter of it.
+-- Whether there is room for a result, which replaces the one that is kept for the job. most: bytes of
+-- all results; one tenant may use a quarter of it.
 local function kept_has_room(P, job, tenant, bytes, most)
   local used = redis.call('HMGET', kept_key(P, 'bytes'), '', 't:' .. tenant)
   local more = bytes - kept_size(P, job)
@@ -59,7 +59,7 @@ local function kept_has_room(P, job, tenant, bytes, most)
     and (tonumber(used[2]) or 0) + more <= most / 4
 end
 
--- Keeps a result in place of any other of the job.
+-- Keeps a result, and replaces an earlier one of the job.
 local function kept_put(P, job, tenant, attempt, result, ttl_ms, now)
   kept_forget(P, job)
   redis.call('SET', result_key(P, job), result, 'PX', ttl_ms)

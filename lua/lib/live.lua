@@ -1,23 +1,23 @@
--- The moving part of a node, packed into one field of one hash, so that a draw of twenty
--- candidates costs one command instead of sixty.
+-- The frequently changing state of a node, packed into one field of one hash, so that a draw of
+-- twenty candidates needs one command instead of sixty.
 --
 -- P:nodes:live, hash: node id -> record:
 --   beat       time of the last heartbeat
---   epoch      names the node's current connection
+--   epoch      identifies the node's current connection
 --   next_end   no lease of this node ends before this time (a lower bound; 0: unknown)
---   load       what the node reports, 0 to 1
---   ejected    time until which it is not chosen because it failed too often
+--   load       as the node reports it, 0 to 1
+--   ejected    time until which the node is not chosen because it failed too often
 --   kept       time until which its last free slot is kept for a turn that waits for the node
---   used       leases it holds: a cache of the two sorted sets, which alone decide (slots.lua)
+--   used       number of leases: a cache of the two sorted sets, which are authoritative (slots.lua)
 --   max        max_concurrent_jobs
 --   health     codes.lua
---   drained    1: an operator wants it to drain
+--   drained    1: an operator has drained the node
 --   stages     bit mask of StageKind
 --   failures   failures since the last success, at most 255
 --   ejections  ejections since the last success, at most 255
 --   blamed     hash of the session whose job failed last (record.lua)
---   owner      id of the dispatcher instance that holds its stream
---   address    where other dispatchers reach that instance
+--   owner      id of the dispatcher instance that has its stream
+--   address    address of that instance for other dispatchers
 local LIVE_FORMAT = '<ddddddHHBBBBBI4B'
 local LIVE_FIXED = 62 -- bytes of the above, the last one the length of the owner; then owner, address
 
@@ -25,7 +25,7 @@ local function live_owner(packed)
   return string.sub(packed, LIVE_FIXED + 1, LIVE_FIXED + string.byte(packed, LIVE_FIXED))
 end
 
--- The record as a table, by the names above.
+-- The record as a table with the names above.
 local function live_unpack(packed)
   local node, length = {}, nil
   node.beat, node.epoch, node.next_end, node.load, node.ejected, node.kept, node.used, node.max,
@@ -42,7 +42,7 @@ local function live_pack(node)
     node.failures, node.ejections, node.blamed, #node.owner) .. node.owner .. node.address
 end
 
--- The record of a node, or nil where the node is not known.
+-- The record of a node, or nil if the node is unknown.
 local function live_get(P, id)
   local packed = redis.call('HGET', P .. ':nodes:live', id)
   return packed and live_unpack(packed) or nil

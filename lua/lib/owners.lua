@@ -1,18 +1,18 @@
 -- Owners of nodes, and how many nodes and slots each may have.
 --
 -- P:node:<id>, hash: node_owner, the owner of the node; absent or '': it has none
--- P:owner:<owner>:nodes, hash: node id -> max_concurrent_jobs, of its nodes that are in pools or on
---   the way there
+-- P:owner:<owner>:nodes, hash: node id -> max_concurrent_jobs, for its nodes that are in pools or are
+--   joining them
 -- P:owners:slots, hash: owner -> sum of the above
 
--- When another attempt is worthwhile: nodes that are gone count until they have left their pools.
+-- When to retry: nodes that are gone count until they have left their pools.
 local OWNER_RETRY_MS = 5000
 
 local function owner_nodes_key(P, owner)
   return P .. ':owner:' .. owner .. ':nodes'
 end
 
--- Removes the node from what its owner has. Nothing happens if it is not there.
+-- Removes the node from the count of its owner, if it is counted.
 local function owner_drop(P, owner, id)
   local key = owner_nodes_key(P, owner)
   local slots = redis.call('HGET', key, id)
@@ -23,9 +23,9 @@ local function owner_drop(P, owner, id)
   end
 end
 
--- Adds the node, or its new number of slots, to what its owner has. before: its previous owner, or
--- nil. Returns nil; or the refusal, if the owner would have more nodes or slots than it may (0: no
--- limit), and then nothing has changed.
+-- Adds the node, or its new number of slots, to the count of its owner. before: its previous owner,
+-- or nil. Returns nil; or the refusal, if the owner would exceed its limit of nodes or slots (0: no
+-- limit). Then nothing has changed.
 local function owner_add(P, owner, before, id, slots, max_nodes, max_slots)
   if owner ~= '' then
     local key = owner_nodes_key(P, owner)

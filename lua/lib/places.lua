@@ -1,5 +1,5 @@
--- Joining and leaving pools (lib/pools.lua). Not included by scripts that only choose: each function
--- of an included file costs a script some time, whether it is called or not.
+-- Joins and leaves pools (lib/pools.lua). Separate from lib/pools.lua because every function of an
+-- included file costs a script some time, even if it is not called.
 -- @include lib/pools
 
 local function owner_pools_key(P, owner)
@@ -12,7 +12,8 @@ local function place_read(place)
   return tonumber(shard), owner
 end
 
--- Adds an entry to a pool or group that it is not in. Returns its shard, and how many there are.
+-- Adds an entry to a pool or group that does not contain it. Returns its shard, and the number of
+-- entries.
 local function entry_add(P, counts, name, entry, size)
   local count = redis.call('HINCRBY', P .. counts, name, 1)
   local shard = math.floor((count - 1) / size)
@@ -20,8 +21,8 @@ local function entry_add(P, counts, name, entry, size)
   return shard, count
 end
 
--- Removes an entry from its shard, and fills the gap from the last one. Returns how many are left,
--- and the entry that was moved to the shard, if any.
+-- Removes an entry from its shard, and fills the gap from the last shard. Returns the number of
+-- entries left, and the entry that was moved, if any.
 local function entry_remove(P, counts, name, entry, shard, size)
   local left = redis.call('HINCRBY', P .. counts, name, -1)
   local last = math.floor(left / size)
@@ -37,7 +38,7 @@ local function entry_remove(P, counts, name, entry, shard, size)
   return left, moved
 end
 
--- Removes an entry from a pool, and records the shard of the one that took its place.
+-- Removes an entry from a pool, and records the new shard of the entry that replaced it.
 local function pool_remove(P, name, entry, shard, size)
   local _, moved = entry_remove(P, ':pools', name, entry, shard, size)
   if not moved then return end
@@ -53,14 +54,14 @@ local function pool_remove(P, name, entry, shard, size)
   redis.call('HSET', key, name, shard)
 end
 
--- Replaces an owner's entry in a pool by another one, in the same shard.
+-- Replaces an owner's entry in a pool by another one in the same shard.
 local function owner_entry_replace(P, name, owner, entry, by)
   local key = shard_key(P, name, redis.call('HGET', owner_pools_key(P, owner), name))
   redis.call('SREM', key, entry)
   redis.call('SADD', key, by)
 end
 
--- Adds the node to a pool that it is not in. Returns its place.
+-- Adds the node to a pool that does not contain it. Returns its place.
 local function pool_join(P, name, id, owner, size)
   if owner == '' then
     return (entry_add(P, ':pools', name, id, size))

@@ -1,18 +1,18 @@
--- What a tenant uses of what it may. A hold is a lease: one that has ended is not counted, so no crash
--- uses up a quota for longer than that. Jobs and speech of a tenant without limits are not recorded;
--- sessions always are, because the same set is the index by which a tenant's sessions are listed.
+-- Quotas of tenants. Usage is counted by holds that expire, so a crash cannot use up a quota for
+-- longer than that. Jobs and speech of a tenant without limits are not recorded; sessions always are,
+-- because the same set is the index for listing the sessions of a tenant.
 --
--- P:tenant:<tenant>:sessions, sorted set: session id -> when its record would be forgotten
--- P:tenant:<tenant>:jobs, sorted set: job id -> when its latest attempt is over in any case
--- P:tenant:<tenant>:audio, string: the time at which the speech placed so far is paid for, where
---   each minute pays for as much speech as the tenant may use in one
--- Who has no tenant shares these with all others who have none.
+-- P:tenant:<tenant>:sessions, sorted set: session id -> when its record expires
+-- P:tenant:<tenant>:jobs, sorted set: job id -> when its latest attempt ends at the latest
+-- P:tenant:<tenant>:audio, string: the time at which the speech so far is used up, if every minute
+--   allows as much speech as the tenant may use per minute
+-- Callers without a tenant share the quotas of the tenant ''.
 
 local MINUTE_MS = 60000
--- When another try is worth it: jobs end all the time, sessions at any time.
+-- When to retry: jobs end frequently, sessions at any time.
 local JOB_RETRY_MS = 200
 local SESSION_RETRY_MS = 5000
--- Ended holds that are removed at a time: a million that end together must not stop Redis.
+-- Expired holds that one call removes: a million that expire together must not block Redis.
 local ENDED_AT_ONCE = 100
 
 local function quota_key(P, tenant, what)
@@ -24,8 +24,8 @@ local function quota_refusal(what, used, limit, retry_ms)
   return { 'QUOTA_EXCEEDED', what, used, 'limit', limit, 'retry_ms', retry_ms }
 end
 
--- Removes some of the holds that have ended. Each call adds fewer than this removes, except for those
--- of many sessions at once, which are known already: ended holds do not pile up.
+-- Removes some of the expired holds. A call adds fewer holds than this removes, except for the
+-- renewal of many sessions, whose holds exist already. So expired holds do not accumulate.
 local function quota_drop_ended(P, tenant, what, now)
   local key = quota_key(P, tenant, what)
   local ended = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, ENDED_AT_ONCE)
@@ -34,7 +34,7 @@ local function quota_drop_ended(P, tenant, what, now)
   end
 end
 
--- The refusal of one more where as many are held as may be, or nil.
+-- The refusal if the limit is reached, or nil.
 local function quota_full(P, tenant, what, limit, retry_ms, now)
   local key = quota_key(P, tenant, what)
   if redis.call('ZCARD', key) < limit then
@@ -45,7 +45,7 @@ local function quota_full(P, tenant, what, limit, retry_ms, now)
   return used >= limit and quota_refusal(what, used, limit, retry_ms) or nil
 end
 
--- Holds places from now on, or goes on to hold them. At most 500 members: they are arguments.
+-- Adds or renews holds, at most 500 because they are arguments of one command.
 local function quota_hold(P, tenant, what, members, hold_ms, now)
   local key, words = quota_key(P, tenant, what), {}
   for i, member in ipairs(members) do
@@ -59,13 +59,13 @@ local function quota_let_go(P, tenant, what, member)
   redis.call('ZREM', quota_key(P, tenant, what), member)
 end
 
--- How far ahead of the time the tenant's speech is, in ms; a minute: nothing is left.
+-- How far the tenant's speech is ahead of the clock, in ms; a minute: nothing is left.
 local function quota_ahead(P, tenant, now)
   return math.max(0, (tonumber(redis.call('GET', quota_key(P, tenant, 'audio'))) or 0) - now)
 end
 
 -- The refusal if nothing is left of a minute's speech (limit: ms), or nil. A tenant that has anything
--- left may use more than that once, and then waits for longer. ahead: as quota_ahead said.
+-- left may exceed the limit once, and then waits longer. ahead: from quota_ahead.
 local function quota_mute(ahead, limit)
   if ahead < MINUTE_MS then
     return nil
@@ -74,7 +74,7 @@ local function quota_mute(ahead, limit)
   return quota_refusal('audio', used, limit, ahead - MINUTE_MS + 1)
 end
 
--- Charges speech to a tenant. ahead: as quota_ahead said.
+-- Charges speech to a tenant. ahead: from quota_ahead.
 local function quota_charge(P, tenant, ahead, audio_ms, limit, now)
   ahead = ahead + math.ceil(audio_ms * MINUTE_MS / limit)
   redis.call('SET', quota_key(P, tenant, 'audio'), string.format('%.0f', now + ahead), 'PX',

@@ -1,15 +1,16 @@
--- A node's record of success and failure, and what follows from it. A node that fails `threshold`
--- times in a row is not chosen for a while, twice as long each time; then it is tried again, and
--- one more failure ejects it anew. One success clears it.
+-- Successes and failures of a node, and its ejection. A node that fails `threshold` times in a row is
+-- ejected: it is not chosen for a while, twice as long each time. Then it is tried again, and one
+-- more failure ejects it again. One success clears the count.
 --
--- A failure of the same session as the one before does not count, so one session with jobs that make
--- nodes fail ejects none. How many nodes may be ejected at a time is up to the draw (draw.lua).
+-- Consecutive failures of the same session count once, so that one session with bad jobs ejects no
+-- node. The draw limits how many ejected nodes are left out (candidates.lua).
 
 local function record_success(node)
   node.failures, node.ejections, node.ejected = 0, 0, 0
 end
 
--- tenant, session: from the job's record; a job without a session stands for itself.
+-- Records a failure. tenant, session: from the job's record; a job without a session counts by its
+-- own id.
 local function record_failure(node, tenant, session, job, threshold, eject_ms, eject_max_ms, now)
   local source = (session or '') ~= '' and tenant .. ':' .. session or job
   local blamed = tonumber(string.sub(redis.sha1hex(source), 1, 8), 16)

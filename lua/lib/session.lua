@@ -20,8 +20,8 @@
 -- @include lib/now
 -- @include lib/quota
 
--- Fields written or deleted by one command. The limit is the size of Lua's stack, which holds unpack's
--- results.
+-- Fields written or deleted by one command. The limit is the size of Lua's stack, which holds
+-- unpack's results.
 local FIELDS_AT_ONCE = 1000
 -- Fewer than the fields of any record.
 local FEW_CUTS = 10
@@ -36,8 +36,8 @@ local function session_read(key)
 end
 
 -- Why a gateway with this epoch must not change the record, or nil if it may. After a failover the
--- record may be older than the gateway's epoch; the gateway then has to write it again. A record without
--- a tenant is what end_session leaves. known: from session_read.
+-- record may be older than the gateway's epoch; the gateway then has to write it again. A record
+-- without a tenant is what end_session leaves. known: from session_read.
 local function session_refusal(known, epoch)
   local current = known[1]
   if not current or tonumber(current) < tonumber(epoch) then
@@ -87,8 +87,8 @@ local function session_cuts(key, first, stop)
   return names
 end
 
--- Updates a record, and deletes the cuts that are not needed and the lowest ones beyond `keep`. The cost
--- depends on the cuts that are added and deleted, not on the age of the session.
+-- Updates a record, and deletes the cuts that are not needed and the lowest ones beyond `keep`. The
+-- cost depends on the cuts that are added and deleted, not on the age of the session.
 --
 -- known: from session_read
 -- fields: names and values to write unchanged

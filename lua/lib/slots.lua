@@ -1,8 +1,8 @@
--- Leases. A slot is a member "<job id>:<attempt>" of one of two sorted sets; its score is the time
--- at which the lease ends. What has ended is dropped before anything is counted, so a slot whose
--- holder died is free again without anyone's help.
+-- Leases. A slot is a member "<job id>:<attempt>" of one of two sorted sets; its score is the time at
+-- which the lease ends. Expired leases are dropped before slots are counted, so the slot of a crashed
+-- holder becomes free by itself.
 --
--- P:node:<id>:reserved, sorted set: attempts that were sent, or are about to be
+-- P:node:<id>:reserved, sorted set: attempts that were sent, or will be
 -- P:node:<id>:running, sorted set: attempts that the node has acknowledged
 -- @include lib/live
 
@@ -19,8 +19,8 @@ local function earliest_end(key)
   return tonumber(first[2]) or math.huge
 end
 
--- Drops what has ended and counts the rest. The count comes from the sets themselves, never from
--- the cache, so whatever the cache says, `used < max` after this is true.
+-- Settles a node: drops expired leases and counts the rest. The count comes from the sets and not
+-- from the cache, so `used` is correct afterwards.
 local function slots_settle(P, id, node, now)
   local reserved, running = reserved_key(P, id), running_key(P, id)
   if node.next_end <= now then
@@ -42,7 +42,7 @@ local function slots_take(key, node, member, ends)
   end
 end
 
--- Takes an attempt's lease away, in either set, and counts what is left.
+-- Removes an attempt's lease from either set, and counts what is left.
 local function slots_free(P, id, node, member, now)
   local freed = redis.call('ZREM', running_key(P, id), member)
     + redis.call('ZREM', reserved_key(P, id), member)
@@ -53,7 +53,7 @@ local function slots_free(P, id, node, member, now)
   end
 end
 
--- When the lease ends, or nil where there is none that is still alive.
+-- When the lease ends, or nil if there is no live lease.
 local function lease_end(key, member, now)
   local ends = tonumber(redis.call('ZSCORE', key, member))
   return ends and ends > now and ends or nil

@@ -1,17 +1,17 @@
 -- Turn affinity: which node holds audio that the next job of this session and direction must join.
 --
 -- P:turn:<tenant>:<session>:<src>:<tgt>, hash:
---   timeout_node_id, timeout_until_ms              the node that kept audio after a pause
+--   timeout_node_id, timeout_until_ms              the node that keeps audio after a pause
 --   max_duration_node_id, max_duration_until_ms    the node that has the first part of long speech
---   turn    the latest utterance that was placed; what belongs to an earlier one changes nothing
---   holds   pauses in a row over which a node has kept audio; absent: 0
---   id      the turn's name, where a node is bound: the id of the job that began it. Nodes know the
---           turn by it, and never hear of the session.
+--   turn    the latest utterance that was placed; calls for an earlier one change nothing
+--   holds   consecutive pauses over which a node has kept audio; absent: 0
+--   id      the id of the turn, if a node is bound: the id of the job that began it. Nodes identify the
+--           turn by it and never learn the session.
 -- @include lib/codes
 -- @include lib/follow
 
--- The bound node and the path that leads to it (timeout first), or nil; the latest utterance; whether
--- there is anything to clear; and the holds in a row.
+-- Returns the bound node and its path (timeout first), or nil and nil; the latest utterance; whether
+-- there is anything to clear; and the number of consecutive holds.
 local function turn_read(key, now)
   local turn = redis.call('HMGET', key, 'timeout_node_id', 'timeout_until_ms',
     'max_duration_node_id', 'max_duration_until_ms', 'turn', 'holds')
@@ -26,8 +26,8 @@ local function turn_read(key, now)
   return nil, nil, latest, written, holds
 end
 
--- Replaces the bindings by one of the given kind ('timeout' or 'max_duration'; nil: by none), and
--- remembers the utterance and the holds in a row. written: as turn_read said.
+-- Replaces the bindings by one of the given kind ('timeout' or 'max_duration'; nil: none), and
+-- records the utterance and the consecutive holds. written: from turn_read.
 local function turn_write(key, written, kind, id, utterance, holds, ttl_ms, now)
   if written then
     redis.call('DEL', key)
@@ -44,12 +44,12 @@ local function turn_write(key, written, kind, id, utterance, holds, ttl_ms, now)
   redis.call('PEXPIRE', key, ttl_ms)
 end
 
--- The name of a turn that goes on, or nil.
+-- The id of a turn that continues, or nil.
 local function turn_named(key)
   return redis.call('HGET', key, 'id') or nil
 end
 
--- Names a turn whose binding was just written.
+-- Sets the id of a turn whose binding was just written.
 local function turn_name(key, id)
   redis.call('HSET', key, 'id', id)
 end
