@@ -41,7 +41,7 @@ class GeneralFields(BaseModel):
     """The process as a whole."""
 
     profile: Annotated[Profile, BeforeValidator(lower)] = field(
-        "stable", "set of defaults for what is not set", "must be stable or efficient"
+        "stable", "profile: the set of defaults", "must be stable or efficient"
     )
     instance_id: InstanceId = field(
         "",
@@ -49,21 +49,23 @@ class GeneralFields(BaseModel):
         "must be 1 to 128 characters of A-Z a-z 0-9 . _ -, or empty",
     )
     log_level: Annotated[LogLevel, BeforeValidator(lower)] = field(
-        "info", "least level that is logged", "must be debug, info, warning or error"
+        "info", "lowest level that is logged", "must be debug, info, warning or error"
     )
     log_format: Annotated[LogFormat, BeforeValidator(lower)] = field(
-        "auto", "form of log lines (auto: human on a terminal)", "must be auto, json or human"
+        "auto",
+        "format of log lines (auto: human on a terminal, else json)",
+        "must be auto, json or human",
     )
     log_lines_per_s: int = whole(
         50,
         0,
         1_000_000,
-        "log lines of one kind in a second, debug lines excepted; further ones are counted in the "
-        "next line of that kind, as `left_out` (0: no limit)",
+        "log lines of one kind per second, except debug lines; the next line of that kind "
+        "counts the dropped ones in `left_out` (0: no limit)",
     )
     languages: Languages = field(
         "",
-        "codes of the languages that nodes and clients may name, with commas between; `iso639` "
-        "stands for all codes of ISO 639, also with a script or region (empty: iso639)",
+        "language codes that nodes and clients may use, separated by commas; `iso639` means "
+        "all codes of ISO 639, also with a script or region (empty: iso639)",
         "must be language codes such as en or zh-hant, or iso639, with commas between",
     )

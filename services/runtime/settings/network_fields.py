@@ -76,13 +76,13 @@ class AddressFields(BaseModel):
         "127.0.0.1:9730", "HTTP address of the session gateway's /metrics (empty: off)"
     )
     pool_health_listen: ListenOrOff = _listens_or_off(
-        "", "plain-text gRPC address for probes of the pool service alone (empty: off)"
+        "", "plain-text gRPC address of the pool service for probes only (empty: off)"
     )
     dispatcher_health_listen: ListenOrOff = _listens_or_off(
-        "", "plain-text gRPC address for probes of the dispatcher alone (empty: off)"
+        "", "plain-text gRPC address of the dispatcher for probes only (empty: off)"
     )
     gateway_health_listen: ListenOrOff = _listens_or_off(
-        "", "plain-text gRPC address for probes of the session gateway alone (empty: off)"
+        "", "plain-text gRPC address of the session gateway for probes only (empty: off)"
     )
     pool_address: Targets = _finds("127.0.0.1:7710", "where clients find the pool service")
     dispatcher_address: Targets = _finds("127.0.0.1:7720", "where clients find the dispatcher")
@@ -98,31 +98,29 @@ class GrpcFields(BaseModel):
     """Messages, connections and the drain of gRPC servers."""
 
     max_message_bytes: int = whole(
-        4_194_304, 65_536, 268_435_456, "bytes of the largest message, sent or received"
+        4_194_304, 65_536, 268_435_456, "size limit of a message in bytes"
     )
-    max_streams_per_connection: int = whole(
-        256, 1, 100_000, "calls that one connection may have under way at a time"
-    )
+    max_streams_per_connection: int = whole(256, 1, 100_000, "concurrent calls per connection")
     keepalive_time_ms: int = whole(
         20_000, 1000, HOUR_MS, "ms of silence after which a connection is pinged"
     )
     keepalive_timeout_ms: int = whole(
-        5000, 100, 60_000, "ms that a ping may stay unanswered before the connection is dead"
+        5000, 100, 60_000, "ms after which an unanswered ping closes the connection"
     )
     peer_silence_ms: int = whole(
         3000,
         300,
         600_000,
-        "ms after which a service that says nothing on a stream, and does not answer, is left for "
-        "another one; clients and nodes are told the same of gateways and dispatchers",
+        "ms after which a silent stream to another service is replaced; clients and nodes get "
+        "the same limit for gateways and dispatchers",
     )
     drain_grace_ms: int = whole(
-        20_000, 0, 600_000, "ms for what is in flight to finish after SIGTERM"
+        20_000, 0, 600_000, "ms that calls in flight have to finish after SIGTERM"
     )
     channel_renew_ms: int = whole(
         300_000,
         0,
         24 * HOUR_MS,
-        "ms after which a connection to another service is made anew, so that added instances and "
-        "new certificates are found (0: never)",
+        "ms after which a connection to another service is renewed, to find added instances "
+        "and use new certificates (0: never)",
     )

@@ -25,19 +25,19 @@ class QuotaFields(BaseModel):
         _SESSIONS_OF_A_TENANT,
         0,
         10_000_000,
-        "sessions of one tenant at a time (0: no limit, the default with auth off)",
+        "concurrent sessions per tenant (0: no limit, the default if auth is off)",
     )
     quota_jobs: int = whole(
         _JOBS_OF_A_TENANT,
         0,
         10_000_000,
-        "jobs of one tenant in flight at a time (0: no limit, the default with auth off)",
+        "jobs in flight per tenant (0: no limit, the default if auth is off)",
     )
     quota_audio_s_per_minute: int = whole(
         _AUDIO_S_PER_MINUTE_OF_A_TENANT,
         0,
         4_000_000,
-        "seconds of speech of one tenant in a minute (0: no limit, the default with auth off)",
+        "seconds of speech per tenant and minute (0: no limit, the default if auth is off)",
     )
 
 
@@ -49,5 +49,7 @@ WITHOUT_AUTH: dict[str, int] = dict.fromkeys(QuotaFields.model_fields, 0)
 class OwnerFields(BaseModel):
     """Limits of one owner of nodes, if their tokens name an owner; 0: no limit."""
 
-    owner_nodes: int = whole(100, 0, 1_000_000, "nodes of one owner at a time")
-    owner_slots: int = whole(1000, 0, 100_000_000, "slots of all nodes of one owner together")
+    owner_nodes: int = whole(100, 0, 1_000_000, "connected nodes per owner (0: no limit)")
+    owner_slots: int = whole(
+        1000, 0, 100_000_000, "slots of all nodes of one owner together (0: no limit)"
+    )

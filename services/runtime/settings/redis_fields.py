@@ -47,11 +47,11 @@ class RedisFields(BaseModel):
     )
     redis_prefix: RedisPrefix = field(
         "lingua:v1",
-        "start of every key; with a hash tag {..} all keys of a cell share a slot",
+        "prefix of every key; with a hash tag {..}, all keys of a cell share a slot",
         "must be 1 to 100 characters of A-Z a-z 0-9 : _ . -, with at most one hash tag {..} "
         "and no colon at its end",
     )
-    redis_timeout_ms: int = whole(400, 10, 5000, "ms after which a call to Redis has failed")
+    redis_timeout_ms: int = whole(400, 10, 5000, "ms after which a call to Redis fails")
     redis_dir: str = field(
         "", "folder for the data of the Redis that `lingua up` starts (empty: temporary)", "a path"
     )

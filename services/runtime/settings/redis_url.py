@@ -16,7 +16,7 @@ from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.settings.redis_fields import REDIS_URL_FORMS
 
 DEFAULT_PORTS = {"": 6379, "sentinel": 26379, "cluster": 6379}
-# The link decides on these; a URL that sets them would be silently overruled.
+# The link sets these options, so a URL must not.
 OURS = frozenset(
     {
         "decode_responses",
@@ -73,10 +73,10 @@ class RedisTarget:
     master_name: str = ""
 
     def check_prefix(self, prefix: str) -> None:
-        """Raise BadRedisUrlError unless all keys under `prefix` live on one server."""
+        """Raises BadRedisUrlError unless all keys under `prefix` are on one server."""
         if self.topology is not Topology.CLUSTER:
             return
-        # Whatever follows the prefix must not change the slot.
+        # What follows the prefix must not change the slot.
         if slot_of(prefix) != slot_of(prefix + ":{x}") or slot_of(prefix) != slot_of(prefix + ":y"):
             raise BadRedisUrlError(
                 f"LINGUA_REDIS_URL names a Redis Cluster, and the key prefix {prefix!r} has no "
@@ -91,7 +91,7 @@ def slot_of(key: str) -> int:
 
 
 def parse_redis_url(url: str) -> RedisTarget:
-    """Read LINGUA_REDIS_URL. Raises BadRedisUrlError, which names what is allowed."""
+    """Parses LINGUA_REDIS_URL. Raises BadRedisUrlError, which says what is allowed."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -110,7 +110,7 @@ def parse_redis_url(url: str) -> RedisTarget:
     master_name, database = _path(parts.path, kind)
     if not kind and len(seeds) > 1:
         raise _bad("it has several hosts: use redis+sentinel:// or redis+cluster://")
-    # redis-py reads the options; we only take apart what it does not know.
+    # redis-py parses the options; only what it does not know is parsed here.
     plain = f"{base}://{credentials + '@' if credentials else ''}localhost/{database}"
     connection_class, options = _options(f"{plain}?{parts.query}" if parts.query else plain)
     if kind == "cluster" and options.get("db"):
@@ -155,7 +155,7 @@ def _address(text: str, default_port: int) -> Address:
     except ValueError:
         host = port = None
     if not host:
-        # The text itself is not shown: with an unescaped # or / it is a piece of the password.
+        # The text is not shown, because with an unescaped # or / it is a part of the password.
         raise _bad("a host is missing or is not host:port (escape # / @ in a password)")
     return host, port or default_port
 
@@ -190,7 +190,7 @@ def _options(plain_url: str) -> tuple[type[Any], dict[str, Any]]:
 
 
 def _try_out(connection_class: type[Any], options: Mapping[str, Any]) -> None:
-    """Unknown options and values are found now, not at the first call."""
+    """Finds unknown options and bad values now, rather than at the first call."""
     try:
         connection_class(**options)
     except (TypeError, ValueError, RedisError) as error:

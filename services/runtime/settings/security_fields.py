@@ -15,15 +15,17 @@ class SecurityFields(BaseModel):
     """Who may call, and how connections are encrypted."""
 
     auth: Annotated[OffOrOn, BeforeValidator(lower)] = field(
-        "off", "whether callers must say who they are, and may do only that", "must be off or on"
+        "off",
+        "whether callers must authenticate, and may call only the methods of their role",
+        "must be off or on",
     )
     listen_without_auth: bool = field(
         False,
-        "with auth off: whether to listen where other machines can reach it",
+        "whether to listen on addresses that other machines can reach if auth is off",
         "must be yes or no",
     )
     auth_secret_file: str = _path(
-        "secrets that sign and check HS256 tokens, one a line; the first one signs"
+        "secrets that sign and check HS256 tokens, one per line; the first one signs"
     )
     auth_jwks_file: str = _path("JSON Web Key Set that checks RS256 and ES256 tokens")
     auth_issuer: str = field(
@@ -37,26 +39,25 @@ class SecurityFields(BaseModel):
         max_length=256,
     )
     token_file: str = _path(
-        "token that this process shows where it calls (empty: it signs its own where it has a "
-        "secret)"
+        "token that this process sends with its calls (empty: it signs one if it has a secret)"
     )
     tls_cert_file: str = _path("certificate chain of this server, PEM (empty: no TLS)")
-    tls_key_file: str = _path("its private key")
+    tls_key_file: str = _path("private key of this server")
     tls_client_ca_file: str = _path(
-        "authorities of callers' certificates: with it, every caller must have one (mutual TLS)"
+        "authorities of callers' certificates; if set, every caller needs one (mutual TLS)"
     )
     tls_ca_file: str = _path(
-        "authorities of the servers that this process calls (empty: it calls without TLS)"
+        "authorities of the servers that this process calls (empty: calls without TLS)"
     )
     tls_client_cert_file: str = _path(
-        "certificate chain that this process shows where it calls (empty: that of the server)"
+        "certificate chain for calls to other services (empty: that of the server)"
     )
-    tls_client_key_file: str = _path("its private key")
+    tls_client_key_file: str = _path("private key for calls to other services")
     tls_server_name: str = field(
         "",
-        "name that the certificates of the other services must have (empty: the host called)",
+        "name in the certificates of the other services (empty: the host called)",
         "must be a host name or empty",
     )
     metrics_tls: Annotated[OffOrOn, BeforeValidator(lower)] = field(
-        "off", "whether /metrics is served with TLS too, by the same files", "must be off or on"
+        "off", "whether /metrics uses TLS as well, with the same files", "must be off or on"
     )
