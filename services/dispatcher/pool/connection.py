@@ -144,7 +144,9 @@ class PoolConnection:
         operation = PendingOperation(self._next_id, name, data, loop.create_future(), made)
         self._queue.append(operation)
         self._under_way.append(operation)
-        self._deadlines.arm(loop, made + self.timeout_s)
+        # If others are under way, the timer is armed.
+        if len(self._under_way) == 1:
+            self._deadlines.arm(loop, made + self.timeout_s)
         # The writer wakes in the next turn of the loop, when the rest of this turn is queued too.
         if not patient:
             self.flush()

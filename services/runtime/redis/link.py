@@ -221,7 +221,9 @@ class RedisLink:
         call = PendingCall(name, packed, loop.create_future(), loop.time() + self._timeout)
         self._queue.append(call)
         self._under_way.append(call)
-        self._timer.arm(loop, call.deadline)
+        # If others are under way, the timer is armed.
+        if len(self._under_way) == 1:
+            self._timer.arm(loop, call.deadline)
         # The connection wakes up in the next iteration of the event loop, so that it also takes the
         # calls that follow in this one.
         if self._idle and len(self._queue) == 1:
