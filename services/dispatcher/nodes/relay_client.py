@@ -18,6 +18,7 @@ from lingua_scheduler.services.runtime.rpc.client_stream import ClientStream
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.rpc.outbox import Outbox
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.tasks import BackgroundTasks
 from lingua_scheduler.silence import Silence
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -68,7 +69,6 @@ class _OwnerStream:
         # What was sent and is not over: lost with the stream.
         self.under_way: dict[AttemptKey, _UnderWay] = {}
         self.reached = False
-        self.task: asyncio.Task[None] | None = None
 
     def ask(self) -> None:
         """Asks the dispatcher to answer at once."""
@@ -132,6 +132,7 @@ class RelayClients:
         self._metrics = metrics
         self._responsible = responsible
         self._peers: dict[str, _OwnerStream] = {}
+        self._tasks = BackgroundTasks()
 
     def order(
         self,
@@ -148,7 +149,7 @@ class RelayClients:
             )
             peer.ask()
             self._peers[placement.owner_address] = peer
-            peer.task = asyncio.create_task(self._run(peer))
+            self._tasks.spawn(self._run(peer))
         order = request.orders[0]
         order.home_instance = self._settings.instance_id
         order.node_id = placement.node_id
@@ -177,10 +178,7 @@ class RelayClients:
 
     async def close(self) -> None:
         """Ends all streams."""
-        tasks = [peer.task for peer in self._peers.values() if peer.task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _run(self, peer: _OwnerStream) -> None:
         try:

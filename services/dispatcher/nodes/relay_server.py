@@ -33,7 +33,7 @@ _PONG = dispatcher_pb2.RelayResponse(pong=True).SerializeToString()
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class RelaySession:
+class HomeStream:
     """The stream of one home. It answers for the attempts that the home gave to nodes here."""
 
     def __init__(self, metrics: DispatcherMetrics, max_message_bytes: int) -> None:
@@ -97,51 +97,51 @@ class RelayServer:
         self._nodes = nodes
         self._metrics = metrics
         self._max_message_bytes = max_message_bytes
-        self._open: set[RelaySession] = set()
+        self._homes: set[HomeStream] = set()
         self._draining = False
 
     async def relay(
         self, requests: AsyncIterator[dispatcher_pb2.RelayRequest], context: Context
     ) -> None:
         """Serves one home until its stream ends."""
-        session = RelaySession(self._metrics, self._max_message_bytes)
-        self._open.add(session)
+        home = HomeStream(self._metrics, self._max_message_bytes)
+        self._homes.add(home)
         if self._draining:
-            session.outbox.close()
+            home.outbox.close()
 
         async def write() -> None:
-            while responses := await session.outbox.take():
+            while responses := await home.outbox.take():
                 await context.write(b"".join(responses))
 
         async def read() -> None:
             async for request in requests:
                 if request.ping:
-                    session.pong()
+                    home.pong()
                 for at, order in enumerate(request.orders):
                     if should_yield(at):
                         await asyncio.sleep(0)
-                    self._follow(session, order)
+                    self._carry_out(home, order)
 
         try:
             await run_duplex(read=read(), write=write())
         finally:
-            self._open.discard(session)
-            self._nodes.abandon(session)
+            self._homes.discard(home)
+            self._nodes.abandon(home)
 
     def drain(self) -> None:
         """Ends the streams, which homes would keep open forever, after the nodes have gone."""
         self._draining = True
-        for session in self._open:
-            session.outbox.close()
+        for home in self._homes:
+            home.outbox.close()
 
-    def _follow(self, session: RelaySession, order: dispatcher_pb2.RelayOrder) -> None:
+    def _carry_out(self, home: HomeStream, order: dispatcher_pb2.RelayOrder) -> None:
         match order.WhichOneof("order"):
             case "assign":
                 message = dispatcher_pb2.DispatcherMessage()
                 message.events.add().job_assign.CopyFrom(order.assign)
-                why = self._nodes.assign(order.node_id, order.node_epoch, message, session)
+                why = self._nodes.assign(order.node_id, order.node_epoch, message, home)
                 if why:
-                    session.on_not_sent(order.node_id, order.assign.attempt, why)
+                    home.on_not_sent(order.node_id, order.assign.attempt, why)
             case "cancel":
                 self._nodes.cancel(order.node_id, order.cancel)
             case "result_received":
