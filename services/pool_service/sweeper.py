@@ -72,9 +72,9 @@ class Sweeper:
                     rest = max(_GAUGES_EVERY_S, _REST * (loop.time() - began))
                     gauges_due = began + min(rest, _GAUGES_AT_LEAST_EVERY_S)
             except LinguaError as error:
-                _log.warning("the sweep waits: %s", error)
+                _log.warning("sweep postponed", extra={"reason": str(error)})
             except Exception:
-                _log.exception("a sweep failed; the next one goes on")
+                _log.exception("sweep failed")
             await asyncio.sleep(interval)
 
     async def look(self) -> None:
@@ -86,7 +86,7 @@ class Sweeper:
         for node_id in map(bytes.decode, expel):
             await self._registry.expel(node_id, silent_ms)
             self._metrics.expelled.inc()
-            _log.info("node fell silent, out of its pools", extra={"node_id": node_id})
+            _log.info("node expelled", extra={"node_id": node_id})
         for node_id in map(bytes.decode, forget):
             await self._registry.forget(node_id, settings.node_forget_ms)
             _log.info("node forgotten", extra={"node_id": node_id})

@@ -194,4 +194,4 @@ class Admission:
         _log.info("node connected", extra={"node_id": stream.node_id, "pools": pools})
         if not pools:
             facts = {"node_id": stream.node_id, "reason": "its languages do not fit together"}
-            _log.warning("node is in no pool, so it gets no jobs", extra=facts)
+            _log.warning("node is in no pool", extra=facts)

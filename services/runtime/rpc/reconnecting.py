@@ -280,7 +280,7 @@ class ReconnectingStream(Generic[PeerT]):
             try:
                 callback(self.up, self.down_reason)
             except Exception:
-                _log.exception("a callback on a change of connection failed")
+                _log.exception("connection callback failed")
 
     def _say(self, level: int, event: str, reason: str = "") -> None:
         facts = {"peer": self._service, "address": self.channel.address}
