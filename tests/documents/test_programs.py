@@ -3,7 +3,7 @@
 Three things are put in place of what is printed: addresses, since the test's scheduler has free
 ports; the folder /etc/lingua; and names that the text leaves to the reader (`SUPPLIED`). Functions
 that a block only defines are called (`DRIVERS`). With TLS, programs build their objects and do not
-connect; tests/unit/sdk/test_client_docs.py has peers with TLS for them.
+connect; tests/unit/sdk/test_docs.py has peers with TLS for them.
 """
 
 import ast

@@ -19,8 +19,9 @@ from lingua_scheduler.sdk import (
     SessionRefusedError,
     SessionUnavailableError,
 )
-from lingua_scheduler.v1 import common_pb2, session_pb2
-from tests.unit.sdk.test_session_peer import (
+from lingua_scheduler.v1 import common_pb2, session_pb2, session_pb2_grpc
+from lingua_scheduler.v1.session_pb2 import ClientMessage, ServerMessage
+from tests.unit.sdk.session_peer import (
     Peer,
     ack,
     closed,
@@ -293,3 +294,18 @@ async def test_opus_packets_are_sent_as_they_are(peer: Peer) -> None:
         await session.send(b"\xf9abc")
     assert (await stream.hear_kind("audio")).data == b"\xf8abc"
     await leave(session)
+
+
+async def test_a_peer_hears_what_a_client_says_and_says_what_it_is_told() -> None:
+    async with peers("a") as (peer,), grpc.aio.insecure_channel(peer.address) as channel:
+        call = session_pb2_grpc.SessionGatewayStub(channel).Converse()
+        await call.write(ClientMessage(open=session_pb2.Open()))
+        stream = await peer.stream()
+        await stream.opens()
+        answer = await call.read()
+        assert isinstance(answer, ServerMessage)
+        assert answer.events[0].opened.session_id == "s-1"
+        await call.done_writing()
+        assert await stream.hear() is None
+        stream.end()
+        assert await call.read() is grpc.aio.EOF

@@ -12,7 +12,7 @@ from lingua_scheduler.sdk.session.protocol.effects import Fail, Give, Over, Retr
 from lingua_scheduler.sdk.session.protocol.machine import SessionProtocol
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage, ServerEvent, ServerMessage
-from tests.unit.sdk.test_session_peer import (
+from tests.unit.sdk.session_peer import (
     ack,
     closed,
     failed,

@@ -18,7 +18,7 @@ from lingua_scheduler.sdk import (
 )
 from lingua_scheduler.v1 import common_pb2
 from tests.conftest import Eventually
-from tests.unit.sdk.test_session_peer import (
+from tests.unit.sdk.session_peer import (
     Peer,
     ack,
     closed,

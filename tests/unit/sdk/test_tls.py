@@ -17,7 +17,7 @@ from lingua_scheduler.cli.clients.sdk_access import tls_of
 from lingua_scheduler.sdk import Channels, SessionUnavailableError, Tls
 from lingua_scheduler.sdk._transport.tls import tls_hint
 from lingua_scheduler.services.runtime.settings.settings import load_settings
-from tests.unit.sdk.test_session_peer import Peer, english, entered, leave, peers
+from tests.unit.sdk.session_peer import Peer, english, entered, leave, peers
 
 LOCALHOST = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 DAY = datetime.timedelta(days=1)

@@ -1,12 +1,10 @@
-"""Tokens of sessions and nodes: when they are asked for, and what a refusal means."""
+"""Tokens: when they are asked for, what a refusal means, and that they stay secret."""
 
 import asyncio
-import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -21,14 +19,11 @@ from lingua_scheduler.sdk import (
     SessionLostError,
     SessionRefusedError,
     SessionUnavailableError,
-    Translated,
 )
 from lingua_scheduler.sdk._transport import tokens
 from lingua_scheduler.sdk._transport.channels import is_loopback
-from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
-from tests.conftest import Eventually
-from tests.unit.sdk.test_session_peer import (
-    PATIENCE_S,
+from tests.unit.sdk.node_peer import Dispatcher, counting, node_with, serve
+from tests.unit.sdk.session_peer import (
     Peer,
     PeerStream,
     closed,
@@ -48,12 +43,6 @@ LOGGER = "lingua_scheduler.sdk"
 async def peer() -> AsyncIterator[Peer]:
     async with peers("a") as (made,):
         yield made
-
-
-def counting() -> Callable[[], str]:
-    """Gives token-1, token-2 and so on."""
-    numbers = iter(range(1, 100))
-    return lambda: f"token-{next(numbers)}"
 
 
 async def entering(session: Session, peer: Peer) -> tuple[asyncio.Task[Session], PeerStream]:
@@ -262,120 +251,6 @@ async def test_what_is_not_permitted_is_final_with_any_token(peer: Peer, is_open
         await (session.drained() if is_open else opening)
     assert peer.waiting() == 0
     await leave(session)
-
-
-# ---- nodes ----
-
-
-class Dispatcher(dispatcher_pb2_grpc.DispatcherServicer):
-    """Takes each node in or not, as the test has said, and keeps the tokens."""
-
-    def __init__(self) -> None:
-        self.address = ""
-        self.tokens: list[str] = []
-        self.answers: asyncio.Queue[tuple[bool, grpc.StatusCode | None]] = asyncio.Queue()
-
-    def next(self, *, welcome: bool, end: grpc.StatusCode | None) -> None:
-        """What becomes of the next stream; None: it stays."""
-        self.answers.put_nowait((welcome, end))
-
-    async def Connect(  # noqa: N802 (gRPC names it)
-        self, request_iterator: Any, context: Any
-    ) -> None:
-        found = dict(context.invocation_metadata())
-        self.tokens.append(str(found.get("authorization", "")))
-        await anext(request_iterator)
-        welcome, end = await self.answers.get()
-        if welcome:
-            event = dispatcher_pb2.DispatcherEvent(welcome=dispatcher_pb2.Welcome())
-            await context.write(dispatcher_pb2.DispatcherMessage(events=[event]))
-        if end is not None:
-            await context.abort(end, "said the dispatcher")
-        async for _ in request_iterator:
-            pass
-
-
-@contextlib.asynccontextmanager
-async def running_dispatcher(
-    credentials: grpc.ServerCredentials | None = None,
-) -> AsyncIterator[Dispatcher]:
-    """One that listens; with TLS where there are credentials."""
-    made, server = Dispatcher(), grpc.aio.server()
-    dispatcher_pb2_grpc.add_DispatcherServicer_to_server(made, server)
-    if credentials is None:
-        port = server.add_insecure_port("127.0.0.1:0")
-    else:
-        port = server.add_secure_port("127.0.0.1:0", credentials)
-    made.address = f"127.0.0.1:{port}"
-    await server.start()
-    yield made
-    await server.stop(None)
-
-
-@pytest.fixture
-async def dispatcher() -> AsyncIterator[Dispatcher]:
-    async with running_dispatcher() as made:
-        yield made
-
-
-def node_with(token: tokens.Token | None) -> Node:
-    node = Node(node_id="gpu-1", asr=["en"], semantic=["en"], token=token, drain_seconds=0)
-
-    @node.handler
-    async def translate(job: object) -> Translated:
-        return Translated(source="a", translated="b")
-
-    return node
-
-
-async def serve(node: Node, dispatcher: Dispatcher) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        await node.serve(dispatcher.address)
-
-
-async def test_a_node_whose_token_expires_goes_on_with_the_next(dispatcher: Dispatcher) -> None:
-    dispatcher.next(welcome=True, end=UNAUTHENTICATED)
-    dispatcher.next(welcome=True, end=grpc.StatusCode.UNAVAILABLE)
-    dispatcher.next(welcome=False, end=UNAUTHENTICATED)
-    dispatcher.next(welcome=True, end=UNAUTHENTICATED)
-    dispatcher.next(welcome=False, end=UNAUTHENTICATED)
-    with pytest.raises(
-        NodeRefusedError, match="UNAUTHENTICATED: said the dispatcher; the previous token"
-    ):
-        await serve(node_with(counting()), dispatcher)
-    assert dispatcher.tokens == [f"Bearer token-{number}" for number in range(1, 6)]
-
-
-@pytest.mark.parametrize(
-    ("token", "code"),
-    [("fixed", UNAUTHENTICATED), (lambda: "always", UNAUTHENTICATED), (counting(), DENIED)],
-)
-async def test_a_node_that_no_other_token_would_help_ends(
-    dispatcher: Dispatcher, token: tokens.Token, code: grpc.StatusCode
-) -> None:
-    dispatcher.next(welcome=False, end=code)
-    with pytest.raises(NodeRefusedError, match=f"{code.name}: said the dispatcher"):
-        await serve(node_with(token), dispatcher)
-    assert len(dispatcher.tokens) == 1
-
-
-async def test_a_node_waits_for_a_token_file_and_says_what_is_missing(
-    dispatcher: Dispatcher,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    eventually: Eventually,
-) -> None:
-    file = tmp_path / "token"
-    node = node_with(file)
-    serving = asyncio.create_task(serve(node, dispatcher))
-    with caplog.at_level(logging.WARNING, LOGGER):
-        await eventually(lambda: "no token: cannot read" in caplog.text)
-        file.write_text("there")
-        dispatcher.next(welcome=True, end=None)
-        await eventually(lambda: node.connected)
-    assert dispatcher.tokens == ["Bearer there"]
-    await node.stop()
-    await serving
 
 
 # ---- nobody else reads it ----

@@ -209,18 +209,3 @@ def english(peer: Peer, **options: Any) -> Session:
 async def leave(session: Session) -> None:
     """As by an exception."""
     await session.__aexit__(KeyError, None, None)
-
-
-async def test_a_peer_hears_what_a_client_says_and_says_what_it_is_told() -> None:
-    async with peers("a") as (peer,), grpc.aio.insecure_channel(peer.address) as channel:
-        call = session_pb2_grpc.SessionGatewayStub(channel).Converse()
-        await call.write(ClientMessage(open=session_pb2.Open()))
-        stream = await peer.stream()
-        await stream.opens()
-        answer = await call.read()
-        assert isinstance(answer, ServerMessage)
-        assert answer.events[0].opened.session_id == "s-1"
-        await call.done_writing()
-        assert await stream.hear() is None
-        stream.end()
-        assert await call.read() is grpc.aio.EOF

@@ -11,7 +11,8 @@ import pytest
 
 from tests.conftest import Eventually
 from tests.documents.blocks import blocks_of
-from tests.unit.sdk.test_session_peer import (
+from tests.unit.sdk.node_peer import running_dispatcher
+from tests.unit.sdk.session_peer import (
     Peer,
     ack,
     closed,
@@ -23,7 +24,6 @@ from tests.unit.sdk.test_session_peer import (
     result,
 )
 from tests.unit.sdk.test_tls import OURS, plain_tls
-from tests.unit.sdk.test_tokens import running_dispatcher
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 NODES_PAGE = PAGE.with_name("nodes.md")
