@@ -5,8 +5,8 @@
 -- @arg attempt digits
 -- @arg node_id text      the node that reports
 -- Returns 'wanted' (the job's dispatcher, or a later one, may ask the node for the result),
--- 'unwanted'
---   (nobody will ask, or a result is kept), or 'unknown' (there is no record of the attempt).
+--   'unwanted' (nobody will ask, or a result is kept), or 'unknown' (there is no record of the
+--   attempt).
 -- @include lib/job
 
 local key = job_key(P, job)

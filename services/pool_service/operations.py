@@ -8,7 +8,7 @@ from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
 from lingua_scheduler.services.pool_service.fleet.views import Views
-from lingua_scheduler.services.pool_service.leases import Attempts, direction, fill_placement
+from lingua_scheduler.services.pool_service.attempts import Attempts, direction, fill_placement
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import normal
