@@ -24,7 +24,7 @@ import grpc
 from machine import machine
 from prometheus_client import CollectorRegistry
 
-from lingua_scheduler.services.pool_service.fleet.views import Views
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
@@ -60,10 +60,10 @@ class Bench:
         self.settings = settings
         self.link = link
         self.seed = seed
-        views = Views(link=link, settings=settings)
+        nodes = Nodes(link=link, settings=settings)
         self.registry = Registry(link=link, settings=settings)
         self.operations = Operations(
-            link=link, settings=settings, metrics=PoolMetrics(CollectorRegistry()), views=views
+            link=link, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
         )
         self._jobs = 0
 

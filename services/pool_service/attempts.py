@@ -1,7 +1,7 @@
-"""What every job costs: Allocate, Commit, Complete and Release, one script and one round trip each.
+"""The operations of every job: Allocate, Commit, Complete and Release, one script call each.
 
-Each is two plain functions, one before its call of Redis and one after it, so that the operations
-of a message on the Operate stream need no task of their own.
+Each consists of two plain functions, one before the script call and one after it, so that the
+operations of a message on the Operate stream need no task of their own.
 """
 
 import random
@@ -25,7 +25,7 @@ _DETAIL_CHARS = 200
 
 
 class Attempts:
-    """The operations on attempts, by the names that they have in the contract's Operation."""
+    """The operations on attempts, by their names in the contract's Operation."""
 
     def __init__(self, *, link: RedisLink, settings: Settings, metrics: PoolMetrics) -> None:
         self._link = link
@@ -62,33 +62,33 @@ class Attempts:
         ).call
         self.send = link.send
         self.selected = metrics.selection_seconds.observe
-        """Told of every allocation that Redis has answered how long that took, in seconds."""
-        self.words: dict[str, Callable[[Any], Call]] = {
+        """Observes how long Redis took for an allocation, in seconds."""
+        self.calls: dict[str, Callable[[Any], Call]] = {
             "allocate": self._allocate,
             "commit": self._commit,
             "release": self._release,
             "complete": self._complete,
         }
-        """The arguments of a request's script. Raises InvalidMessageError."""
+        """Packs the script call of a request. Raises InvalidMessageError."""
         self.fill: dict[str, Callable[[Any, Any, Any], None]] = {
             "allocate": self._allocated,
             "commit": self._committed,
             "release": self._released,
             "complete": self._completed,
         }
-        """Fills the response to a request from what its script said. Raises where that refused."""
+        """Fills the response from the reply of the script. Raises if the script refused."""
 
     def refused(self, request: pool_pb2.AllocateRequest, error: Exception) -> None:
-        """Counts an allocation that was in order and found no node."""
+        """Counts an allocation that was valid but was refused."""
         if isinstance(error, LinguaError) and not isinstance(error, InvalidMessageError):
             self._metrics.refused(error, request.criteria)
 
     async def run(self, name: str, request: Any, response: Any) -> Any:
-        """The whole of it, with a span of Redis where there is one to be part of."""
-        words = self.words[name](request)
+        """Carries out an operation, with a span for the call of Redis if the caller is traced."""
+        call = self.calls[name](request)
         started = perf_counter()
         try:
-            reply = await self._link.call(*words)
+            reply = await self._link.call(*call)
             if name == "allocate":
                 self.selected(perf_counter() - started)
             self.fill[name](request, reply, response)
@@ -99,7 +99,7 @@ class Attempts:
         return response
 
     def want(self, criteria: pool_pb2.NodeCriteria, tenant: str, session_id: str) -> Words:
-        """The arguments of lua/lib/want.lua."""
+        """Packs the arguments of lua/lib/want.lua."""
         pair, excluded, stages = criteria.pair, criteria.exclude_node_ids, criteria.required_stages
         return self._pack_want(
             seed=random.getrandbits(31),
@@ -114,8 +114,6 @@ class Attempts:
             session=session_id,
             excluded=excluded,
         )
-
-    # ---- before and after ----
 
     def _allocate(self, request: pool_pb2.AllocateRequest) -> Call:
         validate.criteria(request.criteria)
@@ -223,13 +221,13 @@ class Attempts:
 
 
 def direction(criteria: pool_pb2.NodeCriteria) -> str:
-    """What a job needs, for messages."""
+    """Describes what a job needs, for error messages."""
     text = "" if criteria.require_tts else " (text)"
     return f"{criteria.pair.src}->{criteria.pair.tgt}{text}"
 
 
 def fill_placement(placement: pool_pb2.Placement, placed: Sequence[Any]) -> None:
-    """Fills in what a script says of the node that it has chosen."""
+    """Fills in the node that a script has chosen."""
     node_id, epoch, owner, address, path, binding, kind = placed
     placement.node_id = node_id.decode()
     placement.node_epoch = epoch
@@ -241,5 +239,5 @@ def fill_placement(placement: pool_pb2.Placement, placed: Sequence[Any]) -> None
 
 
 def _why(cause: str, detail: str) -> str:
-    """Why an attempt was given up, for its record."""
+    """Describes why an attempt was given up, for its record."""
     return f"{cause}: {detail}"[:_DETAIL_CHARS] if detail else cause

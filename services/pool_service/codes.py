@@ -1,9 +1,9 @@
-"""What the scripts say in numbers and words, as the contract says it. Mirrors lua/lib/codes.lua."""
+"""Numbers and words of the scripts, and their meaning in the contract. See lua/lib/codes.lua."""
 
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
-# Node health beyond the contract's four: on the way out of its pools, and out of them. Such a node
-# must register again; to everybody else it is offline.
+# Health of a node that is being taken out of its pools, and of one that is out. Such a node must
+# register again; callers see it as offline.
 LEAVING = 5
 OUT = 6
 
@@ -17,7 +17,7 @@ JOB_STATES = {
     b"unplaced": common_pb2.JOB_STATE_FAILED,
 }
 
-# How a job may end when an attempt ends without a result; '' where another attempt follows.
+# The state of a job whose attempt ended without a result; '' if another attempt follows.
 FINAL_STATES = {
     common_pb2.JOB_STATE_UNSPECIFIED: "",
     common_pb2.JOB_STATE_FAILED: "failed",
@@ -39,7 +39,7 @@ RELEASE_OUTCOMES = {
     b"left": pool_pb2.ReleaseResponse.OUTCOME_LEFT,
 }
 
-# Whether the cause counts against the node.
+# Whether the cause counts as a failure of the node.
 RELEASE_FAULTS = {
     pool_pb2.RELEASE_CAUSE_ACK_TIMEOUT: True,
     pool_pb2.RELEASE_CAUSE_SEND_FAILED: False,
@@ -50,7 +50,7 @@ RELEASE_FAULTS = {
     pool_pb2.RELEASE_CAUSE_BAD_JOB: False,
 }
 
-# As the job's record and the metrics name them.
+# Names for the job's record and the metrics.
 RELEASE_CAUSES = {
     cause: pool_pb2.ReleaseCause.Name(cause).removeprefix("RELEASE_CAUSE_").lower()
     for cause in RELEASE_FAULTS
@@ -63,7 +63,7 @@ ATTEMPT_OUTCOMES = {
     pool_pb2.ATTEMPT_OUTCOME_CANCELLED: "cancelled",
 }
 
-# Of these, which count against the node, unless the job is at fault.
+# Those that count as a failure of the node, unless the job is at fault.
 FAULTS = (pool_pb2.ATTEMPT_OUTCOME_FAILED, pool_pb2.ATTEMPT_OUTCOME_TIMED_OUT)
 
 COMPLETE_OUTCOMES = {
@@ -91,11 +91,11 @@ BEAT_PROBLEMS = {
 
 
 def lease_member(attempt: common_pb2.AttemptRef) -> str:
-    """An attempt as a member of a node's lease sets."""
+    """Returns the member of an attempt in the lease sets of a node."""
     return f"{attempt.job_id}:{attempt.attempt}"
 
 
 def attempt_of(member: bytes) -> common_pb2.AttemptRef:
-    """The attempt that a lease belongs to."""
+    """Returns the attempt of a member of a lease set."""
     job_id, _, attempt = member.decode().rpartition(":")
     return common_pb2.AttemptRef(job_id=job_id, attempt=int(attempt))

@@ -1,4 +1,4 @@
-"""The pool service as a process."""
+"""The process of the pool service."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -7,7 +7,8 @@ import grpc
 
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
 from lingua_scheduler.services.pool_service.fleet.directions import Directions
-from lingua_scheduler.services.pool_service.fleet.views import Views
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
+from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
@@ -20,7 +21,7 @@ from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
 
 class PoolService:
-    """Puts the parts of the pool service together."""
+    """Creates and connects the parts of the pool service."""
 
     grpc_name = pool_pb2.DESCRIPTOR.services_by_name["PoolService"].full_name
     max_request_bytes: int | None = None
@@ -29,13 +30,15 @@ class PoolService:
         settings, link = runtime.settings, runtime.link
         directions = Directions()
         metrics = PoolMetrics(runtime.registry, directions)
-        views = Views(link=link, settings=settings)
+        nodes = Nodes(link=link, settings=settings)
+        pools = Pools(link=link, settings=settings, nodes=nodes)
         registry = Registry(link=link, settings=settings)
         self._runtime = runtime
         self._servicer = PoolServicer(
-            operations=Operations(link=link, settings=settings, metrics=metrics, views=views),
+            operations=Operations(link=link, settings=settings, metrics=metrics, nodes=nodes),
             registry=registry,
-            views=views,
+            nodes=nodes,
+            pools=pools,
             instance_id=settings.instance_id,
             max_message_bytes=settings.max_message_bytes,
         )
@@ -43,7 +46,12 @@ class PoolService:
             link=link,
             settings=settings,
             registry=registry,
-            capacity=Capacity(views=views, directions=directions, keep_ms=settings.node_forget_ms),
+            capacity=Capacity(
+                nodes=nodes,
+                pools=pools,
+                directions=directions,
+                keep_ms=settings.node_forget_ms,
+            ),
             metrics=metrics,
         )
 
@@ -52,29 +60,29 @@ class PoolService:
         pool_pb2_grpc.add_PoolServiceServicer_to_server(self._servicer, server)
 
     async def open(self, address: str) -> None:
-        """Checks that the pools in this Redis were made with the same size."""
+        """Checks that the pools in this Redis have the configured size."""
         link, settings = self._runtime.link, self._runtime.settings
         key = f"{settings.redis_prefix}:layout"
         await link.command("HSETNX", key, "pool_size", settings.pool_size)
         kept = int(await link.command("HGET", key, "pool_size"))
         if kept != settings.pool_size:
             raise SettingsError(
-                f"LINGUA_POOL_SIZE={settings.pool_size}: this Redis has pools of {kept} nodes a "
+                f"LINGUA_POOL_SIZE={settings.pool_size}: this Redis has pools of {kept} nodes per "
                 f"shard; set LINGUA_POOL_SIZE={kept}, or use another LINGUA_REDIS_PREFIX"
             )
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """The sweep."""
+        """Background tasks: the sweep."""
         return (self._sweeper.run(),)
 
     async def drain(self) -> None:
-        """Ends the streams of dispatchers, which go elsewhere."""
+        """Ends the streams of dispatchers, which connect to another instance."""
         await self._servicer.end_streams()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
-    """Runs the pool service until it is told to end; see `run_service`."""
+    """Runs the pool service until it is told to stop; see `run_service`."""
     await run_service(settings, "pool", PoolService, ready)

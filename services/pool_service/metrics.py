@@ -1,4 +1,4 @@
-"""What the pool service counts. Never a node or session id as a label."""
+"""Metrics of the pool service. Node and session ids are never labels."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from lingua_scheduler.services.runtime.errors import (
 from lingua_scheduler.services.runtime.telemetry.tallies import Durations, Tally
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
-# From a local Redis to one that is about to time out.
+# From a local Redis to one that nearly times out.
 _SELECTION_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 _DIRECTION = ["kind", "src", "tgt"]
-# Refusals that more nodes would cure.
+# Refusals that more nodes would prevent.
 _NO_ROOM = (
     common_pb2.ERROR_REASON_NO_CAPABLE_NODE,
     common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED,
@@ -39,7 +39,7 @@ _KINDS = _words(pool_pb2.BindingKind, "BINDING_KIND_")
 class PoolMetrics:
     """The metrics of one pool service process.
 
-    Counters are of this process. The gauges show what all instances share, as of
+    Counters are per process. The gauges show state that all instances share, as of
     `lingua_pool_sampled_timestamp_seconds`: every instance shows the same, so do not add them up.
     """
 
@@ -52,7 +52,7 @@ class PoolMetrics:
             buckets=_SELECTION_BUCKETS,
             registry=registry,
         )
-        # From 0, or the first of a kind would be no increase.
+        # Created with 0, so that the first one is an increase.
         refusals = (*_NO_ROOM, common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN)
         self._allocations = Tally(
             "lingua_pool_allocations",
@@ -166,7 +166,7 @@ class PoolMetrics:
         self._quotas = QuotaMetrics(registry, "jobs", "audio")
 
     def allocated(self, existing: int, path: int, binding: int, binding_kind: int) -> None:
-        """Counts an allocation that was answered with a node; all but `existing` are enums."""
+        """Counts an allocation that returned a node; all arguments but `existing` are enums."""
         if existing:
             self._allocations["existing"] += 1
             return
@@ -190,8 +190,8 @@ class PoolMetrics:
         """Sets the gauges.
 
         Args:
-            sample: what they show.
-            at: when it was taken, in seconds since the epoch.
+            sample: the values.
+            at: time of the sample, in seconds since the epoch.
         """
         for health in common_pb2.NodeHealth.values()[1:]:
             word = _word(common_pb2.NodeHealth.Name(health), "NODE_HEALTH_")
@@ -204,10 +204,10 @@ class PoolMetrics:
             self._slots.labels(*direction).set(slots)
             self._free.labels(*direction).set(free)
             self._utilization.labels(*direction).set(1 - free / slots if slots else 1)
-            # From 0, or the first refusal would be no increase.
+            # Created with 0, so that the first refusal is an increase.
             for reason in _NO_ROOM:
                 self._refusals.labels(*direction, reason_name(reason).lower())
-        # What is gone goes one by one: a scrape never finds the others missing.
+        # Removed one by one, so that a scrape never misses the others.
         for direction in self._shown - sample.rooms.keys():
             for gauge in (self._slots, self._free, self._utilization):
                 gauge.remove(*direction)

@@ -1,14 +1,14 @@
-"""Each operation of the contract: call its script, read the reply.
+"""The operations of the contract: each calls its script and reads the reply.
 
-Unary calls and the Operate stream both come through here.
+Used by the unary RPCs and by the Operate stream.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.fleet.views import Views
 from lingua_scheduler.services.pool_service.attempts import Attempts, direction, fill_placement
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import normal
@@ -25,12 +25,12 @@ class Operations:
     """The operations on leases, bindings and heartbeats: one script and one round trip each."""
 
     def __init__(
-        self, *, link: RedisLink, settings: Settings, metrics: PoolMetrics, views: Views
+        self, *, link: RedisLink, settings: Settings, metrics: PoolMetrics, nodes: Nodes
     ) -> None:
         self._call = link.call
         self._link = link
         self._metrics = metrics
-        self._views = views
+        self._nodes = nodes
         self._reserve = script_calls.Reserve(
             heartbeat_stale_ms=settings.heartbeat_stale_ms,
             reservation_ttl_ms=settings.reservation_ttl_ms,
@@ -63,11 +63,11 @@ class Operations:
         }
 
     async def reach_store(self) -> None:
-        """Returns where an operation could be carried out; raises DependencyDownError."""
+        """Checks that Redis answers. Raises DependencyDownError."""
         await self._link.command("PING")
 
     async def select_node(self, request: pool_pb2.SelectNodeRequest) -> pool_pb2.SelectNodeResponse:
-        """Chooses as `allocate` would, and changes nothing."""
+        """Chooses a node as `allocate` would, but changes nothing."""
         validate.criteria(request.criteria)
         criteria = request.criteria
         want = self.attempts.want(criteria, request.tenant, request.session_id)
@@ -79,13 +79,13 @@ class Operations:
         return response
 
     async def allocate(self, request: pool_pb2.AllocateRequest) -> pool_pb2.AllocateResponse:
-        """Chooses, reserves, records and binds."""
+        """Chooses a node, reserves a slot, records the job and updates the binding."""
         response = pool_pb2.AllocateResponse()
         await self.attempts.run("allocate", request, response)
         return response
 
     async def reserve(self, request: pool_pb2.ReserveRequest) -> pool_pb2.ReserveResponse:
-        """Reserves a slot on the node that is named."""
+        """Reserves a slot on a given node."""
         attempt = request.attempt
         reply = await self._call(
             *self._reserve(node_id=request.node_id, job=attempt.job_id, attempt=attempt.attempt)
@@ -119,7 +119,7 @@ class Operations:
         return response
 
     async def end_job(self, request: pool_pb2.EndJobRequest) -> pool_pb2.EndJobResponse:
-        """Records how a job ended that has no result."""
+        """Records that a job has ended without a result."""
         validate.end_job(request)
         state = "unplaced" if request.may_begin_anew else codes.FINAL_STATES[request.state]
         outcome, left = await self._call(
@@ -168,7 +168,7 @@ class Operations:
     async def clear_session(
         self, request: pool_pb2.ClearSessionRequest
     ) -> pool_pb2.ClearSessionResponse:
-        """Forgets bindings."""
+        """Deletes bindings."""
         cleared = await self._call(
             *script_calls.clear_session(
                 tenant=request.tenant,
@@ -179,7 +179,7 @@ class Operations:
         return pool_pb2.ClearSessionResponse(cleared=cleared)
 
     async def heartbeat(self, request: pool_pb2.HeartbeatRequest) -> pool_pb2.HeartbeatResponse:
-        """Renews nodes and what they run."""
+        """Renews nodes and the leases of their attempts."""
         beats = [
             (
                 beat.node_id,
@@ -206,7 +206,7 @@ class Operations:
     async def set_node_health(
         self, request: pool_pb2.SetNodeHealthRequest
     ) -> pool_pb2.SetNodeHealthResponse:
-        """Notes what a node, its dispatcher or an operator says of its health."""
+        """Sets the health that a node or its dispatcher reports, or that an operator wants."""
         validate.set_node_health(request)
         reply = await self._call(
             *script_calls.set_node_health(
@@ -218,4 +218,4 @@ class Operations:
         )
         if reply[0] != _OK:
             raise refusal(reply, "", request.node_id)
-        return pool_pb2.SetNodeHealthResponse(node=await self._views.node(request.node_id))
+        return pool_pb2.SetNodeHealthResponse(node=await self._nodes.node(request.node_id))

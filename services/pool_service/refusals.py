@@ -1,4 +1,4 @@
-"""What a script refuses, as an error that says why."""
+"""Translates the refusals of scripts into errors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth.quotas import REFUSED, quota_error
 
-# When a retry after "all full" is worth it: about the time in which a slot frees somewhere.
+# When to retry after "all full": about the time until some slot becomes free.
 _RETRY_MS = 200
 
 _EXPLAINED = {
@@ -23,12 +23,12 @@ _EXPLAINED = {
 
 
 def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.LinguaError:
-    """The error of a reply that is not 'ok'.
+    """Returns the error for a reply that is not 'ok'.
 
     Args:
-        reply: the reason, then pairs of what was counted and how often.
-        about: what was asked for, for the message, such as "zh->en".
-        node_id: the node that was named, where one was.
+        reply: the reason, then pairs of a cause and how often it was counted.
+        about: what was requested, for the message, such as "zh->en".
+        node_id: the node that the request named, if any.
     """
     if reply[0] == REFUSED:
         return quota_error(reply)
@@ -81,4 +81,4 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
             return errors.NodeEpochOldError(
                 f"a newer connection of node {node_id!r} has replaced the one that speaks"
             )
-    return errors.InternalError(f"a script answered {reason!r}, which nobody expects")
+    return errors.InternalError(f"unexpected reply of a script: {reason!r}")

@@ -1,4 +1,4 @@
-"""Nodes come and go: what takes more than one script, because it may touch thousands of pools."""
+"""Registration and removal of nodes, in several script calls because of thousands of pools."""
 
 import json
 from itertools import islice
@@ -11,17 +11,18 @@ from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
-# Pools that one script joins or leaves: each takes 3 to 6 Redis commands, so that a step stays
-# about a millisecond and nobody waits for it.
+# Pools that one script call joins or leaves. Each takes 3 to 6 Redis commands, so a step takes
+# about a millisecond and does not block other calls.
 POOLS_A_STEP = 200
 
 _OK = b"ok"
 
 
 class Registry:
-    """Registration, removal, and expulsion of nodes that fell silent.
+    """Registers and removes nodes, and expels silent ones.
 
-    Each is a row of steps that can break off anywhere: a repeat, or the sweep, goes on from there.
+    Each operation is a series of steps that may be interrupted anywhere: a repeated call, or the
+    sweep, continues from there.
     """
 
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
@@ -43,10 +44,10 @@ class Registry:
     async def register(
         self, request: pool_pb2.RegisterNodeRequest
     ) -> pool_pb2.RegisterNodeResponse:
-        """Makes a node known and moves it by the difference between its pools then and now."""
+        """Registers a node, and moves it between pools if its capabilities have changed."""
         able = Capabilities.of(request.capabilities)
         owner = request.node_owner
-        # A node that comes back with another owner has to change its place in every pool.
+        # A node that registers with another owner has to change its place in every pool.
         digest = f"{able.digest()}@{owner}" if owner else able.digest()
         reply = await self._link.call(
             *self._register_node(
@@ -105,7 +106,7 @@ class Registry:
                 )
             )
             if reply[0] == b"POOL_FULL":
-                # A node in some of its pools would be a puzzle; better in none.
+                # Being in only some of its pools would be confusing.
                 await self._take_out(node_id, epoch, forget=False)
             if reply[0] != _OK:
                 raise refusal(reply, "", node_id)
@@ -113,16 +114,16 @@ class Registry:
                 return len(joining), len(leaving)
 
     async def remove(self, request: pool_pb2.RemoveNodeRequest) -> pool_pb2.RemoveNodeResponse:
-        """Forgets a node and takes it out of all pools."""
+        """Deletes a node and takes it out of all pools."""
         existed, left = await self._take_out(request.node_id, request.epoch, forget=True)
         return pool_pb2.RemoveNodeResponse(removed=existed, pools_left=left)
 
     async def expel(self, node_id: str, silent_ms: int) -> None:
-        """Takes a node that was silent for so long out of its pools; it stays known."""
+        """Takes a node out of its pools if it was silent for so long; it stays known."""
         await self._take_out(node_id, 0, forget=False, silent_ms=silent_ms)
 
     async def forget(self, node_id: str, silent_ms: int) -> None:
-        """Forgets a node that was silent for so long."""
+        """Deletes a node if it was silent for so long."""
         await self._take_out(node_id, 0, forget=True, silent_ms=silent_ms)
 
     async def _take_out(

@@ -1,4 +1,4 @@
-"""The gRPC face of the pool service. What it does is in operations, registry and views."""
+"""The gRPC interface of the pool service; `operations`, `registry` and `fleet` do the work."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,8 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.pool_service.fleet.views import Views
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
+from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.stream import OperateStream
@@ -18,27 +19,29 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
-    """Every RPC of PoolService."""
+    """All RPCs of PoolService."""
 
     def __init__(
         self,
         *,
         operations: Operations,
         registry: Registry,
-        views: Views,
+        nodes: Nodes,
+        pools: Pools,
         instance_id: str,
         max_message_bytes: int,
     ) -> None:
         self._operations = operations
         self._registry = registry
-        self._views = views
+        self._nodes = nodes
+        self._pools = pools
         self._instance_id = instance_id
         self._max_message_bytes = max_message_bytes
         self._spans = span_writer_if_on()
         self._draining = asyncio.Event()
 
     async def end_streams(self) -> None:
-        """Ends the Operate streams, each after what it has under way. Part of the drain."""
+        """Ends the Operate streams, each after its current operations. Part of the drain."""
         self._draining.set()
 
     async def RegisterNode(  # noqa: N802 - the contract's name, as are all below
@@ -109,19 +112,19 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     async def GetNode(  # noqa: N802
         self, request: pool_pb2.GetNodeRequest, context: Context
     ) -> pool_pb2.GetNodeResponse:
-        return await self._views.get_node(request)
+        return await self._nodes.get_node(request)
 
     async def ListNodes(  # noqa: N802
         self, request: pool_pb2.ListNodesRequest, context: Context
     ) -> pool_pb2.ListNodesResponse:
-        return await self._views.list_nodes(request)
+        return await self._nodes.list_nodes(request)
 
     async def ListPools(  # noqa: N802
         self, request: pool_pb2.ListPoolsRequest, context: Context
     ) -> pool_pb2.ListPoolsResponse:
-        return await self._views.list_pools(request)
+        return await self._pools.list_pools(request)
 
-    # grpc.aio takes a coroutine that writes as well as an iterator; the generated stub knows only
+    # grpc.aio accepts a coroutine that writes as well as an iterator; the generated stub knows only
     # the latter.
     async def Operate(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[pool_pb2.OperateRequest], context: Context
@@ -139,7 +142,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         tasks = (reading, writing, draining)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # Nothing more is read from here on: what is read is done, and then must be answered.
+            # Nothing more is read from here on. What was read is carried out and must be answered.
             if not reading.done():
                 reading.cancel()
                 await asyncio.wait((reading,))
@@ -151,5 +154,5 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             for task in tasks:
                 task.cancel()
             stream.give_up()
-            # Their end is waited for: the requests cannot be closed while they are read.
+            # Wait for their end: the requests cannot be closed while they are read.
             await all_ended(tasks)

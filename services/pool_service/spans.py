@@ -1,4 +1,4 @@
-"""A span for an operation of the Operate stream, where its caller's is sampled."""
+"""Spans for operations of the Operate stream, if the caller is sampled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Response = TypeVar("Response")
 async def with_span(
     writer: SpanWriter, name: str, traceparent: str, operation: Awaitable[Response]
 ) -> Response:
-    """Carries an operation out within its span. Raises what the operation does."""
+    """Carries out an operation within a span. Raises what the operation raises."""
     parent = span_of(traceparent)
     if parent is None or not parent.trace_flags.sampled:
         return await operation
@@ -59,7 +59,7 @@ _OK = {"rpc.response.status_code": "OK"}
 
 @cache
 def _constant(operation: str) -> Sequence[Any]:
-    """As of the unary call that does the same."""
+    """Returns the same attributes as the unary call of the operation."""
     from lingua_scheduler.services.runtime.telemetry.span_writer import key_values
 
     method = "".join(word.capitalize() for word in operation.split("_"))

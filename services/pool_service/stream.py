@@ -1,4 +1,4 @@
-"""One Operate stream: a message is begun when it is read, and answered after those before it."""
+"""An Operate stream: carries out messages as they arrive, and answers them in the same order."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from lingua_scheduler.v1 import common_pb2, pool_pb2
 if TYPE_CHECKING:
     from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
 
-# Messages that are worked on at once. Beyond that the stream is not read, so a client that sends
-# faster than Redis answers is held back instead of filling memory.
+# Messages in progress at a time. Beyond that the stream is not read, so that a client that sends
+# faster than Redis answers is slowed down instead of filling the memory.
 _MESSAGES_AT_ONCE = 64
 
 _log = logging.getLogger(__name__)
 
-# An operation: its id, its name, what it asks, and what it waits for: the reply of Redis, or a task
-# that does the whole of it.
+# An operation in progress: its id, its name, its request, and what it waits for: the reply of
+# Redis, or a task that carries out the whole operation.
 Begun: TypeAlias = "tuple[int, str, Any, asyncio.Future[Any]]"
 
 
 class OperateStream:
-    """Reads, begins and answers the messages of a stream, each with one message.
+    """Reads, carries out and answers the messages of a stream.
 
-    With more than one where one would be too large: errors may be longer than what was asked. A
-    message without operations is a greeting: its answer says nothing while Redis answers; else why
-    it does not, in a result without an id.
+    A message is answered by one message, or by several if one would be too large (an error may be
+    longer than its request). A message without operations is a greeting: its answer is empty if
+    Redis answers, and otherwise has one result with the error and without an id.
 
-    `read` and `write` run side by side. When nothing more is to be read, `close` lets `write` come
-    to its end; `give_up` lets go of what nobody will be told.
+    `read` and `write` run concurrently. When nothing more will be read, `close` lets `write`
+    finish; `give_up` cancels what is left when the stream has ended.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class OperateStream:
         self._instance_id = instance_id
         self._max_message_bytes = max_message_bytes
         self._loop = asyncio.get_running_loop()
-        # Of each message its operations and when they were begun.
+        # The operations of each message, and when they were started.
         self._under_way: deque[tuple[list[Begun], float]] = deque()
         self._closed = False
-        # The half that waits for the other one: the writer for a message, the reader for room.
+        # Set while one half waits for the other: the writer for a message, the reader for room.
         self._waiting: asyncio.Future[None] | None = None
 
     async def read(self, requests: AsyncIterator[pool_pb2.OperateRequest]) -> None:
-        """Begins whatever comes; returns when the peer has said all."""
+        """Starts the operations of each message; returns when the client has ended its side."""
         under_way = self._under_way
         async for request in requests:
             operations = request.operations
@@ -75,7 +75,7 @@ class OperateStream:
                 self._wake()
 
     async def write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Answers what has begun; returns when the stream is closed and all is answered."""
+        """Answers messages; returns when the stream is closed and all are answered."""
         under_way = self._under_way
         while True:
             while not under_way:
@@ -86,10 +86,10 @@ class OperateStream:
             begun, started = under_way[0]
             for _, _, _, outcome in begun:
                 if not outcome.done():
-                    try:  # noqa: SIM105 - suppress() costs as much as all else here
+                    try:  # noqa: SIM105 - suppress() would double the cost
                         await outcome
                     except Exception:
-                        pass  # it is told where the answer is made
+                        pass  # _response reports it
             response = self._response(begun, started) if begun else await self._greeting()
             under_way.popleft()
             if self._waiting is not None:
@@ -106,13 +106,13 @@ class OperateStream:
         self._wake()
 
     def give_up(self) -> None:
-        """The stream has ended: what is left has nobody who waits for it."""
+        """Cancels what is left: the stream has ended, and nobody waits for the answers."""
         for begun, _ in self._under_way:
             for _, _, _, outcome in begun:
                 if not outcome.done():
                     outcome.cancel()
                 elif not outcome.cancelled():
-                    outcome.exception()  # asked for, or asyncio complains that nobody did
+                    outcome.exception()  # marks it as retrieved, or asyncio logs a warning
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -134,8 +134,8 @@ class OperateStream:
                 run = work.by_name[name](request)
                 run = with_span(self._spans, name, operation.traceparent, run)
                 outcome = asyncio.ensure_future(run)
-            elif name in work.attempts.words:
-                outcome = work.attempts.send(*work.attempts.words[name](request))
+            elif name in work.attempts.calls:
+                outcome = work.attempts.send(*work.attempts.calls[name](request))
             else:
                 outcome = asyncio.ensure_future(work.by_name[name](request))
         except Exception as error:
@@ -144,7 +144,7 @@ class OperateStream:
         return operation.id, name, request, outcome
 
     def _response(self, begun: list[Begun], started: float) -> pool_pb2.OperateResponse:
-        """What became of a message. Whatever went wrong is a result, never the stream's end."""
+        """Builds the answer to a message. A failure is a result and never ends the stream."""
         response = pool_pb2.OperateResponse()
         attempts = self._operations.attempts
         for number, name, request, outcome in begun:
@@ -181,15 +181,16 @@ class OperateStream:
         return errors.to_proto(failure)
 
     def _parts(self, response: pool_pb2.OperateResponse) -> Iterator[bytes]:
-        """The response in as few messages as fit."""
+        """Splits the response into as few messages as possible."""
         data = response.SerializeToString()
         count = len(response.results)
         if len(data) <= self._max_message_bytes:
             yield data
             return
         if count < 2:
-            # Other operations share the stream.
-            problem = f"the answer has {len(data)} bytes; a message has {self._max_message_bytes}"
+            # An error instead of the end of the stream, which other operations share.
+            limit = self._max_message_bytes
+            problem = f"the response has {len(data)} bytes, which exceeds the limit of {limit}"
             failed = pool_pb2.OperateResponse()
             error = errors.to_proto(errors.InvalidMessageError(problem))
             failed.results.add(id=response.results[0].id, error=error)

@@ -1,10 +1,11 @@
-"""The sweep: takes nodes that fell silent out of their pools, and forgets those long gone.
+"""The sweep: takes silent nodes out of their pools, and deletes those that are gone for long.
 
-Allocate never chooses a silent node, so this is about room, not about correctness: pools full of
-the dead would make draws fail. Every instance sweeps; who comes second finds nothing to do.
+Allocate never chooses a silent node, so the sweep is not needed for correctness. But draws from
+pools with many dead nodes would fail. Every instance sweeps; the second one finds nothing to do.
 
-A node that is out has lost its turns, so the sweep must not mistake an interruption for a node's
-silence: lua/lib/hearing.lua keeps since when heartbeats arrive, and silence counts from then.
+A node that is taken out loses its turns, so the sweep must not mistake an interruption for the
+silence of a node: lua/lib/hearing.lua records since when heartbeats arrive, and silence counts from
+then.
 """
 
 import asyncio
@@ -21,20 +22,20 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-# Nodes that one look takes in: about a millisecond of Redis.
-_NODES_A_LOOK = 1000
-# The gauges need a walk over all nodes and pools, so they are only this fresh. Where a walk takes
-# longer than a fiftieth of that, walks are further apart, up to a limit.
+# Nodes that one step checks: about a millisecond of Redis.
+_NODES_A_STEP = 1000
+# How often the gauges are updated, which reads all nodes and pools. If that takes longer than a
+# fiftieth of the interval, the interval grows, up to a limit.
 _GAUGES_EVERY_S, _GAUGES_AT_LEAST_EVERY_S = 15.0, 60.0
 _REST = 50
 
 
 class Sweeper:
-    """Looks at some nodes every `sweep_interval_ms`, and at all of them in turn.
+    """Checks some nodes every `sweep_interval_ms`, and all of them in turn.
 
-    Now and then it reads what the gauges show: while Redis answers, they are 15 seconds old at most
-    (up to 60 with so many nodes and pools that a walk over them takes long), and one
-    `sweep_interval_ms` more. A scrape costs nothing: it shows what was read last.
+    It also updates the gauges: while Redis answers, they are at most 15 seconds old (up to 60 if
+    there are so many nodes and pools that reading them takes long), plus one `sweep_interval_ms`.
+    A scrape does not read Redis.
     """
 
     def __init__(
@@ -53,20 +54,20 @@ class Sweeper:
         self._metrics = metrics
         self._cursor = "0"
         self._sweep = Sweep(
-            nodes_per_step=_NODES_A_LOOK,
+            nodes_per_step=_NODES_A_STEP,
             heartbeat_stale_ms=settings.heartbeat_stale_ms,
             node_reconnect_grace_ms=settings.node_reconnect_grace_ms,
             node_forget_ms=settings.node_forget_ms,
         ).call
 
     async def run(self) -> None:
-        """Sweeps until it is cancelled. While Redis is away, waits."""
+        """Sweeps until it is cancelled, and continues after failures of Redis."""
         interval = self._settings.sweep_interval_ms / 1000
         loop = asyncio.get_running_loop()
         gauges_due = loop.time()
         while True:
             try:
-                await self.look()
+                await self.step()
                 if (began := loop.time()) >= gauges_due:
                     self._metrics.show(await self._capacity.sample(began), time.time())
                     rest = max(_GAUGES_EVERY_S, _REST * (loop.time() - began))
@@ -77,8 +78,8 @@ class Sweeper:
                 _log.exception("sweep failed")
             await asyncio.sleep(interval)
 
-    async def look(self) -> None:
-        """One look: a page of nodes, and what follows from it."""
+    async def step(self) -> None:
+        """Checks one page of nodes, and expels or deletes those that have timed out."""
         settings = self._settings
         cursor, expel, forget = await self._link.call(*self._sweep(cursor=self._cursor))
         self._cursor = cursor.decode()

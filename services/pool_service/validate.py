@@ -1,4 +1,4 @@
-"""Checks of the pool service's requests, beyond the limits of their fields."""
+"""Checks requests of the pool service, beyond the limits of their fields."""
 
 from lingua_scheduler.services.pool_service import codes
 from lingua_scheduler.services.runtime.contract.checks import Check
@@ -17,7 +17,7 @@ def set_node_health(request: pool_pb2.SetNodeHealthRequest) -> None:
 
 
 def criteria(criteria: pool_pb2.NodeCriteria) -> None:
-    """Checks what is asked of a node."""
+    """Checks the requirements for a node."""
     if criteria.strict and not criteria.preferred_node_id:
         check = Check("criteria.")
         check.preference(criteria.preferred_node_id, criteria.strict)
@@ -34,7 +34,7 @@ def complete(request: pool_pb2.CompleteRequest) -> None:
 
 
 def final_state(state: int) -> None:
-    """Checks how a job ends with its attempt."""
+    """Checks the final state of a job."""
     if state not in codes.FINAL_STATES:
         check = Check()
         check.one_of("final_state", state, codes.FINAL_STATES, "FAILED, CANCELLED or unspecified")
@@ -51,7 +51,7 @@ def end_job(request: pool_pb2.EndJobRequest) -> None:
 
 
 def bind(request: pool_pb2.BindSessionRequest) -> None:
-    """Checks that a binding says whose turn it is: by an attempt, or by session and direction."""
+    """Checks that a binding names its turn: by an attempt, or by session and direction."""
     if request.HasField("attempt"):
         return
     check = Check()

@@ -10,7 +10,7 @@ from typing import Any
 import redis
 from prometheus_client import CollectorRegistry
 
-from lingua_scheduler.services.pool_service.fleet.views import Views
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.runtime.errors import (
@@ -61,7 +61,7 @@ def new_operations(link: RedisLink, url: str, prefix: str, **others: int) -> Ope
         link=link,
         settings=settings,
         metrics=PoolMetrics(CollectorRegistry()),
-        views=Views(link=link, settings=settings),
+        nodes=Nodes(link=link, settings=settings),
     )
 
 

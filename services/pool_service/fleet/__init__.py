@@ -1,4 +1,11 @@
-"""What people see of the fleet: nodes, pools and free capacity. Reads only.
+"""What operators see of nodes, pools and free capacity. Reads only.
 
-May import `codes`; must not import `operations`, `registry` or `sweeper`.
+    capacity    free slots by direction, for metrics
+    pools       pools and their slots
+    nodes       nodes and their leases
+    live        the packed record of a node
+    directions  the labels of directions (pure)
+
+Each line may import those below it. May import `codes`; must not import other modules of the pool
+service.
 """

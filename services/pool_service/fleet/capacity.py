@@ -1,23 +1,24 @@
-"""How much room there is in each direction: what people look at, and what may be scaled on."""
+"""Free slots by direction, for dashboards and autoscaling."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from lingua_scheduler.services.pool_service.fleet.directions import Direction, Directions
-from lingua_scheduler.services.pool_service.fleet.views import Fleet, Room, Views
+from lingua_scheduler.services.pool_service.fleet.nodes import Fleet, Nodes, Room
+from lingua_scheduler.services.pool_service.fleet.pools import Pools
 
-# Pools looked at for directions that have no labels yet. One node can be in 65,792.
+# Pools that are read to find directions without labels. One node can be in 65,792 pools.
 _POOLS_SEEN = 100_000
-# Pools drawn at random that stand for all those without labels.
+# Random pools from which all pools without labels are estimated.
 _OTHERS_DRAWN = 1000
 
 
 class Sample(NamedTuple):
-    """The fleet at one time, and the room in each direction that has a label.
+    """The nodes at one time, and the slots in each direction that has a label.
 
-    A node has one room for all its directions, so these do not add up: `whole` counts each node
-    once.
+    A node offers the same slots in all its directions, so the directions must not be added up:
+    `whole` counts each node once.
     """
 
     fleet: Fleet
@@ -28,31 +29,32 @@ class Sample(NamedTuple):
 class Capacity:
     """Takes samples.
 
-    One sample is one walk over all nodes, and at most thirty commands a pool, pool after pool, so
-    that other calls go in between; and one more for each owner that was drawn and has several nodes
-    there. It is exact for pools of up to three shards. However many pools there are, those with
-    labels and up to a thousand others are read.
+    A sample reads all nodes, and then one pool after the other, so that other calls can run in
+    between. A pool needs at most thirty commands, and one more for each owner in the sample that
+    has several nodes in it. The result is exact for pools of up to three shards. However many pools
+    exist, only those with labels and up to a thousand others are read.
 
-    A direction whose last node has gone is shown with no slots for `keep_ms`, so that somebody
-    notices; then it is dropped.
+    A direction whose last node has left is shown without slots for `keep_ms`, so that operators
+    notice; then it is dropped.
     """
 
-    def __init__(self, *, views: Views, directions: Directions, keep_ms: int) -> None:
-        self._views = views
+    def __init__(self, *, nodes: Nodes, pools: Pools, directions: Directions, keep_ms: int) -> None:
+        self._nodes = nodes
+        self._pools = pools
         self._directions = directions
         self._keep_s = keep_ms / 1000
         self._seen: dict[Direction, float] = {}
 
     async def sample(self, now: float) -> Sample:
-        """Looks at all nodes and pools.
+        """Reads all nodes and pools.
 
         Args:
-            now: seconds, by a clock that does not go back.
+            now: seconds, from a monotonic clock.
         """
         await self._learn()
-        fleet = await self._views.fleet()
+        fleet = await self._nodes.fleet()
         sums: dict[Direction, list[Room]] = defaultdict(list)
-        for name, size in (await self._views.pool_sizes(self._directions.pools())).items():
+        for name, size in (await self._pools.sizes_of(self._directions.pools())).items():
             sums[self._directions.of_pool(name)].append(await self._room(name, size, fleet))
         for direction, room in (await self._others(sum(map(len, sums.values())), fleet)).items():
             sums[direction].append(room)
@@ -62,20 +64,22 @@ class Capacity:
         return Sample(fleet, _sum(fleet.rooms.values()), rooms)
 
     async def _learn(self) -> None:
-        """Gives labels to new directions, while there are labels left."""
+        """Assigns labels to new directions, while labels are left."""
         if not self._directions.is_full:
-            sizes = await self._views.pools(_POOLS_SEEN)
-            # Where there are too many, the largest get labels.
+            sizes = await self._pools.sizes(_POOLS_SEEN)
+            # If there are too many, the largest get labels.
             self._directions.learn(sorted(sizes, key=lambda name: (-sizes[name], name)))
 
     async def _others(self, labelled: int, fleet: Fleet) -> dict[Direction, Room]:
-        """The room of the pools without labels, beside so many that have some.
+        """Returns the slots of the pools without labels, estimated if there are over a thousand.
 
-        It is estimated if there are more than a thousand pools.
+        Args:
+            labelled: number of pools that have labels.
+            fleet: the nodes.
         """
         if not self._directions.is_full:
             return {}
-        drawn, count = await self._views.some_pools(_OTHERS_DRAWN)
+        drawn, count = await self._pools.some(_OTHERS_DRAWN)
         others = {name: size for name, size in drawn.items() if not self._directions.knows(name)}
         sums: dict[Direction, list[Room]] = defaultdict(list)
         for name, size in others.items():
@@ -84,7 +88,7 @@ class Capacity:
         return {direction: _scaled(_sum(rooms), scale) for direction, rooms in sums.items()}
 
     async def _room(self, name: str, size: int, fleet: Fleet) -> Room:
-        return (await self._views.drawn(name, size)).room(fleet.rooms)
+        return (await self._pools.drawn(name, size)).room(fleet.rooms)
 
 
 def _scaled(room: Room, scale: float) -> Room:

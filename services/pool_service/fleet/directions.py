@@ -1,4 +1,4 @@
-"""The directions that have a label of their own in metrics. Pure."""
+"""The directions that have their own labels in metrics. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from lingua_scheduler.services.runtime.contract.capabilities import (
 )
 from lingua_scheduler.v1 import pool_pb2
 
-# Sixteen languages with one another, as speech and as text. Beyond the limit a label says "other".
+# Enough for sixteen languages with each other, as speech and as text. All others are "other".
 MAX_DIRECTIONS = 500
 OTHER = "other"
 
@@ -25,10 +25,10 @@ class Direction(NamedTuple):
 
 
 class Directions:
-    """Gives directions their labels, and never more than `limit`.
+    """Assigns labels to directions, at most `limit`.
 
-    A direction has labels of its own once a node has served it, for as long as this process lives.
-    What clients ask for and nobody serves is "other", so no client can make labels.
+    A direction has its own labels once a node has served it, until this process ends. Directions
+    that clients request but no node serves are "other", so clients cannot create labels.
     """
 
     def __init__(self, limit: int = MAX_DIRECTIONS) -> None:
@@ -36,7 +36,7 @@ class Directions:
         self._known: dict[str, Direction] = {}
 
     def learn(self, pools: Iterable[str]) -> None:
-        """There are pools of these names; those that come first get the labels that are left."""
+        """Assigns the remaining labels to these pools, in this order."""
         for name in pools:
             if self.is_full:
                 return
@@ -46,23 +46,23 @@ class Directions:
 
     @property
     def is_full(self) -> bool:
-        """Whether no label is left: further directions are "other"."""
+        """Whether no label is left, so that further directions are "other"."""
         return len(self._known) >= self._limit
 
     def pools(self) -> Sequence[str]:
-        """The names of the pools that have labels of their own."""
+        """Returns the names of the pools that have their own labels."""
         return list(self._known)
 
     def knows(self, name: str) -> bool:
-        """Whether a pool has labels of its own."""
+        """Returns whether a pool has its own labels."""
         return name in self._known
 
     def of_pool(self, name: str) -> Direction:
-        """The labels of a pool."""
+        """Returns the labels of a pool."""
         return self._known.get(name) or Direction(_kind(name), OTHER, OTHER)
 
     def asked_for(self, criteria: pool_pb2.NodeCriteria) -> Direction:
-        """The labels of what a job needs."""
+        """Returns the labels of the direction that a job needs."""
         src, tgt = normal(criteria.pair.src), normal(criteria.pair.tgt)
         if criteria.require_tts:
             return self.of_pool(speech_pool(src, tgt))

@@ -1,4 +1,4 @@
-"""The packed record of a node, as lua/lib/live.lua writes it. Read here, never written."""
+"""Reads the packed record of a node, which lua/lib/live.lua writes."""
 
 import struct
 from typing import NamedTuple
@@ -10,7 +10,7 @@ _FIXED = struct.Struct("<ddddddHHBBBBBIB")
 
 
 class LiveNode(NamedTuple):
-    """The moving part of a node. The fields are explained in lua/lib/live.lua."""
+    """The frequently changing state of a node. lua/lib/live.lua describes the fields."""
 
     beat_ms: int
     epoch: int
@@ -50,7 +50,7 @@ class LiveNode(NamedTuple):
         )
 
     def effective_health(self, now_ms: int, stale_ms: int) -> common_pb2.NodeHealth.ValueType:
-        """The worst of what the node says, what the operator wants, and whether it is heard."""
+        """Returns the worst of reported health, operator drain and missing heartbeats."""
         offline = common_pb2.NODE_HEALTH_OFFLINE
         if self.health >= LEAVING or self.health == offline or self.beat_ms <= now_ms - stale_ms:
             return offline

@@ -9,7 +9,7 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry
 
-from lingua_scheduler.services.pool_service.fleet.views import Views
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import POOLS_A_STEP, Registry
@@ -65,9 +65,9 @@ class Fleet:
     def __init__(self, link: CountingLink, settings: Settings) -> None:
         self.link = link
         self.registry = Registry(link=link, settings=settings)
-        views = Views(link=link, settings=settings)
+        nodes = Nodes(link=link, settings=settings)
         self.operations = Operations(
-            link=link, settings=settings, metrics=PoolMetrics(CollectorRegistry()), views=views
+            link=link, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
         )
 
     async def register(self, ids: Sequence[str], **fields: Any) -> list[int]:

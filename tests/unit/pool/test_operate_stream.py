@@ -17,13 +17,13 @@ class Work:
     def __init__(self) -> None:
         self.replies: list[asyncio.Future[Any]] = []
         self.attempts = SimpleNamespace(
-            words={"commit": self._words}, send=self._send, fill={"commit": self._fill}
+            calls={"commit": self._call}, send=self._send, fill={"commit": self._fill}
         )
         self.by_name = {"heartbeat": self._heartbeat}
         self.beating: set[str] = set()
 
-    def _words(self, request: pool_pb2.CommitRequest) -> tuple[str]:
-        return (request.node_id,)
+    def _call(self, request: pool_pb2.CommitRequest) -> tuple[str, str]:
+        return "commit", request.node_id
 
     def _send(self, name: str, node_id: str) -> asyncio.Future[Any]:
         self.replies.append(asyncio.get_running_loop().create_future())
