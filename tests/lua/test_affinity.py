@@ -1,4 +1,4 @@
-"""Turn affinity (design 5.4): which jobs meet on one node, and when they are free again."""
+"""Turn affinity: which jobs meet on one node, and when they are free again."""
 
 from collections.abc import Callable
 from typing import Any

@@ -59,7 +59,7 @@ ANY_NODE = frozenset({"any node"})
 
 @dataclass(frozen=True)
 class Excuses:
-    """What a fault may cost, as the design allows it. Without an entry: nothing.
+    """What a fault may cost (docs/robustness.md). Without an entry: nothing.
 
     Attributes:
         missing: reasons with which an utterance may be missing.

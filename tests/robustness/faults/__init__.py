@@ -1,5 +1,5 @@
 """What goes wrong: one family a file. A fault is injected, and later healed.
 
-A fault says what it may cost (`excuses`), as the design allows it; everything else that clients and
+A fault says what it may cost (`excuses`; docs/robustness.md); everything else that clients and
 nodes lose by it is a violation.
 """

@@ -1,4 +1,4 @@
-"""The promises of the design's section 1, as pure functions over the records of one round."""
+"""The promises of docs/architecture.md, as pure functions over the records of one round."""
 
 from tests.robustness.history import History
 from tests.robustness.validate.hostile import (

@@ -1,7 +1,7 @@
 """Promises 1, 3 and 5: what was said comes back, once and in order, or is missing with a reason.
 
 A client says words that count up, so what it heard can be laid beside what it said. Words that did
-not come back must be those of an utterance that the design allows to be lost: one that is missing
+not come back must be those of an utterance that is allowed to be lost: one that is missing
 for a reason that the fault excuses. What a node holds when it dies is not among them.
 """
 

@@ -1,7 +1,7 @@
-"""The scenarios of the seeds over the whole path, every service and node a process of its own.
+"""Scenarios of speech over the whole path; every service and node is a process of its own.
 
-Seed 000, section 4: speech that was cut comes out whole, because its parts come to the same node.
-Seed 001: how an utterance ends. Seed 002, section 5.3: what is lost holds up nothing.
+Speech that was cut comes out whole because its parts go to the same node; how an utterance ends; and
+a lost result blocks nothing.
 
 Words are numbers (see listening_node); a pause after an odd word is no end for a node.
 """
@@ -75,10 +75,10 @@ def check_assigned_once(scheduler: Scheduler, speaker: Speaker) -> None:
     assert sorted(each["index"] for each in assigned) == list(range(len(speaker.outcomes)))
 
 
-# ---- seed 000 ----
+# ---- speech that was cut ----
 
 
-async def test_seed_000_4_1_what_follows_a_max_duration_cut_is_joined_on_the_same_node(
+async def test_what_follows_a_max_duration_cut_is_joined_on_the_same_node(
     scheduler: Scheduler, gateway: ServiceProcess
 ) -> None:
     """Twelve people talk for five seconds without a pause, and there are four nodes."""
@@ -100,10 +100,10 @@ async def test_seed_000_4_1_what_follows_a_max_duration_cut_is_joined_on_the_sam
     assert len({node for each in people for node in each.turns()[0].nodes}) > 1
 
 
-async def test_seed_000_4_2_what_follows_a_pause_is_joined_where_the_node_holds_the_audio(
+async def test_what_follows_a_pause_is_joined_where_the_node_holds_the_audio(
     scheduler: Scheduler, gateway: ServiceProcess
 ) -> None:
-    """The open problem of the seed: the node says that it holds the audio (AudioHeld, HELD)."""
+    """The node reports that it holds the audio (AudioHeld, HELD)."""
 
     async def talk(speaker: Speaker, first: int) -> None:
         # Two pauses within one sentence.
@@ -124,7 +124,7 @@ async def test_seed_000_4_2_what_follows_a_pause_is_joined_where_the_node_holds_
     assert len({node for each in people for node in each.turns()[0].nodes}) > 1
 
 
-async def test_seed_000_4_2_after_a_pause_that_no_node_holds_the_next_job_is_free(
+async def test_after_a_pause_that_no_node_holds_the_next_job_is_free(
     gateway: ServiceProcess,
 ) -> None:
     """Twelve people pause after a whole sentence: not all come to the same node again."""
@@ -141,10 +141,10 @@ async def test_seed_000_4_2_after_a_pause_that_no_node_holds_the_next_job_is_fre
     assert any(len({result.node_id for result in each.results}) > 1 for each in people)
 
 
-# ---- seed 001 ----
+# ---- ends of utterances ----
 
 
-async def test_seed_001_a_manual_end_goes_to_the_bound_node_and_all_later_ones_are_free(
+async def test_a_manual_end_goes_to_the_bound_node_and_all_later_ones_are_free(
     scheduler: Scheduler, speaker: Speaker
 ) -> None:
     """Sixty sentences, one after the other.
@@ -165,7 +165,7 @@ async def test_seed_001_a_manual_end_goes_to_the_bound_node_and_all_later_ones_a
     }
 
 
-async def test_seed_001_an_end_that_is_said_twice_makes_one_utterance_and_is_counted(
+async def test_an_end_that_is_said_twice_makes_one_utterance_and_is_counted(
     scheduler: Scheduler,
 ) -> None:
     """The second end comes within the hangover, which is long at this gateway."""
@@ -182,7 +182,7 @@ async def test_seed_001_an_end_that_is_said_twice_makes_one_utterance_and_is_cou
     assert await gateway.metric("lingua_gateway_finalized_total") == 2
 
 
-async def test_seed_001_an_end_with_no_audio_uses_no_index_and_is_counted(
+async def test_an_end_with_no_audio_uses_no_index_and_is_counted(
     gateway: ServiceProcess, speaker: Speaker
 ) -> None:
     before = await gateway.metric("lingua_gateway_empty_finalizes_total")
@@ -201,7 +201,7 @@ def result(outcome: Result | Missing) -> Result:
     return outcome
 
 
-# ---- seed 002 ----
+# ---- lost results ----
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def result(outcome: Result | Missing) -> Result:
     [(ENDLESS, "DEADLINE_EXCEEDED"), (IMPOSSIBLE, "JOB_FAILED")],
     ids=["no node has done with it in time", "no node can do it"],
 )
-async def test_seed_002_5_3_an_index_without_a_result_is_named_and_those_after_it_come(
+async def test_an_index_without_a_result_is_named_and_those_after_it_come(
     scheduler: Scheduler, word: int, why: str
 ) -> None:
     deadline_ms = 3000
@@ -225,7 +225,7 @@ async def test_seed_002_5_3_an_index_without_a_result_is_named_and_those_after_i
     assert await gateway.metric("lingua_gateway_missing_total") == 1
 
 
-# ---- the design, sections 5.4 and 7.2 ----
+# ---- interruptions and retries ----
 
 
 async def test_b_interrupts_a_and_is_free_and_a_goes_on_at_the_node_that_has_the_beginning(
