@@ -1,7 +1,7 @@
 """Scenarios of speech over the whole path; every service and node is a process of its own.
 
-Speech that was cut comes out whole because its parts go to the same node; how an utterance ends; and
-a lost result blocks nothing.
+Speech that was cut comes out whole because its parts go to the same node; utterances end as they
+should; and a lost result blocks nothing.
 
 Words are numbers (see listening_node); a pause after an odd word is no end for a node.
 """
@@ -225,7 +225,7 @@ async def test_an_index_without_a_result_is_named_and_those_after_it_come(
     assert await gateway.metric("lingua_gateway_missing_total") == 1
 
 
-# ---- interruptions and retries ----
+# ---- interruptions and playback ----
 
 
 async def test_b_interrupts_a_and_is_free_and_a_goes_on_at_the_node_that_has_the_beginning(
