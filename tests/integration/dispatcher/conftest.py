@@ -27,3 +27,13 @@ async def narrow(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Sce
         scene(process, pool_process) as made,
     ):
         yield made
+
+
+@pytest.fixture
+async def brisk(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scene]:
+    """A dispatcher of the test's own, which passes heartbeats on at once."""
+    async with (
+        running_dispatcher(pool_process, redis_url, heartbeat_batch_ms=50) as process,
+        scene(process, pool_process) as made,
+    ):
+        yield made

@@ -25,11 +25,11 @@ from lingua_scheduler.services.runtime.settings.settings import load_settings
 from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
 from lingua_scheduler.v1 import dispatcher_pb2, pool_pb2
 from tests.conftest import Eventually
-from tests.integration.dispatcher.test_pool_client import recording_server
 from tests.support.name_server import NameServer, name_server
 from tests.support.pool_client import ref, registration
 from tests.support.process import SOON_S
 from tests.support.raw_gateway import id_of
+from tests.support.recording_pool import recording_server
 from tests.support.scene import Scene, together
 from tests.support.services import DispatcherProcess, PoolProcess, ServiceProcess, all_running
 
