@@ -1,13 +1,14 @@
-"""When the silence of a peer means that it is frozen. No I/O, no clock; imports only from Python.
+"""Detects frozen peers by their silence. No I/O, no clock. The SDK and the services share it.
 
-A process that is stopped, or whose machine hangs, keeps its connections: nothing breaks, and what
-is sent to it is taken by its kernel. Only its silence tells. The client SDK uses this rule too.
+A process that is stopped, or whose machine hangs, keeps its connections: they do not break, and its
+kernel still accepts what is sent to it. Only its silence shows that it is frozen. Imports only the
+standard library.
 """
 
 from enum import Enum, auto
 
-# A peer is frozen after so many beats without a word, and never sooner than so many beats after it
-# was asked.
+# A peer is frozen after SILENT_BEATS without a message, but not before ANSWER_BEATS have passed since
+# it was asked.
 SILENT_BEATS = 6
 ANSWER_BEATS = 3
 
@@ -21,29 +22,29 @@ class Verdict(Enum):
 
 
 class Silence:
-    """Counts the beats in which one peer has said nothing.
+    """Counts the beats during which one peer sent nothing.
 
-    A beat counts only if it came on time. If it did not, this process stood still or was busy, and
-    words of the peer may lie unread in the socket. So a stall of this side, however long, is never
-    taken for the silence of the other one.
+    A beat counts only if it came on time. If it did not, this process was suspended or busy, and
+    messages of the peer may lie unread in the socket. So a stall of this process, however long, is
+    never mistaken for silence of the peer.
 
     Args:
-        now: the time, in seconds of a clock that only goes up.
-        silence_s: how long the peer may say nothing. It is found frozen after this time at the
-            earliest, and a sixth of it later at the latest, if all beats are on time.
-        ask_beats: after how many beats without a word it is asked, 1 to 3. A beat is a sixth of
+        now: the time, in seconds of a monotonic clock.
+        silence_s: how long the peer may be silent. If all beats are on time, a frozen peer is
+            detected after this time at the earliest, and a sixth of it later at the latest.
+        ask_beats: after how many silent beats the peer is asked, 1 to 3. A beat is a sixth of
             `silence_s`.
 
     Attributes:
-        due: when `beat` is to be called next.
-        heard: to be set to True whenever the peer has said something.
+        due: when to call `beat` next.
+        heard: set this to True whenever the peer has sent something.
     """
 
     def __init__(self, now: float, silence_s: float, *, ask_beats: int = 2) -> None:
         self._beat_s = silence_s / SILENT_BEATS
         self._ask_beats = ask_beats
         self._quiet = 0
-        # Beats since it was asked; None: it was not, since it last said something.
+        # Beats since it was asked; None if it was not asked since its last message.
         self._unanswered: int | None = None
         self.silence_s = silence_s
         self.due = now + self._beat_s
@@ -51,30 +52,30 @@ class Silence:
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether the peer was asked, and has not been found to have said anything since."""
+        """Whether the peer was asked, and no later beat has found a message of it."""
         return self._unanswered is not None
 
     def asked(self, now: float) -> None:
-        """The peer was sent something that it has to answer; what it said before does not count."""
+        """Notes that the peer was sent something that it must answer. Earlier messages do not count."""
         if self.heard:
             self.heard = False
             self._quiet, self._unanswered = 0, None
         if self._unanswered is None:
             self._unanswered = 0
             if self.due <= now:
-                # Nobody looked for a while.
+                # `beat` has not been called for a while.
                 self.due = now + self._beat_s
 
     def beat(self, now: float, *, ask: bool = True) -> Verdict:
-        """It is `due`, or later.
+        """Handles a beat, which must be `due`.
 
         Args:
             now: the time.
             ask: whether the peer may be asked now.
 
         Returns:
-            ASK: it is to be asked, which counts as done. SILENT: it is frozen. It says so again
-            with each beat.
+            ASK: ask the peer now; this counts as asked. SILENT: the peer is frozen; each later
+            beat returns it again.
         """
         late = now - self.due
         self.due = now + self._beat_s

@@ -1,4 +1,4 @@
-"""The SDK's Node at a real dispatcher."""
+"""The SDK's Node with a real dispatcher."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ node.load = lambda: (0.0, 0.0)
 
 @node.handler
 async def translate(job):
-    # Until it is told that it may: the test takes its time over this.
+    # Waits until the test allows it to continue.
     print("began", job.utterance_index, flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     yield Translated(source="done", translated="done")
@@ -53,7 +53,7 @@ print("ended", flush=True)
 
 
 def node_of(made: Scene, name: str = "a", **options: Any) -> Node:
-    """A node for the languages of a scene."""
+    """Returns a node for the languages of a scene."""
     node = Node(
         node_id=f"{made.src}-{name}",
         asr=[made.src],
@@ -75,7 +75,7 @@ def is_draining(node: pool_pb2.Node | None) -> bool:
 
 @contextlib.asynccontextmanager
 async def served(made: Scene, node: Node, eventually: Eventually) -> AsyncIterator[None]:
-    """Within this block the node is connected; at the end it is stopped."""
+    """Connects the node for the duration of the block."""
     serving = asyncio.create_task(node.serve(made.dispatcher.address))
     try:
         await eventually(lambda: node.connected or serving.done())
@@ -89,7 +89,7 @@ async def served(made: Scene, node: Node, eventually: Eventually) -> AsyncIterat
 
 @pytest.fixture
 async def restartable(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scene]:
-    """A dispatcher of the test's own."""
+    """Starts a dispatcher for this test only."""
     async with (
         running_dispatcher(pool_process, redis_url) as process,
         scene(process, pool_process) as made,
@@ -208,7 +208,7 @@ async def test_errors_of_a_handler_are_failures_of_the_job(
 
 
 async def test_a_node_with_all_slots_taken_rejects(patient: Scene, eventually: Eventually) -> None:
-    """A blocking handler that ignores its cancellation keeps its slot, which the pool frees."""
+    """A blocking handler that ignores its cancellation keeps its slot; the pool frees it."""
     stubborn, other, gateway = node_of(patient, "a"), node_of(patient, "b"), patient.gateway()
     release, began = threading.Event(), threading.Event()
 

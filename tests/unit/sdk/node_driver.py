@@ -51,7 +51,7 @@ def error(reason: common_pb2.ErrorReason.ValueType) -> DispatcherEvent:
 
 
 class Driver:
-    """A protocol with a clock, and the dispatcher's ear."""
+    """A node's protocol with a clock. The test plays the dispatcher."""
 
     def __init__(self, *, slots: int = 2, unconfirmed: UnconfirmedResults | None = None) -> None:
         self.now = 100.0
@@ -61,7 +61,7 @@ class Driver:
         self.effects: list[NodeEffect] = []
 
     def connect(self, *cancelled: str, **fields: int) -> list[NodeEvent]:
-        """A new stream that is welcomed; what is said on it, Hello first."""
+        """Opens a stream and welcomes the node. Returns its events, Hello first."""
         self.protocol.on_connected(self.now)
         heard = self.drain()
         welcome = Welcome(
@@ -76,7 +76,7 @@ class Driver:
         return self._note(self.protocol.on_message(self.now, DispatcherMessage(events=events)))
 
     def tick(self, seconds: float) -> list[NodeEffect]:
-        """Time passes; timers are served when they are due."""
+        """Advances the clock and serves timers when they are due."""
         end, effects = self.now + seconds, []
         while (due := self.protocol.next_deadline(self.now)) is not None and due <= end:
             self.now = max(self.now, due)
@@ -85,7 +85,7 @@ class Driver:
         return effects
 
     def drain(self) -> list[NodeEvent]:
-        """All that the protocol has to say now."""
+        """Returns everything that the protocol has to send now."""
         events: list[NodeEvent] = []
         while (message := self.protocol.take(self.now)) is not None:
             events += message.events

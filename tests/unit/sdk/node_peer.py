@@ -13,7 +13,7 @@ from tests.unit.sdk.session_peer import PATIENCE_S
 
 
 class Dispatcher(dispatcher_pb2_grpc.DispatcherServicer):
-    """Takes each node in or not, as the test has said, and keeps the tokens."""
+    """Welcomes or refuses nodes as the test says, and records their tokens."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -21,7 +21,7 @@ class Dispatcher(dispatcher_pb2_grpc.DispatcherServicer):
         self.answers: asyncio.Queue[tuple[bool, grpc.StatusCode | None]] = asyncio.Queue()
 
     def next(self, *, welcome: bool, end: grpc.StatusCode | None) -> None:
-        """What becomes of the next stream; None: it stays."""
+        """Sets how the next stream ends; None: it stays open."""
         self.answers.put_nowait((welcome, end))
 
     async def Connect(  # noqa: N802 (gRPC names it)
@@ -44,7 +44,7 @@ class Dispatcher(dispatcher_pb2_grpc.DispatcherServicer):
 async def running_dispatcher(
     credentials: grpc.ServerCredentials | None = None,
 ) -> AsyncIterator[Dispatcher]:
-    """One that listens; with TLS where there are credentials."""
+    """Runs a dispatcher, with TLS if there are credentials."""
     made, server = Dispatcher(), grpc.aio.server()
     dispatcher_pb2_grpc.add_DispatcherServicer_to_server(made, server)
     if credentials is None:
@@ -73,6 +73,6 @@ async def serve(node: Node, dispatcher: Dispatcher) -> None:
 
 
 def counting() -> Callable[[], str]:
-    """Gives token-1, token-2 and so on."""
+    """Returns a function that returns token-1, token-2 and so on."""
     numbers = iter(range(1, 100))
     return lambda: f"token-{next(numbers)}"

@@ -20,7 +20,7 @@ INVALID = common_pb2.ERROR_REASON_INVALID_MESSAGE
 
 
 class Driver:
-    """A protocol with a clock, and the gateway's ear."""
+    """A session's protocol with a clock. The test plays the gateway."""
 
     def __init__(self, reconnect_seconds: float | None = None) -> None:
         self.now = 100.0
@@ -31,7 +31,7 @@ class Driver:
         )
 
     def connect(self, **limits: int) -> list[str]:
-        """A new stream that is opened; the kinds of what is said on it, Open first."""
+        """Opens a stream and the session. Returns the kinds of its messages, Open first."""
         self.protocol.on_connected(self.now)
         heard = self.drain()
         self.say(opened(next_seq=heard[0].open.resume.next_seq, **limits))
@@ -44,7 +44,7 @@ class Driver:
         return self.protocol.on_disconnected(self.now, ending or self.protocol.ending(self.now))
 
     def refuse(self, reason: common_pb2.ErrorReason.ValueType) -> list[SessionEffect]:
-        """The next stream is answered with an error."""
+        """Answers the next stream with an error."""
         self.protocol.on_connected(self.now)
         self.drain()
         self.say(failed(reason))

@@ -1,4 +1,4 @@
-"""The peer of the session's tests: a server that hears and says what a test tells it to."""
+"""A gateway for tests of sessions, which does what the test tells it."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ KIND = dispatcher_pb2.JobResult
 
 
 class PeerStream:
-    """One stream as the gateway has it. The test hears and speaks for it."""
+    """The gateway's side of one stream, controlled by the test."""
 
     def __init__(self) -> None:
         self.gone = asyncio.Event()
@@ -29,19 +29,19 @@ class PeerStream:
         self._heard.put_nowait(message)
 
     async def hear(self) -> ClientMessage | None:
-        """The next message; None where the client has ended its side."""
+        """Returns the next message; None if the client has ended its side."""
         async with asyncio.timeout(PATIENCE_S):
             return await self._heard.get()
 
     async def hear_kind(self, kind: str) -> Any:
-        """The next message, which has to be of this kind."""
+        """Returns the next message, which must be of this kind."""
         message = await self.hear()
         assert message is not None, f"the stream ended where {kind} was expected"
         assert message.WhichOneof("message") == kind, message
         return getattr(message, kind)
 
     def has_heard(self) -> int:
-        """Messages that wait to be looked at."""
+        """Returns the number of messages that the test has not read."""
         return self._heard.qsize()
 
     def say(self, *events: ServerEvent) -> None:
@@ -52,14 +52,14 @@ class PeerStream:
         self.said.put_nowait(None if code is None else (code, details))
 
     async def opens(self, **limits: int) -> session_pb2.Open:
-        """Hears Open and answers it, as a gateway does; what it was asked for."""
+        """Reads Open and answers it as a gateway does. Returns what was asked for."""
         asked: session_pb2.Open = await self.hear_kind("open")
         self.say(opened(next_seq=asked.resume.next_seq, **limits))
         return asked
 
 
 class Peer(session_pb2_grpc.SessionGatewayServicer):
-    """A gateway of which a test has all strings in its hands."""
+    """A gateway that the test controls."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,12 +68,12 @@ class Peer(session_pb2_grpc.SessionGatewayServicer):
         self._streams: asyncio.Queue[PeerStream] = asyncio.Queue()
 
     async def stream(self) -> PeerStream:
-        """The next stream that a client opens here."""
+        """Returns the next stream that a client opens."""
         async with asyncio.timeout(PATIENCE_S):
             return await self._streams.get()
 
     def waiting(self) -> int:
-        """Streams that no test has asked for."""
+        """Returns the number of streams that the test has not asked for."""
         return self._streams.qsize()
 
     async def Converse(  # noqa: N802 (gRPC names it)
@@ -109,7 +109,7 @@ class Peer(session_pb2_grpc.SessionGatewayServicer):
 async def peers(
     *names: str, credentials: grpc.ServerCredentials | None = None
 ) -> AsyncIterator[list[Peer]]:
-    """Running peers, each on a port of its own; with TLS where there are credentials."""
+    """Runs peers, each on its own port, with TLS if there are credentials."""
     made, servers = [Peer(name) for name in names], []
     try:
         for peer in made:
@@ -194,7 +194,7 @@ def failed(
 
 
 async def entered(session: Session, peer: Peer, **limits: int) -> PeerStream:
-    """The stream of a session that is open then."""
+    """Opens a session and returns its stream."""
     entering = asyncio.create_task(session.__aenter__())
     stream = await peer.stream()
     await stream.opens(**limits)
@@ -207,5 +207,5 @@ def english(peer: Peer, **options: Any) -> Session:
 
 
 async def leave(session: Session) -> None:
-    """As by an exception."""
+    """Leaves a session as an exception does."""
     await session.__aexit__(KeyError, None, None)

@@ -1,4 +1,4 @@
-"""The code of docs/clients.md works as it stands, and so does what docs/nodes.md says of tokens."""
+"""The examples of docs/clients.md work as printed, and so do those of docs/nodes.md on tokens."""
 
 import asyncio
 import re
@@ -30,19 +30,19 @@ NODES_PAGE = PAGE.with_name("nodes.md")
 
 
 def blocks(page: Path) -> list[str]:
-    """The page's blocks of Python. That all of them run is in tests/documents."""
+    """Returns the Python blocks of a page. tests/documents checks that all of them run."""
     return [block.code for block in blocks_of(page) if block.language == "python"]
 
 
 def examples(address: str) -> list[str]:
-    """Those of docs/clients.md, with an address that answers."""
+    """Returns the blocks of docs/clients.md, with an address that answers."""
     found = blocks(PAGE)
     assert len(found) == 3
     return [re.sub(r'"[^"]+:7730"', repr(address), block) for block in found]
 
 
 async def serve(peer: Peer) -> None:
-    """Takes a session to its end."""
+    """Serves a session to its end."""
     stream = await peer.stream()
     await stream.opens()
     chunks = 0

@@ -1,4 +1,4 @@
-"""Audio that a node keeps from one job of a turn to the next."""
+"""HeldAudio keeps audio from one job of a turn to the next."""
 
 import pytest
 
@@ -175,7 +175,7 @@ def test_a_new_turn_leaves_what_the_end_of_the_one_before_it_has_joined() -> Non
     held.keep(job(1, b"aa"))
     with held.turn(job(2, b"bb")):
         held.keep(job(3, b"cc", begins_turn=True))
-        # Should it be repeated.
+        # In case the job is repeated.
         assert held.join(job(2, b"bb")).joined == (1,)
     assert held.join(job(4, b"dd")).joined == (3,)
 
@@ -230,6 +230,6 @@ def test_a_job_that_needs_what_was_forgotten_is_not_done_without_it() -> None:
         held.turn(with_indexes(2, b"bb", held=(1,))),
     ):
         raise AssertionError("the handler must not run")
-    # A repeated job finds all that it brings along.
+    # A repeated job finds everything that it includes.
     with held.turn(with_indexes(2, b"aabb", included=(1,))) as turn:
         assert turn.joined == (1,)

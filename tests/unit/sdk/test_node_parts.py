@@ -1,4 +1,4 @@
-"""The small parts of the SDK: arguments, formats, backoff, kept results, addresses, handlers."""
+"""Small parts of nodes: arguments, formats, backoff, unconfirmed results, addresses, handlers."""
 
 import functools
 import pickle

@@ -33,7 +33,7 @@ def holding(job: Job) -> Held:
 
 
 def stuck(job: Job) -> None:
-    """Reports its process, and then looks at nothing."""
+    """Reports its process id, and then ignores its cancellation."""
     path = Path(job.features["pid"])
     path.with_suffix(".new").write_text(str(os.getpid()))
     path.with_suffix(".new").rename(path)
@@ -73,7 +73,7 @@ async def work(workers: ProcessWorkers, job: JobAssign) -> list[Item | None]:
 async def test_results_come_from_another_process(make: Callable[..., ProcessWorkers]) -> None:
     *partials, result = await work(make(talkative), assign())
 
-    # The result may overtake a partial result, which is then of no use.
+    # A partial result may arrive after the result, and is then dropped.
     assert partials in ([], [Partial(source="a")])
     assert isinstance(result, Translated)
     assert result.source != str(os.getpid())

@@ -13,7 +13,7 @@ from tests.unit.sdk.node_driver import Driver, assign, cancel, received
 
 
 class Interleaving:
-    """One node and the two promises that no order of events may break."""
+    """One node, and two invariants that hold in any order of events."""
 
     def __init__(self) -> None:
         self.driver = Driver(slots=2, unconfirmed=UnconfirmedResults(max_results=3))
@@ -72,7 +72,7 @@ class Interleaving:
         assert protocol.executing == len(self.live) <= 2
         assert protocol.running <= 2
         assert protocol.unconfirmed <= 3
-        # A deadline that stays in the past would have the timer spin.
+        # A deadline that stays in the past would make the timer spin.
         protocol.on_timer(self.driver.now)
         deadline = protocol.next_deadline(self.driver.now)
         assert deadline is None or deadline > self.driver.now

@@ -1,4 +1,4 @@
-"""The shell around the protocol, as far as it can be tried without a dispatcher."""
+"""The parts of the shell that need no dispatcher."""
 
 import asyncio
 import random

@@ -79,7 +79,7 @@ SLOW_BEATS = {"heartbeat_interval_ms": 5000, "silence_ms": 3000}
 
 
 def left_after(driver: Driver, *, answers: Callable[[list[NodeEvent]], bool]) -> float:
-    """How long the node bears it; it says what it has to say whenever it has something."""
+    """Returns how long the node stays. It sends everything as soon as it is ready."""
     began = driver.now
     while driver.now < began + 100:
         due = driver.protocol.next_deadline(driver.now)
@@ -131,7 +131,7 @@ def test_a_dispatcher_that_answers_heartbeats_is_not_left(busy: bool) -> None:
         return True
 
     assert left_after(driver, answers=answers) >= 100
-    # An idle node says no more than before.
+    # An idle node sends no more than before.
     assert 45 <= len(beats) <= 70 if busy else 19 <= len(beats) <= 21
 
 

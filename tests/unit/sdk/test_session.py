@@ -1,4 +1,4 @@
-"""A session's opening and sending, against a peer that does what the test tells it."""
+"""Opening a session and sending audio, against a peer that the test controls."""
 
 import asyncio
 import itertools

@@ -1,10 +1,10 @@
-"""Chunks that a client keeps: until they are acknowledged, and longer if a node holds them."""
+"""Chunks are kept until they are acknowledged, and longer if a node holds them."""
 
 from lingua_scheduler.sdk.session.protocol.kept_chunks import KeptChunks
 
 
 def kept_chunks(count: int, max_held_bytes: int = 1000) -> KeptChunks:
-    """So many chunks of two bytes, all written."""
+    """Returns this many chunks of two bytes, all written."""
     kept = KeptChunks(max_held_bytes)
     for _ in range(count):
         kept.add(b"00")
@@ -53,7 +53,7 @@ def test_a_new_stream_may_want_it_again() -> None:
     kept.begin_at(1)
     assert kept.to_repeat == 3
     assert written(kept) == [1, 2, 3]
-    # It is still kept, for the next one.
+    # It is kept for the next stream.
     assert (kept.first, len(kept)) == (1, 1)
 
 

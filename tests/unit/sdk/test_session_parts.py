@@ -1,4 +1,4 @@
-"""The small parts of a client: arguments, cutting, Opus, files, what waits to be read."""
+"""Small parts of sessions: arguments, cutting, Opus, files, the inbox."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""The client's side of Converse against a model of the server, over streams that break anywhere."""
+"""The session's protocol against a model of the server, over streams that break anywhere."""
 
 import random
 from collections import deque
@@ -27,7 +27,7 @@ NOT_FOUND = common_pb2.ERROR_REASON_SESSION_NOT_FOUND
 
 
 class Server:
-    """All gateways and what they share: it forgets nothing that it has promised.
+    """Models all gateways and what they share. Forgets nothing that it has acknowledged.
 
     Attributes:
         chunks: that have come, each once, in order.
@@ -82,13 +82,13 @@ class Server:
             assert resume.next_seq <= self.acked, "it forgot what was not acknowledged"
             assert resume.results_seen <= self.outcomes
             self._confirm(resume.results_seen)
-            # A server may know of acks that the client never got, or not.
+            # The server may or may not remember acks that the client never received.
             known = self.acked if self.acked % 2 else 0
             self.expected = max(resume.next_seq, known)
             self._delivered = resume.results_seen
             self._told = resume.results_seen
         else:
-            # A new session, whatever an earlier stream had asked for.
+            # A new session, whatever an earlier stream asked for.
             assert not self.chunks
         self.is_open = True
         self.said.append(opened(next_seq=self.expected))
@@ -139,7 +139,7 @@ class Server:
         self._check_done()
 
     def repeat(self, count: int) -> None:
-        """Gives some results once more, as after a resume that knows less than the client."""
+        """Sends some results again, as a resume does that knows less than the client."""
         if self.is_open:
             for index in range(max(0, self._delivered - count), self._delivered):
                 self.said.append(self._outcome(index))
@@ -161,7 +161,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 50.0
-        # No time is too long here: when it gives up is another matter.
+        # It never gives up here; other tests check when it does.
         self.client = SessionProtocol(
             new=session_pb2.NewSession(), rng=random.Random(1), reconnect_seconds=1e9
         )
@@ -176,7 +176,7 @@ class World:
     # ---- what may happen ----
 
     def send(self, count: int) -> None:
-        # As in the shell: nothing is sent before the session is open, nor after it was closed.
+        # As in the shell, nothing is sent before the session is open or after it was closed.
         if self.client.state.session_id and not self.closed and not self.client.state.over:
             for _ in range(count):
                 self.sent.append(str(len(self.sent)).encode())
@@ -235,7 +235,7 @@ class World:
     # ---- how it ends ----
 
     def settle(self) -> None:
-        """Everything works from now on, and the app closes."""
+        """Makes everything work from now on, and closes the session."""
         for _ in range(200):
             if self.is_over:
                 return
@@ -257,7 +257,7 @@ class World:
         raise AssertionError("the session never ended")
 
     def finish(self) -> None:
-        """Settles, and checks that all has come to its end."""
+        """Settles, and checks that everything has ended."""
         self.settle()
         self.check()
         assert self.server.was_closed, "Close was forgotten"
@@ -316,7 +316,7 @@ WITHOUT_CLOSE = [name for name in NAMES if name != "close"]
 
 
 def steps(names: list[str]) -> st.SearchStrategy[list[tuple[str, int]]]:
-    """Any number of any of these, each with how much of it."""
+    """Generates any number of these events, each with an amount."""
     return st.lists(st.tuples(st.sampled_from(names), st.integers(1, 8)), max_size=60)
 
 
@@ -340,7 +340,7 @@ def test_a_long_session_survives_any_number_of_breaks(seed: int, breaks: float) 
     ends = ("close", "stream_breaks", "gateway_leaves")
     smooth = [name for name in NAMES if name not in ends]
     for at in range(400):
-        # The app closes some time before the end, and streams break before and after it.
+        # The app closes some time before the end, and streams break before and after that.
         rough = ends if at > 300 else ends[1:]
         name = rng.choice(rough) if rng.random() < breaks else rng.choice(smooth)
         STEPS[name](world, rng.randint(1, 8))

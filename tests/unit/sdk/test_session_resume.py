@@ -1,4 +1,4 @@
-"""A session's results, reconnections and end, against a peer that does what the test tells it."""
+"""Results, reconnections and the end of a session, against a peer that the test controls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -237,7 +237,7 @@ async def test_a_refused_packet_is_told_and_what_follows_it_is_sent_again(peer: 
 
 
 def left_behind(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
-    """Tasks that were not there before, but for those of the server."""
+    """Returns tasks that are new, except those of the server."""
     now = asyncio.all_tasks() - before
     return [each for each in now if "AioServer" not in repr(each)]
 

@@ -172,7 +172,7 @@ SILENCE_MS = 3000
 
 
 def pass_time(driver: Driver, seconds: float, *, answers: bool) -> tuple[list[str], float | None]:
-    """Timers are served on time; what is said meanwhile, and after how long the stream is left."""
+    """Serves timers on time. Returns what was sent, and after how long the stream was left."""
     began, said = driver.now, []
     while driver.now < began + seconds:
         driver.now = driver.protocol.next_deadline() or began + seconds
@@ -193,7 +193,7 @@ def test_a_frozen_gateway_is_asked_and_left_for_another_one() -> None:
     assert said == ["alone"]
     assert left_after is not None
     assert left_after == pytest.approx(3.0, abs=0.5)
-    # Its connection is not used again.
+    # Its connection is not reused.
     assert is_going_away(Lost("the gateway sent nothing for 3 s", silent=True))
     assert retries(driver.lose(Lost("the gateway sent nothing for 3 s", silent=True)))
     assert driver.connect(silence_ms=SILENCE_MS) == ["open"]
@@ -233,7 +233,7 @@ def test_a_process_that_slept_does_not_leave_its_gateway() -> None:
 
 
 def test_after_a_silence_the_next_gateway_gets_more_time_and_later_no_more() -> None:
-    """On a slow line a large result may take longer than a frozen gateway is given."""
+    """On a slow line, a large result may take longer than a gateway may be silent."""
     driver = Driver()
     times = []
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""TLS of sessions, with real certificates: what is taken, what is refused, and new files."""
+"""TLS of sessions with real certificates: what is accepted and refused, and new files."""
 
 import datetime
 import ipaddress
@@ -35,7 +35,7 @@ class Authority:
     def issue(
         self, name: x509.GeneralName = LOCALHOST, *, life: datetime.timedelta = DAY
     ) -> tuple[bytes, bytes]:
-        """A key and its certificate, as gRPC has the pair."""
+        """Returns a key and its certificate, as gRPC expects the pair."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "leaf")])
         form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -74,13 +74,13 @@ def plain_tls(pair: tuple[bytes, bytes]) -> grpc.ServerCredentials:
 
 @pytest.fixture
 async def peer() -> AsyncIterator[Peer]:
-    """With mutual TLS."""
+    """Runs a gateway that requires client certificates."""
     async with peers("a", credentials=mutual()) as (made,):
         yield made
 
 
 def written(folder: Path, authority: Authority = OURS) -> Tls:
-    """Paths of an app's own certificate, which this authority has signed."""
+    """Writes a client certificate of this authority, and returns its paths."""
     key, cert = authority.issue()
     (folder / "ca.pem").write_bytes(OURS.pem)
     (folder / "key.pem").write_bytes(key)
@@ -89,7 +89,7 @@ def written(folder: Path, authority: Authority = OURS) -> Tls:
 
 
 async def why_not(peer: Peer, tls: Tls | None) -> str:
-    """The words with which a session fails."""
+    """Returns the message with which a session fails."""
     session = english(peer, tls=tls, reconnect_seconds=0.3)
     with pytest.raises(SessionUnavailableError) as caught:
         await session.__aenter__()
@@ -148,7 +148,7 @@ async def test_new_files_are_taken_up_by_the_next_connection_and_shared_until_th
     assert (first.stale, first.streams, first.channel.get_state().name) == (True, 1, "IDLE")
     await channels.release(first)
     assert first.channel.get_state().name == "SHUTDOWN"
-    # One that nobody uses any more is closed as soon as it is of no use.
+    # A stale channel is closed as soon as nobody uses it.
     await channels.release(second)
     await channels.release(second)
     assert second.channel.get_state().name == "IDLE"
@@ -171,14 +171,14 @@ async def test_a_session_goes_on_with_files_that_were_changed_meanwhile(tmp_path
     async with peers("a", credentials=credentials) as (peer,):
         session = english(peer, tls=written(tmp_path))
         stream = await entered(session, peer)
-        # From now on the server takes other certificates, and the app has one.
+        # From now on the server accepts other certificates, and the app has one.
         trusted[0] = FOREIGN
         written(tmp_path, FOREIGN)
         stream.end(grpc.StatusCode.UNAVAILABLE)
         await (await peer.stream()).opens()
         await session.drained()
         await leave(session)
-        # Without the new one it would not have been let in.
+        # Without the new certificate, it would have been refused.
         assert "may have rejected the certificate" in await why_not(peer, written(tmp_path))
 
 

@@ -46,13 +46,13 @@ async def peer() -> AsyncIterator[Peer]:
 
 
 async def entering(session: Session, peer: Peer) -> tuple[asyncio.Task[Session], PeerStream]:
-    """The session on its way in, and its first stream, on which it has asked for that."""
+    """Returns a task that opens the session, and its first stream, which has received Open."""
     task = asyncio.create_task(session.__aenter__())
     return task, await asking(peer)
 
 
 async def asking(peer: Peer) -> PeerStream:
-    """The next stream, on which Open has come. Then nothing more is on its way.
+    """Returns the next stream, which has received Open, so that nothing more is in flight.
 
     gRPC hides the status of a stream that ends while something is written to it.
     """
@@ -62,7 +62,7 @@ async def asking(peer: Peer) -> PeerStream:
 
 
 async def speaks(session: Session, stream: PeerStream) -> None:
-    """Sends something, which is held from now on. Then nothing more is on its way."""
+    """Sends audio, which stays unacknowledged, and waits until nothing more is in flight."""
     await session.send(bytes(3200))
     await stream.hear_kind("audio")
 
@@ -303,7 +303,7 @@ async def test_a_token_that_leaves_the_machine_in_plain_text_is_warned_of_once(
     peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, LOGGER)
-    # An address that counts as another machine's, and reaches this one.
+    # An address that looks like another machine's, and reaches this one.
     address = peer.address.replace("127.0.0.1", "0.0.0.0")
     channels = Channels()
     for token in (None, "t", "t"):
