@@ -7,8 +7,7 @@ standard library.
 
 from enum import Enum, auto
 
-# A peer is frozen after SILENT_BEATS without a message, but not before ANSWER_BEATS have passed since
-# it was asked.
+# A peer is frozen after SILENT_BEATS without a message, if it also had ANSWER_BEATS to answer.
 SILENT_BEATS = 6
 ANSWER_BEATS = 3
 
@@ -56,7 +55,7 @@ class Silence:
         return self._unanswered is not None
 
     def asked(self, now: float) -> None:
-        """Notes that the peer was sent something that it must answer. Earlier messages do not count."""
+        """Notes that the peer has to answer. Messages that it sent earlier do not count."""
         if self.heard:
             self.heard = False
             self._quiet, self._unanswered = 0, None
