@@ -183,7 +183,7 @@ async def test_a_pool_service_that_is_added_is_used_and_no_call_fails(
         await eventually(lambda: open_files() <= files + len(HOSTS) * 2)
 
 
-async def test_while_no_new_connection_can_be_had_the_old_one_goes_on(
+async def test_the_old_connection_stays_in_use_while_no_new_one_can_be_made(
     names: NameServer,
     pools: list[PoolProcess],
     eventually: Eventually,

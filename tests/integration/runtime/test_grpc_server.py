@@ -147,7 +147,7 @@ async def test_a_health_watch_hears_of_every_change_and_does_not_hold_up_the_dra
         assert await watch.read() is grpc.aio.EOF
 
 
-async def test_once_it_drains_a_server_cannot_be_declared_serving(server: GrpcServer) -> None:
+async def test_a_draining_server_cannot_become_serving(server: GrpcServer) -> None:
     statuses: list[int] = []
     channel = grpc.aio.insecure_channel(await server.start())
 
@@ -188,7 +188,7 @@ async def test_probes_are_not_counted(slow: Slow) -> None:
     assert not [sample for metric in counted for sample in metric.samples]
 
 
-async def test_a_port_in_use_is_told_with_the_variable_and_the_address(
+async def test_the_error_of_a_port_in_use_names_the_variable_and_the_address(
     server: GrpcServer, slow: Slow
 ) -> None:
     address = await server.start()

@@ -60,7 +60,7 @@ async def test_after_the_stop_the_address_is_free_again() -> None:
     await second.stop()
 
 
-async def test_a_taken_address_is_told_with_its_variable() -> None:
+async def test_the_error_of_an_address_in_use_names_its_variable() -> None:
     registry = new_registry()
     first = MetricsServer(listen="127.0.0.1:0", registry=registry, variable="LINGUA_X")
     address = await first.start()
@@ -75,7 +75,7 @@ async def test_a_taken_address_is_told_with_its_variable() -> None:
     await second.stop()
 
 
-async def test_an_address_of_another_machine_is_told_too() -> None:
+async def test_an_address_of_another_machine_is_refused() -> None:
     # 192.0.2.0/24 is reserved for documentation, so no machine has it.
     server = MetricsServer(listen="192.0.2.1:0", registry=new_registry(), variable="LINGUA_X")
 

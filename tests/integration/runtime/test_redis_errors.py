@@ -1,4 +1,4 @@
-"""How calls to Redis fail is told by kind, once for each call."""
+"""Failed calls to Redis are counted once, by kind."""
 
 import asyncio
 from collections import Counter
@@ -40,7 +40,7 @@ async def kinds(
         await link.close()
 
 
-async def test_calls_that_work_are_no_errors(redis_url: str, prefix: str) -> None:
+async def test_successful_calls_are_not_counted(redis_url: str, prefix: str) -> None:
     told, failed = await kinds(redis_url, prefix, lambda link: [link.call("echo", 1)])
     assert (told, failed) == (Counter(), 0)
 
@@ -82,14 +82,14 @@ async def test_a_full_redis_refuses(prefix: str) -> None:
     assert failed > 0
 
 
-async def test_a_fault_of_our_own_is_an_error(redis_url: str, prefix: str) -> None:
+async def test_a_fault_of_a_script_is_an_error(redis_url: str, prefix: str) -> None:
     told, failed = await kinds(
         redis_url, prefix, lambda link: [link.call("thrown"), link.command("NO-SUCH-COMMAND")]
     )
     assert (told, failed) == (Counter(error=2), 2)
 
 
-async def test_a_service_counts_them(own_redis: EmbeddedRedis, prefix: str) -> None:
+async def test_a_service_exports_the_counts(own_redis: EmbeddedRedis, prefix: str) -> None:
     # Its sweep alone asks Redis several times a second.
     with PoolProcess(redis_url=own_redis.url, prefix=prefix, sweep_interval_ms=50) as process:
         assert await process.metric("lingua_redis_errors_total") == 0

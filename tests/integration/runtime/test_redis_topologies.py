@@ -153,7 +153,7 @@ def test_a_bad_url_is_refused_with_what_is_allowed_and_without_the_password(url:
     assert "hunter2" not in str(caught.value)
 
 
-def test_the_password_is_not_in_the_parsed_value_as_it_is_shown() -> None:
+def test_the_repr_of_a_parsed_url_has_no_password() -> None:
     target = parse_redis_url("redis+sentinel://:hunter2@a/mine?sentinel_password=hunter2")
     assert "hunter2" not in repr(target)
 
@@ -341,7 +341,7 @@ async def tls_in_front_of(port: int, certificate: Path, key: Path) -> AsyncItera
         yield int(server.sockets[0].getsockname()[1])
 
 
-async def test_tls_is_spoken_and_the_certificate_checked(
+async def test_tls_is_used_and_the_certificate_checked(
     own_redis: EmbeddedRedis, prefix: str, certificate: tuple[Path, Path]
 ) -> None:
     async with tls_in_front_of(own_redis.port, *certificate) as port:

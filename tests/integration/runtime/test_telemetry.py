@@ -1,4 +1,4 @@
-"""Traces reach a collector when the environment asks for it, and only then."""
+"""Spans are exported to a collector if the environment asks for it."""
 
 import asyncio
 import os
@@ -116,7 +116,7 @@ async def run_process(program: str = PROCESS, **variables: str) -> str:
     return stdout.decode().strip()
 
 
-async def test_with_an_endpoint_spans_arrive_and_name_their_process() -> None:
+async def test_spans_are_exported_to_the_endpoint_and_name_their_process() -> None:
     collector, server = Collector(), grpc.aio.server()
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -134,7 +134,9 @@ async def test_with_an_endpoint_spans_arrive_and_name_their_process() -> None:
 
 
 @pytest.mark.parametrize("library", ["", ENCODES_ELSEWHERE, PROCESSOR_LOOKS])
-async def test_written_spans_arrive_whatever_the_library_is_like_inside(library: str) -> None:
+async def test_written_spans_arrive_even_if_private_parts_of_the_library_change(
+    library: str,
+) -> None:
     collector, server = Collector(), grpc.aio.server()
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -179,11 +181,13 @@ async def test_written_spans_arrive_whatever_the_library_is_like_inside(library:
         },
     ],
 )
-async def test_without_a_wish_for_traces_there_are_none(variables: dict[str, str]) -> None:
+async def test_spans_are_exported_only_if_the_environment_asks_for_it(
+    variables: dict[str, str],
+) -> None:
     assert await run_process(**variables) == "off"
 
 
-async def test_a_collector_that_is_away_keeps_nobody_from_working_nor_from_ending() -> None:
+async def test_an_unreachable_collector_delays_neither_work_nor_the_end() -> None:
     # What the SDK would take to give up is half a minute.
     async with asyncio.timeout(20):
         said = await run_process(NOBODY_LISTENS, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
@@ -214,7 +218,7 @@ shutdown()
     assert 0.05 < first.count("1") / len(first) < 0.2
 
 
-def test_a_traceparent_is_read_and_written_as_it_was() -> None:
+def test_a_traceparent_is_read_and_written_unchanged() -> None:
     context = context_from_traceparent(TRACEPARENT)
     assert context is not None
     tracer = tracer_if_on(TracerProvider(shutdown_on_exit=False))
@@ -229,5 +233,5 @@ def test_a_traceparent_is_read_and_written_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "00-00-00-00", f"00-{'0' * 32}-{'0' * 16}-01"])
-def test_what_is_no_traceparent_gives_no_context(text: str) -> None:
+def test_a_malformed_traceparent_gives_no_context(text: str) -> None:
     assert context_from_traceparent(text) is None

@@ -1,4 +1,4 @@
-"""Errors keep their content on the way to a client and back."""
+"""Errors keep their content when they are sent to a client."""
 
 import grpc
 import pytest
@@ -35,7 +35,7 @@ def all_errors() -> list[type[LinguaError]]:
     return LinguaError.__subclasses__()
 
 
-def test_an_error_comes_back_from_its_status_as_it_was() -> None:
+def test_an_error_survives_the_conversion_to_a_status_and_back() -> None:
     error = InvalidMessageError(
         "the pair is malformed",
         retry_after_ms=1500,
@@ -46,7 +46,7 @@ def test_an_error_comes_back_from_its_status_as_it_was() -> None:
     assert from_rpc_error(as_rpc_error(error)) == to_proto(error)
 
 
-def test_the_details_are_what_other_grpc_clients_expect() -> None:
+def test_the_details_are_the_standard_ones_of_grpc() -> None:
     error = DependencyDownError("Redis is away", retry_after_ms=250, metadata={"after": "400"})
     ((key, data),) = to_trailing_metadata(error)
 
@@ -66,14 +66,14 @@ def test_the_details_are_what_other_grpc_clients_expect() -> None:
     assert rpc_status.from_call(as_rpc_error(error)) == status
 
 
-def test_without_a_retry_time_or_fields_their_details_are_left_out() -> None:
+def test_details_without_content_are_left_out() -> None:
     ((_, data),) = to_trailing_metadata(NoCapableNodeError("nobody speaks it"))
 
     assert len(status_pb2.Status.FromString(data).details) == 1
 
 
 @pytest.mark.parametrize("kind", all_errors())
-def test_every_error_has_a_docstring_and_survives_the_way(kind: type[LinguaError]) -> None:
+def test_every_error_has_a_docstring_and_survives_the_conversion(kind: type[LinguaError]) -> None:
     back = from_rpc_error(as_rpc_error(kind("why")))
 
     assert kind.__doc__ != LinguaError.__doc__
@@ -95,7 +95,7 @@ def test_no_two_errors_share_a_reason() -> None:
     metadata=st.dictionaries(st.text(max_size=50), st.text(max_size=2000), max_size=30),
     fields=st.lists(st.tuples(st.text(max_size=50), st.text(max_size=2000)), max_size=30),
 )
-def test_no_error_is_too_large_or_too_odd_to_be_delivered(
+def test_no_error_is_too_large_or_malformed_to_be_delivered(
     message: str, metadata: dict[str, str], fields: list[tuple[str, str]]
 ) -> None:
     error = InvalidMessageError(message, metadata=metadata, fields=fields, retry_after_ms=7)
@@ -109,23 +109,23 @@ def test_no_error_is_too_large_or_too_odd_to_be_delivered(
     assert back.retry_after_ms == 7
 
 
-def test_text_that_is_no_unicode_does_not_hide_the_error() -> None:
+def test_text_that_is_not_valid_unicode_does_not_hide_the_error() -> None:
     assert to_proto(InvalidMessageError("half a pair: \ud800")).message == "half a pair: ?"
 
 
-def test_a_status_of_grpc_itself_says_nothing_of_ours() -> None:
+def test_a_status_of_grpc_itself_is_not_an_error_of_ours() -> None:
     assert from_rpc_error(grpc.RpcError()) is None
     assert from_rpc_error(grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE)) is None
 
 
-def test_details_that_are_broken_or_foreign_are_no_error_of_ours() -> None:
+def test_malformed_or_foreign_details_are_not_an_error_of_ours() -> None:
     foreign = status_pb2.Status()
     foreign.details.add().Pack(error_details_pb2.ErrorInfo(domain="elsewhere.example"))
     for data in (b"\xff\xff\xff", foreign.SerializeToString()):
         assert from_rpc_error(failed_call(data, grpc.StatusCode.OK)) is None
 
 
-def test_details_that_contradict_the_status_are_no_error_of_ours() -> None:
+def test_details_that_contradict_the_status_are_not_an_error_of_ours() -> None:
     ((_, data),) = to_trailing_metadata(NoCapableNodeError("nobody speaks it"))
     code = NoCapableNodeError.code
 
@@ -134,7 +134,7 @@ def test_details_that_contradict_the_status_are_no_error_of_ours() -> None:
     assert from_rpc_error(failed_call(data, code, "something else")) is None
 
 
-def test_a_reason_from_the_future_is_unspecified_but_keeps_its_message() -> None:
+def test_an_unknown_reason_becomes_unspecified_and_keeps_its_message() -> None:
     code = grpc.StatusCode.ABORTED
     status = status_pb2.Status(code=code.value[0], message="new trouble")
     info = error_details_pb2.ErrorInfo(domain=DOMAIN, reason="NOT_YET_KNOWN")

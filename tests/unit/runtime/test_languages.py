@@ -1,4 +1,4 @@
-"""Which languages may be named."""
+"""The languages that may be used."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_codes_of_iso_639_are_allowed_with_scripts_and_regions(code: str) -> Non
         *("ca-valencia", "en-x-foo", "en\n", "é", "en:zh", "zh-" + "x" * 1_000_000),
     ],
 )
-def test_all_else_is_not(code: str) -> None:
+def test_other_codes_are_refused(code: str) -> None:
     languages = Languages()
     assert not languages.allows(code)
     assert not languages.allows(code)
@@ -65,7 +65,7 @@ def test_an_empty_setting_is_the_default() -> None:
     assert not languages.allows("xx")
 
 
-def test_what_was_allowed_before_is_forgotten_with_the_list() -> None:
+def test_a_new_list_invalidates_the_remembered_codes() -> None:
     languages = Languages()
     assert languages.allows("de")
     languages.allow(parse_languages("en"))
@@ -78,7 +78,7 @@ def test_errors_do_not_grow_with_the_list() -> None:
 
 
 @pytest.mark.parametrize("value", ["en;de", "english", "en,*", "en,e"])
-def test_a_setting_with_what_is_no_code_is_refused(value: str) -> None:
+def test_a_setting_with_an_invalid_code_is_refused(value: str) -> None:
     with pytest.raises(SettingsError, match="LINGUA_LANGUAGES"):
         load_settings({"LINGUA_LANGUAGES": value})
 

@@ -1,4 +1,4 @@
-"""The limits that the contract declares: every field has one, and each is found out when broken."""
+"""The limits that the contract declares: every field has one, and every violation is found."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -76,7 +76,7 @@ def test_every_field_of_every_request_declares_a_limit(field: FieldDescriptor) -
 
 
 @pytest.mark.parametrize("kind", [*REQUESTS.values(), *APART], ids=lambda kind: kind.name)
-def test_a_message_that_goes_beyond_any_one_limit_is_refused_by_that_field(
+def test_a_message_that_exceeds_one_limit_is_refused_for_that_field(
     kind: Descriptor,
 ) -> None:
     assert limits.violations(least(kind)) == []
@@ -143,13 +143,13 @@ def test_a_message_that_goes_beyond_any_one_limit_is_refused_by_that_field(
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "",
 )
-def test_what_is_wrong_is_named_with_what_came_and_what_is_allowed(
+def test_a_violation_names_the_value_and_what_is_allowed(
     message: Any, told: dict[str, str]
 ) -> None:
     assert dict(limits.violations(message)) == told
 
 
-def test_a_message_that_is_limited_as_a_whole_may_hold_anything_within() -> None:
+def test_a_message_with_a_size_limit_may_contain_anything() -> None:
     error = common_pb2.Error(
         reason=99,  # type: ignore[arg-type]
         message="x" * 1000,
@@ -166,7 +166,7 @@ def test_a_message_that_is_limited_as_a_whole_may_hold_anything_within() -> None
     assert [field for field, _ in limits.violations(request)] == ["error"]
 
 
-def test_of_very_many_bad_entries_the_first_are_named() -> None:
+def test_only_the_first_of_many_violations_are_named() -> None:
     bad = dispatcher_pb2.Hello(running=[common_pb2.AttemptRef()] * 400_000)
     named = limits.violations(bad, "hello.")
     assert len(named) == limits.MAX_NAMED
@@ -176,6 +176,6 @@ def test_of_very_many_bad_entries_the_first_are_named() -> None:
         limits.check(bad, "hello.")
 
 
-def test_a_client_is_told_the_limit_of_chunks_that_is_enforced() -> None:
+def test_clients_are_told_the_chunk_limit_that_is_enforced() -> None:
     data = session_pb2.AudioChunk.DESCRIPTOR.fields_by_name["data"]
     assert limit_of(data).max_bytes == MAX_CHUNK_BYTES

@@ -1,4 +1,4 @@
-"""Log lines, as machines and people read them."""
+"""Log lines for machines and for people."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def json_lines(stderr: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stderr.getvalue().splitlines()]
 
 
-def test_a_json_line_has_time_origin_message_and_the_facts_given(
+def test_a_json_line_has_time_origin_event_and_fields(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stderr = io.StringIO()
@@ -80,7 +80,7 @@ def test_an_exception_is_one_field_of_one_line(monkeypatch: pytest.MonkeyPatch) 
     assert "ValueError: broken\nin two" in str(line["exception"])
 
 
-def test_values_that_json_does_not_know_still_make_a_valid_line(
+def test_values_that_json_cannot_represent_make_a_valid_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stderr = io.StringIO()
@@ -109,7 +109,7 @@ def test_a_line_within_a_span_names_its_trace(monkeypatch: pytest.MonkeyPatch) -
     assert "trace_id" not in outside
 
 
-def test_the_level_of_the_settings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_level_of_the_settings_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     configure(monkeypatch, stderr, log_level="warning")
 
@@ -130,7 +130,7 @@ def test_python_warnings_are_log_lines_too(monkeypatch: pytest.MonkeyPatch) -> N
     assert json_lines(stderr)[0]["logger"] == "py.warnings"
 
 
-def test_on_a_terminal_lines_are_for_people_and_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_on_a_terminal_are_readable_and_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = Terminal()
     configure(monkeypatch, stderr)
 
@@ -144,7 +144,7 @@ def test_on_a_terminal_lines_are_for_people_and_coloured(monkeypatch: pytest.Mon
     )
 
 
-def test_colours_stay_away_from_files_and_from_those_who_ask(
+def test_there_are_no_colours_in_files_or_with_no_color(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file, terminal = io.StringIO(), Terminal()
@@ -169,7 +169,9 @@ def test_a_terminal_can_have_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json_lines(stderr)[0]["event"] == "hello"
 
 
-def test_people_see_a_traceback_on_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_readable_line_has_the_traceback_on_separate_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stderr = io.StringIO()
     configure(monkeypatch, stderr, log_format="human")
 
@@ -182,7 +184,7 @@ def test_people_see_a_traceback_on_lines_of_its_own(monkeypatch: pytest.MonkeyPa
     assert stderr.getvalue().splitlines()[-1] == "ValueError: broken"
 
 
-def test_setting_up_twice_does_not_double_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuring_twice_does_not_double_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     configure(monkeypatch, stderr)
     configure(monkeypatch, stderr)
@@ -192,7 +194,9 @@ def test_setting_up_twice_does_not_double_the_lines(monkeypatch: pytest.MonkeyPa
     assert len(json_lines(stderr)) == 1
 
 
-def test_of_many_lines_of_a_kind_some_are_counted_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_a_kind_are_limited_and_the_rest_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stderr = io.StringIO()
     configure(monkeypatch, stderr, log_lines_per_s="3", log_level="debug")
     now = 100.0
@@ -244,7 +248,7 @@ class ExecuteBatchError(Exception):
     ],
     ids=["the peer has gone", "a bug"],
 )
-def test_a_peer_that_resets_its_call_is_no_error(
+def test_a_peer_that_resets_its_call_is_not_logged_as_an_error(
     monkeypatch: pytest.MonkeyPatch, what: str, is_written: bool
 ) -> None:
     stderr = io.StringIO()

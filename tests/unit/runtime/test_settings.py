@@ -1,4 +1,4 @@
-"""Settings: where values come from, and what is said of bad ones."""
+"""Settings: where values come from, and the errors of bad ones."""
 
 import re
 import traceback
@@ -34,7 +34,7 @@ def test_an_empty_environment_gives_the_stable_defaults() -> None:
     assert set(origins.values()) == {"default"}
 
 
-def test_the_efficient_profile_changes_what_the_design_says_and_nothing_else() -> None:
+def test_the_efficient_profile_changes_only_its_own_settings() -> None:
     stable, efficient = load_settings({}), load_settings({"LINGUA_PROFILE": "efficient"})
     changed = {
         name: getattr(efficient, name)
@@ -53,7 +53,7 @@ def test_the_efficient_profile_changes_what_the_design_says_and_nothing_else() -
     }
 
 
-def test_the_environment_wins_over_the_profile_and_origins_tell_which_is_which() -> None:
+def test_the_environment_overrides_the_profile_and_origins_tell_them_apart() -> None:
     settings = load_settings({"LINGUA_PROFILE": "efficient", "LINGUA_SAMPLE_K": "40"})
     origins = settings.origins()
 
@@ -63,7 +63,7 @@ def test_the_environment_wins_over_the_profile_and_origins_tell_which_is_which()
     assert origins["pool_size"] == "default"
 
 
-def test_tenants_have_limits_by_default_once_auth_is_on() -> None:
+def test_tenants_have_limits_by_default_if_auth_is_on() -> None:
     def limits(**variables: str) -> list[tuple[int, str]]:
         settings = load_settings({f"LINGUA_{name.upper()}": v for name, v in variables.items()})
         return [(getattr(settings, name), settings.origin(name)) for name in QUOTAS]
@@ -102,13 +102,13 @@ def test_without_an_argument_the_environment_of_the_process_is_read(
         ("instance_id", "a b", "must be 1 to 128 characters of A-Z a-z 0-9 . _ -, or empty"),
     ],
 )
-def test_a_bad_value_is_told_with_its_variable_and_what_is_allowed(
+def test_the_error_of_a_bad_value_names_its_variable_and_what_is_allowed(
     name: str, value: str, allowed: str
 ) -> None:
     assert problems(**{name: value}) == [f"LINGUA_{name.upper()}={value!r}: {allowed}"]
 
 
-def test_all_bad_values_are_told_at_once() -> None:
+def test_all_bad_values_are_reported_together() -> None:
     told = problems(sample_k="0", max_retry="-1", pool_listen="here")
 
     assert {line.split("=")[0] for line in told} == {
@@ -135,7 +135,7 @@ def test_all_bad_values_are_told_at_once() -> None:
         ({"result_queue_max": "15"}, "SESSION_UTTERANCES_MAX", "RESULT_QUEUE_MAX"),
     ],
 )
-def test_values_that_contradict_each_other_are_told_with_both_variables(
+def test_the_error_of_a_contradiction_names_both_variables(
     variables: dict[str, str], lesser: str, greater: str
 ) -> None:
     (told,) = problems(**variables)
@@ -153,12 +153,12 @@ def test_a_contradiction_with_the_profile_says_that_the_profile_set_it() -> None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:7710", "[::1]:0", "pool.example:65535"])
-def test_addresses_to_listen_on(address: str) -> None:
+def test_valid_addresses_to_listen_on_are_accepted(address: str) -> None:
     assert load_settings({"LINGUA_POOL_LISTEN": address}).pool_listen == address
 
 
 @pytest.mark.parametrize("address", ["", "7710", ":7710", "h:", "h:65536", "::1:7710", "h:1:2"])
-def test_what_is_no_address_to_listen_on(address: str) -> None:
+def test_invalid_addresses_to_listen_on_are_refused(address: str) -> None:
     assert len(problems(pool_listen=address)) == 1
 
 
@@ -175,12 +175,12 @@ def test_clients_may_name_all_replicas_behind_a_name_but_not_port_0() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["lingua:v1", "lingua:v1:{c7}", "{c7}", "a-b_c.d"])
-def test_redis_prefixes(prefix: str) -> None:
+def test_valid_redis_prefixes_are_accepted(prefix: str) -> None:
     assert load_settings({"LINGUA_REDIS_PREFIX": prefix}).redis_prefix == prefix
 
 
 @pytest.mark.parametrize("prefix", ["", "a:", "a b", "{a}{b}", "{}", "{a", "a}", "a*", "x" * 101])
-def test_what_is_no_redis_prefix(prefix: str) -> None:
+def test_invalid_redis_prefixes_are_refused(prefix: str) -> None:
     assert len(problems(redis_prefix=prefix)) == 1
 
 
@@ -195,16 +195,16 @@ def test_what_is_no_redis_prefix(prefix: str) -> None:
         "rediss+cluster://a:7000,b:7001",
     ],
 )
-def test_redis_urls(url: str) -> None:
+def test_valid_redis_urls_are_accepted(url: str) -> None:
     assert load_settings({"LINGUA_REDIS_URL": url}).redis_url == url
 
 
 @pytest.mark.parametrize("url", ["h:6379", "http://h", "redis://", "redis://h:99999", "unix://"])
-def test_what_is_no_redis_url(url: str) -> None:
+def test_invalid_redis_urls_are_refused(url: str) -> None:
     assert len(problems(redis_url=url)) == 1
 
 
-def test_an_instance_without_a_name_gets_one_of_its_own() -> None:
+def test_an_instance_without_a_name_gets_a_unique_one() -> None:
     first, second = load_settings({}), load_settings({"LINGUA_INSTANCE_ID": ""})
 
     assert re.fullmatch(r"[A-Za-z0-9._-]+-\d+-[0-9a-f]{4}", first.instance_id)
@@ -212,7 +212,7 @@ def test_an_instance_without_a_name_gets_one_of_its_own() -> None:
     assert load_settings({"LINGUA_INSTANCE_ID": "pool-0"}).instance_id == "pool-0"
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_frozen() -> None:
     with pytest.raises(ValidationError):
         load_settings({}).sample_k = 3  # type: ignore[misc]
 
@@ -222,7 +222,7 @@ def test_a_setting_that_does_not_exist_cannot_be_given() -> None:
         Settings(sampel_k=3)
 
 
-def test_misspelt_variables_are_told_with_the_nearest_real_one() -> None:
+def test_misspelt_variables_are_reported_with_the_nearest_real_one() -> None:
     environ = {"LINGUA_SAMPEL_K": "1", "LINGUA_QQQ": "1", "LINGUA_SAMPLE_K": "1", "PATH": "x"}
 
     assert unknown_variables(environ) == [
@@ -231,7 +231,7 @@ def test_misspelt_variables_are_told_with_the_nearest_real_one() -> None:
     ]
 
 
-def test_what_kubernetes_adds_for_services_is_not_taken_for_a_mistake() -> None:
+def test_variables_of_kubernetes_services_are_not_reported() -> None:
     environ = {
         "LINGUA_POOL_SERVICE_HOST": "10.0.0.1",
         "LINGUA_POOL_SERVICE_PORT_GRPC": "7710",
@@ -255,12 +255,12 @@ def test_what_kubernetes_adds_for_services_is_not_taken_for_a_mistake() -> None:
         ("redis://h?password=secret&db=1", "redis://h?password=***&db=1"),
     ],
 )
-def test_a_password_is_masked_wherever_it_stands(url: str, shown: str) -> None:
+def test_a_password_is_masked_wherever_it_is_in_the_url(url: str, shown: str) -> None:
     assert masked_url(url) == shown
 
 
 @given(st.text("abc:@/?", max_size=12))
-def test_no_password_shows_in_any_text_made_of_the_settings(rest: str) -> None:
+def test_no_text_made_from_the_settings_shows_a_password(rest: str) -> None:
     url = f"redis://me:pa55{rest}word@h"
     try:
         settings = load_settings({"LINGUA_REDIS_URL": url})

@@ -1,4 +1,4 @@
-"""Plain metrics show what those of prometheus_client would."""
+"""Plain metrics are exported as those of prometheus_client would be."""
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest

@@ -1,4 +1,4 @@
-"""Whose limits a call has, and who is believed in what it says of them."""
+"""The limits of a tenant: where they come from, and who may set them."""
 
 from collections.abc import Callable
 from contextvars import copy_context
@@ -21,7 +21,7 @@ SERVICE = Principal(role=Role.SERVICE)
 
 
 def called_by(principal: Principal | None, work: Callable[[], object]) -> object:
-    """What comes of it when somebody calls."""
+    """The limits that a call gets."""
 
     def call() -> object:
         if principal is not None:
@@ -34,7 +34,7 @@ def called_by(principal: Principal | None, work: Callable[[], object]) -> object
 @pytest.mark.parametrize(
     ("principal", "limits"), [(None, BY_SETTINGS), (CLIENT, BY_SETTINGS), (RICH, BY_TOKEN)]
 )
-def test_limits_are_those_of_the_token_or_else_of_the_settings(
+def test_limits_are_those_of_the_token_else_of_the_settings(
     principal: Principal | None, limits: common_pb2.TenantLimits
 ) -> None:
     assert called_by(principal, lambda: tenant_limits(SETTINGS)) == limits
@@ -55,7 +55,7 @@ def a_job(audio: bytes = bytes(3200)) -> dispatcher_pb2.JobSpec:
 @pytest.mark.parametrize(
     ("principal", "limits"), [(None, BY_SETTINGS), (CLIENT, BY_SETTINGS), (RICH, BY_TOKEN)]
 )
-def test_nobody_but_a_service_is_believed_in_what_a_job_says(
+def test_only_a_service_may_set_the_limits_of_a_job(
     principal: Principal | None, limits: common_pb2.TenantLimits
 ) -> None:
     spec = a_job()
@@ -67,14 +67,14 @@ def test_nobody_but_a_service_is_believed_in_what_a_job_says(
     assert said == a_job()
 
 
-def test_audio_that_cannot_be_counted_is_refused_where_it_counts() -> None:
+def test_audio_that_cannot_be_measured_is_refused_if_it_is_limited() -> None:
     with pytest.raises(errors.InvalidMessageError) as caught:
         set_limits(a_job(b"odd"), SETTINGS, "job.")
     assert caught.value.fields[0][0] == "job.audio"
     set_limits(a_job(b"odd"), Settings())
 
 
-def test_who_owes_far_too_much_is_told_a_time_that_fits_into_the_message() -> None:
+def test_the_retry_time_is_capped() -> None:
     reply = [b"QUOTA_EXCEEDED", b"audio", 10**14, b"limit", 1, b"retry_ms", 10**14]
     said = errors.to_proto(quota_error(reply))
     assert said.retry_after_ms == 3_600_000

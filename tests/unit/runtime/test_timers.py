@@ -20,7 +20,7 @@ class VirtualAlarm:
 
 
 class VirtualClock:
-    """Time that moves when told, and calls what is due on the way."""
+    """A clock that a test moves, and that calls what is due."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -62,7 +62,7 @@ def timers_on(
     return Timers(on_due=note, clock=clock, call_at=clock.call_at), fired
 
 
-def test_timers_fire_in_the_order_of_their_times_and_then_of_their_setting() -> None:
+def test_timers_fire_by_time_and_then_in_the_order_they_were_set() -> None:
     clock = VirtualClock()
     timers, fired = timers_on(clock)
     timers.set("a", "late", 30)
@@ -123,7 +123,7 @@ def test_a_callback_that_fails_stops_no_other_timer(caplog: pytest.LogCaptureFix
     assert "timer callback failed" in caplog.text
 
 
-def test_a_timer_that_moves_on_and_on_has_one_entry_and_fires_where_it_was_set_last() -> None:
+def test_a_timer_that_is_moved_often_has_one_entry_and_fires_at_its_last_time() -> None:
     clock = VirtualClock()
     timers, fired = timers_on(clock)
     timers.set("a", "pause", 10)

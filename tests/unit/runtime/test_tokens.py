@@ -1,4 +1,4 @@
-"""Tokens, keys and certificates' names, without a service."""
+"""Tokens, keys and the URIs of certificates, without a service."""
 
 import json
 import os
@@ -51,13 +51,13 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def _look_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are looked at whenever their content is asked for."""
+    """Files are checked whenever their content is requested."""
     monkeypatch.setattr(watched_file, "_CHECK_EVERY_S", 0.0)
 
 
 @pytest.fixture(autouse=True)
 def _nobody_calls() -> Iterator[None]:
-    """Who called in one test calls in no other."""
+    """Resets the caller after each test."""
     yield
     principals._caller.set(None)
 
@@ -66,7 +66,7 @@ def said(role: str, **claims: Any) -> Principal:
     return principal_of({**CLAIMS, "role": role, **claims}, RULES, 0)
 
 
-def test_what_a_token_says_becomes_a_principal() -> None:
+def test_the_claims_of_a_token_become_a_principal() -> None:
     assert said("operator", sub="ann") == Principal(
         role=Role.OPERATOR, name="ann", expires_s=1000 + LEEWAY_S
     )
@@ -77,7 +77,7 @@ def test_what_a_token_says_becomes_a_principal() -> None:
     assert said("node", owner="acme").may_be_node("acme.gpu-1")
 
 
-def test_a_token_holds_from_its_start_to_its_end_give_or_take_what_clocks_differ_by() -> None:
+def test_a_token_is_valid_from_start_to_expiry_with_a_leeway() -> None:
     claims = {**CLAIMS, "nbf": 500, "iat": 500.5}
     for now in (501 - LEEWAY_S, 500, 999.9, 999.9 + LEEWAY_S):
         principal_of(claims, RULES, now)
@@ -95,18 +95,18 @@ def test_limits_that_a_token_does_not_name_are_those_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("value", ["a b", "", "x" * 129, 7, None, ["acme"], "ü"])
-def test_an_id_that_no_message_could_have_is_no_tenant(value: object) -> None:
+def test_a_malformed_tenant_is_refused(value: object) -> None:
     with pytest.raises(BadClaimsError, match="tenant"):
         said("client", tenant=value)
 
 
 @pytest.mark.parametrize("value", [True, "1000", float("nan"), float("inf"), -1, 10**15])
-def test_a_time_that_is_none_ends_no_token(value: object) -> None:
+def test_a_malformed_expiry_is_refused(value: object) -> None:
     with pytest.raises(BadClaimsError, match="exp"):
         principal_of({**CLAIMS, "exp": value}, RULES, 0)
 
 
-def test_secrets_are_lines_and_what_is_wrong_is_named_without_them() -> None:
+def test_secrets_are_lines_and_errors_do_not_quote_them() -> None:
     keys = parse_secrets(f"# {OTHER}\r\n\r\n{SECRET}\r\n{OTHER}".encode())
     assert [key.key for key in keys] == [SECRET.encode(), OTHER.encode()]
     with pytest.raises(ValueError, match="line 2") as caught:
@@ -114,7 +114,7 @@ def test_secrets_are_lines_and_what_is_wrong_is_named_without_them() -> None:
     assert "not-long-enough" not in str(caught.value)
 
 
-def test_of_a_key_set_only_keys_that_may_check_signatures_count() -> None:
+def test_only_keys_for_signatures_of_a_key_set_are_used() -> None:
     rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     small = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     p256, p384 = (ec.generate_private_key(curve) for curve in (ec.SECP256R1(), ec.SECP384R1()))
@@ -137,7 +137,7 @@ def test_of_a_key_set_only_keys_that_may_check_signatures_count() -> None:
         parse_jwks(json.dumps({"keys": [weak]}).encode())
 
 
-def test_what_is_signed_holds_and_what_would_be_refused_is_not_signed(settings: Settings) -> None:
+def test_signed_tokens_are_valid_and_invalid_ones_are_not_signed(settings: Settings) -> None:
     verifier = TokenVerifier(settings)
     token = sign_token(
         settings, role=Role.CLIENT, tenant="acme", limits={"jobs": 2}, name="app", lifetime_s=60
@@ -163,7 +163,7 @@ def test_both_secrets_check_and_the_first_one_signs(settings: Settings) -> None:
     assert verifier.verify(jwt.encode(claims, OTHER)).role is Role.OPERATOR
 
 
-def test_only_so_many_tokens_are_remembered(
+def test_the_number_of_remembered_tokens_is_limited(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "_MAX_KNOWN", 2)
@@ -176,7 +176,7 @@ def test_only_so_many_tokens_are_remembered(
 
 
 @pytest.mark.usefixtures("_look_always")
-def test_a_token_whose_secret_is_gone_is_forgotten(settings: Settings) -> None:
+def test_a_token_whose_secret_was_removed_is_refused(settings: Settings) -> None:
     verifier, token = TokenVerifier(settings), sign_token(settings, role="service", lifetime_s=60)
     verifier.verify(token)
     Path(settings.auth_secret_file).write_text(f"{OTHER}\n")
@@ -185,7 +185,7 @@ def test_a_token_whose_secret_is_gone_is_forgotten(settings: Settings) -> None:
 
 
 @pytest.mark.usefixtures("_look_always")
-def test_a_process_signs_anew_when_its_secret_changes(settings: Settings) -> None:
+def test_a_process_signs_a_new_token_if_its_secret_changes(settings: Settings) -> None:
     own = OwnToken(settings, role=Role.SERVICE)
     token = own.get()
     assert own.get() == token
@@ -197,7 +197,7 @@ def test_a_process_signs_anew_when_its_secret_changes(settings: Settings) -> Non
     TokenVerifier(settings).verify(anew)
 
 
-def test_a_process_signs_anew_when_half_the_time_is_over(
+def test_a_process_signs_a_new_token_after_half_its_lifetime(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, now = OwnToken(settings, role=Role.SERVICE, lifetime_s=100), time.time()
@@ -209,7 +209,7 @@ def test_a_process_signs_anew_when_half_the_time_is_over(
 
 
 @pytest.mark.usefixtures("_look_always")
-def test_a_token_of_a_file_is_shown_and_read_again(settings: Settings, tmp_path: Path) -> None:
+def test_a_token_from_a_file_is_sent_and_reloaded(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
     own = OwnToken(
@@ -225,7 +225,7 @@ def test_a_token_of_a_file_is_shown_and_read_again(settings: Settings, tmp_path:
     assert own.get() == "another"
 
 
-def test_who_has_neither_token_nor_secret_shows_nothing() -> None:
+def test_a_process_without_token_and_secret_sends_no_token() -> None:
     assert OwnToken(Settings(), role=Role.SERVICE).metadata() == ()
 
 
@@ -247,7 +247,7 @@ def test_the_uri_of_a_certificate_names_its_holder(uri: str, principal: Principa
         assert getattr(found, name) == getattr(principal, name)
 
 
-def test_a_certificate_that_names_nobody_is_no_proof() -> None:
+def test_a_certificate_without_a_lingua_uri_names_no_principal() -> None:
     assert certified({}) is None
     assert certified({"peer_uri": [b"https://example.com"], "x509_common_name": [b"a"]}) is None
 
@@ -264,7 +264,7 @@ def test_a_certificate_that_names_nobody_is_no_proof() -> None:
         [b"lingua:service/a", b"lingua:operator/a"],
     ],
 )
-def test_a_certificate_that_names_somebody_wrongly_is_refused(uris: list[bytes]) -> None:
+def test_a_certificate_with_a_malformed_uri_is_refused(uris: list[bytes]) -> None:
     with pytest.raises(UnauthenticatedError, match="certificate"):
         certified({"peer_uri": uris})
 
@@ -283,7 +283,7 @@ class _Call:
         return {"peer_uri": [self._uri.encode()]} if self._uri else {}
 
 
-def test_a_token_counts_more_than_a_certificate_and_a_bad_one_is_refused(
+def test_a_token_takes_precedence_over_a_certificate_and_a_bad_one_is_refused(
     settings: Settings,
 ) -> None:
     guard, method = Guard(TokenVerifier(settings)), "lingua_scheduler.v1.PoolService/ListNodes"
@@ -304,7 +304,7 @@ def test_a_token_counts_more_than_a_certificate_and_a_bad_one_is_refused(
         guard.admit("lingua_scheduler.v1.PoolService/NotInTheTable", call)
 
 
-def test_a_client_is_kept_to_its_tenant() -> None:
+def test_a_client_is_restricted_to_its_tenant() -> None:
     set_caller(Principal(role=Role.CLIENT, tenant="acme"))
     assert own_tenant() == "acme"
     assert tenant_for("", "tenant") == tenant_for("acme", "tenant") == "acme"
@@ -312,5 +312,5 @@ def test_a_client_is_kept_to_its_tenant() -> None:
         tenant_for("globex", "job.tenant")
 
 
-def test_without_auth_everybody_may_name_any_tenant() -> None:
+def test_without_auth_callers_may_name_any_tenant() -> None:
     assert (own_tenant(), tenant_for("", "tenant"), tenant_for("x", "tenant")) == ("", "", "x")

@@ -1,4 +1,4 @@
-"""Connections to a Redis with TLS that are given up while they are made, as at a failover."""
+"""Connections to a Redis with TLS that are abandoned during the handshake, as at a failover."""
 
 import asyncio
 import contextlib
@@ -69,7 +69,7 @@ async def connect_and_give_up(port: int) -> int:
 
 # uvloop leaves some of their sockets to the garbage collector, which closes them.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_tls_connection_that_is_given_up_in_its_handshake_leaves_no_traceback(
+def test_a_connection_abandoned_in_its_tls_handshake_leaves_no_traceback(
     tls_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -103,7 +103,7 @@ async def test_every_other_error_of_the_loop_is_logged(
     assert context["message"] in caplog.text
 
 
-async def test_the_false_alarm_is_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_false_alarm_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.get_running_loop()
     report_loop_errors(loop)
     error = RuntimeError(

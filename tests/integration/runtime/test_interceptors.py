@@ -1,4 +1,4 @@
-"""The gRPC frame on a real socket: what callers see of what handlers do."""
+"""The interceptor of all calls, on a real socket: what callers see of what handlers do."""
 
 import asyncio
 import logging
@@ -146,7 +146,7 @@ async def test_an_error_with_a_reason_arrives_with_all_its_details(serve: Serve)
 
 
 @pytest.mark.parametrize("kind", ["unary_unary", "stream_unary"])
-async def test_an_unforeseen_exception_is_internal_and_only_the_log_has_the_rest(
+async def test_an_unexpected_exception_is_internal_and_only_the_log_has_details(
     serve: Serve, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = await serve(kind, raises_value_error)
@@ -184,7 +184,7 @@ async def test_a_stream_that_breaks_keeps_what_it_sent_and_then_is_internal(
     await until(lambda: served.handled("INTERNAL") == 1)
 
 
-async def test_a_stream_handler_may_write_by_itself(serve: Serve) -> None:
+async def test_a_stream_handler_may_write_to_the_context(serve: Serve) -> None:
     async def writes(request: FieldViolation, context: Context) -> None:
         await context.write(request)
         await context.write(request)
@@ -195,7 +195,7 @@ async def test_a_stream_handler_may_write_by_itself(serve: Serve) -> None:
     assert served.handled("OK") == 1
 
 
-async def test_what_a_stream_handler_has_serialized_goes_as_it_is(serve: Serve) -> None:
+async def test_a_stream_handler_may_send_serialized_messages(serve: Serve) -> None:
     async def writes(request: FieldViolation, context: Context) -> None:
         await context.write(request.SerializeToString())
 
@@ -204,7 +204,7 @@ async def test_what_a_stream_handler_has_serialized_goes_as_it_is(serve: Serve) 
     assert [pair.field async for pair in served.call(FieldViolation(field="en"))] == ["en"]
 
 
-async def test_a_handler_may_abort_as_grpc_knows_it(serve: Serve) -> None:
+async def test_a_handler_may_abort_with_the_context(serve: Serve) -> None:
     async def aborts(request: Any, context: Context) -> None:
         await context.abort(grpc.StatusCode.NOT_FOUND, "no such thing")
 
@@ -225,7 +225,7 @@ async def test_a_handler_may_set_a_code_and_return_nothing(serve: Serve) -> None
     assert (await failure_of(served.call(FieldViolation()))).code() is grpc.StatusCode.OUT_OF_RANGE
 
 
-async def test_a_method_that_was_never_written_is_unimplemented(serve: Serve) -> None:
+async def test_a_method_that_is_not_implemented_is_unimplemented(serve: Serve) -> None:
     def generated(request: Any, context: Context) -> None:
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
@@ -238,7 +238,7 @@ async def test_a_method_that_was_never_written_is_unimplemented(serve: Serve) ->
 
 
 @pytest.mark.parametrize("kind", list(MAKERS))
-async def test_bytes_that_are_no_message_are_the_callers_mistake(serve: Serve, kind: str) -> None:
+async def test_a_malformed_message_is_an_error_of_the_caller(serve: Serve, kind: str) -> None:
     async def reads_all(requests: Any, context: Context) -> FieldViolation:
         return FieldViolation(field="".join([request.field async for request in requests]))
 
@@ -335,7 +335,7 @@ async def test_a_caller_that_goes_away_ends_its_handler_with_its_cleanup(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_a_fault_in_a_cleanup_after_the_caller_has_gone_is_only_logged(
+async def test_an_error_in_a_cleanup_after_the_caller_left_is_only_logged(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     entered = asyncio.Event()
@@ -358,7 +358,7 @@ async def test_a_fault_in_a_cleanup_after_the_caller_has_gone_is_only_logged(
     assert vars(record)["error"] == "ValueError"
 
 
-async def test_a_deadline_that_passes_counts_as_such(serve: Serve) -> None:
+async def test_an_exceeded_deadline_is_counted_as_such(serve: Serve) -> None:
     async def waits(request: Any, context: Context) -> None:
         await asyncio.Event().wait()
 
@@ -426,7 +426,7 @@ async def test_each_unary_call_is_a_debug_line(
     assert facts["ms"] >= 0
 
 
-async def test_the_trace_of_the_caller_goes_on_in_the_handler(serve: Serve) -> None:
+async def test_the_handler_continues_the_trace_of_the_caller(serve: Serve) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     seen: list[str] = []
