@@ -70,7 +70,7 @@ class PoolMetrics:
         ).counts
         self._affinity = Counter(
             "lingua_pool_affinity",
-            "Jobs whose session was bound to a node, by kind of binding and what became of it.",
+            "Jobs whose session was bound to a node, by kind of binding and outcome.",
             ["kind", "outcome"],
             registry=registry,
         )
@@ -81,7 +81,7 @@ class PoolMetrics:
         )
         self._refusals = Counter(
             "lingua_pool_refusals",
-            "Allocate calls that more nodes would have cured, by direction and reason.",
+            "Allocate calls that failed for lack of nodes or slots, by direction and reason.",
             [*_DIRECTION, "reason"],
             registry=registry,
         )
@@ -113,7 +113,7 @@ class PoolMetrics:
             values=codes.ATTEMPT_OUTCOMES.values(),
             registry=registry,
         ).counts
-        self.beats = Counter("lingua_pool_beats", "Heartbeats taken in.", registry=registry)
+        self.beats = Counter("lingua_pool_beats", "Heartbeats processed.", registry=registry)
         self.expelled = Counter(
             "lingua_pool_nodes_expelled",
             "Nodes taken out of their pools because they fell silent.",
@@ -142,7 +142,7 @@ class PoolMetrics:
         )
         self._slots = Gauge(
             "lingua_pool_slots",
-            "Slots of the nodes that may be chosen, by direction; a node's count in each of its.",
+            "Slots of the nodes that may be chosen; a node counts in each of its directions.",
             _DIRECTION,
             registry=registry,
         )
@@ -154,7 +154,7 @@ class PoolMetrics:
         )
         self._utilization = Gauge(
             "lingua_pool_utilization_ratio",
-            "Share of the slots that are taken, by direction; 1 where there is no slot.",
+            "Share of the slots that are taken, by direction; 1 if there is no slot.",
             _DIRECTION,
             registry=registry,
         )

@@ -43,7 +43,7 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
     if reason == "POOL_FULL":
         name = reply[1].decode()
         return errors.PoolFullError(
-            f"pool {name} has as many nodes as it can hold (LINGUA_POOL_SIZE x LINGUA_MAX_POOLS)",
+            f"pool {name} is full (it holds LINGUA_POOL_SIZE x LINGUA_MAX_POOLS nodes)",
             metadata={"pool": name},
         )
     if reason == "BOUND_NODE_FULL":
@@ -61,7 +61,9 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
     match reason:
         case "NO_CAPABLE_NODE":
             detail = f": {counted}" if counted else ""
-            return errors.NoCapableNodeError(f"no node can do {about}{detail}", metadata=metadata)
+            return errors.NoCapableNodeError(
+                f"no node can serve {about}{detail}", metadata=metadata
+            )
         case "ALL_CANDIDATES_FULL_OR_FAILED":
             return errors.AllCandidatesFullOrFailedError(
                 f"no node for {about} has room now: {counted}",
@@ -70,7 +72,7 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
             )
         case "PREFERRED_NODE_NOT_CAPABLE":
             return errors.PreferredNodeNotCapableError(
-                f"preferred node {node_id!r} is not known, or cannot do {about}",
+                f"preferred node {node_id!r} is unknown or cannot serve {about}",
                 metadata={"node_id": node_id},
             )
         case "SESSION_TAKEN_OVER":
@@ -79,6 +81,6 @@ def refusal(reply: Sequence[Any], about: str, node_id: str = "") -> errors.Lingu
             return errors.NodeNotFoundError(f"there is no node {node_id!r}")
         case "NODE_EPOCH_OLD":
             return errors.NodeEpochOldError(
-                f"a newer connection of node {node_id!r} has replaced the one that speaks"
+                f"a newer connection of node {node_id!r} has replaced this one"
             )
     return errors.InternalError(f"unexpected reply of a script: {reason!r}")

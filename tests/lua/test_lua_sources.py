@@ -7,6 +7,8 @@ import pytest
 import redis
 
 from lingua_scheduler.services.pool_service import codes
+from lingua_scheduler.services.pool_service.refusals import refusal
+from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.services.runtime.redis.script_header import LuaSourceError
 from lingua_scheduler.services.runtime.redis.scripts import (
     load_scripts,
@@ -208,6 +210,7 @@ def quoted(name: str, pattern: str) -> set[str]:
         ("commit", codes.COMMIT_OUTCOMES),
         ("release", codes.RELEASE_OUTCOMES),
         ("complete", codes.COMPLETE_OUTCOMES),
+        ("end_job", codes.END_OUTCOMES),
         ("heartbeat", codes.BEAT_PROBLEMS),
     ],
 )
@@ -216,6 +219,19 @@ def test_the_words_of_a_script_are_those_that_python_reads(
 ) -> None:
     words = quoted(script, r"-- Returns (?:.*\n)(?:--   .*\n)*")
     assert words == {word.decode() for word in known}
+
+
+def test_every_refusal_of_a_pool_script_has_an_error_of_its_own() -> None:
+    words = {
+        word
+        for source in load_scripts().values()
+        if "session_refusal" not in source
+        for word in re.findall(r"'([A-Z]+_[A-Z_]+)'", source)
+    }
+    assert words >= {"NODE_NOT_FOUND", "NO_CAPABLE_NODE", "QUOTA_EXCEEDED", "BOUND_NODE_FULL"}
+    for word in words - {"QUOTA_EXCEEDED"}:
+        error = refusal([word.encode(), b"full", b"1"], "zh->en", "n1")
+        assert reason_name(error.reason) == word
 
 
 def test_the_states_of_a_job_are_those_that_python_reads() -> None:
