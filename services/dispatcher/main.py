@@ -8,9 +8,9 @@ import grpc
 from lingua_scheduler.services.dispatcher.gateways.followed_jobs import FollowedJobs
 from lingua_scheduler.services.dispatcher.gateways.streams import GatewayStreams
 from lingua_scheduler.services.dispatcher.home.executor import Executor
+from lingua_scheduler.services.dispatcher.home.job import JobRegistry
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
-from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
 from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.admission import Admission

@@ -7,9 +7,9 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.gateways.streams import GatewayStreams
+from lingua_scheduler.services.dispatcher.home.job import JobRegistry
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
-from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
 from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.nodes.relay_server import RelayServer
 from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.gateways.followed_jobs import FollowedJobs
-from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
+from lingua_scheduler.services.dispatcher.home.job import JobRegistry
 from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.validate import check_job

@@ -3,10 +3,9 @@
 import asyncio
 import logging
 
-from lingua_scheduler.services.dispatcher.home.job import Gateway, Job
+from lingua_scheduler.services.dispatcher.home.job import Gateway, Job, JobRegistry
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
-from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
 from lingua_scheduler.services.dispatcher.job import effects
 from lingua_scheduler.services.dispatcher.job.effects import FailureCause
 from lingua_scheduler.services.dispatcher.job.model import Phase

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lingua_scheduler.services.dispatcher.home.delivery import Delivery
-from lingua_scheduler.services.dispatcher.home.job import Job
+from lingua_scheduler.services.dispatcher.home.job import Job, JobRegistry
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.leases import Leases
 from lingua_scheduler.services.dispatcher.home.orphans import Orphans
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
-from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
 from lingua_scheduler.services.dispatcher.home.reports import NodeReports
 from lingua_scheduler.services.dispatcher.job import effects
 from lingua_scheduler.services.dispatcher.job.effects import (

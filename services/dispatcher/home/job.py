@@ -1,6 +1,7 @@
-"""One job at its home: its machine, and what the shell knows about it."""
+"""The jobs at their home: the machine of each, and what the shell knows about it."""
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from lingua_scheduler.services.dispatcher.job.effects import (
 from lingua_scheduler.services.dispatcher.job.machine import JobMachine
 from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.services.dispatcher.job.timeline import Timeline
+from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.runtime.errors import SessionTakenOverError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
@@ -192,3 +194,37 @@ def check_epoch(job_id: str, epoch: int, latest: int) -> None:
         raise SessionTakenOverError(
             f"job {job_id!r} belongs to epoch {latest} of its session; epoch {epoch} is over"
         )
+
+
+class JobRegistry:
+    """Every job that is known here: those under way, and those that ended a short time ago."""
+
+    def __init__(self, metrics: DispatcherMetrics) -> None:
+        self._jobs: dict[str, Job] = {}
+        self.get: Callable[[str], Job | None] = self._jobs.get
+        """The job with an id, or None. Not a method: every report of a node calls it."""
+        self._unsettled = 0
+        self.idle = asyncio.Event()
+        """Set while no job is under way and no result waits to be taken."""
+        self.idle.set()
+        metrics.jobs.set_function(lambda: len(self._jobs))
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs.values())
+
+    def add(self, job: Job) -> None:
+        """Adds a job that begins."""
+        self._jobs[job.job_id] = job
+        self._unsettled += 1
+        self.idle.clear()
+
+    def settle(self, job: Job) -> None:
+        """Marks a job as settled: it failed, or its result is safe. Called once for each job."""
+        job.is_settled = True
+        self._unsettled -= 1
+        if self._unsettled == 0:
+            self.idle.set()
+
+    def remove(self, job: Job) -> None:
+        """Forgets a job that is over."""
+        del self._jobs[job.job_id]

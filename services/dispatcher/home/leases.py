@@ -3,8 +3,7 @@
 import asyncio
 from functools import partial
 
-from lingua_scheduler.services.dispatcher.home.job import Feed, Job, node_line
-from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
+from lingua_scheduler.services.dispatcher.home.job import Feed, Job, JobRegistry, node_line
 from lingua_scheduler.services.dispatcher.home.waiting import WaitingBytes, WaitingRoom
 from lingua_scheduler.services.dispatcher.home.waiting_rounds import WaitingRounds
 from lingua_scheduler.services.dispatcher.job import effects

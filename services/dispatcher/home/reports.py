@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from lingua_scheduler.services.dispatcher.home.job import Feed
+from lingua_scheduler.services.dispatcher.home.job import Feed, JobRegistry
 from lingua_scheduler.services.dispatcher.home.orphans import Orphans
-from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
 from lingua_scheduler.services.dispatcher.job import endings
 from lingua_scheduler.services.dispatcher.job.model import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics

@@ -7,8 +7,7 @@ from itertools import count
 from opentelemetry.trace import SpanContext
 
 from lingua_scheduler.services.dispatcher.home.executor import Executor
-from lingua_scheduler.services.dispatcher.home.job import Gateway, Job
-from lingua_scheduler.services.dispatcher.home.registry import JobRegistry
+from lingua_scheduler.services.dispatcher.home.job import Gateway, Job, JobRegistry
 from lingua_scheduler.services.dispatcher.home.spans import new_timeline
 from lingua_scheduler.services.dispatcher.job.effects import Attempt
 from lingua_scheduler.services.dispatcher.job.machine import JobMachine

@@ -10,8 +10,8 @@ import grpc
 from google.protobuf.message import Message
 
 from lingua_scheduler.services.dispatcher.pool.connection import PoolConnection
-from lingua_scheduler.services.dispatcher.pool.operations import PoolCounts
 from lingua_scheduler.services.dispatcher.pool.retries import Retries
+from lingua_scheduler.services.dispatcher.pool.stream import PoolCounts
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.rpc.channels import Dialer, in_words, unary_method
 from lingua_scheduler.services.runtime.settings.settings import Settings

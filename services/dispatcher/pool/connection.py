@@ -9,8 +9,11 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from lingua_scheduler.services.dispatcher.pool.operations import PendingOperation, PoolCounts
-from lingua_scheduler.services.dispatcher.pool.stream import PoolStream
+from lingua_scheduler.services.dispatcher.pool.stream import (
+    PendingOperation,
+    PoolCounts,
+    PoolStream,
+)
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.deadlines import DeadlineTimer
 from lingua_scheduler.services.runtime.rpc.channels import Dialer

@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from lingua_scheduler.services.dispatcher.pool.operations import PoolCounts
+from lingua_scheduler.services.dispatcher.pool.stream import PoolCounts
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.rpc.reconnecting import PAUSE_MAX_S, PAUSE_MIN_S
 from lingua_scheduler.services.runtime.timers import Timers, now_ms
