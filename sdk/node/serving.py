@@ -11,6 +11,9 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import grpc
 
 from lingua_scheduler.sdk._transport.backoff import Backoff
 from lingua_scheduler.sdk._transport.channels import Channels, Lease
@@ -24,7 +27,7 @@ from lingua_scheduler.sdk._transport.endings import (
     Refused,
 )
 from lingua_scheduler.sdk._transport.log import log
-from lingua_scheduler.sdk._transport.stream_shell import FLUSH_S, StreamShell, is_going_away
+from lingua_scheduler.sdk._transport.stream_runner import FLUSH_S, Metadata, StreamRunner
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.sdk.errors import JobError, NodeRefusedError
 from lingua_scheduler.sdk.node import tracing
@@ -67,7 +70,7 @@ class _Execution:
     attempt: int
 
 
-class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherMessage]):
+class Serving:
     """Carries a node from its first stream to its last.
 
     Args:
@@ -95,9 +98,16 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
         drain_seconds: float,
         rng: random.Random,
     ) -> None:
-        super().__init__(
-            name=f"node {node_id}", service="dispatcher", channels=channels, token=token
+        self._loop = asyncio.get_running_loop()
+        self._streams: StreamRunner[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherMessage]
+        self._streams = StreamRunner(
+            speaker=self,
+            name=f"node {node_id}",
+            service="dispatcher",
+            channels=channels,
+            token=token,
         )
+        self._token = token
         self._node_id = node_id
         self._protocol = protocol
         self._workers = workers
@@ -129,6 +139,10 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
         finally:
             await self._clean_up()
 
+    def wake(self) -> None:
+        """There may be something to write."""
+        self._streams.wake()
+
     def drain(self) -> None:
         """Rejects new jobs, finishes running ones, and says goodbye. Then `run` returns."""
         if self._draining is None:
@@ -158,9 +172,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not condition():
-                    self._changed.clear()
-                    await self._changed.wait()
+                await self._streams.until(condition)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -168,7 +180,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
                 await self._done.wait()
 
     async def _clean_up(self) -> None:
-        self._stop_timer()
+        self._streams.stop_timer()
         if self._draining is not None:
             self._draining.cancel()
         executions = list(self._executions.values())
@@ -221,34 +233,34 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
     # ---- one stream ----
 
     async def _stream(self, address: str) -> Ending:
-        dialled = await self._dial(address, WELCOME_WITHIN_S)
+        dialled = await self._streams.dial(address, WELCOME_WITHIN_S)
         return await self._connect(dialled) if isinstance(dialled, Lease) else dialled
 
     async def _connect(self, lease: Lease) -> Ending:
-        call = dispatcher_pb2_grpc.DispatcherStub(lease.channel).Connect(metadata=self._metadata)
         self._sample_load()
         self._connected_to = lease.address
         opened = self._loop.time()
-        self._protocol.on_connected(opened)
-        writer = self._begin(call)
-        ending: Ending = Lost("the stream ended")
-        try:
-            ending = await self._read(call)
-        finally:
+        good = False
+
+        def on_ended() -> None:
+            nonlocal good
             good = self._protocol.welcomed
             if good and self._loop.time() - opened >= STABLE_S:
                 self._backoff.reset()
-            self._call = None
             self._protocol.on_disconnected()
-            writer.cancel()
-            call.cancel()
-            await self._channels.release(lease, renew=is_going_away(ending))
+
+        self._protocol.on_connected(opened)
+        ending = await self._streams.run(lease, _open_stream, on_ended=on_ended)
         return self._token.judge(ending, good=good)
 
-    def _take(self) -> dispatcher_pb2.NodeMessage | None:
+    # ---- what the streams ask ----
+
+    def take(self) -> dispatcher_pb2.NodeMessage | None:
+        """See Speaker."""
         return self._protocol.take(self._loop.time())
 
-    def _hear(self, message: dispatcher_pb2.DispatcherMessage) -> None:
+    def hear(self, message: dispatcher_pb2.DispatcherMessage) -> None:
+        """See Speaker."""
         knew = self._protocol.welcomed
         self._do(self._protocol.on_message(self._loop.time(), message))
         if self._protocol.welcomed and not knew:
@@ -256,13 +268,16 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
             self._log(logging.INFO, "connected", address=self._connected_to)
         self.wake()
 
-    def _said_ending(self) -> Ending:
+    def ending(self) -> Ending:
+        """See Speaker."""
         return self._protocol.ending(self._loop.time())
 
-    def _next_deadline(self) -> float | None:
+    def next_deadline(self) -> float | None:
+        """See Speaker."""
         return self._protocol.next_deadline(self._loop.time())
 
-    def _on_due(self) -> None:
+    def on_due(self) -> None:
+        """See Speaker."""
         self._sample_load()
         self._do(self._protocol.on_timer(self._loop.time()))
 
@@ -287,7 +302,7 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
                 case Stop():
                     self._stop(effect.run, effect.why)
                 case Close():
-                    self._close(effect)
+                    self._streams.close(effect)
                 case Warn():
                     self._log(logging.WARNING, effect.event, **effect.fields)
 
@@ -360,6 +375,10 @@ class Serving(StreamShell[dispatcher_pb2.NodeMessage, dispatcher_pb2.DispatcherM
     def _fail(self, run: int, cause: str, detail: str, *, worth_retry: bool = True) -> None:
         self._do(self._protocol.on_failed(run, cause, detail, worth_retry=worth_retry))
         self.wake()
+
+
+def _open_stream(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
+    return dispatcher_pb2_grpc.DispatcherStub(channel).Connect(metadata=metadata)
 
 
 def _share(value: float) -> float:

@@ -7,11 +7,14 @@ handle.
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import grpc
 
 from lingua_scheduler.sdk._transport.channels import Channels, Lease
-from lingua_scheduler.sdk._transport.endings import Close, Ending, Lost
+from lingua_scheduler.sdk._transport.endings import Close, Ending
 from lingua_scheduler.sdk._transport.log import log
-from lingua_scheduler.sdk._transport.stream_shell import StreamShell, is_going_away
+from lingua_scheduler.sdk._transport.stream_runner import Metadata, StreamRunner
 from lingua_scheduler.sdk._transport.tokens import TokenSource
 from lingua_scheduler.sdk.errors import SessionError, SessionLostError
 from lingua_scheduler.sdk.session.events import Event
@@ -21,7 +24,7 @@ from lingua_scheduler.sdk.session.protocol.machine import SessionProtocol
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 
-class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessage]):
+class SessionLink:
     """Carries a session from its first stream to its last.
 
     Args:
@@ -47,13 +50,17 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
         over: Callable[[], None],
         rng: random.Random,
     ) -> None:
-        super().__init__(
+        self._loop = asyncio.get_running_loop()
+        self._streams: StreamRunner[session_pb2.ClientMessage, session_pb2.ServerMessage]
+        self._streams = StreamRunner(
+            speaker=self,
             name="session",
             service="session gateway",
             channels=channels,
             token=token,
             metadata=metadata,
         )
+        self._token = token
         self._protocol = protocol
         self._addresses = addresses
         self._give = give
@@ -74,13 +81,22 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
                 self._at += 1
                 await asyncio.sleep(self._retry_after)
         finally:
-            self._stop_timer()
+            self._streams.stop_timer()
+
+    def wake(self) -> None:
+        """There may be something to write."""
+        self._streams.wake()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns when the condition holds. It is checked after every change."""
+        await self._streams.until(condition)
 
     # ---- one stream ----
 
     async def _stream(self, address: str) -> None:
         now = self._loop.time()
-        dialled = await self._dial(address, self._protocol.on_connecting(now) - now)
+        within = self._protocol.on_connecting(now) - now
+        dialled = await self._streams.dial(address, within)
         self._protocol.on_connected(self._loop.time())
         ending = await self._converse(dialled) if isinstance(dialled, Lease) else dialled
         session_id = self._protocol.state.session_id
@@ -90,33 +106,30 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
         self.wake()
 
     async def _converse(self, lease: Lease) -> Ending:
-        call = session_pb2_grpc.SessionGatewayStub(lease.channel).Converse(metadata=self._metadata)
-        writer = self._begin(call)
-        ending: Ending = Lost("the app left the session")
-        try:
-            ending = await self._read(call)
-        finally:
-            self._call = None
-            writer.cancel()
-            call.cancel()
-            await asyncio.wait([writer])
-            await self._channels.release(lease, renew=is_going_away(ending))
+        ending = await self._streams.run(lease, _open_stream)
         return self._token.judge(ending, good=self._protocol.opened)
 
-    def _take(self) -> session_pb2.ClientMessage | None:
+    # ---- what the streams ask ----
+
+    def take(self) -> session_pb2.ClientMessage | None:
+        """See Speaker."""
         return self._protocol.take()
 
-    def _hear(self, message: session_pb2.ServerMessage) -> None:
+    def hear(self, message: session_pb2.ServerMessage) -> None:
+        """See Speaker."""
         self._do(self._protocol.on_message(self._loop.time(), message))
         self.wake()
 
-    def _said_ending(self) -> Ending:
+    def ending(self) -> Ending:
+        """See Speaker."""
         return self._protocol.ending(self._loop.time())
 
-    def _next_deadline(self) -> float | None:
+    def next_deadline(self) -> float | None:
+        """See Speaker."""
         return self._protocol.next_deadline()
 
-    def _on_due(self) -> None:
+    def on_due(self) -> None:
+        """See Speaker."""
         self._do(self._protocol.on_timer(self._loop.time()))
 
     # ---- effects ----
@@ -127,13 +140,17 @@ class SessionLink(StreamShell[session_pb2.ClientMessage, session_pb2.ServerMessa
                 case Give():
                     self._give(effect.event)
                 case Close():
-                    self._close(effect)
+                    self._streams.close(effect)
                 case Retry():
                     self._retry_after = effect.after
                 case Over():
                     self._over()
                 case Fail():
                     self._error = effect.error
+
+
+def _open_stream(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
+    return session_pb2_grpc.SessionGatewayStub(channel).Converse(metadata=metadata)
 
 
 class Connection:

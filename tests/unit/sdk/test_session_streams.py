@@ -8,7 +8,7 @@ from lingua_scheduler.sdk import (
 )
 from lingua_scheduler.sdk._transport.endings import Close, Lost, Moved
 from lingua_scheduler.sdk._transport.patience import FORGET_S
-from lingua_scheduler.sdk._transport.stream_shell import is_going_away
+from lingua_scheduler.sdk._transport.stream_runner import is_going_away
 from lingua_scheduler.sdk.session.events import Problem, Reconnecting, Resumed
 from lingua_scheduler.sdk.session.protocol.effects import Retry
 from lingua_scheduler.sdk.session.protocol.machine import LATE_RESUME_S, MAX_FAULTS

@@ -1,10 +1,9 @@
-"""Runs a protocol over one stream at a time, with one timer. Nodes and sessions share it."""
+"""Runs one stream at a time, with one timer. Nodes and sessions share it."""
 
 import asyncio
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
@@ -19,14 +18,36 @@ from lingua_scheduler.v1 import common_pb2
 # How long a stream may take to be flushed and ended by the server.
 FLUSH_S = 1.0
 
-Said = TypeVar("Said")
-Heard = TypeVar("Heard")
+Metadata = tuple[tuple[str, str], ...]
+
+Said = TypeVar("Said", covariant=True)
+Heard = TypeVar("Heard", contravariant=True)
 
 
-class StreamShell(ABC, Generic[Said, Heard]):
-    """Carries a protocol over streams, in one event loop.
+class Speaker(Protocol[Said, Heard]):
+    """What speaks on the streams: a protocol, and what carries out its effects."""
+
+    def take(self) -> Said | None:
+        """Returns the next message to write; None if there is none."""
+
+    def hear(self, message: Heard) -> None:
+        """Handles a message that has arrived."""
+
+    def ending(self) -> Ending:
+        """Returns how the stream ended, by the messages that arrived."""
+
+    def next_deadline(self) -> float | None:
+        """Returns when to call `on_due`; None: never."""
+
+    def on_due(self) -> None:
+        """Handles the deadline."""
+
+
+class StreamRunner(Generic[Said, Heard]):
+    """Carries a speaker over streams, in one event loop.
 
     Args:
+        speaker: decides what to send.
         name: whose streams they are, for logs, such as "node gpu-1".
         service: the name of the service at the other end, for error messages.
         channels: connections to it.
@@ -37,12 +58,14 @@ class StreamShell(ABC, Generic[Said, Heard]):
     def __init__(
         self,
         *,
+        speaker: Speaker[Said, Heard],
         name: str,
         service: str,
         channels: Channels,
         token: TokenSource,
         metadata: Sequence[tuple[str, str]] = (),
     ) -> None:
+        self._speaker = speaker
         self._name = name
         self._service = service
         self._channels = channels
@@ -72,31 +95,9 @@ class StreamShell(ABC, Generic[Said, Heard]):
             self._changed.clear()
             await self._changed.wait()
 
-    # ---- the protocol ----
-
-    @abstractmethod
-    def _take(self) -> Said | None:
-        """Returns the next message to write; None if there is none."""
-
-    @abstractmethod
-    def _hear(self, message: Heard) -> None:
-        """Handles a message that has arrived."""
-
-    @abstractmethod
-    def _said_ending(self) -> Ending:
-        """Returns how the stream ended, by the messages that arrived."""
-
-    @abstractmethod
-    def _next_deadline(self) -> float | None:
-        """Returns when to call `_on_due`; None: never."""
-
-    @abstractmethod
-    def _on_due(self) -> None:
-        """Handles the deadline."""
-
     # ---- one stream ----
 
-    async def _dial(self, address: str, within: float) -> Lease | Lost | Refused:
+    async def dial(self, address: str, within: float) -> Lease | Lost | Refused:
         """Returns a channel for the next stream, or why there is none; also fetches a token."""
         failed = await self._token.ask(within)
         if failed is not None:
@@ -108,21 +109,41 @@ class StreamShell(ABC, Generic[Said, Heard]):
         except ValueError as error:
             return Lost(f"TLS files: {error}")
 
-    @property
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (*self._own_metadata, *self._token.metadata)
+    async def run(
+        self,
+        lease: Lease,
+        connect: Callable[[grpc.aio.Channel, Metadata], Any],
+        *,
+        on_ended: Callable[[], None] = lambda: None,
+    ) -> Ending:
+        """Runs one stream to its end, and releases its channel.
 
-    def _begin(self, call: Any) -> "asyncio.Task[None]":
-        """Starts to write to a new stream. Returns the task that does so."""
+        Args:
+            lease: from `dial`.
+            connect: opens the stream on a channel, with this metadata.
+            on_ended: called when the stream has ended, also if this task was cancelled.
+        """
+        call = connect(lease.channel, (*self._own_metadata, *self._token.metadata))
         self._call, self._ending, self._flushing = call, None, False
         self.wake()
-        return self._loop.create_task(self._write(call))
+        writer = self._loop.create_task(self._write(call))
+        ending: Ending = Lost("the stream was abandoned")
+        try:
+            ending = await self._read(call)
+        finally:
+            self._call = None
+            on_ended()
+            writer.cancel()
+            call.cancel()
+            await asyncio.wait([writer])
+            await self._channels.release(lease, renew=is_going_away(ending))
+        return ending
 
     async def _read(self, call: Any) -> Ending:
         status: Ending = Lost("the stream ended")
         try:
             while (message := await call.read()) is not grpc.aio.EOF:
-                self._hear(message)
+                self._speaker.hear(message)
         except grpc.aio.AioRpcError as error:
             hint = tls_hint(error.details() or "", self._channels.tls)
             status = ending_of(error, service=self._service, hint=hint)
@@ -131,7 +152,7 @@ class StreamShell(ABC, Generic[Said, Heard]):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-        said = self._said_ending()
+        said = self._speaker.ending()
         if self._ending is not None:
             return self._ending
         return status if isinstance(status, Refused) or isinstance(said, Lost) else said
@@ -139,7 +160,7 @@ class StreamShell(ABC, Generic[Said, Heard]):
     async def _write(self, call: Any) -> None:
         try:
             while True:
-                message = self._take()
+                message = self._speaker.take()
                 if message is not None:
                     await call.write(message)
                     # Somebody may be waiting for what was written.
@@ -158,7 +179,8 @@ class StreamShell(ABC, Generic[Said, Heard]):
             log.exception("writing to the stream failed", extra={"client": self._name})
             call.cancel()
 
-    def _close(self, close: Close) -> None:
+    def close(self, close: Close) -> None:
+        """Ends the current stream, if there is one."""
         if self._call is None:
             return
         self._ending = close.ending
@@ -172,7 +194,7 @@ class StreamShell(ABC, Generic[Said, Heard]):
     # ---- time ----
 
     def _arm(self) -> None:
-        deadline = self._next_deadline()
+        deadline = self._speaker.next_deadline()
         if deadline is None or self._stopped:
             return
         # An early timer does no harm, so it is only moved to an earlier time.
@@ -185,10 +207,10 @@ class StreamShell(ABC, Generic[Said, Heard]):
 
     def _ring(self) -> None:
         self._timer = None
-        self._on_due()
+        self._speaker.on_due()
         self.wake()
 
-    def _stop_timer(self) -> None:
+    def stop_timer(self) -> None:
         """Stops the timer for good."""
         self._stopped = True
         if self._timer is not None:
