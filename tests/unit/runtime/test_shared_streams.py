@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.dispatcher.gateways.streams import GatewayStream
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.relay_server import RelaySession
+from lingua_scheduler.services.dispatcher.nodes.relay_server import HomeStream
 from lingua_scheduler.services.pool_service.stream import OperateStream
 from lingua_scheduler.services.runtime.rpc.message_sizes import HEADROOM_BYTES, batch_bytes
 from lingua_scheduler.services.runtime.rpc.outbox import MAX_TAKE_EVENTS, Outbox
@@ -54,9 +54,9 @@ async def test_a_partial_too_large_for_a_gateway_is_dropped(metrics: DispatcherM
 
 
 async def test_a_report_too_large_for_a_relay_fails_its_attempt(metrics: DispatcherMetrics) -> None:
-    session = RelaySession(metrics, LIMIT)
-    session.on_report("n", result(LARGEST))
-    (data,) = await session.outbox.take()
+    home = HomeStream(metrics, LIMIT)
+    home.on_report("n", result(LARGEST))
+    (data,) = await home.outbox.take()
     report = dispatcher_pb2.RelayResponse.FromString(data).reports[0]
     assert report.failed.cause == "INVALID_MESSAGE"
     assert report.attempt == report.failed.attempt == REF
