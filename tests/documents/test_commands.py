@@ -22,7 +22,7 @@ from .blocks import ROOT, blocks, lines
 
 # These run until Ctrl-C, and say on a stream when they are ready.
 READY = {
-    "lingua up": r"Ctrl-C ends it all",
+    "lingua up": r"Ctrl-C ends everything",
     "lingua sim-nodes": r"connected [1-9]",
     "lingua serve": r"listening",
 }

@@ -381,8 +381,8 @@ def test_ctrl_c_ends_the_speech_and_what_was_said_is_delivered(
         out, err = speaking.communicate(timeout=WITHIN_S)
     assert speaking.returncode == 0, err
     assert "translated  en->es" in out
-    assert "1 utterance: 1 translated; not all was spoken." in out
-    assert "Finishing what was said; once more ends at once." in err
+    assert "1 utterance: 1 translated; not everything was spoken." in out
+    assert "Finishing what was said; press Ctrl-C again to end at once." in err
 
 
 def test_a_second_ctrl_c_ends_it_at_once(running: Running, tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_a_second_ctrl_c_ends_it_at_once(running: Running, tmp_path: Path) -> No
         time.sleep(1.0)
         speaking.send_signal(signal.SIGINT)
         assert speaking.stderr is not None
-        while "once more ends at once" not in (line := speaking.stderr.readline()):
+        while "again to end at once" not in (line := speaking.stderr.readline()):
             assert line
         speaking.send_signal(signal.SIGINT)
         assert speaking.wait(WITHIN_S) == 128 + signal.SIGINT

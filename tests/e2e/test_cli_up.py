@@ -157,7 +157,7 @@ def test_a_taken_port_makes_way_for_a_free_one(up: Start) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         told = up(LINGUA_POOL_LISTEN=address).ready()
     assert told["services"][0]["address"] != address
-    assert told["notes"] == [f"{address} is taken: pool listens on a free port instead"]
+    assert told["notes"] == [f"{address} is in use: pool listens on a free port instead"]
 
 
 def test_a_bad_setting_is_exit_code_2_with_its_name() -> None:
@@ -183,7 +183,7 @@ def test_a_service_that_is_killed_comes_back_at_the_same_addresses(up: Start) ->
         killed = services[name]
         os.kill(killed["pid"], signal.SIGKILL)
         assert becomes(lambda name=name: f"{name} | is back at" in running.log()), running.log()
-        words = f"{name} | pid {killed['pid']} ended unexpectedly: killed by SIGKILL; it is started"
+        words = f"{name} | pid {killed['pid']} ended unexpectedly: killed by SIGKILL; restarting it"
         assert words in running.log()
         assert f"{name} | is back at {killed['address']} (pid" in running.log()
     asked = lingua(

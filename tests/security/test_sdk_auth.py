@@ -172,4 +172,4 @@ def test_commands_that_are_refused_name_the_variable_to_set(
         for result, words in ((nobody, "no token"), (wrong, "may not")):
             assert result.exit_code == 2
             assert words in result.stderr
-            assert f"It takes a token of role {role}: set LINGUA_TOKEN_FILE" in result.stderr
+            assert f"It needs a token with role {role}: set LINGUA_TOKEN_FILE" in result.stderr

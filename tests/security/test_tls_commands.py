@@ -88,7 +88,7 @@ def test_init_overwrites_nothing_and_then_makes_nothing(tmp_path: Path) -> None:
     (tmp_path / "gateway.key").write_text("precious")
     result = run("certs", "init", str(tmp_path))
     assert result.exit_code == 1
-    assert "gateway.key is there already, and is not overwritten" in result.stderr
+    assert "gateway.key already exists and is not overwritten" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["gateway.key"]
 
 
@@ -133,8 +133,8 @@ def test_issue_makes_one_more_server(folder: Path) -> None:
         (["--client", "a", "--node", "b"], 2, "give one of --client"),
         (["--client", "a/b"], 2, "must be 1 to 128 characters"),
         (["--client", "a" * 129], 2, "must be 1 to 128 characters"),
-        (["--owner", "a.b"], 2, "has no dot"),
-        (["--node", "n", "--host", "h"], 2, "--host goes with --server"),
+        (["--owner", "a.b"], 2, "must not contain a dot"),
+        (["--node", "n", "--host", "h"], 2, "--host is valid only with --server"),
         (["--server", "s", "--host", "a b"], 2, "must be a host name or an IP address"),
         (["--client", "a", "--for", "soon"], 2, "such as 90d"),
         (["--client", "a", "--for", "0d"], 2, "such as 90d"),
@@ -153,7 +153,7 @@ def test_issue_refuses_what_would_not_work(
 def test_issue_without_an_authority_says_how_to_make_one(tmp_path: Path) -> None:
     result = run("certs", "issue", str(tmp_path), "--client", "acme")
     assert result.exit_code == 4
-    assert f"'lingua certs init {tmp_path}' makes it" in result.stderr
+    assert f"'lingua certs init {tmp_path}' creates it" in result.stderr
 
 
 def test_show_tells_whose_it_is_and_until_when(folder: Path) -> None:
@@ -178,7 +178,7 @@ def test_show_fails_for_one_that_is_foreign_or_expired(folder: Path, tmp_path: P
     result = run("certs", "show", str(folder / "pool.crt"), "--ca", str(tmp_path / "ca.crt"))
     assert (result.exit_code, "was not issued by that authority" in result.stderr) == (1, True)
     result = run("certs", "show", str(folder / "pool.key"))
-    assert (result.exit_code, "holds no certificate" in result.stderr) == (1, True)
+    assert (result.exit_code, "contains no certificate" in result.stderr) == (1, True)
 
 
 def test_health_of_what_cannot_be_reached_is_exit_code_3_with_a_line_each() -> None:

@@ -241,7 +241,7 @@ def test_commands_speak_tls_and_say_what_is_missing_where_they_do_not(secured: S
     assert good.returncode == 0, good.stderr
     plain = lingua("--pool", pool, "nodes", "list")
     assert plain.returncode == 3
-    assert "if it speaks TLS, set LINGUA_TLS_CA_FILE" in plain.stderr
+    assert "if it uses TLS, set LINGUA_TLS_CA_FILE" in plain.stderr
     wrong = lingua(
         "--pool", pool, "nodes", "list", **{**secured.settings("person"), "tls_server_name": "x.y"}
     )

@@ -1,12 +1,15 @@
-"""The `lingua` command: what is in force, services in the foreground, speech, nodes and jobs.
+"""The `lingua` command.
 
-Nothing imports this package but the tests and the examples, which use `up` to start everything.
+`commands/` has one module per command, `clients/` calls the services, `views/` formats output,
+`speak/` and `up/` hold what the commands of these names do. This package may import
+`services.runtime` and the SDK; `serve` imports the services. Only tests and examples import this
+package; they use `up`.
 """
 
 
 def main() -> None:
-    """Runs the command with the arguments of the process; does not return."""
-    # Here and not above, so that importing one part of this package does not load all of it.
+    """Run the command with the arguments of the process; does not return."""
+    # Imported here so that importing one part of this package does not load all of it.
     from lingua_scheduler.cli.app import app
 
     app(prog_name="lingua")

@@ -1,4 +1,4 @@
-"""The `lingua` group: its commands, loaded when they are called, and how all of them fail."""
+"""The `lingua` group: loads commands on demand and reports their failures."""
 
 import importlib
 import os
@@ -12,19 +12,19 @@ from lingua_scheduler.cli import failures
 from lingua_scheduler.cli.grpc_environment import prepare_grpc
 from lingua_scheduler.cli.options import client_options
 
-# What the help says of each command, here so that the help loads none of them.
+# Help texts, kept here so that `lingua --help` loads no command.
 COMMANDS = {
-    "certs": "Make the certificates for TLS: an authority, and what it issues.",
-    "config": "Show every setting, its value, and where it comes from.",
-    "health": "Ask services whether they serve.",
+    "certs": "Create certificates for TLS: an authority and what it issues.",
+    "config": "Show every setting, its value and its origin.",
+    "health": "Check whether services are serving.",
     "jobs": "List, show and cancel jobs.",
     "nodes": "List, show, drain and remove nodes.",
-    "pools": "Show how many nodes and free slots each direction has.",
+    "pools": "Show the nodes and free slots of each direction.",
     "serve": "Run one service in the foreground.",
     "sessions": "List and show sessions.",
-    "sim-nodes": "Run simulated nodes, over real streams, in one process.",
-    "speak": "Speak WAV files, or by --mic into a microphone, and show the translations.",
-    "token": "Make and read tokens, which say who calls.",
+    "sim-nodes": "Run simulated nodes in one process, over real streams.",
+    "speak": "Speak WAV files, or into a microphone with --mic, and show the translations.",
+    "token": "Create and inspect tokens, which identify callers.",
     "up": "Run everything on this machine: a Redis and all services.",
 }
 
@@ -33,20 +33,20 @@ Exit codes:
   0  done
   1  failed
   2  wrong usage or a bad setting
-  3  the service cannot be reached, or its Redis is down
+  3  the service is unreachable, or its Redis is down
   4  not found
 """
 
 
 class App(click.Group):
-    """Finds command X as `X` in the module `lingua_scheduler.cli.commands.X`."""
+    """Loads command X from the module `lingua_scheduler.cli.commands.X`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order in which the help shows them."""
+        """The names in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Loads a command."""
+        """Load a command."""
         if cmd_name not in COMMANDS:
             return None
         prepare_grpc(cmd_name)
@@ -57,7 +57,7 @@ class App(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the list of commands."""
+        """Write the list of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -69,9 +69,9 @@ class App(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Runs the command line and exits, with words in place of tracebacks."""
+        """Run the command line and exit, with error messages instead of tracebacks."""
         args = list(sys.argv[1:] if args is None else args)
-        # Asked for even where the arguments cannot be parsed.
+        # Needed even if the arguments cannot be parsed.
         as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -101,7 +101,7 @@ class App(click.Group):
 def app(context: click.Context) -> None:
     """The scheduler of a live, face-to-face speech translator.
 
-    Settings come from LINGUA_ variables of the environment; 'lingua config' shows them.
+    Settings come from LINGUA_ environment variables; 'lingua config' shows them.
     """
     if os.environ.get("NO_COLOR"):
         context.color = False

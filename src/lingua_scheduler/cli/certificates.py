@@ -1,4 +1,4 @@
-"""An authority of one's own in a folder, and the certificates that it issues."""
+"""A certificate authority in a folder, and the certificates that it issues."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from lingua_scheduler.cli.failures import FAILED, NOT_FOUND, Failure
 from lingua_scheduler.cli.private_files import make_folder, write_new
 
 CA = "ca"
-# One name that the certificates of all services have, for LINGUA_TLS_SERVER_NAME.
+# A name in the certificates of all services, for LINGUA_TLS_SERVER_NAME.
 SERVER_NAME = "lingua.internal"
-# What every server certificate is for, besides the hosts that are asked for.
+# Hosts of every server certificate, in addition to the requested ones.
 LOCAL_HOSTS = (SERVER_NAME, "localhost", "127.0.0.1", "::1")
 CA_LIFE = timedelta(days=3650)
-# The longest that Apple's systems accept of a server.
+# The longest lifetime of a server certificate that Apple's systems accept.
 SERVER_LIFE = timedelta(days=825)
 
 # Clocks of two machines differ.
@@ -39,9 +39,9 @@ class Wanted:
     """A certificate to be issued.
 
     Attributes:
-        name: of its files, without the ending.
-        uri: says who its owner is, such as `lingua:client/acme`.
-        hosts: names and addresses of a server; none for a certificate that only callers show.
+        name: of its files, without the suffix.
+        uri: identifies its holder, such as `lingua:client/acme`.
+        hosts: names and addresses of a server; none for a certificate of a caller.
     """
 
     name: str
@@ -62,10 +62,10 @@ class Authority:
 
     @classmethod
     def made(cls, folder: Path) -> "Authority":
-        """A new one.
+        """Create a new authority.
 
         Raises:
-            Failure: the folder has one already.
+            Failure: the folder already has one.
         """
         check_free(folder, [CA])
         make_folder(folder)
@@ -84,28 +84,30 @@ class Authority:
 
     @classmethod
     def found(cls, folder: Path) -> "Authority":
-        """The one that is there.
+        """Load the existing authority.
 
         Raises:
-            Failure: there is none, or it cannot be read.
+            Failure: it does not exist, or cannot be read.
         """
         certificate = read_certificate(folder / f"{CA}.crt", hint=f"lingua certs init {folder}")
         path = folder / f"{CA}.key"
         try:
             key = load_pem_private_key(_read(path), None)
         except (ValueError, TypeError):
-            raise Failure(f"{path} holds no private key in PEM", reason="BAD_FILE") from None
+            raise Failure(
+                f"{path} contains no private key in PEM format", reason="BAD_FILE"
+            ) from None
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise Failure(f"{path} is no key of 'lingua certs init'", reason="BAD_FILE")
+            raise Failure(f"{path} is not a key from 'lingua certs init'", reason="BAD_FILE")
         if key.public_key() != certificate.public_key():
             raise Failure(f"{path} is not the key of {folder / CA}.crt", reason="BAD_FILE")
         return cls(folder, certificate, key)
 
     def issue(self, wanted: Wanted) -> Path:
-        """Writes the certificate and its key into the folder; returns the certificate's path.
+        """Write the certificate and its key into the folder; returns the certificate's path.
 
         Raises:
-            Failure: such a file is there already, or the authority is about to expire.
+            Failure: such a file already exists, or the authority expires too early.
         """
         check_free(self.folder, [wanted.name])
         key = ec.generate_private_key(ec.SECP256R1())
@@ -119,8 +121,8 @@ class Authority:
         ends = self._certificate.not_valid_after_utc
         if datetime.now(UTC) + wanted.life > ends:
             raise Failure(
-                f"the authority in {self.folder} expires before that, at {ends:%F}; ask for less, "
-                "or make a new one in another folder",
+                f"the authority in {self.folder} expires before that, at {ends:%F}; use a shorter "
+                "lifetime, or create a new authority in another folder",
                 reason="AUTHORITY_EXPIRES",
             )
         certificate = (
@@ -138,15 +140,15 @@ class Authority:
 
 
 def check_free(folder: Path, names: Sequence[str]) -> None:
-    """Overwrites nothing.
+    """Check that no file would be overwritten.
 
     Raises:
-        Failure: a certificate or a key of such a name is there already.
+        Failure: a certificate or key with such a name already exists.
     """
     for path in (folder / f"{name}.{end}" for name in names for end in ("crt", "key")):
         if path.exists():
             raise Failure(
-                f"{path} is there already, and is not overwritten; move it away first",
+                f"{path} already exists and is not overwritten; move it away first",
                 reason="EXISTS",
             )
 
@@ -155,12 +157,12 @@ def read_certificate(path: Path, *, hint: str = "") -> x509.Certificate:
     """The first certificate of a file.
 
     Raises:
-        Failure: there is none; `hint` is the command that would have made it.
+        Failure: there is none; `hint` is the command that creates it.
     """
     try:
         return x509.load_pem_x509_certificates(_read(path, hint))[0]
     except ValueError:
-        raise Failure(f"{path} holds no certificate in PEM", reason="BAD_FILE") from None
+        raise Failure(f"{path} contains no certificate in PEM format", reason="BAD_FILE") from None
 
 
 def names_of(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
@@ -175,7 +177,7 @@ def names_of(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
 
 
 def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether that authority has signed it."""
+    """Whether that authority has signed the certificate."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -222,12 +224,12 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _write_pair(stem: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Path:
-    """The key first: a certificate without its key would be of no use."""
+    """Write the key first: a certificate without its key is useless."""
     paths = Path(f"{stem}.key"), Path(f"{stem}.crt")
     key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     for path, content in zip(paths, (key_pem, certificate.public_bytes(Encoding.PEM)), strict=True):
         write_new(path, content)
-    # Everybody may know it.
+    # The certificate is public.
     paths[1].chmod(0o644)
     return paths[1]
 
@@ -236,9 +238,11 @@ def _read(path: Path, hint: str = "") -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        how = f"; '{hint}' makes it" if hint else ""
-        raise Failure(f"there is no {path}{how}", reason="NO_FILE", exit_code=NOT_FOUND) from None
+        how = f"; '{hint}' creates it" if hint else ""
+        raise Failure(
+            f"{path} does not exist{how}", reason="NO_FILE", exit_code=NOT_FOUND
+        ) from None
     except OSError as error:
         raise Failure(
-            f"{path} cannot be read: {error.strerror}", reason="BAD_FILE", exit_code=FAILED
+            f"cannot read {path}: {error.strerror}", reason="BAD_FILE", exit_code=FAILED
         ) from None

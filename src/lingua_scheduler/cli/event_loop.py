@@ -1,4 +1,4 @@
-"""The event loop of the commands that run asyncio: uvloop where there is one."""
+"""The event loop of commands that run asyncio: uvloop if it is installed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,7 @@ Result = TypeVar("Result")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Runs `work` to its end on a loop of its own."""
+    """Run `work` to completion on a new loop."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
 

@@ -1,4 +1,4 @@
-"""Words and exit codes for what was raised below the commands."""
+"""Messages and exit codes for exceptions from below the commands."""
 
 import os
 import traceback
@@ -17,7 +17,7 @@ from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisE
 
 
 def explain(error: Exception) -> Failure:
-    """The failure that an exception means for the person who typed the command."""
+    """Translate an exception into a failure for the person who ran the command."""
     if isinstance(error, SettingsError):
         return Failure(str(error), reason="SETTINGS", exit_code=USAGE)
     if isinstance(error, LinguaError):
@@ -27,13 +27,13 @@ def explain(error: Exception) -> Failure:
     if isinstance(error, EmbeddedRedisError):
         return Failure(f"the embedded Redis failed: {error}", reason="EMBEDDED_REDIS")
     if isinstance(error, RedisError):
-        return Failure(f"Redis refused: {error}", reason="REDIS")
+        return Failure(f"Redis refused the call: {error}", reason="REDIS")
     if isinstance(error, OSError):
         return Failure(str(error), reason="SYSTEM")
     if os.environ.get("LINGUA_LOG_LEVEL", "").strip().lower() == "debug":
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     return Failure(
-        f"a fault of lingua itself: {type(error).__name__}: {error}. "
-        "LINGUA_LOG_LEVEL=debug shows where; please report it",
+        f"internal error: {type(error).__name__}: {error}. This is a bug in lingua; please report "
+        "it. LINGUA_LOG_LEVEL=debug shows the traceback",
         reason="INTERNAL",
     )

@@ -1,6 +1,6 @@
-"""How a command fails: its exit code, a reason for tools, words for a person.
+"""Failures of commands: exit code, reason for tools, message for people.
 
-Loads nothing but click, because every start of `lingua` needs it.
+Imports only click, because every start of `lingua` needs this module.
 """
 
 import json
@@ -18,17 +18,17 @@ class Failure(click.ClickException):
 
     Args:
         message: what was wrong, what was expected, what to do.
-        reason: the word for tools, as in ErrorReason where a service gave it.
+        reason: a constant for tools; a name of ErrorReason if a service gave it.
     """
 
     def __init__(self, message: str, *, reason: str, exit_code: int = FAILED) -> None:
         super().__init__(message)
         self.reason = reason
-        self.exit_code = exit_code  # type: ignore[misc]  # click has one for each class
+        self.exit_code = exit_code  # type: ignore[misc]  # click defines it per class
 
 
 def report(error: click.ClickException, as_json: bool) -> None:
-    """Tells of the failure on stderr: as one JSON object, or in words."""
+    """Report the failure on stderr, as a JSON object or as text."""
     if as_json:
         reason = error.reason if isinstance(error, Failure) else "USAGE"
         told = {"error": {"reason": reason, "message": error.format_message()}}

@@ -1,7 +1,7 @@
 """Environment variables for gRPC, which reads them once, when it is imported.
 
-A variable that is set already is left alone. A gRPC that does not know an experiment says so in a
-line at its start, and goes on without it.
+Variables that are already set are kept. If gRPC does not know an experiment, it logs a line and
+continues without it.
 """
 
 import os
@@ -9,12 +9,12 @@ import sys
 
 # One wake-up less per message (decision 23).
 _SERVICE = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener"}
-# Commands say themselves why a connection failed.
+# Commands report by themselves why a connection failed.
 _COMMAND = {"GRPC_VERBOSITY": "NONE"}
 
 
 def prepare_grpc(command: str) -> None:
-    """Sets the variables for a command of `lingua`. Call it before loading the command."""
+    """Set the variables for a command of `lingua`. Call it before loading the command."""
     if "grpc" in sys.modules:
         return
     for name, value in (_SERVICE if command == "serve" else _COMMAND).items():

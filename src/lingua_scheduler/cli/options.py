@@ -1,4 +1,4 @@
-"""The options that every command shares, before or after its name."""
+"""Options shared by all commands, accepted before or after the command's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 5.0
 
-# What the help calls the services that commands talk to.
+# Names of the services in help texts.
 _SERVICES = {
     "pool": "the pool service",
     "dispatcher": "the dispatcher",
@@ -25,10 +25,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass
 class Options:
-    """What the shared options said.
+    """Values of the shared options.
 
-    `addresses` are those that were given, by service. `connect` opens a channel to an address;
-    None for the real way.
+    `addresses` has the addresses that were given, by service. `connect` opens a channel to an
+    address; None uses the default.
     """
 
     addresses: dict[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Options:
 def _address(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is None:
         return
-    # Not at the top: `lingua --help` needs none of the services' code.
+    # Not at the top: `lingua --help` does not need the services' code.
     from pydantic import TypeAdapter
 
     from lingua_scheduler.services.runtime.settings.network_fields import Targets
@@ -50,7 +50,7 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
     except ValueError:
         raise click.BadParameter(
             f"{value!r} must be host:port, [IPv6]:port or dns:///host:port, or several IPv4 "
-            "addresses with commas between"
+            "addresses separated by commas"
         ) from None
     assert parameter.name is not None
     context.ensure_object(Options).addresses[parameter.name] = value
@@ -62,57 +62,57 @@ def _timeout(context: click.Context, parameter: click.Parameter, value: float | 
 
 
 def _json(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    # The same option may stand before the command's name; its absence here undoes nothing.
+    # The option may also precede the command's name, so its absence here must not reset it.
     if value:
         context.ensure_object(Options).json = True
 
 
 def json_option(command: Command) -> Command:
-    """Adds `--json`."""
+    """Add `--json`."""
     return click.option(
         "--json",
         is_flag=True,
         expose_value=False,
         callback=_json,
-        help="One JSON document on stdout; errors as a JSON object on stderr.",
+        help="Print one JSON document to stdout, and errors as a JSON object to stderr.",
     )(command)
 
 
 def seconds_option(command: Command) -> Command:
-    """Adds `--seconds`, for commands that run until they are told to end."""
+    """Add `--seconds`, for commands that run until they are stopped."""
     return click.option(
         "--seconds",
         type=click.FloatRange(min=0, min_open=True),
-        help="End by itself after so long (default: on Ctrl-C).",
+        help="Stop after this time (default: run until Ctrl-C).",
     )(command)
 
 
 def limit_option(command: Command) -> Command:
-    """Adds `--limit`, for lists that are read page by page."""
+    """Add `--limit`, for lists that are read page by page."""
     return click.option(
         "--limit",
         metavar="N",
         type=click.IntRange(1, 1_000_000),
         default=100,
         show_default=True,
-        help="Look no further after so many; they need not be the newest of all.",
+        help="Stop after this many entries; they are not necessarily the newest.",
     )(command)
 
 
 def client_options(*services: str) -> Callable[[Command], Command]:
-    """Adds the address of each service, such as `--pool`, and `--timeout` and `--json`."""
+    """Add the address of each service, such as `--pool`, and `--timeout` and `--json`."""
     timeout = click.option(
         "--timeout",
         metavar="SECONDS",
         type=click.FloatRange(min=0, min_open=True),
         expose_value=False,
         callback=_timeout,
-        help=f"How long a call may take (default: {DEFAULT_TIMEOUT_S:g}).",
+        help=f"Time limit of a call (default: {DEFAULT_TIMEOUT_S:g}).",
     )
 
     def add(command: Command) -> Command:
         command = timeout(json_option(command))
-        # The last one that is added is the first in the help.
+        # The option that is added last comes first in the help.
         for service in reversed(services):
             command = _address_option(service)(command)
         return command
@@ -126,7 +126,7 @@ def _address_option(service: str) -> Callable[[Command], Command]:
         metavar="ADDRESS",
         expose_value=False,
         callback=_address,
-        help=f"Where {_SERVICES[service]} is (default: LINGUA_{service.upper()}_ADDRESS).",
+        help=f"Address of {_SERVICES[service]} (default: LINGUA_{service.upper()}_ADDRESS).",
     )
 
 

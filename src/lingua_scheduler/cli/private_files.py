@@ -9,10 +9,10 @@ FOLDER_MODE = 0o700
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Writes a file that must not exist yet.
+    """Write a file that must not exist yet.
 
     Raises:
-        FileExistsError: it does.
+        FileExistsError: the file exists.
         OSError: it cannot be written.
     """
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
@@ -20,7 +20,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def write_over(path: Path, content: bytes) -> None:
-    """Writes a file, in place of any that exists; who reads it sees the old or the new one.
+    """Write or replace a file atomically: readers see either the old or the new content.
 
     Raises:
         OSError: it cannot be written.
@@ -35,9 +35,9 @@ def write_over(path: Path, content: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder; one that exists is left as it is.
+    """Create a folder; an existing one is not changed.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)

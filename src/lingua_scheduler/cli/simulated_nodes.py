@@ -1,7 +1,7 @@
-"""Simulated nodes: any number in one process, over real streams, with the SDK's own Node.
+"""Simulated nodes: any number in one process, over real streams, with the SDK's Node.
 
-They do no speech recognition, but they do look at the audio: `describe` says what a result's text
-must be, so whoever sent the audio can check that it arrived whole, and was joined in order.
+They do not recognise speech, but measure the audio: `describe` gives the text of a result, so that
+the sender can check that the audio arrived complete and was joined in order.
 """
 
 import array
@@ -33,27 +33,27 @@ from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.sdk.node.protocol.wire import Ref, ref_of
 from lingua_scheduler.v1 import dispatcher_pb2
 
-# New streams a second, so that a thousand nodes do not shake hands at once.
+# New streams per second, so that a thousand nodes do not connect at once.
 CONNECTS_PER_S = 500
-# Audio is held only where more of the same turn may follow.
+# Audio is held only if more of the same turn may follow.
 _HOLDABLE = (Reason.TIMEOUT, Reason.INTERRUPTED, Reason.MAX_DURATION, Reason.MAX_LENGTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """What simulated nodes do with jobs. Rates are from 0 to 1, and each is drawn by itself.
+    """What simulated nodes do with jobs. Rates are from 0 to 1 and independent.
 
     Attributes:
-        slots: of each node.
-        langs: that each node hears, repairs and speaks.
-        latency_ms: what a job takes, on average.
-        latency_jitter_ms: how much longer or shorter at most.
-        fail_rate: of jobs that fail.
-        reject_rate: of assignments that are rejected as FULL.
-        silence_rate: of jobs that are acknowledged and never answered.
-        no_ack_rate: of assignments that are not even acknowledged.
-        hold_rate: of jobs whose audio is held, where more may follow.
-        speech_bytes: of the speech of a result, where speech is asked for.
+        slots: slots of each node.
+        langs: languages that each node recognises, repairs and speaks.
+        latency_ms: average time of a job.
+        latency_jitter_ms: maximum deviation from it.
+        fail_rate: share of jobs that fail.
+        reject_rate: share of assignments that are rejected as FULL.
+        silence_rate: share of jobs that are acknowledged but never answered.
+        no_ack_rate: share of assignments that are not acknowledged.
+        hold_rate: share of jobs whose audio is held, if more may follow.
+        speech_bytes: size of a result's speech, if speech is requested.
     """
 
     slots: int = 2
@@ -69,7 +69,7 @@ class Behaviour:
 
 
 def describe(audio: bytes, audio_format: AudioFormat) -> str:
-    """What a simulated node says that it heard, such as "1200 ms, peak 8000"."""
+    """The text of a simulated node for this audio, such as "1200 ms, peak 8000"."""
     if audio_format.encoding is not Encoding.PCM_S16LE:
         return f"{len(audio)} bytes"
     samples = array.array("h", audio[: len(audio) // 2 * 2])
@@ -121,28 +121,28 @@ class SimulatedNodes:
 
     @property
     def connected(self) -> int:
-        """Nodes that a dispatcher has taken in."""
+        """Nodes that are connected to a dispatcher."""
         return sum(node.connected for node in self._nodes)
 
     @property
     def running(self) -> int:
-        """Jobs under way."""
+        """Jobs in progress."""
         return sum(node.running for node in self._nodes)
 
     async def serve(self) -> None:
-        """Serves until `stop`. Raises NodeRefusedError where a dispatcher will not have them."""
+        """Serve until `stop`. Raises NodeRefusedError if a dispatcher refuses them."""
         try:
             async with asyncio.TaskGroup() as group:
                 for at, node in enumerate(self._nodes):
                     group.create_task(self._serve_one(node, at / CONNECTS_PER_S))
         except* Exception as errors:
-            # What one of them is refused for, all are.
+            # All nodes are refused for the same reason.
             raise errors.exceptions[0] from None
         finally:
             await self._channels.close()
 
     async def stop(self) -> None:
-        """Drains all nodes; then `serve` returns."""
+        """Drain all nodes; then `serve` returns."""
         await asyncio.gather(*(node.stop() for node in self._nodes))
 
     async def _serve_one(self, node: "_SimulatedNode", delay: float) -> None:
@@ -185,7 +185,7 @@ class _SimulatedNode(Node):
         await super().stop()
 
     async def told_to_stop(self, within: float) -> bool:
-        """Waits so many seconds; whether `stop` came first."""
+        """Wait up to `within` seconds; returns whether `stop` was called."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), within)
         return self._stopping.is_set()
@@ -210,7 +210,7 @@ class _SimulatedNode(Node):
         await asyncio.sleep(max(0.0, behaviour.latency_ms + jitter) / 1000)
         if drawn() < behaviour.fail_rate:
             self._outcomes["failed"] += 1
-            raise JobError("SIMULATED", "this job was drawn to fail")
+            raise JobError("SIMULATED", "this job was chosen to fail")
         if job.reason in _HOLDABLE and drawn() < behaviour.hold_rate:
             self._outcomes["held"] += 1
             turn.keep()
@@ -230,12 +230,12 @@ class _SimulatedNode(Node):
 
 
 def _speech(audio: bytes, size: int) -> bytes:
-    """So many bytes of the audio, over and over."""
+    """The audio, repeated or cut to `size` bytes."""
     return (audio * (size // len(audio) + 1))[:size] if audio else bytes(size)
 
 
 class _FaultyProtocol(NodeProtocol):
-    """Loses assignments, rejects them, and never gives a job up."""
+    """Loses and rejects assignments, and never gives up a job."""
 
     def __init__(
         self,
@@ -254,10 +254,10 @@ class _FaultyProtocol(NodeProtocol):
         elif self._rng.random() < self._behaviour.reject_rate:
             self._outcomes["rejected"] += 1
             cause = dispatcher_pb2.JobReject.CAUSE_FULL
-            self.reject(ref_of(assign.attempt), cause, "this job was drawn to be rejected")
+            self.reject(ref_of(assign.attempt), cause, "this job was chosen to be rejected")
         else:
             super().on_assign(now, assign)
 
     def on_overrun(self, ref: Ref) -> None:
-        # A silent node does not say that its time is over either.
+        # A silent node does not report a time-out either.
         pass

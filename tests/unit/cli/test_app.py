@@ -30,7 +30,7 @@ def test_help_names_the_commands_and_the_exit_codes(option: str) -> None:
     result = run(option)
     assert result.exit_code == 0
     assert all(name in result.stdout for name in COMMANDS)
-    assert "3  the service cannot be reached" in result.stdout
+    assert "3  the service is unreachable" in result.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)

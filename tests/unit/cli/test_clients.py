@@ -125,7 +125,7 @@ def test_list_without_a_direction_sends_none() -> None:
     result, requests = run("nodes list", listed())
     assert not requests[0].HasField("pair")
     assert requests[0].health == common_pb2.NODE_HEALTH_UNSPECIFIED
-    assert result.stdout == "no nodes have registered\n"
+    assert result.stdout == "there are no nodes\n"
 
 
 def test_list_reads_every_page_and_shows_each_node_once() -> None:
@@ -200,7 +200,7 @@ def test_drain_is_an_operators_wish() -> None:
     ("health", "words"),
     [
         (common_pb2.NODE_HEALTH_READY, "n1 is ready: it gets jobs"),
-        (common_pb2.NODE_HEALTH_OFFLINE, "n1 is drained no more, but it is offline"),
+        (common_pb2.NODE_HEALTH_OFFLINE, "n1 is no longer drained, but it is offline"),
     ],
 )
 def test_ready_takes_the_wish_back_and_says_what_the_node_is_now(
@@ -319,7 +319,7 @@ def test_what_the_service_says_is_shown_as_it_is(error: errors.LinguaError, code
 
 def test_another_server_at_the_address_is_named_as_such() -> None:
     result, _ = run("pools", Answer("ListPools", code=grpc.StatusCode.UNIMPLEMENTED))
-    assert "is no pool service" in result.stderr
+    assert "is not a pool service" in result.stderr
     assert result.exit_code == 1
 
 

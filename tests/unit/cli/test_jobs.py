@@ -112,7 +112,7 @@ def test_list_asks_for_what_was_named() -> None:
 def test_list_without_filters_sends_none() -> None:
     result, requests = run("jobs list", listed())
     assert requests[0] == dispatcher_pb2.ListJobsRequest(page_size=100)
-    assert result.stdout == "no jobs are on record\n"
+    assert result.stdout == "there are no jobs\n"
 
 
 def test_list_reads_pages_to_the_end_and_shows_each_job_once_and_the_newest_first() -> None:
@@ -366,7 +366,7 @@ def test_cancel_passes_on_why_and_says_the_state_after() -> None:
 
 def test_cancelling_what_is_over_changes_nothing_and_is_no_failure() -> None:
     result, _ = run("jobs cancel j1", cancelled(common_pb2.JOB_STATE_DONE))
-    assert result.stdout == "j1 was over already: it is done\n"
+    assert result.stdout == "j1 had already ended: it is done\n"
     assert result.exit_code == 0
 
 
@@ -378,7 +378,7 @@ def test_cancel_as_json_is_the_response() -> None:
 def test_a_job_that_goes_on_was_not_cancelled_and_the_command_fails() -> None:
     result, _ = run("jobs cancel j1", cancelled(common_pb2.JOB_STATE_ACKED))
     assert result.exit_code == 1
-    assert "j1 goes on, its state is acked" in result.stderr
+    assert "j1 was not cancelled and is acked" in result.stderr
     assert "--dispatcher" in result.stderr
 
 

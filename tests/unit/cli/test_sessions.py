@@ -63,7 +63,7 @@ def test_list_asks_for_what_was_named() -> None:
 def test_list_without_a_tenant_asks_for_all() -> None:
     result, requests = run("sessions list", listed())
     assert requests[0] == session_pb2.ListSessionsRequest(page_size=100)
-    assert result.stdout == "no sessions are on record\n"
+    assert result.stdout == "there are no sessions\n"
 
 
 def test_list_reads_pages_to_the_end_and_shows_each_session_once_and_the_newest_first() -> None:

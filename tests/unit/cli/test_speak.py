@@ -63,7 +63,7 @@ def test_audio_that_cannot_be_used_is_exit_code_2_and_says_how_to_convert_it(
     result = speak(path)
     assert result.exit_code == 2
     assert problem in result.stderr
-    assert "Allowed are WAV files of 16-bit PCM, from 8 to 48 kHz, with one channel or two" in (
+    assert "Expected WAV files of 16-bit PCM, from 8 to 48 kHz, with one channel or two" in (
         result.stderr
     )
     assert f"ffmpeg -i '{path}' -ac 1 -ar 16000 -c:a pcm_s16le" in result.stderr
@@ -96,13 +96,13 @@ def test_a_file_without_audio_is_exit_code_2(tmp_path: Path) -> None:
     path = wav(tmp_path / "x.wav", frames=0)
     result = speak(path)
     assert result.exit_code == 2
-    assert f"{path} has no audio in it" in result.stderr
+    assert f"{path} contains no audio" in result.stderr
 
 
 def test_a_header_that_promises_audio_is_no_audio(tmp_path: Path) -> None:
     path = wav(tmp_path / "x.wav")
     path.write_bytes(path.read_bytes()[:44])
-    assert f"{path} has no audio in it" in speak(path).stderr
+    assert f"{path} contains no audio" in speak(path).stderr
 
 
 def test_a_missing_file_is_exit_code_2(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_files_of_two_formats_are_not_one_session(tmp_path: Path) -> None:
     [
         (["--to", "e"], "'e' must be a language code"),
         (["--tenant", "a b"], "tenant: 'a b' must be"),
-        (["--save", ".", "--text-only"], "--text-only asks for none"),
+        (["--save", ".", "--text-only"], "--text-only requests none"),
         (["--pause", "-1"], "--pause"),
     ],
 )
@@ -269,8 +269,8 @@ def test_what_happens_on_the_way_is_said_on_stderr_and_not_again_and_again(
     assert shown.err.splitlines() == [
         "#0: attempt 1 failed: no node; it is tried again",
         "#0: attempt 3 failed: it is full; it is tried again",
-        "The connection is gone (the stream ended); looking for another",
-        "Connected again after 1.3 s; the session goes on",
+        "Connection lost (the stream ended); reconnecting",
+        "Reconnected after 1.3 s; the session continues",
         "The gateway reports BAD_AUDIO: odd bytes",
     ]
 

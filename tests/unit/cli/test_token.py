@@ -100,7 +100,7 @@ def test_show_says_what_a_token_says_and_whether_it_holds(secret: Path, tmp_path
     shown = token("show", typed=made, secret=secret)
     assert shown.exit_code == 0
     assert "acme" in shown.stdout
-    assert shown.stdout.endswith("it holds\n")
+    assert shown.stdout.endswith("valid\n")
     told = json.loads(token("show", made.strip(), "--json", secret=secret).stdout)
     assert (told["holds"], told["problem"], told["claims"]["tenant"]) == (True, "", "acme")
 

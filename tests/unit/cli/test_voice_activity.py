@@ -151,7 +151,7 @@ def test_without_the_package_the_command_that_installs_it_is_told(
 
 def test_without_a_microphone_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     library(monkeypatch, devices=0)
-    with pytest.raises(Failure, match="there is no microphone here"):
+    with pytest.raises(Failure, match="found no microphone"):
         microphone.open_device()
 
 
@@ -184,4 +184,4 @@ async def test_of_audio_that_nobody_takes_the_newest_is_kept(
 def test_files_or_a_microphone_and_not_both(args: list[str]) -> None:
     ended = CliRunner().invoke(app, ["speak", *args, "--from", "en", "--to", "es"])
     assert ended.exit_code == 2
-    assert "WAV files to speak, or --mic" in ended.stderr
+    assert "either WAV files or --mic" in ended.stderr

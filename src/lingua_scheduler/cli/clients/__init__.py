@@ -1,1 +1,5 @@
-"""Clients of the three services, as the commands use them. Must not import `commands`."""
+"""Clients of the three services and SDK credentials, as the commands use them.
+
+May import `services.runtime`, the SDK, `options` and `failures`, but not `commands`, `views`,
+`speak` or `up`.
+"""

@@ -1,4 +1,4 @@
-"""The dispatcher as the commands use it: one method a question."""
+"""The dispatcher as the commands use it: one method per call."""
 
 from functools import cached_property
 
@@ -24,7 +24,7 @@ class DispatcherClient(ServiceClient):
         state: common_pb2.JobState.ValueType,
         limit: int,
     ) -> tuple[list[dispatcher_pb2.Job], bool]:
-        """Up to `limit` jobs, newest first, each once; also whether there may be more."""
+        """Up to `limit` jobs, newest first, each once, and whether there may be more."""
         return self._newest(
             self._stub.ListJobs,
             dispatcher_pb2.ListJobsRequest(session_id=session_id, node_id=node_id, state=state),
@@ -35,11 +35,11 @@ class DispatcherClient(ServiceClient):
         )
 
     def get_job(self, job_id: str) -> dispatcher_pb2.GetJobResponse:
-        """One job, with its result while that is kept."""
+        """One job, with its result if that is still kept."""
         request = dispatcher_pb2.GetJobRequest(job_id=job_id, with_result=True)
         return self._call(self._stub.GetJob, request)
 
     def cancel_job(self, job_id: str, why: str) -> dispatcher_pb2.CancelJobResponse:
-        """Asks for the end of a job; the answer is the state after."""
+        """Cancel a job; the response has its state afterwards."""
         request = dispatcher_pb2.CancelJobRequest(job_id=job_id, why=why)
         return self._call(self._stub.CancelJob, request)

@@ -1,4 +1,4 @@
-"""The session gateway as the commands use it: one method a question."""
+"""The session gateway as the commands use it: one method per call."""
 
 from functools import cached_property
 
@@ -9,7 +9,7 @@ from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 
 class GatewayClient(ServiceClient):
-    """Calls a session gateway. Sessions themselves are the SDK's."""
+    """Calls a session gateway. The SDK handles the sessions themselves."""
 
     service = "gateway"
     words = "session gateway"
@@ -19,7 +19,7 @@ class GatewayClient(ServiceClient):
         return session_pb2_grpc.SessionGatewayStub(self._channel)
 
     def list_sessions(self, *, tenant: str, limit: int) -> tuple[list[session_pb2.Session], bool]:
-        """Up to `limit` sessions, newest first, each once; also whether there may be more."""
+        """Up to `limit` sessions, newest first, each once, and whether there may be more."""
         return self._newest(
             self._stub.ListSessions,
             session_pb2.ListSessionsRequest(tenant=tenant),
@@ -35,5 +35,5 @@ class GatewayClient(ServiceClient):
         return self._call(self._stub.GetSession, request)
 
     def reach(self) -> None:
-        """Returns if a gateway answers at all, in good health or not."""
+        """Return if a gateway answers, healthy or not."""
         self._call(health_pb2_grpc.HealthStub(self._channel).Check, health_pb2.HealthCheckRequest())

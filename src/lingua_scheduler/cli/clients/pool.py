@@ -1,4 +1,4 @@
-"""The pool service as the commands use it: one method a question."""
+"""The pool service as the commands use it: one method per call."""
 
 from functools import cached_property
 
@@ -7,7 +7,7 @@ from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
-# A page of this size takes the service some milliseconds.
+# A page of this size takes the service a few milliseconds.
 _PAGE = 500
 # All directions among a hundred languages.
 MAX_POOLS = 10_000
@@ -28,7 +28,7 @@ class PoolClient(ServiceClient):
         health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_UNSPECIFIED,
         pair: common_pb2.LanguagePair | None = None,
     ) -> pool_pb2.ListNodesResponse:
-        """All pages as one, each node once, by id."""
+        """All pages as one response, without duplicates, sorted by id."""
         request = pool_pb2.ListNodesRequest(health=health, pair=pair, page_size=_PAGE)
         nodes: dict[str, pool_pb2.Node] = {}
         for page in self._pages(self._stub.ListNodes, request):
@@ -42,12 +42,12 @@ class PoolClient(ServiceClient):
     def set_node_health(
         self, node_id: str, health: common_pb2.NodeHealth.ValueType
     ) -> pool_pb2.SetNodeHealthResponse:
-        """An operator's wish: DRAINING, or READY to take it back."""
+        """Drain a node as an operator (DRAINING), or end that (READY)."""
         request = pool_pb2.SetNodeHealthRequest(node_id=node_id, health=health, by_operator=True)
         return self._call(self._stub.SetNodeHealth, request)
 
     def remove_node(self, node_id: str) -> pool_pb2.RemoveNodeResponse:
-        """Forgets a node; one that is not known is a Failure, for it may be a slip of the pen."""
+        """Remove a node. An unknown node is a Failure, since its id may be mistyped."""
         response = self._call(self._stub.RemoveNode, pool_pb2.RemoveNodeRequest(node_id=node_id))
         if not response.removed:
             reason = common_pb2.ERROR_REASON_NODE_NOT_FOUND
@@ -55,7 +55,7 @@ class PoolClient(ServiceClient):
         return response
 
     def has_node_for(self, src: str, tgt: str, *, speech: bool) -> bool:
-        """Whether a node that is known can do this direction, even if it has no room now."""
+        """Whether any known node can do this direction, even if it has no room now."""
         pair = common_pb2.LanguagePair(src=src, tgt=tgt)
         criteria = pool_pb2.NodeCriteria(pair=pair, require_tts=speech)
         try:
@@ -68,10 +68,7 @@ class PoolClient(ServiceClient):
         return True
 
     def list_pools(self, src: str, tgt: str, text: bool) -> tuple[list[pool_pb2.Pool], bool]:
-        """Up to `MAX_POOLS` pools of the directions asked for, each once, by source and target.
-
-        Also whether there may be more.
-        """
+        """Up to `MAX_POOLS` pools, sorted by source and target, and whether there may be more."""
         request = pool_pb2.ListPoolsRequest(src=src, tgt=tgt, text=text, page_size=_PAGE)
         found: dict[tuple[str, str], pool_pb2.Pool] = {}
         more = False

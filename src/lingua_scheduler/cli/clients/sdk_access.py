@@ -1,4 +1,4 @@
-"""How commands that use the SDK call: the TLS and the tokens that the settings give them."""
+"""TLS and tokens, from the settings, for commands that use the SDK."""
 
 from pathlib import Path
 
@@ -6,21 +6,21 @@ from lingua_scheduler.sdk import Tls, Token
 from lingua_scheduler.services.runtime.auth.principals import Role
 from lingua_scheduler.services.runtime.settings.settings import Settings, variable_name
 
-# Of those who do not say whose sessions theirs are.
+# The tenant of sessions without a tenant.
 LOCAL_TENANT = "local"
 
-# A stream ends with its token. Of people who speak it may be short, nodes stay for long.
+# A stream ends when its token expires: short for people who speak, long for nodes.
 _CLIENT_S = 3600.0
 _NODE_S = 24 * 3600.0
 
 
 def tls_of(settings: Settings) -> Tls | None:
-    """None where calls are made without TLS.
+    """The TLS settings of calls; None if they use no TLS.
 
     Raises:
         SettingsError: the settings or the files do not fit together.
     """
-    # Not at the top: it takes long to load.
+    # Not at the top: it is slow to load.
     from lingua_scheduler.services.runtime.rpc.tls import client_tls
 
     if client_tls(settings) is None:
@@ -37,12 +37,12 @@ def tls_of(settings: Settings) -> Tls | None:
 
 
 def client_token(settings: Settings, tenant: str = "") -> Token | None:
-    """Of an app: that of the settings, or one that is signed here; None where neither is set."""
+    """An app's token: from the settings, or signed here; None if neither is configured."""
     return _token(settings, Role.CLIENT, tenant=tenant or LOCAL_TENANT, lifetime_s=_CLIENT_S)
 
 
 def node_token(settings: Settings, node_id: str) -> Token | None:
-    """Of a node; otherwise as `client_token`."""
+    """A node's token; otherwise as `client_token`."""
     return _token(settings, Role.NODE, node_id=node_id, lifetime_s=_NODE_S)
 
 
@@ -60,16 +60,16 @@ def _token(
             settings, role=role, tenant=tenant, node_id=node_id, lifetime_s=lifetime_s
         )
 
-    # What cannot be signed is said at once, and not by a connection that fails.
+    # Report signing errors now instead of by a failed connection.
     sign()
     return sign
 
 
 def may_not(reason: str, role: str) -> str:
-    """What to set where a server refused who called, as the end of a message; "" else."""
+    """What to set if a server refused the caller, as the end of a message; otherwise ""."""
     if reason not in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
         return ""
     return (
-        f". It takes a token of role {role}: set {variable_name('token_file')} to a file with one,"
-        f" or {variable_name('auth_secret_file')} to the secrets of the services"
+        f". It needs a token with role {role}: set {variable_name('token_file')} to a file with "
+        f"one, or {variable_name('auth_secret_file')} to the secrets of the services"
     )

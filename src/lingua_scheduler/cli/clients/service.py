@@ -1,4 +1,4 @@
-"""What the clients of all services share: one way to connect and call, and failures in words."""
+"""Base of the service clients: connecting, calling, paging, and error messages."""
 
 import os
 import re
@@ -22,21 +22,21 @@ _REFUSED = (
     common_pb2.ERROR_REASON_UNAUTHENTICATED,
     common_pb2.ERROR_REASON_PERMISSION_DENIED,
 )
-# For what may be a slip of the pen: the command that lists what could have been meant.
+# For ids that may be mistyped: the command that lists the existing ones.
 _LISTED_BY = {
     common_pb2.ERROR_REASON_NODE_NOT_FOUND: "lingua nodes list",
     common_pb2.ERROR_REASON_JOB_NOT_FOUND: "lingua jobs list",
     common_pb2.ERROR_REASON_SESSION_NOT_FOUND: "lingua sessions list",
 }
 
-# Of tokens that a command signs for itself.
+# Lifetime of tokens that a command signs for itself.
 _TOKEN_S = 600.0
 _OPERATOR = (
-    f"Commands need a token of role operator: set {variable_name('token_file')} to a file with "
+    f"Commands need a token with role operator: set {variable_name('token_file')} to a file with "
     f"one, or {variable_name('auth_secret_file')} to the secrets of the services"
 )
 
-# The most that one page may ask for.
+# The largest page size that a request may have.
 MAX_PAGE = 1000
 
 Request = TypeVar("Request")
@@ -58,19 +58,19 @@ Row = TypeVar("Row")
 
 
 class ServiceClient:
-    """Calls one service. Every method of a subclass that calls raises Failure.
+    """Calls one service. Methods of subclasses raise Failure if a call fails.
 
     Args:
-        channel: to the service; its owner closes it.
-        address: of the service, for messages.
-        timeout_s: of each call.
-        token: says who calls; None for nobody.
+        channel: to the service; whoever created it closes it.
+        address: the service's address, for messages.
+        timeout_s: time limit of each call.
+        token: identifies the caller; None for an anonymous caller.
     """
 
     service: ClassVar[str]
     """Its name in options and settings: `pool` for --pool and LINGUA_POOL_ADDRESS."""
     words: ClassVar[str]
-    """Its name in sentences, without the article."""
+    """Its name in messages, without an article."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ServiceClient:
     @classmethod
     @contextmanager
     def opened(cls, options: Options) -> Iterator[Self]:
-        """A client for the address that the options or else the settings name."""
+        """A client for the address from the options, or else from the settings."""
         settings = load_settings()
         address = options.addresses.get(cls.service) or getattr(settings, f"{cls.service}_address")
         token = OwnToken(settings, role=Role.OPERATOR, lifetime_s=_TOKEN_S)
@@ -109,7 +109,7 @@ class ServiceClient:
     def _pages(
         self, method: "grpc.UnaryUnaryMultiCallable[PageRequest, Page]", request: PageRequest
     ) -> Iterator[Page]:
-        """Every page to the last; `request` is changed from one to the next."""
+        """All pages; changes `request` between them."""
         while True:
             page = self._call(method, request)
             yield page
@@ -127,7 +127,7 @@ class ServiceClient:
         made_ms: Callable[[Row], int],
         limit: int,
     ) -> tuple[list[Row], bool]:
-        """Up to `limit` rows of all pages, newest first, each once; also whether more may be."""
+        """Up to `limit` rows, newest first, without duplicates, and whether there may be more."""
         found: dict[str, Row] = {}
         more = False
         request.page_size = min(limit, MAX_PAGE)
@@ -162,7 +162,7 @@ class ServiceClient:
         return Failure(message, reason=reason_name(said.reason), exit_code=exit_code)
 
     def _unsaid(self, code: grpc.StatusCode, details: str) -> Failure:
-        """A failure of which no service of ours has said anything."""
+        """A failure without error details from one of our services."""
         where = f"{variable_name(f'{self.service}_address')} or --{self.service}"
         how = f"Is it running? Start it with 'lingua up', or set {where}"
         if code is grpc.StatusCode.UNAVAILABLE:
@@ -170,11 +170,11 @@ class ServiceClient:
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED:
             message = (
                 f"no answer from the {self.words} at {self._address} within "
-                f"{self._timeout_s:g} s. {how}; --timeout gives it more time"
+                f"{self._timeout_s:g} s. {how}; --timeout allows more time"
             )
         elif code is grpc.StatusCode.UNIMPLEMENTED:
             message = (
-                f"what listens at {self._address} is no {self.words}, or one of another version. "
+                f"the server at {self._address} is not a {self.words}, or has another version. "
                 f"Set {where}"
             )
         else:
@@ -184,19 +184,19 @@ class ServiceClient:
 
 
 def _trace_of_caller() -> tuple[tuple[str, str], ...]:
-    """The trace of whoever runs the command, which scripts pass on in TRACEPARENT."""
+    """The caller's trace, which scripts pass in TRACEPARENT."""
     traceparent = os.environ.get("TRACEPARENT", "")
     is_one = re.fullmatch(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", traceparent)
     return (("traceparent", traceparent),) if is_one else ()
 
 
 def connect(address: str) -> grpc.Channel:
-    """A channel to a service of this project. Proxies are for the web, not for these calls."""
+    """A channel to a service of this project. It ignores HTTP proxies."""
     options = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1))
     target, settings = channel_target(address), load_settings()
     if not settings.tls_ca_file:
         return grpc.insecure_channel(target, options=options)
-    # Not at the top: it takes as long to load as all the rest.
+    # Not at the top: it takes as long to load as everything else.
     from lingua_scheduler.services.runtime.rpc.tls import ClientTls
 
     tls = ClientTls(settings)
@@ -204,7 +204,7 @@ def connect(address: str) -> grpc.Channel:
 
 
 def not_found(reason: common_pb2.ErrorReason.ValueType, message: str) -> Failure:
-    """Exit code 4, and where to look for what does exist."""
+    """A failure with exit code 4 that names the command which lists what exists."""
     return Failure(
         f"{message}; '{_LISTED_BY[reason]}' shows those that exist",
         reason=reason_name(reason),
@@ -213,7 +213,7 @@ def not_found(reason: common_pb2.ErrorReason.ValueType, message: str) -> Failure
 
 
 def gist(details: str) -> str:
-    """The system's own words, out of gRPC's."""
+    """The essential part of gRPC's error details."""
     if tls := _tls_gist(details):
         return tls
     found = re.search(
@@ -227,22 +227,20 @@ def gist(details: str) -> str:
 
 
 def _tls_gist(details: str) -> str:
-    """What is wrong with the TLS of one side; "" where it is something else."""
+    """What is wrong with TLS; "" if the problem is something else."""
     if "WRONG_VERSION_NUMBER" in details:
-        return "it speaks no TLS, or not this; LINGUA_TLS_CA_FILE is set, so it is called with TLS"
+        return "it does not use TLS, but LINGUA_TLS_CA_FILE is set, so the command does"
     refused = re.search(r"CERTIFICATE_VERIFY_FAILED: ([^:]+)", details)
     if refused:
         return (
-            f"its certificate is refused ({refused[1]}); LINGUA_TLS_CA_FILE must hold the "
+            f"its certificate is not trusted ({refused[1]}); LINGUA_TLS_CA_FILE must hold the "
             "authority that issued it"
         )
     if "Hostname Verification" in details:
-        return (
-            "its certificate is for another name; LINGUA_TLS_SERVER_NAME sets the one to look for"
-        )
+        return "its certificate is for another name; LINGUA_TLS_SERVER_NAME sets the expected name"
     if re.search(r"socket closed|connection reset", details, re.IGNORECASE):
         return (
-            "it closed the connection; if it speaks TLS, set LINGUA_TLS_CA_FILE, and if it wants "
-            "to see a certificate, LINGUA_TLS_CLIENT_CERT_FILE"
+            "it closed the connection; if it uses TLS, set LINGUA_TLS_CA_FILE, and if it requires "
+            "a client certificate, LINGUA_TLS_CLIENT_CERT_FILE"
         )
     return ""

@@ -1,4 +1,4 @@
-"""`lingua certs`: the certificates that a first deployment with TLS needs."""
+"""`lingua certs`: certificates for a first deployment with TLS."""
 
 import ipaddress
 import re
@@ -30,7 +30,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 def _life(context: click.Context, parameter: click.Parameter, value: str) -> timedelta:
     match = re.fullmatch(r"(\d{1,5})([mhd])", value)
     if match is None or int(match[1]) == 0:
-        raise click.BadParameter(f"{value!r} must be a number and m, h or d, such as 90d")
+        raise click.BadParameter(f"{value!r} must be a number followed by m, h or d, such as 90d")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
@@ -62,15 +62,15 @@ _hosts = click.option(
     metavar="NAME_OR_IP",
     multiple=True,
     callback=_host_names,
-    help="A name or an address of the server; may be repeated.",
+    help="A host name or IP address of the server; may be repeated.",
 )
 
 
 @click.group()
 def certs() -> None:
-    """Make the certificates for TLS: an authority, and what it issues.
+    """Create certificates for TLS: an authority and what it issues.
 
-    With mutual TLS a certificate also says who calls, and so what it may do.
+    With mutual TLS a certificate also identifies the caller and its role.
     """
 
 
@@ -78,10 +78,10 @@ def certs() -> None:
 @_folder
 @_hosts
 def init(folder: Path, hosts: tuple[str, ...]) -> None:
-    """Make an authority in DIR, and a certificate for each service.
+    """Create an authority in DIR, and a certificate for each service.
 
-    They are for localhost, the name lingua.internal, and each --host. Services show them to callers
-    and to each other. Keep ca.key apart from the machines that serve.
+    The certificates are valid for localhost, lingua.internal and each --host. Services present them
+    to callers and to each other. Keep ca.key off the machines that run services.
     """
     from lingua_scheduler.cli.certificates import SERVER_NAME, Authority, check_free
 
@@ -99,7 +99,7 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
         _set("TLS_CERT_FILE", folder / f"{service}.crt")
         _set("TLS_KEY_FILE", folder / f"{service}.key")
     _say(
-        "\nLINGUA_TLS_CLIENT_CA_FILE makes it mutual: every caller needs a certificate, too. "
+        "\nLINGUA_TLS_CLIENT_CA_FILE enables mutual TLS: every caller needs a certificate as well. "
         "For apps, nodes and people:\n"
         f"  lingua certs issue {shlex.quote(str(folder))} --client TENANT (or --node, --owner, "
         "--operator)"
@@ -112,8 +112,10 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
 @_role_option("node", "ID", "For the node with this id.")
 @_role_option("owner", "NAME", "For nodes whose id begins with NAME and a dot.")
 @_role_option("operator", "NAME", "For a person or a tool that operates the scheduler.")
-@_role_option("service", "NAME", "For a caller that may do what services do.")
-@_role_option("server", "NAME", "For a service, as 'init' makes it: it calls, and is called.")
+@_role_option("service", "NAME", "For a caller with the rights of a service.")
+@_role_option(
+    "server", "NAME", "For a service, as 'init' creates it, for calling and being called."
+)
 @_hosts
 @click.option(
     "--for",
@@ -122,10 +124,10 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
     default="90d",
     show_default=True,
     callback=_life,
-    help="How long it holds: 90d, 12h, 30m.",
+    help="Its lifetime, such as 90d, 12h or 30m.",
 )
 def issue(folder: Path, hosts: tuple[str, ...], life: timedelta, **roles: str | None) -> None:
-    """Issue one certificate by the authority in DIR."""
+    """Issue one certificate with the authority in DIR."""
     from lingua_scheduler.cli.certificates import Authority, Wanted
 
     given = [(role, name) for role, name in roles.items() if name is not None]
@@ -135,16 +137,16 @@ def issue(folder: Path, hosts: tuple[str, ...], life: timedelta, **roles: str | 
         )
     ((role, name),) = given
     if hosts and role != "server":
-        raise click.UsageError("--host goes with --server only: nobody calls the others")
+        raise click.UsageError("--host is valid only with --server: the other roles are not called")
     if role == "owner" and "." in name:
-        raise click.UsageError("--owner: the name of an owner has no dot")
+        raise click.UsageError("--owner: the name of an owner must not contain a dot")
     if role == "server":
         wanted = _server(name, hosts, life)
     else:
         wanted = Wanted(name=f"{role}-{name}", uri=f"lingua:{role}/{name}", life=life)
     path = Authority.found(folder).issue(wanted)
     server = role == "server"
-    _say(f"Issued until {datetime.now(UTC) + life:%F %H:%M} UTC. To show it, set")
+    _say(f"Issued until {datetime.now(UTC) + life:%F %H:%M} UTC. To use it, set")
     _set("TLS_CA_FILE", folder / "ca.crt")
     _set("TLS_CERT_FILE" if server else "TLS_CLIENT_CERT_FILE", path)
     _set("TLS_KEY_FILE" if server else "TLS_CLIENT_KEY_FILE", path.with_name(f"{path.stem}.key"))
@@ -160,9 +162,9 @@ def issue(folder: Path, hosts: tuple[str, ...], life: timedelta, **roles: str | 
 @json_option
 @pass_options
 def show(options: Options, file: Path, ca: Path | None) -> None:
-    """Show whose certificate FILE is, how long it holds, and whether the authority issued it.
+    """Show the role and expiry of the certificate FILE, and whether the authority issued it.
 
-    Fails with exit code 1 where it has expired, or was not issued by the authority.
+    Fails with exit code 1 if it has expired or was not issued by the authority.
     """
     from lingua_scheduler.cli.certificates import is_issued_by, names_of, read_certificate
     from lingua_scheduler.cli.views.output import print_json
@@ -171,7 +173,9 @@ def show(options: Options, file: Path, ca: Path | None) -> None:
     ca = ca or file.with_name("ca.crt")
     if not ca.exists():
         raise Failure(
-            f"there is no {ca}: --ca names the authority", reason="NO_FILE", exit_code=NOT_FOUND
+            f"{ca} does not exist: set the authority with --ca",
+            reason="NO_FILE",
+            exit_code=NOT_FOUND,
         )
     authority = read_certificate(ca)
     hosts, uris = names_of(certificate)

@@ -1,4 +1,4 @@
-"""`lingua config`: what is in force, and where it comes from."""
+"""`lingua config`: the settings in effect and their origins."""
 
 import os
 from itertools import groupby
@@ -20,10 +20,10 @@ from lingua_scheduler.services.runtime.settings.settings import (
 @json_option
 @pass_options
 def config(options: Options) -> None:
-    """Show every setting, its value, and where it comes from.
+    """Show every setting, its value and its origin.
 
-    A value comes from the environment, else from the profile (LINGUA_PROFILE), else it is the
-    default. Fails with exit code 2 where a value is not allowed.
+    A value comes from the environment, or else from the profile (LINGUA_PROFILE), or else is the
+    default. Fails with exit code 2 if a value is not allowed.
     """
     unknown = unknown_variables(os.environ)
     for variable, nearest in unknown:
@@ -45,7 +45,7 @@ def config(options: Options) -> None:
 
 def _document(settings: Settings, row: SettingRow) -> dict[str, Any]:
     value = getattr(settings, row.name)
-    # Of text, what the row shows: it hides passwords.
+    # For text, use the row's value, in which passwords are hidden.
     return {**row._asdict(), "value": row.value if isinstance(value, str) else value}
 
 

@@ -1,4 +1,4 @@
-"""`lingua health`: whether services serve. The image's HEALTHCHECK is this command."""
+"""`lingua health`: whether services are serving. The image's HEALTHCHECK runs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVING = "SERVING"
 class _Asked(NamedTuple):
     service: str
     address: str
-    # Nothing but health is there, and never TLS.
+    # The listener for probes, which serves only health, without TLS.
     probes: bool = False
 
 
@@ -33,29 +33,30 @@ class _Answer(NamedTuple):
 
 @click.command()
 @click.argument("address", required=False)
-@click.option("--service", type=click.Choice(SERVICES), help="Ask this one only.")
+@click.option("--service", type=click.Choice(SERVICES), help="Check only this service.")
 @click.option(
     "--pid",
     type=int,
-    help="Ask the service that 'lingua serve' runs in this process of this machine; where it runs "
-    "something else, all is well.",
+    help="Check the service that 'lingua serve' runs in this local process; succeeds if it runs "
+    "something else.",
 )
 @click.option(
     "--name",
     default="",
-    help="Ask for a part: liveness, or the full name of a gRPC service (default: for the whole).",
+    help="Check one part: liveness, or the full name of a gRPC service (default: the whole).",
 )
 @client_options(*SERVICES)
 @pass_options
 def health(
     options: Options, address: str | None, service: str | None, pid: int | None, name: str
 ) -> None:
-    """Ask services whether they serve.
+    """Check whether services are serving.
 
-    By default all three; with ADDRESS, whoever listens there. Of several addresses ("a:1,b:2", here
-    or in LINGUA_POOL_ADDRESS and so on) each is asked. The listener for probes is asked where one
-    is set (LINGUA_POOL_HEALTH_LISTEN and so on). Exit code 0: all serve; 1: one does not; 3: one
-    cannot be reached; 4: one has no such part. With --json each address has its own.
+    By default checks all three services; with ADDRESS, the server at that address. If there are
+    several addresses ("a:1,b:2", here or in LINGUA_POOL_ADDRESS and so on), it checks each. It uses
+    the listener for probes if one is set (LINGUA_POOL_HEALTH_LISTEN and so on). Exit code 0: all
+    are serving; 1: one is not; 3: one is unreachable; 4: one has no such part. With --json each
+    address has its own.
     """
     if sum(each is not None for each in (address, service, pid)) > 1:
         raise click.UsageError("give one of ADDRESS, --service and --pid")
@@ -97,13 +98,13 @@ def _by_settings(options: Options, service: str | None, pid: int | None) -> list
 
 
 def _each(asked: _Asked) -> list[_Asked]:
-    """One for each of several addresses."""
+    """One entry per address."""
     listed = [part.strip() for part in asked.address.split(",")]
     return [asked._replace(address=part) for part in listed if part]
 
 
 def service_of(pid: int) -> str:
-    """What `lingua serve` was told to run there; "" where that is not what runs."""
+    """The service that `lingua serve` runs in this process; "" if it runs something else."""
     command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     at = command.index("serve") + 1 if "serve" in command else len(command)
     return next((each for each in command[at:] if each in SERVICES), "")

@@ -17,7 +17,7 @@ def jobs() -> None:
 
 @jobs.command("list")
 @click.option("--session", metavar="ID", default="", help="Only jobs of this session.")
-@click.option("--node", metavar="ID", default="", help="Only jobs that this node has tried.")
+@click.option("--node", metavar="ID", default="", help="Only jobs with an attempt on this node.")
 @click.option(
     "--state",
     type=click.Choice(list(STATES), case_sensitive=False),
@@ -37,7 +37,7 @@ def list_jobs(options: Options, session: str, node: str, state: str | None, limi
     if found:
         click.echo(job_list(found))
     else:
-        click.echo("no jobs match" if session or node or state else "no jobs are on record")
+        click.echo("no jobs match" if session or node or state else "there are no jobs")
     if more:
         click.echo("There may be more: --limit shows them.", err=True)
 
@@ -47,7 +47,7 @@ def list_jobs(options: Options, session: str, node: str, state: str | None, limi
 @client_options("dispatcher")
 @pass_options
 def show(options: Options, job_id: str) -> None:
-    """Show all that is known of a job, and step by step where its time went."""
+    """Show everything about a job, and where its time went, step by step."""
     with DispatcherClient.opened(options) as client:
         response = client.get_job(job_id)
     if options.json:
@@ -58,21 +58,23 @@ def show(options: Options, job_id: str) -> None:
 
 @jobs.command()
 @click.argument("job_id", metavar="JOB")
-@click.option("--why", metavar="TEXT", default="", help="For the node, and for the job's record.")
+@click.option(
+    "--why", metavar="TEXT", default="", help="The reason, for the node and the job's record."
+)
 @client_options("dispatcher")
 @pass_options
 def cancel(options: Options, job_id: str, why: str) -> None:
-    """Cancel a job, and say what state it is in now.
+    """Cancel a job, and show its state.
 
-    A job that is over stays as it is. Only the dispatcher that took a job, its home, can cancel it.
+    A finished job does not change. Only a job's home, the dispatcher that runs it, can cancel it.
     """
     with DispatcherClient.opened(options) as client:
         response = client.cancel_job(job_id, why)
     state = state_name(response.state)
     if not is_over(response.state):
         raise Failure(
-            f"{job_id} goes on, its state is {state}: this dispatcher is not its home. "
-            f"'lingua jobs show {job_id}' names the home; choose it with --dispatcher",
+            f"{job_id} was not cancelled and is {state}: this dispatcher is not its home. "
+            f"'lingua jobs show {job_id}' names the home; select it with --dispatcher",
             reason="NOT_CANCELLED",
         )
     if options.json:
@@ -80,4 +82,4 @@ def cancel(options: Options, job_id: str, why: str) -> None:
     elif response.state == common_pb2.JOB_STATE_CANCELLED:
         click.echo(f"{job_id} is cancelled")
     else:
-        click.echo(f"{job_id} was over already: it is {state}")
+        click.echo(f"{job_id} had already ended: it is {state}")

@@ -38,7 +38,7 @@ def nodes() -> None:
 @click.option(
     "--health",
     type=click.Choice(list(_HEALTHS), case_sensitive=False),
-    help="Only nodes of this health.",
+    help="Only nodes with this health.",
 )
 @click.option(
     "--pair",
@@ -54,12 +54,12 @@ def list_nodes(options: Options, health: str | None, pair: common_pb2.LanguagePa
     with PoolClient.opened(options) as client:
         response = client.list_nodes(wanted, pair)
     if options.json:
-        # The pages are one by now.
+        # All pages were merged, so there is no page token.
         print_json({"nodes": plain(response)["nodes"]})
     elif response.nodes:
         click.echo(node_list(response.nodes))
     else:
-        click.echo("no nodes match" if health or pair else "no nodes have registered")
+        click.echo("no nodes match" if health or pair else "there are no nodes")
 
 
 @nodes.command()
@@ -67,7 +67,7 @@ def list_nodes(options: Options, health: str | None, pair: common_pb2.LanguagePa
 @client_options("pool")
 @pass_options
 def show(options: Options, node_id: str) -> None:
-    """Show all that is known of a node, and what runs on it."""
+    """Show everything about a node, and the jobs it runs."""
     with PoolClient.opened(options) as client:
         response = client.get_node(node_id)
     if options.json:
@@ -81,15 +81,15 @@ def show(options: Options, node_id: str) -> None:
 @client_options("pool")
 @pass_options
 def drain(options: Options, node_id: str) -> None:
-    """Give a node no new jobs until 'lingua nodes ready' says otherwise."""
+    """Give a node no new jobs until 'lingua nodes ready'."""
     with PoolClient.opened(options) as client:
         response = client.set_node_health(node_id, common_pb2.NODE_HEALTH_DRAINING)
     if options.json:
         print_json(plain(response))
         return
     left = response.node.reserved + response.node.running
-    rest = "it has none now" if left == 0 else f"it still has {left}"
-    click.echo(f"{node_id} is drained: it gets no new jobs, and {rest}")
+    rest = "has none now" if left == 0 else f"still has {left}"
+    click.echo(f"{node_id} is drained: it gets no new jobs and {rest}")
 
 
 @nodes.command()
@@ -97,7 +97,7 @@ def drain(options: Options, node_id: str) -> None:
 @client_options("pool")
 @pass_options
 def ready(options: Options, node_id: str) -> None:
-    """Let a node that was drained take jobs again."""
+    """Let a drained node take jobs again."""
     with PoolClient.opened(options) as client:
         response = client.set_node_health(node_id, common_pb2.NODE_HEALTH_READY)
     if options.json:
@@ -107,22 +107,24 @@ def ready(options: Options, node_id: str) -> None:
     if response.node.health == common_pb2.NODE_HEALTH_READY:
         click.echo(f"{node_id} is ready: it gets jobs")
     else:
-        click.echo(f"{node_id} is drained no more, but it is {health}: it gets no jobs yet")
+        click.echo(f"{node_id} is no longer drained, but it is {health}: it gets no jobs yet")
 
 
 @nodes.command()
 @click.argument("node_id", metavar="ID")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options("pool")
 @pass_options
 def remove(options: Options, node_id: str, yes: bool) -> None:
-    """Forget a node and take it out of all pools.
+    """Remove a node from all pools and forget it.
 
-    A node that still runs comes back when its dispatcher registers it again; 'drain' keeps it out.
+    A connected node returns when its dispatcher registers it again; use 'drain' to keep it out.
     """
     if not yes:
         if not _can_ask():
-            raise click.UsageError("there is no terminal to ask on: add --yes to remove the node")
+            raise click.UsageError(
+                "there is no terminal for a confirmation: add --yes to remove the node"
+            )
         click.confirm(f"Remove {node_id}?", abort=True, err=True)
     with PoolClient.opened(options) as client:
         response = client.remove_node(node_id)

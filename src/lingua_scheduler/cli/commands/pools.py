@@ -1,4 +1,4 @@
-"""`lingua pools`: directions, how many nodes serve each, and what is free."""
+"""`lingua pools`: nodes and free slots by direction."""
 
 from collections.abc import Sequence
 
@@ -13,17 +13,22 @@ _NONE = "-"
 
 
 @click.command()
-@click.option("--src", metavar="LANG", default="", help="Only from this language.")
-@click.option("--tgt", metavar="LANG", default="", help="Only into this language.")
-@click.option("--text", is_flag=True, help="The pools of text jobs instead of speech jobs.")
-@click.option("--list", "as_list", is_flag=True, help="One direction a line, whatever fits.")
+@click.option("--src", metavar="LANG", default="", help="Only directions from this language.")
+@click.option("--tgt", metavar="LANG", default="", help="Only directions into this language.")
+@click.option("--text", is_flag=True, help="Show pools for text jobs instead of speech jobs.")
+@click.option(
+    "--list",
+    "as_list",
+    is_flag=True,
+    help="Print one direction per line, even if the matrix would fit.",
+)
 @client_options("pool")
 @pass_options
 def pools(options: Options, src: str, tgt: str, text: bool, as_list: bool) -> None:
-    """Show how many nodes and free slots each direction has.
+    """Show the nodes and free slots of each direction.
 
-    A matrix from the spoken to the wanted language, or a list where that would be too wide. In text
-    pools, * stands for any language.
+    Prints a matrix of source and target languages, or a list if that would be too wide. In text
+    pools, * means any language.
     """
     with PoolClient.opened(options) as client:
         found, more = client.list_pools(src, tgt, text)
@@ -39,12 +44,12 @@ def pools(options: Options, src: str, tgt: str, text: bool, as_list: bool) -> No
 
 
 def render_pools(pools: Sequence[pool_pb2.Pool], *, width: int) -> str:
-    """The pools as a matrix, or as a list where the matrix is wider than `width`."""
+    """The pools as a matrix, or as a list if the matrix is wider than `width`."""
     matrix = _matrix(pools)
     widest = max(len(click.unstyle(line)) for line in matrix.splitlines())
     if widest > width:
         return _list(pools)
-    return f"{matrix}\n\nEach cell: nodes, then free/all slots of those that are ready."
+    return f"{matrix}\n\nEach cell: nodes, then free/all slots of the ready ones."
 
 
 def _matrix(pools: Sequence[pool_pb2.Pool]) -> str:
@@ -57,7 +62,7 @@ def _matrix(pools: Sequence[pool_pb2.Pool]) -> str:
         [src, *(cells.get((src, tgt), _NONE) for tgt in targets)]
         for src in sorted({pool.pair.src for pool in pools})
     ]
-    # A cell has a gap of its own, so the columns need a wider one.
+    # Cells contain a gap, so the columns need a wider one.
     return columns(["SRC\\TGT", *targets], rows, gap=4)
 
 

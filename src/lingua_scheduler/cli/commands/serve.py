@@ -17,9 +17,9 @@ from lingua_scheduler.services.runtime.settings.settings import Settings, load_s
 Command = TypeVar("Command", bound=Callable[..., Any])
 Serve = Callable[[Settings, Callable[[str, str], None]], Awaitable[None]]
 
-_ANNOUNCE_HELP = "Print one JSON line with the addresses when calls are answered."
-_AWAIT_HELP = "Load, then wait for a line on stdin: a JSON object of more environment variables."
-_UNTIL_EOF_HELP = "Drain and end when stdin ends, as it does when the parent process is gone."
+_ANNOUNCE_HELP = "Print one JSON line with the addresses when the service is ready."
+_AWAIT_HELP = "Load, then read one line from stdin: a JSON object with more environment variables."
+_UNTIL_EOF_HELP = "Drain and end when stdin ends, which happens if the parent process ends."
 
 
 def _child_options(command: Command) -> Command:
@@ -33,8 +33,8 @@ def _child_options(command: Command) -> Command:
 def serve() -> None:
     """Run one service in the foreground.
 
-    It is set up by the environment ('lingua config' shows how) and needs LINGUA_REDIS_URL. SIGTERM
-    and Ctrl-C let it finish what it has; a second one ends it at once.
+    Environment variables configure it ('lingua config' shows them); it needs LINGUA_REDIS_URL.
+    SIGTERM and Ctrl-C let it finish its work; a second one ends it at once.
     """
 
 

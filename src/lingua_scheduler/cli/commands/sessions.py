@@ -19,7 +19,7 @@ def sessions() -> None:
 @client_options("gateway")
 @pass_options
 def list_sessions(options: Options, tenant: str, limit: int) -> None:
-    """List sessions, the last opened first, with how many of their utterances wait."""
+    """List sessions, newest first, with the number of waiting utterances."""
     with GatewayClient.opened(options) as client:
         found, more = client.list_sessions(tenant=tenant, limit=limit)
     if options.json:
@@ -28,7 +28,7 @@ def list_sessions(options: Options, tenant: str, limit: int) -> None:
     if found:
         click.echo(session_list(found))
     else:
-        click.echo("no sessions match" if tenant else "no sessions are on record")
+        click.echo("no sessions match" if tenant else "there are no sessions")
     if more:
         click.echo("There may be more: --limit shows them.", err=True)
 
@@ -38,7 +38,7 @@ def list_sessions(options: Options, tenant: str, limit: int) -> None:
 @client_options("gateway")
 @pass_options
 def show(options: Options, session_id: str) -> None:
-    """Show all that is known of a session. One that was closed is forgotten."""
+    """Show everything about a session. Closed sessions are forgotten."""
     with GatewayClient.opened(options) as client:
         response = client.get_session(session_id)
     if options.json:

@@ -1,4 +1,4 @@
-"""`lingua sim-nodes`: simulated nodes for trying things out and for load."""
+"""`lingua sim-nodes`: simulated nodes for trials and load tests."""
 
 import asyncio
 import functools
@@ -30,7 +30,7 @@ def _rate(name: str, what: str) -> Callable[[Any], Any]:
 @click.option(
     "--dispatcher",
     metavar="ADDRESS[,..]",
-    help="Where the dispatchers are (default: LINGUA_DISPATCHER_ADDRESS).",
+    help="Addresses of the dispatchers (default: LINGUA_DISPATCHER_ADDRESS).",
 )
 @click.option("--slots", type=click.IntRange(1, 1000), default=2, show_default=True)
 @click.option(
@@ -38,25 +38,25 @@ def _rate(name: str, what: str) -> Callable[[Any], Any]:
     metavar="LANG,..",
     default="en,es,zh",
     show_default=True,
-    help="What each node hears, repairs and speaks.",
+    help="Languages that each node recognises, repairs and speaks.",
 )
-@click.option("--prefix", default="sim", show_default=True, help="Of the nodes' ids.")
+@click.option("--prefix", default="sim", show_default=True, help="Prefix of the nodes' ids.")
 @click.option("--latency-ms", type=click.FloatRange(min=0), default=200.0, show_default=True)
 @click.option("--latency-jitter-ms", type=click.FloatRange(min=0), default=0.0, show_default=True)
 @_rate("--fail-rate", "jobs that fail")
 @_rate("--reject-rate", "assignments that are rejected as FULL")
-@_rate("--silence-rate", "jobs that are acknowledged and never answered")
+@_rate("--silence-rate", "jobs that are acknowledged but never answered")
 @_rate("--no-ack-rate", "assignments that are not acknowledged")
-@_rate("--hold-rate", "jobs whose audio is held, where more may follow")
+@_rate("--hold-rate", "jobs whose audio is held, if more may follow")
 @click.option(
     "--speech-bytes",
     type=click.IntRange(0, 3 * 1024 * 1024),
     default=32_000,
     show_default=True,
-    help="Of each result's speech, if speech is asked for. Of 16 kHz audio, 32000 are a second.",
+    help="Size of each result's speech, if requested. 32000 bytes are a second of 16 kHz audio.",
 )
 @seconds_option
-@click.option("--seed", type=int, help="Makes what the nodes draw repeatable.")
+@click.option("--seed", type=int, help="Seed for the random behaviour of the nodes.")
 @json_option
 @pass_options
 def sim_nodes(
@@ -70,12 +70,12 @@ def sim_nodes(
     seed: int | None,
     **behaviour: Any,
 ) -> None:
-    """Run simulated nodes, over real streams, in one process.
+    """Run simulated nodes in one process, over real streams.
 
-    They look at the audio they get, and their texts say its duration and peak. A line of status
-    every few seconds goes to stderr, a summary to stdout. Ctrl-C drains; twice ends at once.
+    They measure the audio: their texts contain its duration and peak. A status line goes to stderr
+    every few seconds, and a summary to stdout. Ctrl-C drains; a second one ends at once.
     """
-    # Not at the top: `lingua --help` needs no gRPC.
+    # Not at the top: `lingua --help` does not need gRPC.
     from lingua_scheduler.cli.clients.sdk_access import may_not, node_token, tls_of
     from lingua_scheduler.cli.simulated_nodes import Behaviour, SimulatedNodes
     from lingua_scheduler.sdk import NodeRefusedError
@@ -83,7 +83,7 @@ def sim_nodes(
 
     settings = load_settings()
     addresses = dispatcher or options.addresses.get("dispatcher") or settings.dispatcher_address
-    # A thousand nodes that lose one dispatcher would say so a thousand times.
+    # Otherwise a thousand nodes that lose one dispatcher would log a thousand lines.
     logging.getLogger("lingua_scheduler.sdk").setLevel(logging.ERROR)
     spoken = [lang.strip() for lang in langs.split(",") if lang.strip()]
 
@@ -114,7 +114,7 @@ def sim_nodes(
 
 
 async def _watch(nodes: Any, seconds: float | None) -> dict[str, Any]:
-    """Serves until a signal or the end of time, and tells of it."""
+    """Serve until a signal or the time limit, with status lines; returns a summary."""
     from lingua_scheduler.services.runtime.signals import stop_signals
 
     started = time.monotonic()
@@ -135,7 +135,7 @@ async def _watch(nodes: Any, seconds: float | None) -> dict[str, Any]:
             click.echo(_status(nodes), err=True)
         ticking.cancel()
         if stopping.is_set():
-            click.echo("Draining; once more ends at once.", err=True)
+            click.echo("Draining; press Ctrl-C again to end at once.", err=True)
         if not serving.done():
             await nodes.stop()
         await serving

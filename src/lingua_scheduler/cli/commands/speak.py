@@ -1,4 +1,4 @@
-"""`lingua speak`: WAV files or a microphone into a session, translations out of it."""
+"""`lingua speak`: sends WAV files or a microphone to a session and shows translations."""
 
 import functools
 import sys
@@ -56,7 +56,7 @@ def _language_option(flag: str, name: str, which: str) -> Callable[[Command], Co
         metavar="LANG",
         required=True,
         callback=_language,
-        help=f"The language that is {which}, such as en.",
+        help=f"The {which} language, such as en.",
     )
 
 
@@ -68,17 +68,19 @@ def _language_option(flag: str, name: str, which: str) -> Callable[[Command], Co
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
 )
 @_language_option("--from", "src", "spoken")
-@_language_option("--to", "tgt", "wanted")
-@click.option("--mic", is_flag=True, help="Speak into the microphone instead, hands-free.")
+@_language_option("--to", "tgt", "target")
+@click.option("--mic", is_flag=True, help="Use the microphone instead, hands-free.")
 @click.option(
     "--vad", is_flag=True, help="Send only the speech in the files; each silence ends an utterance."
 )
-@click.option("--fast", is_flag=True, help="Not at the pace of speech, but as fast as it goes.")
+@click.option(
+    "--fast", is_flag=True, help="Send as fast as possible instead of at the pace of speech."
+)
 @click.option(
     "--pause",
     metavar="SECONDS",
     type=click.FloatRange(min=0),
-    help="Be silent for so long between files, where else each is said to be finished.",
+    help="Wait in silence between files instead of finishing the utterance after each.",
 )
 @click.option(
     "--save",
@@ -88,8 +90,8 @@ def _language_option(flag: str, name: str, which: str) -> Callable[[Command], Co
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the translated speech of each utterance to a WAV file in this folder.",
 )
-@click.option("--text-only", is_flag=True, help="Ask for text alone, not for speech.")
-@click.option("--tenant", metavar="ID", default="", help="Whose session it is.")
+@click.option("--text-only", is_flag=True, help="Request only text, no speech.")
+@click.option("--tenant", metavar="ID", default="", help="The tenant of the session.")
 @client_options("gateway")
 @pass_options
 def speak(
@@ -105,16 +107,16 @@ def speak(
     text_only: bool,
     tenant: str,
 ) -> None:
-    """Speak WAV files, or by --mic into a microphone, and show the translations.
+    """Speak WAV files, or into a microphone with --mic, and show the translations.
 
-    Files are sent at the pace of speech, one after the other, each an utterance or, where it is
-    long, several. Ctrl-C ends the speech: what was said is still translated. Fails if an
-    utterance is missing or lost at the end. --timeout is how long it looks for a gateway.
+    Files are sent one after the other at the pace of speech, each as one utterance, or several if
+    it is long. Ctrl-C ends the speech; what was said is still translated. Fails if an utterance is
+    missing or lost. --timeout limits the search for a gateway.
     """
     if save and text_only:
-        raise click.UsageError("--save needs speech, and --text-only asks for none")
+        raise click.UsageError("--save needs speech, but --text-only requests none")
     if mic == bool(files):
-        raise click.UsageError("give WAV files to speak, or --mic, and not both")
+        raise click.UsageError("give either WAV files or --mic")
     device = microphone.open_device() if mic else None
     audio_format = AudioFormat() if mic else format_of_all(files)
     live = sys.stdout.isatty() and not options.json
@@ -139,7 +141,7 @@ def speak(
         raise Failure(str(error), reason="USAGE", exit_code=USAGE) from None
     folder = SpeechFolder(save) if save else None
     with GatewayClient.opened(options) as client:
-        # It fails at once, and in the words of all commands; a session would try for a while.
+        # Fails at once with the usual message; a session would retry for a while.
         client.reach()
     view = SpeechView(folder=folder, words=not options.json, live=live, silence=not mic)
     view.say(no_node_note(options, settings, src=src, tgt=tgt, speech=not text_only))
@@ -158,19 +160,19 @@ def speak(
     )
     whole = False
     try:
-        # Whoever speaks into a microphone says all that they want to.
+        # With a microphone, the speaker decides when everything was said.
         whole = event_loop.run(work) or mic
     except SessionError as error:
         raise _failure(error, address) from error
     finally:
         view.end()
-        # Of a session that was lost, what came before; of one that never was, nothing.
+        # For a lost session, print what came before; for one that never opened, nothing.
         if options.json and session.session_id:
             told = {"session_id": session.session_id, "whole": whole}
             print_json({**told, **view.document()})
     view.say(view.unsaved())
     if not options.json:
-        click.echo(f"{view.summary()}{'' if whole else '; not all was spoken'}.")
+        click.echo(f"{view.summary()}{'' if whole else '; not everything was spoken'}.")
     if view.missing or view.lost:
         count = len(view.missing) + len(view.lost)
         raise Failure(
@@ -180,7 +182,7 @@ def speak(
 
 
 def _failure(error: SessionError, address: str) -> Failure:
-    """Words and the exit code for a session that could not be opened, or was lost."""
+    """The failure for a session that could not be opened or was lost."""
     if error.reason == "QUOTA_EXCEEDED":
         message = f"the session gateway at {address} has no room for this tenant: {error.message}"
     elif error.reason == "SCHEDULER_DEPENDENCY_DOWN":
@@ -188,7 +190,7 @@ def _failure(error: SessionError, address: str) -> Failure:
     elif isinstance(error, SessionUnavailableError):
         message = (
             f"no session at {address}: {error.message}. 'lingua up' starts a gateway; --gateway or "
-            "LINGUA_GATEWAY_ADDRESS says where it is, --timeout gives it more time"
+            "LINGUA_GATEWAY_ADDRESS sets its address, --timeout allows more time"
         )
     elif isinstance(error, SessionRefusedError):
         message = f"the session gateway at {address} refuses this session: {error.message}"

@@ -1,4 +1,4 @@
-"""`lingua token`: the secret and the tokens that a first deployment with auth needs."""
+"""`lingua token`: the secret and the tokens for a first deployment with auth."""
 
 import functools
 import os
@@ -38,7 +38,8 @@ class _Life(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
         life_s = int(match[1]) * _UNITS[match[2]] if match else 0
         if not 0 < life_s <= _MAX_LIFE_S:
             self.fail(
-                f"{value!r} must be a number and s, m, h or d, such as 30d; at most ten years",
+                f"{value!r} must be a number followed by s, m, h or d, such as 30d, and at most "
+                "ten years",
                 parameter,
                 context,
             )
@@ -47,7 +48,7 @@ class _Life(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 
 @dataclass(frozen=True)
 class _Signing:
-    """What all commands that sign are given."""
+    """Options of all commands that sign."""
 
     name: str
     secret_file: str | None
@@ -56,7 +57,7 @@ class _Signing:
 
 
 def _options(life: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """What all commands that sign have in common; they get it as `signing`."""
+    """Add the options of all commands that sign; they receive them as `signing`."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -66,11 +67,11 @@ def _options(life: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             command(signing=_Signing(name, secret_file, life_s, out), **others)
 
         for option in (
-            click.option("--name", metavar="TEXT", default="", help="What logs call its holder."),
+            click.option("--name", metavar="TEXT", default="", help="Name of the holder in logs."),
             click.option(
                 "--secret-file",
                 metavar="FILE",
-                help=f"Secrets, of which the first one signs [default: "
+                help=f"File with secrets; the first one signs [default: "
                 f"{variable_name('auth_secret_file')}].",
             ),
             click.option(
@@ -79,14 +80,14 @@ def _options(life: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 type=_Life(),
                 default=life,
                 show_default=True,
-                help="How long it holds, such as 30d, 12h or 90s.",
+                help="Its lifetime, such as 30d, 12h or 90s.",
             ),
             click.option(
                 "--out",
                 metavar="FILE",
                 type=click.Path(dir_okay=False, path_type=Path),
-                help="Write it there, for nobody else to read, instead of printing it. A file that "
-                "exists is replaced.",
+                help="Write it to this file, readable only by you, instead of printing it. "
+                "Replaces an existing file.",
             ),
         ):
             signs = option(signs)
@@ -97,7 +98,7 @@ def _options(life: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 @click.group()
 def token() -> None:
-    """Make and read tokens, which say who calls.
+    """Create and inspect tokens, which identify callers.
 
     A token is signed with the first secret of LINGUA_AUTH_SECRET_FILE; services with the same
     secret, and LINGUA_AUTH=on, take it. It cannot be called back before it ends.
@@ -117,52 +118,61 @@ def secret(file: Path) -> None:
             reason="EXISTS",
         ) from None
     shown = file.absolute()
-    click.echo(f"Wrote a secret to {shown}. For all services, and for who signs tokens:")
+    click.echo(f"Wrote a secret to {shown}. For all services, and for whoever signs tokens:")
     click.echo(f"  export {variable_name('auth')}=on {variable_name('auth_secret_file')}={shown}")
 
 
 @token.command()
-@click.option("--tenant", required=True, metavar="ID", help="Whose sessions and jobs it gets at.")
-@click.option("--sessions", type=click.IntRange(min=0), help="Sessions at a time (0: any number).")
-@click.option("--jobs", type=click.IntRange(min=0), help="Jobs in flight (0: any number).")
 @click.option(
-    "--audio-s-per-minute", type=click.IntRange(min=0), help="Seconds of speech (0: any number)."
+    "--tenant",
+    required=True,
+    metavar="ID",
+    help="The tenant whose sessions and jobs it may access.",
+)
+@click.option(
+    "--sessions", type=click.IntRange(min=0), help="Limit on sessions at a time (0: none)."
+)
+@click.option("--jobs", type=click.IntRange(min=0), help="Limit on jobs in flight (0: none).")
+@click.option(
+    "--audio-s-per-minute", type=click.IntRange(min=0), help="Limit on seconds of speech (0: none)."
 )
 @_options("1h")
 def client(tenant: str, signing: _Signing, **limits: Any) -> None:
-    """Make a token for an app. Limits that are not given are those of the services' settings."""
+    """Create a token for an app. Without limits, the services' settings apply."""
     given = {each: value for each, value in limits.items() if value is not None}
     _make(signing, role="client", tenant=tenant, limits=given)
 
 
 @token.command()
-@click.option("--node-id", metavar="ID", default="", help="The one id that its holder may have.")
+@click.option(
+    "--node-id", metavar="ID", default="", help="The only node id that its holder may use."
+)
 @click.option(
     "--owner",
     metavar="NAME",
     default="",
     help="For all nodes whose id begins with this name and a dot, such as acme.gpu-1. "
-    "Together they get one share of the jobs: use it for nodes of others.",
+    "Together they get one share of the jobs: use it for other people's nodes.",
 )
 @_options("365d")
 def node(node_id: str, owner: str, signing: _Signing) -> None:
-    """Make a token for a node, or for all nodes of an owner."""
+    """Create a token for a node, or for all nodes of an owner."""
     if bool(node_id) == bool(owner):
-        raise click.UsageError("one of --node-id and --owner is needed")
+        raise click.UsageError("give one of --node-id and --owner")
     _make(signing, role="node", node_id=node_id, owner=owner)
 
 
 @token.command()
 @_options("30d")
 def service(signing: _Signing) -> None:
-    """Make a token for a service. One that has the secret signs its own."""
+    """Create a token for a service. A service with the secret signs its own."""
     _make(signing, role="service")
 
 
 @token.command()
 @_options("12h")
 def operator(signing: _Signing) -> None:
-    """Make a token for the other commands. Where the secret is set they sign their own."""
+    """Create a token for the other commands. If the secret is set, they sign their own."""
     _make(signing, role="operator")
 
 
@@ -171,7 +181,7 @@ def operator(signing: _Signing) -> None:
 @json_option
 @pass_options
 def show(options: Options, given: str) -> None:
-    """Show what a token says, and whether it holds; "-", the default, reads it from stdin.
+    """Show a token's claims and whether it is valid; "-", the default, reads it from stdin.
 
     It is checked with the keys of LINGUA_AUTH_SECRET_FILE and LINGUA_AUTH_JWKS_FILE. Exit code 1
     where it does not hold.
@@ -183,7 +193,7 @@ def show(options: Options, given: str) -> None:
     try:
         header, claims = read_claims(text)
     except BadClaimsError as error:
-        raise Failure(f"this is no token: {error}", reason="NO_TOKEN", exit_code=USAGE) from None
+        raise Failure(f"not a token: {error}", reason="NO_TOKEN", exit_code=USAGE) from None
     problem = _problem(text, load_settings())
     if options.json:
         print_json({"header": header, "claims": claims, "holds": not problem, "problem": problem})
@@ -191,13 +201,13 @@ def show(options: Options, given: str) -> None:
         for name, value in claims.items():
             click.echo(f"{name:<8} {_shown(name, value)}")
         click.echo(f"{'alg':<8} {header.get('alg')}")
-        click.echo(problem or "it holds")
+        click.echo(problem or "valid")
     if problem:
         raise click.exceptions.Exit(FAILED)
 
 
 def _problem(text: str, settings: Settings) -> str:
-    """Why services with these settings would refuse the token; "" where they would not."""
+    """Why services with these settings would refuse the token; "" if they would accept it."""
     from lingua_scheduler.services.runtime.auth.tokens import TokenVerifier
     from lingua_scheduler.services.runtime.errors import UnauthenticatedError
 
@@ -217,12 +227,12 @@ def _shown(name: str, value: Any) -> str:
     is_time = name in ("exp", "iat", "nbf") and isinstance(value, int) and 0 <= value < 2**37
     if is_time:
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(value))
-    # Whoever made the token may have put anything there.
+    # The token may contain anything.
     return str(value) if str(value).isprintable() else repr(value)
 
 
 def _make(signing: _Signing, **claims: Any) -> None:
-    """Signs a token, and prints it or writes it to its file."""
+    """Sign a token, and print it or write it to its file."""
     from lingua_scheduler.services.runtime.auth.token_claims import BadClaimsError
     from lingua_scheduler.services.runtime.auth.tokens import sign_token
 

@@ -1,4 +1,4 @@
-"""`lingua up`: everything on this machine, in the foreground."""
+"""`lingua up`: the whole scheduler on this machine, in the foreground."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ from lingua_scheduler.cli.up.local_scheduler import (
 from lingua_scheduler.cli.views.output import print_json
 from lingua_scheduler.services.runtime.settings.settings import Settings, masked_url, variable_name
 
-# Settings without which callers would not be let in.
+# Settings that callers need to be admitted.
 _CALLERS = (
     "auth_secret_file",
     "token_file",
@@ -39,7 +39,7 @@ _CALLERS = (
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="How many processes of each service.",
+    help="Number of processes of each service.",
 )
 @seconds_option
 @json_option
@@ -71,12 +71,12 @@ def up(options: Options, instances: int, seconds: float | None) -> None:
         finally:
             scheduler.stop()
     if not options.json:
-        click.echo("All has ended.")
+        click.echo("Everything has ended.")
 
 
 def _log_printer() -> Any:
     def log(name: str, line: str) -> None:
-        # JSON lines name their service already, and must stay JSON.
+        # JSON lines already name their service, and must stay JSON.
         shown = line if line.startswith("{") else f"{name} | {line}"
         click.echo(shown, err=True)
 
@@ -85,12 +85,12 @@ def _log_printer() -> Any:
 
 @contextmanager
 def _signals(scheduler: LocalScheduler) -> Iterator[None]:
-    """Within this block SIGINT and SIGTERM end `wait`; a second one ends the process at once."""
+    """In this block SIGINT and SIGTERM end `wait`; a second signal ends the process at once."""
     told = False
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal told
-        # Not by echo: the signal may have come in the middle of one.
+        # Not click.echo: the signal may have interrupted one.
         if told:
             scheduler.kill()
             os.write(sys.stderr.fileno(), b"Killed; nothing was drained.\n")
@@ -132,14 +132,14 @@ def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
         metrics = f"metrics http://{each.metrics}/metrics" if each.metrics else "metrics off"
         lines.append(f"{each.name:<{width}} {each.address}  {metrics}")
     lines += ["", "In another terminal:", *how_to_talk(scheduler), ""]
-    end = "Ctrl-C ends it all."
+    end = "Ctrl-C ends everything."
     if seconds is not None:
-        end = f"It ends by itself after {seconds:g} s; Ctrl-C ends it now."
+        end = f"Everything ends after {seconds:g} s; Ctrl-C ends it now."
     return "\n".join([*lines, end])
 
 
 def how_to_talk(scheduler: LocalScheduler) -> list[str]:
-    """The commands to try next, with what has to be exported for them, a line each."""
+    """The commands to try next, with the variables to export for them, one per line."""
     return [
         *exports(scheduler),
         "  lingua sim-nodes --count 3",
@@ -149,7 +149,7 @@ def how_to_talk(scheduler: LocalScheduler) -> list[str]:
 
 
 def exports(scheduler: LocalScheduler) -> list[str]:
-    """What has to be exported for clients to be let in, a line each; often nothing."""
+    """The variables to export so that clients are admitted, one per line; often none."""
     lines = []
     for service in SERVICES:
         name, address = f"{service}_address", scheduler.addresses(service)

@@ -1,4 +1,4 @@
-"""Whether any node serves a direction, asked before anything is spoken."""
+"""Checks, before anything is spoken, whether a node serves a direction."""
 
 from dataclasses import replace
 
@@ -7,15 +7,15 @@ from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.options import Options
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
-# The answer is a courtesy: it must not hold up the speech for long.
+# The note is optional, so it must not delay the speech for long.
 _WITHIN_S = 1.0
 
 
 def no_node_note(options: Options, settings: Settings, *, src: str, tgt: str, speech: bool) -> str:
-    """Says that no node serves the direction and what to do about it; "" if one does.
+    """A note that no node serves the direction and what to do about it; "" if one does.
 
-    Also "" if that cannot be found out: the pool service may be unreachable or refuse clients. Then
-    the first utterance tells.
+    Also "" if the pool service is unreachable or refuses clients. The first utterance will show it
+    then.
     """
     if not _is_one_scheduler(options, settings):
         return ""

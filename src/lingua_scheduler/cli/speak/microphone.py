@@ -1,4 +1,4 @@
-"""What the microphone hears, as a stream of PCM."""
+"""Audio of the microphone as a stream of PCM."""
 
 import asyncio
 import importlib
@@ -9,15 +9,15 @@ from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.sdk import AudioFormat
 
 BLOCK_MS = 100
-# What may wait while the session is slow to take it: half a minute. Then the oldest is lost.
+# Blocks that may wait while the session is slow: half a minute. Then the oldest are dropped.
 WAITING_BLOCKS = 300
 
 
 def open_device() -> Any:
-    """The sound library, where there is one and it finds a microphone.
+    """The sound library, if it is installed and finds a microphone.
 
     Raises:
-        Failure: says what is missing, and how to get it.
+        Failure: something is missing; the message says how to install it.
     """
     try:
         library = importlib.import_module("sounddevice")
@@ -35,7 +35,7 @@ def open_device() -> Any:
         library.query_devices(kind="input")
     except (ValueError, library.PortAudioError) as error:
         raise Failure(
-            f"--mic: there is no microphone here ({error}). Speak a WAV file instead: lingua speak "
+            f"--mic: found no microphone ({error}). Use a WAV file instead: lingua speak "
             "FILE.wav --vad --from LANG --to LANG",
             reason="NO_MICROPHONE",
         ) from None
@@ -43,7 +43,7 @@ def open_device() -> Any:
 
 
 async def hear(library: Any, audio_format: AudioFormat) -> AsyncIterator[bytes]:
-    """Blocks of audio, as they are recorded, until nobody asks for more.
+    """Blocks of audio as they are recorded, until the caller stops.
 
     Raises:
         Failure: the microphone cannot be used.
@@ -57,7 +57,7 @@ async def hear(library: Any, audio_format: AudioFormat) -> AsyncIterator[bytes]:
         waiting.put_nowait(block)
 
     def on_audio(block: Any, _frames: int, _time: Any, _status: Any) -> None:
-        # In a thread of the library, which uses the block again.
+        # Runs in a thread of the library, which reuses the block.
         loop.call_soon_threadsafe(put, bytes(block))
 
     try:

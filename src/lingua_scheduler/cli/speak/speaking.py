@@ -1,4 +1,4 @@
-"""Files or a microphone spoken into a session, and what is heard of it, until all is delivered."""
+"""Sends files or a microphone to a session, and reads events until everything is delivered."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from lingua_scheduler.sdk import Event, Session
 from lingua_scheduler.sdk.session.files import wav_blocks
 from lingua_scheduler.services.runtime.signals import stop_signals
 
-# The gateway has cut by then, also where no node takes the utterance: its hangover is shorter.
+# By then the gateway has cut, even if no node takes the utterance: its hangover is shorter.
 _CUT_WITHIN_S = 1.0
 _BLOCK_MS = 100
 
@@ -28,19 +28,19 @@ async def speak(
     opened: Callable[[], None],
     hear: Callable[[Event], None],
 ) -> bool:
-    """Speaks; returns when everything that was said is delivered.
+    """Speak; returns when everything that was said is delivered.
 
-    Ctrl-C ends the speech where it is: what was said is still finalized and delivered. A second one
-    ends the process.
+    Ctrl-C ends the speech; what was said is still finalized and delivered. A second one ends the
+    process.
 
     Args:
-        session: not opened yet.
-        say: sends what is said.
+        session: a session that is not open yet.
+        say: sends the speech.
         opened: called when the session is open.
-        hear: called with all that happens.
+        hear: called with every event.
 
     Returns:
-        Whether all of it was spoken.
+        Whether everything was spoken.
 
     Raises:
         SessionError: the session could not be opened, or was lost.
@@ -53,9 +53,11 @@ async def speak(
                 heard = asyncio.create_task(_hear(session, hear))
                 whole = await _until_stopped(say(session), stopping)
                 if not whole:
-                    click.echo("Finishing what was said; once more ends at once.", err=True)
+                    click.echo(
+                        "Finishing what was said; press Ctrl-C again to end at once.", err=True
+                    )
         finally:
-            # The session is over, so this ends; a loss is raised by the block above already.
+            # The session has ended, so this ends as well; the block above raises a loss.
             await asyncio.gather(heard, return_exceptions=True)
         heard.result()
     return whole
@@ -64,13 +66,13 @@ async def speak(
 async def say_files(
     session: Session, files: Sequence[Path], *, pause_s: float | None, fast: bool
 ) -> None:
-    """Files, one after the other.
+    """Send files, one after the other.
 
     Args:
-        session: is open.
+        session: an open session.
         files: in the session's format.
-        pause_s: the silence between two files; None: each is said to be finished instead.
-        fast: not at the pace of speech, but as fast as the gateway takes it.
+        pause_s: silence between two files; None finishes the utterance after each instead.
+        fast: send as fast as the gateway accepts, not at the pace of speech.
     """
     for left, path in zip(range(len(files) - 1, -1, -1), files, strict=True):
         await session.send_file(path, pace=not fast)
@@ -79,17 +81,17 @@ async def say_files(
         else:
             await session.finish()
         if left and pause_s is None:
-            # What is sent within the hangover would still join the utterance that has ended.
+            # Audio that is sent during the hangover would still join the ended utterance.
             await session.drained()
 
 
 async def say_all(session: Session, source: AsyncIterator[bytes]) -> None:
-    """Sends all that a microphone hears; the gateway finds the pauses in it."""
+    """Send all audio of a microphone; the gateway detects the pauses."""
     await session.send_all(source)
 
 
 async def say_hands_free(session: Session, source: AsyncIterator[bytes]) -> None:
-    """Sends the speech in a stream of audio, and says where each utterance ends."""
+    """Send only the speech in a stream of audio, and finish each utterance."""
     activity = VoiceActivity(session.audio_format)
     async for block in source:
         await _pass_on(session, activity.feed(block))
@@ -102,7 +104,7 @@ async def _pass_on(session: Session, heard: Sequence[Heard]) -> None:
             await session.send(each.audio)
         if each.ends:
             await session.finish()
-            # What is sent within the hangover would still join the utterance that has ended.
+            # Audio that is sent during the hangover would still join the ended utterance.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(session.drained(), _CUT_WITHIN_S)
 
@@ -110,7 +112,7 @@ async def _pass_on(session: Session, heard: Sequence[Heard]) -> None:
 async def files_as_heard(
     session: Session, files: Sequence[Path], *, pause_s: float | None, fast: bool
 ) -> AsyncIterator[bytes]:
-    """The audio of files as a microphone would give it, with silence between them."""
+    """The audio of files as from a microphone, with silence between them."""
     audio = session.audio_format
     silence = bytes(int(audio.sample_rate_hz * (pause_s or 0)) * 2 * audio.channels)
     start, sent_s = time.monotonic(), 0.0
@@ -133,7 +135,7 @@ async def _hear(session: Session, hear: Callable[[Event], None]) -> None:
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None], stopping: asyncio.Event) -> bool:
-    """Whether the work came to its end before it was told to stop."""
+    """Run the work; returns whether it ended before the stop signal."""
     working = asyncio.create_task(work)
     told = asyncio.create_task(stopping.wait())
     try:

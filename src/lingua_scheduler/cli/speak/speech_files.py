@@ -1,4 +1,4 @@
-"""WAV files: those that are spoken, and those that translated speech is written to."""
+"""WAV files to speak, and WAV files of translated speech."""
 
 import io
 import shlex
@@ -15,17 +15,17 @@ _ALLOWED = "WAV files of 16-bit PCM, from 8 to 48 kHz, with one channel or two"
 
 
 def format_of_all(files: Sequence[Path]) -> AudioFormat:
-    """The one format of files that are spoken in one session.
+    """The common format of files that are spoken in one session.
 
     Raises:
-        Failure: one cannot be used, is empty, or has another format than the first.
+        Failure: a file is unusable or empty, or its format differs from that of the first.
     """
     formats = [_format(path) for path in files]
     for path, found in zip(files, formats, strict=True):
         if found != formats[0]:
             raise Failure(
                 f"{path} has {_told(found)}, but {files[0]} has {_told(formats[0])}: all files of "
-                f"a session have one format. {_how_to_convert(path, formats[0])}",
+                f"a session need the same format. {_how_to_convert(path, formats[0])}",
                 reason="USAGE",
                 exit_code=USAGE,
             )
@@ -39,12 +39,12 @@ def _format(path: Path) -> AudioFormat:
         problem = str(error).removeprefix("path: ")
         how = _how_to_convert(path, AudioFormat())
         raise Failure(
-            f"{problem}. Allowed are {_ALLOWED}. {how}", reason="USAGE", exit_code=USAGE
+            f"{problem}. Expected {_ALLOWED}. {how}", reason="USAGE", exit_code=USAGE
         ) from None
-    # The header may promise what the file does not have.
+    # The header may announce more than the file has.
     with wave.open(str(path), "rb") as file:
         if len(file.readframes(1)) < _SAMPLE_BYTES * found.channels:
-            raise Failure(f"{path} has no audio in it", reason="USAGE", exit_code=USAGE)
+            raise Failure(f"{path} contains no audio", reason="USAGE", exit_code=USAGE)
     return found
 
 
@@ -59,13 +59,13 @@ def _told(audio: AudioFormat) -> str:
 
 
 class SpeechFolder:
-    """Where translated speech goes: a file an utterance. Files of an earlier session are replaced.
+    """Saves translated speech, one file per utterance, replacing those of earlier sessions.
 
     Args:
-        folder: made where it does not exist.
+        folder: created if it does not exist.
 
     Raises:
-        Failure: it cannot be made.
+        Failure: it cannot be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,13 +74,13 @@ class SpeechFolder:
             make_folder(folder)
         except OSError as error:
             raise Failure(
-                f"--save: {folder} cannot be made: {error.strerror}",
+                f"--save: cannot create {folder}: {error.strerror}",
                 reason="USAGE",
                 exit_code=USAGE,
             ) from error
 
     def save(self, result: Result) -> Path | None:
-        """Writes the speech of a result; None where it has none that a WAV file can hold."""
+        """Write the speech of a result; None if it has none that a WAV file can hold."""
         audio = result.speech_format
         if not result.speech or audio is None or audio.encoding is not Encoding.PCM_S16LE:
             return None

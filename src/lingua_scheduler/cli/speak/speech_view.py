@@ -1,4 +1,4 @@
-"""What `lingua speak` shows of a session, in words and as JSON."""
+"""Output of `lingua speak`, as text and as JSON."""
 
 from collections import Counter
 from pathlib import Path
@@ -22,7 +22,7 @@ from lingua_scheduler.sdk import (
     Retrying,
 )
 
-# Of the longest name of a fact, with its indent.
+# Width of the longest label, with its indent.
 _NAME_WIDTH = len("  recognised")
 _COLOURS = {
     ResultKind.TRANSLATED: "green",
@@ -32,13 +32,13 @@ _COLOURS = {
 
 
 class SpeechView:
-    """Hears a session: shows each utterance when it is delivered, and remembers all of them.
+    """Shows each utterance of a session when it is delivered, and collects all of them.
 
     Args:
-        folder: where translated speech is saved; None: nowhere.
-        words: whether anything is printed; else the caller wants `document` alone.
-        live: whether partial texts are shown, on one line that each of them replaces.
-        silence: whether utterances in which nobody speaks are shown; they are counted anyway.
+        folder: where to save translated speech; None does not save it.
+        words: whether to print text; otherwise the caller only uses `document`.
+        live: whether to show partial texts, on a single line.
+        silence: whether to show utterances without speech; they are counted in any case.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class SpeechView:
         self._last_retry = (0, "")
 
     def start(self, text: str) -> None:
-        """What stands above all utterances."""
+        """Print the first line."""
         self._print(text)
 
     def hear(self, event: Event) -> None:
-        """Something has happened."""
+        """Handle an event."""
         if isinstance(event, Result):
             self._on_result(event)
         elif isinstance(event, Missing):
@@ -71,7 +71,7 @@ class SpeechView:
             self.say(note)
 
     def _is_repeated(self, event: Event) -> bool:
-        """Whether it was just said: what no node can do is tried for as long as there is time."""
+        """Whether it was just shown: an utterance without a node is retried until its deadline."""
         if not isinstance(event, Retrying):
             return False
         before, self._last_retry = self._last_retry, (event.index, event.message)
@@ -91,13 +91,13 @@ class SpeechView:
             click.echo(text)
 
     def say(self, note: str) -> None:
-        """A note on stderr; "" says nothing."""
+        """Print a note on stderr, unless it is empty."""
         self._line.clear()
         if self._words and note:
             click.echo(note, err=True)
 
     def end(self) -> None:
-        """Nothing more comes: leaves no half line behind."""
+        """End the output: clear the live line."""
         self._line.clear()
 
     @property
@@ -107,7 +107,7 @@ class SpeechView:
         return [index for each in outcomes for index in each.lost]
 
     def summary(self) -> str:
-        """How many utterances there were, and what became of them."""
+        """The number of utterances by outcome."""
         kinds = Counter(kind_name(result.kind) for result, _ in self._results)
         if self.missing:
             kinds["missing"] = len(self.missing)
@@ -118,7 +118,7 @@ class SpeechView:
         return f"{total} utterance{'' if total == 1 else 's'}{': ' if counts else ''}{counts}"
 
     def unsaved(self) -> str:
-        """Why a folder that was asked for has nothing in it; "" if it has, or was not."""
+        """Why nothing was saved; "" if something was, or nothing was requested."""
         if self._folder is None or any(path for _, path in self._results):
             return ""
         if any(result.speech for result, _ in self._results):
@@ -130,7 +130,7 @@ class SpeechView:
         return f"--save: nothing was saved, because {why}"
 
     def document(self) -> dict[str, Any]:
-        """All results and missing ones, without audio."""
+        """All results and missing utterances, without audio."""
         return {
             "results": [_result_document(result, path) for result, path in self._results],
             "missing": [
@@ -147,7 +147,7 @@ class SpeechView:
 
 
 def result_lines(result: Result, path: Path | None) -> str:
-    """A result, a line a fact."""
+    """A result, one fact per line."""
     attempts = "1 attempt" if result.attempts == 1 else f"{result.attempts} attempts"
     what = click.style(kind_name(result.kind), fg=_COLOURS.get(result.kind))
     node = f"{result.node_id or 'a node'}, {attempts}"
@@ -186,7 +186,7 @@ def missing_lines(missing: Missing) -> str:
 
 
 def _lost(indexes: tuple[int, ...]) -> list[tuple[str, str]]:
-    """Held audio that comes in no result."""
+    """Held audio that no result includes."""
     if not indexes:
         return []
     which = " ".join(f"#{index}" for index in indexes)
@@ -194,7 +194,7 @@ def _lost(indexes: tuple[int, ...]) -> list[tuple[str, str]]:
 
 
 def _block(head: tuple[str, str], facts: list[tuple[str, str]]) -> str:
-    """Facts below a head, in columns that all blocks share."""
+    """Facts below a heading, in columns shared by all blocks."""
     return columns(
         (f"{head[0]:<{_NAME_WIDTH}}", head[1]),
         [(f"  {name}", fact) for name, fact in facts],
@@ -202,7 +202,7 @@ def _block(head: tuple[str, str], facts: list[tuple[str, str]]) -> str:
 
 
 def kind_name(kind: ResultKind) -> str:
-    """The kind in words."""
+    """The kind as text."""
     if kind is ResultKind.UNSPECIFIED:
         return "of an unknown kind"
     return kind.name.lower().replace("_", " ")
@@ -224,7 +224,7 @@ def _times(timings: ResultTimings) -> str:
 
 
 def _note(event: Event) -> str:
-    """What a person should know while it goes on; else nothing."""
+    """A note for the user about an event, if it needs one."""
     match event:
         case Retrying():
             why = one_line(event.message)
@@ -232,9 +232,9 @@ def _note(event: Event) -> str:
         case Problem():
             return f"The gateway reports {event.reason}: {one_line(event.message)}"
         case Reconnecting():
-            return f"The connection is gone ({one_line(event.why)}); looking for another"
+            return f"Connection lost ({one_line(event.why)}); reconnecting"
         case Resumed():
-            return f"Connected again after {event.away:.1f} s; the session goes on"
+            return f"Reconnected after {event.away:.1f} s; the session continues"
         case _:
             return ""
 

@@ -1,7 +1,7 @@
-"""Who listens without a button has to hear for itself where speech begins and ends.
+"""Detects where speech begins and ends, by loudness.
 
-By loudness alone: what stands out of the noise of the room for long enough is speech. It needs no
-model, and takes a loud radio for a speaker.
+Audio that is louder than the noise of the room for long enough counts as speech. This needs no
+model, but mistakes a loud radio for a speaker.
 """
 
 import math
@@ -12,30 +12,30 @@ from dataclasses import dataclass
 from lingua_scheduler.sdk import AudioFormat, Encoding
 
 FRAME_MS = 20
-# So much silence ends an utterance. Less would cut where people think; more is a wait for nothing.
+# Silence that ends an utterance. Less would cut when people think; more would only delay.
 END_MS = 800
-# Sent from before the first loud frame: words begin softly.
+# Audio before the first loud frame that is also sent, since words begin softly.
 BEFORE_MS = 300
 # A click is shorter than this.
 BEGIN_MS = 60
 # Of 32767. A quiet room has about 30, a quiet voice about 500.
 LEAST_LEVEL = 150.0
-# So many times the noise is speech; while somebody speaks, the lower one is enough.
+# Ratio to the noise that counts as speech; the lower one applies while somebody speaks.
 BEGIN_RATIO, GO_ON_RATIO = 3.5, 2.0
-# How soon a louder room is taken for a room: its share in the noise, a frame.
+# How fast the noise level rises: the share of each frame.
 NOISE_RISE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What is to be done with audio: what to send, and whether an utterance ends after it."""
+    """Audio to send, and whether an utterance ends after it."""
 
     audio: bytes
     ends: bool = False
 
 
 class VoiceActivity:
-    """Takes audio as it comes; gives the speech in it, and where each utterance ends.
+    """Finds the speech in a stream of audio, and the end of each utterance.
 
     Args:
         audio_format: of what is fed; PCM.
@@ -49,7 +49,7 @@ class VoiceActivity:
         self._frame_bytes = samples * 2 * audio_format.channels
         self._end_frames = max(1, end_ms // FRAME_MS)
         self._rest = b""
-        # When speech is sure, its first frames are among them.
+        # Recent frames, which include the first ones of speech when it is detected.
         self._before: deque[bytes] = deque(maxlen=(BEFORE_MS + BEGIN_MS) // FRAME_MS - 1)
         self._loud = 0
         self._quiet = 0
@@ -62,7 +62,7 @@ class VoiceActivity:
         return self._speaking
 
     def feed(self, audio: bytes) -> list[Heard]:
-        """In order; nothing where nobody speaks."""
+        """Process audio; returns the speech in order, or nothing during silence."""
         self._rest += audio
         found: list[Heard] = []
         speech = bytearray()
@@ -87,7 +87,7 @@ class VoiceActivity:
         return found
 
     def end(self) -> list[Heard]:
-        """No more audio comes."""
+        """End the stream."""
         rest, self._rest = self._rest, b""
         if not self._speaking:
             return []
@@ -104,7 +104,7 @@ class VoiceActivity:
             self._speaking = True
         elif self._speaking and self._quiet >= self._end_frames:
             self._speaking = False
-        # Noise is what remains where nobody speaks; it falls at once, and rises slowly.
+        # The noise level is measured while nobody speaks; it falls at once and rises slowly.
         if loudness < self._noise:
             self._noise = loudness
         elif not self._speaking:

@@ -13,7 +13,7 @@ LOG_LINES_KEPT = 10
 
 
 class ServiceProcess:
-    """`lingua serve <service>` in a process of its own.
+    """`lingua serve <service>` as a child process.
 
     It is started at once, loads its code, and serves when `begin` is called: so several services
     load side by side, though each has to know where others are before it can serve.
@@ -22,9 +22,9 @@ class ServiceProcess:
     and ends too. It has a session of its own, so that Ctrl-C in a terminal reaches only its parent.
 
     Args:
-        service: what to serve.
-        name: what to call it in words.
-        environ: its whole environment.
+        service: the service to run.
+        name: its name in messages.
+        environ: its complete environment.
         on_log: called from a thread with each line of its stderr.
         on_change: called from a thread when it is ready, and when it has ended.
     """
@@ -41,15 +41,15 @@ class ServiceProcess:
         self.service = service
         self.name = name
         self.address = ""
-        """Where it answers; empty until it is ready."""
+        """Its address; empty until it is ready."""
         self.metrics = ""
-        """Where its metrics are; empty where they are off."""
+        """The address of its metrics; empty if they are off."""
         self.exit_code: int | None = None
         """As in subprocess: negative for a signal. None while it runs."""
         self.last_log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
         self._on_log = on_log
         self._on_change = on_change
-        # -P: a file of the current folder must not stand in for a module of the service.
+        # -P: files of the current folder must not shadow modules of the service.
         command = [sys.executable, "-P", "-m", "lingua_scheduler.cli", "serve", service]
         self._process = subprocess.Popen(
             [*command, "--announce", "--await-settings", "--until-eof"],
@@ -72,28 +72,28 @@ class ServiceProcess:
         return self._process.pid
 
     def begin(self, settings: Mapping[str, str]) -> None:
-        """Lets it serve, with these variables added to its environment."""
+        """Let it serve, with these variables added to its environment."""
         assert self._process.stdin is not None
-        # If it has ended already, on_change says so.
+        # If it has already ended, on_change reports that.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(dict(settings)) + "\n")
             self._process.stdin.flush()
 
     def terminate(self) -> None:
-        """Lets it drain and end. More than once would cut the drain short."""
+        """Let it drain and end. A second call would cut the drain short."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """End it at once."""
         self._process.kill()
 
     def join(self, within_s: float | None = None) -> bool:
-        """Waits for its end; False if it still runs."""
+        """Wait for its end; False if it is still running."""
         self._life.join(within_s)
         return not self._life.is_alive()
 
     def how_it_ended(self) -> str:
-        """In words, such as `exit code 1` or `killed by SIGKILL`."""
+        """Such as `exit code 1` or `killed by SIGKILL`."""
         code = self.exit_code or 0
         if code >= 0:
             return f"exit code {code}"

@@ -1,4 +1,4 @@
-"""Which address a service should listen at, and which one its clients should call."""
+"""Addresses that a service listens on, and those that its clients call."""
 
 import errno
 import ipaddress
@@ -10,7 +10,7 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def is_taken(address: str) -> bool:
-    """Whether another process listens there. False too where nobody could listen at all.
+    """Whether another process listens there. Also False if no process could listen there.
 
     What is wrong then, the service itself says best.
     """
@@ -36,7 +36,7 @@ def _refuses(family: int, kind: int, protocol: int, _name: str, target: tuple[ob
 
 
 def is_ipv4(address: str) -> bool:
-    """Whether its host is an IPv4 address: only these can stand in a list with others."""
+    """Whether its host is an IPv4 address: only these may be part of a list."""
     try:
         ipaddress.IPv4Address(split_address(address)[0])
     except ValueError:
@@ -45,11 +45,11 @@ def is_ipv4(address: str) -> bool:
 
 
 def any_port(address: str) -> str:
-    """The same host, with whatever port is free."""
+    """The same host, with any free port."""
     return join_address(split_address(address)[0], 0)
 
 
 def reachable(address: str) -> str:
-    """The address for a client on this machine: nobody can call 0.0.0.0."""
+    """The address for a client on this machine: 0.0.0.0 cannot be called."""
     host, port = split_address(address)
     return join_address(_LOOPBACK.get(host, host), port)

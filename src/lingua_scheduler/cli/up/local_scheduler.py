@@ -37,18 +37,18 @@ from lingua_scheduler.services.runtime.settings.settings import (
 
 # A service is ready about a second after its start; a busy machine may need much longer.
 START_DEADLINE_S = 60.0
-# A given Redis that starts beside us is there by then.
+# Time for a given Redis that is started at the same time.
 REDIS_DEADLINE_S = 30.0
-# Between two tries to reach it.
+# Pause between two attempts to reach it.
 REDIS_AGAIN_S = 0.5
-# Beyond the drain itself: a service flushes its traces and ends its metrics server.
+# Added to the drain: a service flushes its traces and ends its metrics server.
 STOP_SLACK_S = 5.0
-# How soon the death of the embedded Redis, which is no child of ours, is noticed.
+# How often to check the embedded Redis, which is not a child process.
 REDIS_CHECK_S = 0.5
 
 MAX_ID_CHARS = 128
 
-# In the order in which they become ready: each finds those before it.
+# In the order in which they become ready: each needs those before it.
 SERVICES = ("pool", "dispatcher", "gateway")
 
 
@@ -74,7 +74,7 @@ class LocalScheduler:
     The Redis is that of LINGUA_REDIS_URL, or an embedded one. The first instance of a service takes
     the address of the settings, or a free port where that is taken; further ones take free ports.
     A service whose process dies is started again at the same address, as long as `wait` is called.
-    Whatever becomes of this process, nothing that it started is left behind.
+    Everything that it started ends with this process, however it ends.
 
     Args:
         instances: of each service.
@@ -99,16 +99,16 @@ class LocalScheduler:
         self.settings: Settings = load_settings(self._environ)
         self.redis_url = ""
         self.redis_words = ""
-        """Which Redis it is, for a person; passwords are hidden."""
+        """A description of the Redis, without passwords."""
         self._started: dict[str, list[SupervisedService]] = {service: [] for service in SERVICES}
         self.notes: list[str] = []
-        """What is not as the settings ask, such as a port that was taken."""
+        """Deviations from the settings, such as a port that was in use."""
         self._instances = instances
         self._on_log = on_log
         self._on_ready = on_ready
         self._redis: EmbeddedRedis | None = None
         self._interrupted = False
-        # Wakes whoever waits. A SimpleQueue, because a signal handler may put into it.
+        # Wakes waiting threads. A SimpleQueue, because a signal handler may put into it.
         self._changes: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
@@ -130,11 +130,11 @@ class LocalScheduler:
 
     @property
     def redis_pid(self) -> int:
-        """Process id of the embedded Redis; 0 where another one was given."""
+        """Process id of the embedded Redis; 0 if a Redis was given."""
         return self._redis.pid if self._redis is not None else 0
 
     def address(self, service: str, number: int = 1) -> str:
-        """Where a client on this machine finds an instance of a service."""
+        """The address of an instance of a service for clients on this machine."""
         started = self._started[service]
         return reachable(started[(number - 1) % len(started)].address)
 
@@ -174,21 +174,21 @@ class LocalScheduler:
         folder = self.settings.redis_dir
         self._redis = EmbeddedRedis(
             data_dir=Path(folder).expanduser() if folder else None,
-            # Not a port: every user of this machine could read and write there.
+            # No port: every user of this machine could connect to it.
             unix_socket=True,
         )
         self._redis.start()
         self.redis_url = self._redis.url
-        where = f"data in {folder}" if folder else "data in a temporary folder, gone at the end"
+        where = f"data in {folder}" if folder else "data in a temporary folder, deleted at the end"
         self._on_ready("redis")
         self.redis_words = f"embedded {_server_name(self.redis_url)} at {self.redis_url}, {where}"
 
     async def _await_given_redis(self, within_s: float) -> None:
-        """Returns when the Redis of the settings can be used.
+        """Return when the Redis of the settings is usable.
 
         Raises:
-            SettingsError: it answers, and will not do.
-            PartFailedError: it refuses the password, or is not there in time.
+            SettingsError: it answers, but is unsuitable.
+            PartFailedError: it refuses the password, or does not answer in time.
             InterruptedStartError: see `interrupt`.
         """
         prefix = self.settings.redis_prefix
@@ -214,7 +214,7 @@ class LocalScheduler:
     def start_services(self, within_s: float = START_DEADLINE_S) -> None:
         """The second half of `start`."""
         deadline = time.monotonic() + within_s
-        # All processes load their code side by side, which takes most of the time.
+        # All processes load their code in parallel, which takes most of the time.
         for service, started in self._started.items():
             for number in range(1, self._instances + 1):
                 started.append(self._start_service(service, number))
@@ -243,9 +243,9 @@ class LocalScheduler:
             self._on_ready(each.name)
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Returns after that time, or when `interrupt` is called.
+        """Return after that time, or when `interrupt` is called.
 
-        Meanwhile, services whose processes die are started again.
+        Restarts services whose processes die in the meantime.
 
         Raises:
             PartFailedError: a service cannot stay up, or the embedded Redis has died.
@@ -255,19 +255,19 @@ class LocalScheduler:
             pass
 
     def interrupt(self) -> None:
-        """Makes `wait` and a start under way end. May be called from signal handlers."""
+        """End `wait` or a start in progress. May be called from signal handlers."""
         self._interrupted = True
         self._changes.put(None)
 
     def stop(self) -> None:
-        """Drains the services, then ends the embedded Redis. Does nothing the second time."""
+        """Drain the services, then end the embedded Redis. A second call does nothing."""
         deadline = time.monotonic() + self.settings.drain_grace_ms / 1000 + STOP_SLACK_S
         for each in self.services:
             if each.runs:
                 each.terminate()
         for each in self.services:
             if not each.join(max(0.0, deadline - time.monotonic())):
-                self._on_log(each.name, "did not end in time and is killed")
+                self._on_log(each.name, "did not end in time; killing it")
                 each.kill()
                 each.join()
         for started in self._started.values():
@@ -277,7 +277,7 @@ class LocalScheduler:
             self._redis = None
 
     def kill(self) -> None:
-        """Ends the services at once; the embedded Redis ends with this process."""
+        """End the services at once; the embedded Redis ends with this process."""
         for each in self.services:
             each.kill()
 
@@ -297,10 +297,10 @@ class LocalScheduler:
             ),
         }
         if self.settings.log_format == "auto":
-            # Their stderr is a pipe, but in the end a person reads it.
+            # Their stderr is a pipe, but a person reads it in the end.
             environ["LINGUA_LOG_FORMAT"] = "human"
         if self.settings.origin("instance_id") != "default" and environ["LINGUA_INSTANCE_ID"]:
-            # Two processes must not have one name.
+            # Two processes must not have the same name.
             end = f"-{service}-{number}"
             kept = self.settings.instance_id[: MAX_ID_CHARS - len(end)]
             environ["LINGUA_INSTANCE_ID"] = kept + end
@@ -316,11 +316,11 @@ class LocalScheduler:
         if not address or (number == 1 and not is_taken(address)):
             return address
         if number == 1:
-            self.notes.append(f"{address} is taken: {name} listens on a free port instead")
+            self.notes.append(f"{address} is in use: {name} listens on a free port instead")
         return any_port(address)
 
     def _await_change(self, deadline: float | None) -> bool:
-        """Waits until something may have changed; False when the time is up."""
+        """Wait until something may have changed; False if the time is up."""
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return False
@@ -354,19 +354,21 @@ class LocalScheduler:
             )
         return PartFailedError(
             f"{dead.name} (pid {dead.pid}) {when}: {dead.how_it_ended()}{self._logged(dead)}",
-            # A service says by 2 that its settings do not fit; they are those of `up`.
+            # A service exits with 2 if its settings are invalid; they are those of `up`.
             exit_code=USAGE if dead.exit_code == USAGE and not dead.address else 1,
         )
 
     def _logged(self, only: SupervisedService | None = None) -> str:
         lines = [line for each in ([only] if only else self.services) for line in each.last_log]
-        return "".join(["; its last lines:", *(f"\n  {line}" for line in lines)]) if lines else ""
+        return (
+            "".join(["; its last log lines:", *(f"\n  {line}" for line in lines)]) if lines else ""
+        )
 
 
 def _without_redis(
     error: DependencyDownError, *, refused: bool, within_s: float
 ) -> PartFailedError:
-    """What to do about a Redis that is given and cannot be used."""
+    """The failure for a given Redis that cannot be used."""
     if refused:
         todo = (
             "The user or password is wrong: write it into LINGUA_REDIS_URL as "

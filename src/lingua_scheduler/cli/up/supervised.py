@@ -1,4 +1,4 @@
-"""A service that is started again when its process dies, at the same addresses."""
+"""A service that is restarted at the same addresses when its process dies."""
 
 import time
 from collections import deque
@@ -7,23 +7,23 @@ from collections.abc import Callable, Mapping
 from lingua_scheduler.cli.up.child import ServiceProcess
 from lingua_scheduler.services.runtime.settings.settings import variable_name
 
-# The first restart comes after FIRST_S, each next one after twice that, up to LONGEST_S.
+# The first restart follows after FIRST_S, each next one after twice that, up to LONGEST_S.
 FIRST_S = 0.2
 LONGEST_S = 5.0
-# A process that ran for so long was well: its end counts as the first.
+# A process that ran this long was healthy: its end counts as the first.
 STEADY_S = 10.0
-# So many ends in a row, and it cannot stay up.
+# After this many ends in a row, the service cannot stay up.
 MAX_ENDS = 5
 
 
 class Restarts:
-    """When a process that has ended is started again. No I/O, no clock."""
+    """When to restart a process that has ended. No I/O, no clock."""
 
     def __init__(self) -> None:
         self._ends = 0
 
     def after_end(self, ran_s: float) -> float | None:
-        """How long to wait before the next start; None: it cannot stay up.
+        """Time to wait before the next start; None if it cannot stay up.
 
         Args:
             ran_s: how long the process ran.
@@ -42,10 +42,10 @@ class SupervisedService:
     The first is started at once, and serves when `begin` is called.
 
     Args:
-        service: what to serve.
-        name: what to call it in words.
-        environ: its whole environment.
-        on_log: called, from threads, with each line that it logs, and with what becomes of it.
+        service: the service to run.
+        name: its name in messages.
+        environ: its complete environment.
+        on_log: called from threads with each line that it logs, and with notes about restarts.
         on_change: called from a thread when it is ready, and when its process has ended.
     """
 
@@ -61,13 +61,13 @@ class SupervisedService:
         self.service = service
         self.name = name
         self.address = ""
-        """Where it answers, or did; empty until it was ready for the first time."""
+        """Its address; empty until it was ready for the first time."""
         self.metrics = ""
-        """Where its metrics are; empty where they are off."""
+        """The address of its metrics; empty if they are off."""
         self.gave_up = False
         """Whether it ended before it was ever ready, or cannot stay up."""
         self.restart_at: float | None = None
-        """When its next process is to be started, by the clock of `time.monotonic`."""
+        """When to start its next process, by `time.monotonic`."""
         self._environ = dict(environ)
         self._on_log = on_log
         self._on_change = on_change
@@ -76,48 +76,48 @@ class SupervisedService:
         self._process = self._start()
 
     def begin(self, settings: Mapping[str, str]) -> None:
-        """Lets it serve, with these variables added to its environment."""
+        """Let it serve, with these variables added to its environment."""
         self._environ.update(settings)
         self._process.begin(settings)
 
     @property
     def pid(self) -> int:
-        """Process id of its present process, or of the last."""
+        """Process id of its current or last process."""
         return self._process.pid
 
     @property
     def last_log(self) -> deque[str]:
-        """The last lines of its present process, or of the last."""
+        """The last log lines of its current or last process."""
         return self._process.last_log
 
     @property
     def runs(self) -> bool:
-        """Whether it has a process."""
+        """Whether its process is running."""
         return self._process.exit_code is None
 
     @property
     def exit_code(self) -> int | None:
-        """Of its last process; None while one runs."""
+        """Exit code of its last process; None while one is running."""
         return self._process.exit_code
 
     def how_it_ended(self) -> str:
-        """In words."""
+        """How its last process ended, as text."""
         return self._process.how_it_ended()
 
     def terminate(self) -> None:
-        """Lets it drain and end."""
+        """Let it drain and end."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """End it at once."""
         self._process.kill()
 
     def join(self, within_s: float | None = None) -> bool:
-        """Waits for its end; False if it still runs."""
+        """Wait for its end; False if it is still running."""
         return self._process.join(within_s)
 
     def check(self, now: float) -> None:
-        """Looks at its process, and starts another one when it is time for that."""
+        """Check its process, and start another one if it is time."""
         if self._process.address and not self._is_back:
             self._is_back = True
             self._on_log(f"is back at {self._process.address} (pid {self.pid})")
@@ -140,10 +140,10 @@ class SupervisedService:
             return
         self.restart_at = now + wait
         words = f"pid {self.pid} ended unexpectedly: {self.how_it_ended()}"
-        self._on_log(f"{words}; it is started again in {wait:g} s")
+        self._on_log(f"{words}; restarting it in {wait:g} s")
 
     def _keep_addresses(self) -> None:
-        """The next process listens where this one did, so that peers and clients find it."""
+        """Let the next process listen on the same addresses, so that peers and clients find it."""
         self.address, self.metrics = self._process.address, self._process.metrics
         self._environ[variable_name(f"{self.service}_listen")] = self.address
         if self.metrics:

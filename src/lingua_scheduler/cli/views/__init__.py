@@ -1,1 +1,4 @@
-"""How nodes, jobs and sessions look on a terminal. Must not import `commands` or `clients`."""
+"""Text output: tables, pages for nodes, jobs and sessions, and a live line.
+
+Must not import other parts of `cli`.
+"""

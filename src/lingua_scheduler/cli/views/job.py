@@ -1,4 +1,4 @@
-"""How a job looks in words."""
+"""Text output for jobs."""
 
 import time
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _OVER = {
 
 
 def state_name(state: common_pb2.JobState.ValueType) -> str:
-    """The state as it is typed and shown."""
+    """The state as users type and see it."""
     return enum_name(_STATE, state).lower()
 
 
@@ -41,12 +41,12 @@ STATES = {
 
 
 def is_over(state: common_pb2.JobState.ValueType) -> bool:
-    """Whether a job in this state stays in it."""
+    """Whether this state is final."""
     return state in _OVER
 
 
 def job_list(jobs: Iterable[dispatcher_pb2.Job]) -> str:
-    """One job a line."""
+    """One job per line."""
     now_ms = _now_ms()
     return columns(
         ("JOB", "STATE", "PAIR", "SESSION", "UTTERANCE", "ATTEMPTS", "NODE", "AGE", "TOOK"),
@@ -68,7 +68,7 @@ def job_list(jobs: Iterable[dispatcher_pb2.Job]) -> str:
 
 
 def job_page(response: dispatcher_pb2.GetJobResponse) -> str:
-    """Everything of one job, a line a fact, then its steps."""
+    """Everything about one job, one fact per line, then its steps."""
     job, now_ms = response.job, _now_ms()
     facts = [
         ("state", _state(job)),
@@ -124,7 +124,7 @@ def _pair(job: dispatcher_pb2.Job) -> str:
 
 
 def _took(job: dispatcher_pb2.Job) -> str:
-    """From the first reservation to the end that counts: a late attempt changes nothing."""
+    """From the first reservation to the effective end; late attempts do not count."""
     done = [each.ended_ms for each in job.attempts if each.outcome == "done" and each.ended_ms]
     ended_ms = min(done) if done else job.updated_ms
     if not (is_over(job.state) and job.created_ms and ended_ms):

@@ -1,4 +1,4 @@
-"""The steps of a job as they are shown: those on record, or what its attempts tell without them."""
+"""The steps of a job for display: those on record, or else derived from its attempts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _STAGE = common_pb2.DESCRIPTOR.enum_types_by_name["StageKind"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step; attempt 0 is the job as a whole."""
+    """One step; attempt 0 stands for the whole job."""
 
     kind: int
     name: str
@@ -27,12 +27,12 @@ class Step:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still in progress."""
         return self.how.endswith(UNDER_WAY)
 
     @property
     def is_bad(self) -> bool:
-        """Whether it ended badly: the names of reasons are in capitals."""
+        """Whether it failed: only names of error reasons are in capitals."""
         return self.how.split(", ")[-1].isupper()
 
 
@@ -47,7 +47,7 @@ class Attempt:
 
 
 def attempts_of(response: dispatcher_pb2.GetJobResponse, *, over: bool) -> list[Attempt]:
-    """The attempts, in their order; also those of which only steps are known."""
+    """The attempts in order, including those of which only steps are known."""
     job = response.job
     found = {each.attempt: _attempt(each, over) for each in job.attempts}
     for step in job.steps:
@@ -57,7 +57,7 @@ def attempts_of(response: dispatcher_pb2.GetJobResponse, *, over: bool) -> list[
 
 
 def steps_of(response: dispatcher_pb2.GetJobResponse, *, over: bool, now_us: int) -> list[Step]:
-    """The steps in the order of their beginnings, stages after the node's step."""
+    """The steps by start time, with stages after the node's step."""
     job = response.job
     steps = [_step(each) for each in job.steps] or [
         step for each in job.attempts for step in _guessed(each, over, now_us)
@@ -83,7 +83,7 @@ def _step(step: common_pb2.JobStep) -> Step:
 def _attempt(attempt: dispatcher_pb2.AttemptRecord, over: bool) -> Attempt:
     outcome = attempt.outcome
     if not outcome and over:
-        # Its node was lost, or has not told yet; the job ended without it.
+        # Its node was lost or has not reported; the job ended without it.
         outcome = "unknown"
     elif not outcome:
         outcome = "running" if attempt.acked_ms else "waiting"
@@ -94,7 +94,7 @@ def _attempt(attempt: dispatcher_pb2.AttemptRecord, over: bool) -> Attempt:
 
 
 def _guessed(attempt: dispatcher_pb2.AttemptRecord, over: bool, now_us: int) -> Iterator[Step]:
-    """What the times of an attempt say of its steps."""
+    """Steps derived from the times of an attempt."""
     number, node_id = attempt.attempt, attempt.node_id
     reserved, acked, ended = (
         time_ms * 1000 for time_ms in (attempt.reserved_ms, attempt.acked_ms, attempt.ended_ms)
@@ -109,7 +109,7 @@ def _guessed(attempt: dispatcher_pb2.AttemptRecord, over: bool, now_us: int) -> 
 
 
 def _stages(response: dispatcher_pb2.GetJobResponse, steps: Sequence[Step]) -> Iterator[Step]:
-    """What nodes have told of their stages, where the record does not have it."""
+    """Stages reported by nodes, if the record does not have them."""
     result = response.result
     timings = {result.attempt.attempt: result.timings} if result.timings else {}
     timings |= {each.attempt: each.timings for each in response.job.attempts if each.timings}
@@ -117,7 +117,7 @@ def _stages(response: dispatcher_pb2.GetJobResponse, steps: Sequence[Step]) -> I
         if step.kind != _STEP.KIND_NODE:
             continue
         for timing in timings.get(step.attempt, ()):
-            # They count from the node's receipt of the job, which nobody else knows better.
+            # Their times count from when the node received the job, which only the node knows.
             start_us = step.start_us + timing.started_ms * 1000
             end_us = start_us + timing.took_ms * 1000
             name = enum_name(_STAGE, timing.stage).lower()

@@ -1,7 +1,7 @@
-"""Where a job's time went, as bars on one scale: a line a step, below the attempt that it is of.
+"""A job's steps as bars on one scale, one line per step, below its attempt.
 
-The scale begins at the cut: speech lasts as long as it lasts, and would leave no room for what came
-after. How long it was gathered stands beside, and its bar is a mark before the scale.
+The scale begins at the cut, because speech would leave no room for what follows. Its duration is
+printed beside, and its bar is a mark before the scale.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 _STEP = common_pb2.JobStep
 
 _TAKES, _STAGE_TAKES, _WAITS, _GOES_ON, _SPEECH = "=", "-", ".", ">", "~~~"
-# What somebody waits for, rather than works at.
+# Steps of waiting, not of work.
 _WAITING = (_STEP.KIND_HANGOVER, _STEP.KIND_QUEUE, _STEP.KIND_ACK, _STEP.KIND_DELIVER)
 
-# Characters of a bar: what most terminals leave beside the other columns, within reason.
+# Characters of a bar: the room that the other columns leave on most terminals, within limits.
 _LEAST_BAR, _MOST_BAR = 16, 60
 _OTHER_COLUMNS = 56
 
@@ -33,7 +33,7 @@ class Scale:
     width: int
 
     def bar(self, mark: str, start_us: int, end_us: int) -> str:
-        """One character at least, however short it was; nothing of what was before the scale."""
+        """At least one character, however short the step; blank for times before the scale."""
         if end_us <= self.start_us and start_us < self.start_us:
             return " " * self.width
         first = min(self._column(start_us), self.width - 1)
@@ -46,12 +46,12 @@ class Scale:
 
 
 def waterfall(response: dispatcher_pb2.GetJobResponse, *, over: bool, now_us: int) -> str:
-    """The steps of a job, then how long it took and where most of that went.
+    """The steps of a job, its total time, and its longest step.
 
     Args:
-        response: the job, and its result where that is kept.
-        over: whether the job is; the bars of one that is not reach until now.
-        now_us: the time.
+        response: the job, and its result if that is kept.
+        over: whether the job has ended; otherwise its bars extend to now.
+        now_us: the current time.
     """
     attempts = attempts_of(response, over=over)
     steps = steps_of(response, over=over, now_us=now_us)
@@ -116,7 +116,7 @@ def _bar(step: Step, mark: str, scale: Scale) -> str:
 
 
 def _head(scale: Scale) -> str:
-    """What stands above the bars: where the scale begins and ends."""
+    """The header of the bars: start and end of the scale."""
     end = f"{_ms(scale.end_us - scale.start_us)} ms"
     return " " * (len(_SPEECH) + 1) + f"0{end:>{scale.width - 1}}"
 

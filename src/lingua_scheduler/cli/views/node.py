@@ -1,4 +1,4 @@
-"""How a node looks in words."""
+"""Text output for nodes."""
 
 import time
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _COLOURS = {
 
 
 def node_list(nodes: Iterable[pool_pb2.Node]) -> str:
-    """One node a line."""
+    """One node per line."""
     return columns(
         ("ID", "HEALTH", "SLOTS", "LOAD", "HEARD", "POOLS", "OWNER"),
         [
@@ -38,7 +38,7 @@ def node_list(nodes: Iterable[pool_pb2.Node]) -> str:
 
 
 def health(node: pool_pb2.Node) -> str:
-    """The health that counts, and what an operator or its failures add to it."""
+    """The effective health, and whether the node is drained or ejected."""
     words = click.style(enum_name(_HEALTH, node.health).lower(), fg=_COLOURS.get(node.health))
     if node.drained_by_operator:
         words += " (drained)"
@@ -48,7 +48,7 @@ def health(node: pool_pb2.Node) -> str:
 
 
 def node_page(response: pool_pb2.GetNodeResponse) -> str:
-    """Everything of one node, a line a fact, then its leases."""
+    """Everything about one node, one fact per line, then its leases."""
     node, able = response.node, response.node.capabilities
     now = time.time_ns() // 1_000_000
     pairs = [f"{pair.src}:{pair.tgt}" for pair in able.nmt_pairs]

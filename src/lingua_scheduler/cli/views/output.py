@@ -1,4 +1,8 @@
-"""What commands print: aligned columns for people and pipes, JSON for tools."""
+"""Output of commands: aligned columns for people and pipes, JSON for tools.
+
+Not a table of rich: loading it takes 0.1 s on a small machine, and in a pipe every row has to stay
+on one line, however wide it is.
+"""
 
 import base64
 import json
@@ -15,27 +19,27 @@ import click
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import Message
 
-# Where stdout is no terminal and COLUMNS is not set.
+# If stdout is not a terminal and COLUMNS is not set.
 DEFAULT_WIDTH = 100
-# A description narrower than this reads worse than one that the terminal breaks.
+# A narrower column is harder to read than lines that the terminal breaks.
 _LEAST_WRAP = 24
 
 
 def terminal_width() -> int:
-    """How many characters a line should have at most."""
+    """The maximum number of characters of a line."""
     return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """Prints the one document of a command."""
+    """Print the document of a command."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """A message as JSON values, under the contract's own field names.
+    """A message as JSON values, with the field names of the contract.
 
-    Enums are names without their prefix (`READY`), numbers are numbers, bytes are in base64, and
-    every field is there but for messages that are not set.
+    Enums are names without their prefix (`READY`), numbers are numbers, and bytes are in base64.
+    All fields are present except messages that are not set.
     """
     return {
         field.name: _field(field, getattr(message, field.name))
@@ -62,7 +66,7 @@ def _single(field: Any, value: Any) -> Any:
 
 
 def enum_name(enum: EnumDescriptor, number: int) -> str:
-    """`READY` for NODE_HEALTH_READY; the number itself where a newer server has sent it."""
+    """`READY` for NODE_HEALTH_READY; the number if only a newer version knows it."""
     prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"
     known = enum.values_by_number.get(number)
     return known.name.removeprefix(prefix) if known else str(number)
@@ -71,7 +75,7 @@ def enum_name(enum: EnumDescriptor, number: int) -> str:
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int = 2) -> str:
     """Lines with aligned columns; cells may be styled.
 
-    On a terminal the last column is wrapped within itself; elsewhere a row is always one line.
+    On a terminal the last column is wrapped; elsewhere a row is always one line.
     """
     heads = [click.style(head, bold=True) for head in header]
     table = [heads, *rows]
@@ -99,7 +103,7 @@ def _width(cell: str) -> int:
 
 
 def ago(time_ms: int, now_ms: int | None = None) -> str:
-    """`3s ago`. Clocks of two machines differ, so what seems to be to come is now."""
+    """`3s ago`. Clocks of two machines differ, so a time in the future counts as now."""
     if time_ms == 0:
         return "never"
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
@@ -107,7 +111,7 @@ def ago(time_ms: int, now_ms: int | None = None) -> str:
 
 
 def span(length_ms: int) -> str:
-    """A length of time in its largest unit; 0s for what is negative."""
+    """A duration in its largest unit; 0s if it is negative."""
     seconds = max(0, length_ms) // 1000
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= 2 * size:
@@ -116,7 +120,7 @@ def span(length_ms: int) -> str:
 
 
 def duration(length_ms: int) -> str:
-    """A length of time with three digits, for what was measured; 0ms for what is negative."""
+    """A measured duration with three digits; 0ms if it is negative."""
     if length_ms < 1000:
         return f"{max(0, length_ms)}ms"
     if length_ms < 10_000:
@@ -125,7 +129,7 @@ def duration(length_ms: int) -> str:
 
 
 def moment(time_ms: int) -> str:
-    """A time for people, in UTC."""
+    """A time in UTC, for people."""
     if time_ms == 0:
         return "-"
     when = datetime.fromtimestamp(time_ms / 1000, UTC)
@@ -133,6 +137,6 @@ def moment(time_ms: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """What somebody else wrote, as one line that cannot steer the terminal."""
+    """Foreign text as one line without control characters for the terminal."""
     line = " ".join(text.split())
     return "".join(char if char.isprintable() else "?" for char in line)

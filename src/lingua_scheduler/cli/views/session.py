@@ -1,4 +1,4 @@
-"""How a session looks in words."""
+"""Text output for sessions."""
 
 import time
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ import click
 from lingua_scheduler.cli.views.output import ago, columns, moment, span
 from lingua_scheduler.v1 import session_pb2
 
-# So many indexes are named in full; a session may have thousands.
+# At most this many indexes are listed; a session may have thousands.
 _NAMED = 20
 
 
 def session_list(sessions: Iterable[session_pb2.Session]) -> str:
-    """One session a line."""
+    """One session per line."""
     now_ms = _now_ms()
     return columns(
         (
@@ -39,7 +39,7 @@ def session_list(sessions: Iterable[session_pb2.Session]) -> str:
 
 
 def session_page(session: session_pb2.Session) -> str:
-    """Everything of one session, a line a fact."""
+    """Everything about one session, one fact per line."""
     now_ms = _now_ms()
     facts = [
         ("client", _client(session)),
