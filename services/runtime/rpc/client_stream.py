@@ -122,9 +122,10 @@ class ClientStream:
 
     def cancel(self) -> None:
         """Ends a stream whose halves do not run."""
-        # A timer that is left would keep the stream, and so its connection.
+        # A timer or a cycle of references would keep the stream, and so its connection.
         if self._watch is not None:
             self._watch.stop()
+            self._watch = None
         if self._last_moment is not None:
             self._last_moment.cancel()
         self._call.cancel()

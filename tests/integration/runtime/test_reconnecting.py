@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -86,11 +88,13 @@ class Owner:
 
     def __init__(self) -> None:
         self.fit = True
+        self.streams: list[weakref.ref[ClientStream]] = []
         self.ends: list[StreamEnd] = []
         self.downs: list[str] = []
         self.changes: list[bool] = []
 
     def new_peer(self, stream: ClientStream) -> Peer:
+        self.streams.append(weakref.ref(stream))
         return Peer(stream)
 
     def is_fit(self, peer: Peer, greeting: Any) -> bool:
@@ -255,3 +259,31 @@ async def test_a_client_that_is_closed_leaves_no_task_and_may_be_opened_again(
             await eventually(lambda: client.up)
         left = asyncio.all_tasks() - tasks
         assert not [task for task in left if "lingua" in repr(task.get_coro())]
+
+
+async def test_a_stream_that_is_over_is_freed_at_once_and_with_it_its_connection(
+    eventually: Eventually,
+) -> None:
+    def living(owner: Owner) -> int:
+        return sum(stream() is not None for stream in owner.streams)
+
+    gc.disable()
+    try:
+        async with (
+            served() as (instance, port),
+            connected(f"127.0.0.1:{port}", greet_within_s=0.5, silence_ms=300) as (client, owner),
+        ):
+            await eventually(lambda: client.up)
+            # Streams that fall silent, and that are not even greeted.
+            instance.answers.clear()
+            await eventually(lambda: len(owner.streams) >= 4)
+            instance.answers.set()
+            # Streams that are ended by the instance.
+            await eventually(lambda: client.up)
+            instance.drain.set()
+            await eventually(lambda: len(owner.ends) >= 2)
+            instance.drain.clear()
+            await eventually(lambda: client.up)
+            await eventually(lambda: living(owner) == 1)
+    finally:
+        gc.enable()
