@@ -47,6 +47,8 @@ async def test_audio_that_waits_is_bounded_in_all_and_by_tenant(here: Scene) -> 
     waiting = [job_of(here, tenant, 1) for tenant in "abc"]
     for spec in waiting:
         await gateway.submit(spec)
+    # The pool may answer a later job first, which would then take the place of one of these.
+    await here.dispatcher.reaches(3, "lingua_dispatcher_waiting_jobs")
     # One tenant has its share, and then all have theirs.
     for spec in (job_of(here, "a", 2), job_of(here, "d", 1)):
         error = await gateway.failed(await gateway.submit(spec))

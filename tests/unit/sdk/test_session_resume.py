@@ -90,6 +90,9 @@ async def test_what_was_said_is_counted_before_its_events_are_read(peer: Peer) -
     stream = await entered(session, peer)
     await session.send(b"12")
     await session.finish()
+    # An acknowledgement of audio that has not been sent yet does not count.
+    for _ in range(2):
+        await stream.hear_kind("audio")
     stream.say(finalized(0), finalized(1), ack(2))
     await session.drained()
     assert (session.counts.utterances, session.counts.results) == (2, 0)
