@@ -175,17 +175,22 @@ class Runner:
         )
 
     def _shrunk(self, steps: list[Step], error: Exception) -> tuple[list[Step], Exception]:
-        """Leaves out steps, many at once and then one by one, as long as it still fails."""
+        """Leaves out steps, many at once and then one by one, as long as it still fails.
+
+        A step may be needed only by one that is left out after it, so single steps are tried until
+        none can go.
+        """
         size = len(steps) // 2
         while size:
-            at = 0
+            at, before = 0, len(steps)
             while at < len(steps):
                 fewer = steps[:at] + steps[at + size :]
                 if found := self.fails(fewer):
                     steps, error = fewer, found
                 else:
                     at += size
-            size //= 2
+            if size > 1 or len(steps) == before:
+                size //= 2
         return steps, error
 
 

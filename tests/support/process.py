@@ -136,6 +136,12 @@ class Process:
             return 0
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
+    def cpu_seconds(self) -> float:
+        """The processor time that the process has used."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def file(self, name: str) -> Path:
         """The path of a file in the folder of the process."""
         if self._folder is None:

@@ -111,13 +111,18 @@ class ServiceProcess(Process):
             assert time.monotonic() < deadline, f"no {text!r} in the log:\n{self.log()}"
             await asyncio.sleep(0.02)
 
+    async def samples(self, name: str) -> list[tuple[str, float]]:
+        """The labels of a metric as they are written, and its value for them."""
+        text = await asyncio.to_thread(_fetch, f"http://{self.metrics_address}/metrics")
+        lines = (line.rsplit(" ", 1) for line in text.splitlines())
+        split = ((head.partition("{"), value) for head, value in lines if not head.startswith("#"))
+        return [(labels, float(value)) for (found, _, labels), value in split if found == name]
+
     async def metric(self, name: str, **labels: str) -> float:
         """The value of a metric, summed over all labels that are not given; 0 if it is unknown."""
-        text = await asyncio.to_thread(_fetch, f"http://{self.metrics_address}/metrics")
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        found = (line for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name)
-        lines = [line for line in found if all(label in line for label in wanted)]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+        found = await self.samples(name)
+        return sum(value for given, value in found if all(label in given for label in wanted))
 
     async def reaches(self, value: float, name: str, **labels: str) -> None:
         """Returns when a metric is at least this value."""
