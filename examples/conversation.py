@@ -2,9 +2,9 @@
 
     python examples/conversation.py [--picture FILE.svg]
 
-Redis, the services, the nodes (processes of their own) and every call are real. Ana and Ben are
-tones, streamed by the client SDK at the pace of speech. The nodes translate nothing: they look up
-the sentence that a tone stands for.
+Redis, the services, the nodes (separate processes) and every call are real. Ana and Ben are tones,
+which the client SDK streams at the pace of speech. The nodes translate nothing: they look up the
+sentence that a tone stands for.
 """
 
 import argparse
@@ -54,15 +54,15 @@ HONESTY = (
 )
 
 WHO = {language: who for language, (who, _) in SPEAKERS.items()}
-# For all of the conversation; a busy machine needs longer than an idle one.
+# Time limit of the whole conversation; a busy machine needs longer than an idle one.
 TALK_WITHIN_S = 120.0
 
-# Shorter than the defaults, so that nobody has to talk for long to be cut. The environment does not
-# change them, because the sentences are made for them.
+# Shorter than the defaults, so that sentences are cut soon. The environment does not change them,
+# because the sentences are made for them.
 SETTINGS = {
     "LINGUA_MAX_DURATION_MS": "3000",
     "LINGUA_PAUSE_MS": "800",
-    # A killed node does not come back here, so there is no use in waiting long for it.
+    # A killed node does not return here, so waiting long for it is useless.
     "LINGUA_NODE_RECONNECT_GRACE_MS": "1000",
 }
 
@@ -82,7 +82,7 @@ class Talk:
         self._changed = asyncio.Event()
 
     async def say(self, src: str, phrase: Phrase, *, from_s: float = 0, to_s: float = 0) -> None:
-        """Speaks a sentence, or a part of it. At its end comes silence, and "I have finished"."""
+        """Speak a sentence or a part of it. Its end is silence and the finish message."""
         ends = not to_s
         seconds = (to_s or phrase.seconds) - from_s
         direction = (src, next(other for other in SPEAKERS if other != src))
@@ -95,20 +95,20 @@ class Talk:
             await self.session.finish()
 
     async def delivered(self) -> list[Outcome]:
-        """Waits for all that was said; gives what has been delivered since it was asked last."""
+        """Wait until everything is delivered; returns what was delivered since the last call."""
         await self.session.drained()
-        # Not by the events that were heard: they may still wait to be read.
+        # Not by the received events, which may still wait to be read.
         while len(self.outcomes) < self.session.counts.utterances and not self._over:
             self._changed.clear()
             await self._changed.wait()
-        # Raises if it ended with a loss.
+        # Raises if the session was lost.
         await self.session.drained()
         new, self._taken = self.outcomes[self._taken :], len(self.outcomes)
         return new
 
     async def hear(self) -> None:
-        """Shows all that happens, until the session is over."""
-        # A loss is raised by whatever is said or awaited next.
+        """Show all events until the session ends."""
+        # The next call to say or await raises a loss.
         with contextlib.suppress(SessionError):
             async for event in self.session.events():
                 self._on_event(event)
@@ -134,13 +134,13 @@ class Talk:
         return self._cuts.get(outcome.index, Reason.UNSPECIFIED)
 
     def check(self, true: bool, what: str) -> None:
-        """Counts what must be true and is not, and says so."""
+        """Count and report an expectation that does not hold."""
         if not true:
             self.failed_checks += 1
             self.view.note(f"CHECK FAILED: {what}", "bold red")
 
     def check_whole(self, parts: list[Outcome], cut: Reason, phrase: Phrase) -> None:
-        """Checks that a sentence was cut for this reason, and came out whole on one node."""
+        """Check that a sentence was cut for this reason, and is complete on one node."""
         *held, last = parts
         self.check(
             bool(held) and all(self.cut_of(part) is cut and is_kind(part, "HELD") for part in held),
@@ -151,7 +151,7 @@ class Talk:
         self.check(isinstance(last, Result) and last.joined == indexes, "the parts are joined")
         heard = last.texts.source if isinstance(last, Result) else ""
         self.check(heard == phrase.texts[last.src], "the sentence is whole")
-        # The sample nodes send back the audio that they heard.
+        # The sample nodes return the audio that they received.
         spoken = len(speech(phrase.seconds, phrase.hertz, ends=True))
         echoed = len(last.speech) if isinstance(last, Result) else 0
         self.check(echoed == spoken, f"all {spoken} bytes of its audio were heard, not {echoed}")
@@ -163,12 +163,12 @@ def is_kind(outcome: Outcome, name: str) -> bool:
 
 
 def node_of(outcome: Outcome) -> str:
-    """Who did it."""
+    """The node that did it."""
     return outcome.node_id if isinstance(outcome, Result) else ""
 
 
 async def converse(talk: Talk, nodes: Nodes) -> list[str]:
-    """The conversation, and what is to be seen in it. Returns the nodes that it killed."""
+    """The conversation with its checks. Returns the nodes that it killed."""
     limits, note = talk.session.limits, talk.view.note
     await talk.say("zh", phrases.GREETING)
     await talk.say("en", phrases.ANSWER)
@@ -203,7 +203,7 @@ async def converse(talk: Talk, nodes: Nodes) -> list[str]:
             note(f"{accepted.node_id} has the job, and is killed.", "red")
 
     talk.on_accepted = kill
-    # As long as an utterance may be: the node must not be done before the signal comes.
+    # The longest utterance: the node must not finish before the signal arrives.
     await talk.say("zh", phrases.APPOINTMENT)
     await talk.say("en", phrases.GOODBYE)
     moved, *after = await talk.delivered()
@@ -214,10 +214,10 @@ async def converse(talk: Talk, nodes: Nodes) -> list[str]:
 
 
 async def talk_at(address: str, nodes: Nodes, view: ConversationView) -> bool:
-    """Opens the session, and closes it when all has been said and delivered.
+    """Open the session, and close it when everything is said and delivered.
 
     Returns:
-        Whether everything was as it must be.
+        Whether all checks passed.
     """
     settings = load_settings()
     session = Session(
@@ -256,7 +256,7 @@ async def talk_at(address: str, nodes: Nodes, view: ConversationView) -> bool:
 
 
 def hold_conversation(address: str, nodes: Nodes, view: ConversationView) -> bool:
-    """Whether everything was as it must be."""
+    """Whether all checks passed."""
     try:
         return asyncio.run(talk_at(address, nodes, view))
     except TimeoutError:
@@ -267,7 +267,7 @@ def hold_conversation(address: str, nodes: Nodes, view: ConversationView) -> boo
 
 
 def how_to_go_on(scheduler: LocalScheduler, recording: Path) -> str:
-    """What to type in another terminal, as it is to be typed."""
+    """Commands for another terminal."""
     # After `make run`, `lingua` is usually not on the PATH.
     activate = Path(sys.executable).with_name("activate")
     lines = [] if shutil.which("lingua") else [f"  source {activate}"]
@@ -286,7 +286,7 @@ def how_to_go_on(scheduler: LocalScheduler, recording: Path) -> str:
 def start(
     view: ConversationView, folder: Path, ending: contextlib.ExitStack
 ) -> tuple[LocalScheduler, Nodes]:
-    """Starts everything side by side, and shows how far it is; `ending` ends it."""
+    """Start everything in parallel and show the progress; `ending` ends it."""
     started = time.monotonic()
     parts: list[str] = []
 
@@ -303,7 +303,7 @@ def start(
     nodes = start_nodes(folder)
     ending.callback(end_nodes, nodes)
     ending.enter_context(scheduler)
-    # From now on the nodes end first, so that they can finish what they have.
+    # From now on the nodes end first, so that they can finish their work.
     ending.callback(end_nodes, nodes)
     connect_nodes(nodes, scheduler.address("dispatcher"))
     await_nodes(nodes, scheduler.address("pool"))
@@ -313,7 +313,7 @@ def start(
 
 
 def stay_up(scheduler: LocalScheduler, folder: Path, until: float) -> None:
-    """Says what to do with the scheduler, and keeps it up until then or Ctrl-C."""
+    """Show what to do with the scheduler, and keep it running until then or Ctrl-C."""
     recording, said = folder / "hello.wav", phrases.GOOD_MORNING
     write_wav(recording, speech(said.seconds, said.hertz, ends=True))
     print("\nIt stays up; in another terminal:")
@@ -326,7 +326,7 @@ def stay_up(scheduler: LocalScheduler, folder: Path, until: float) -> None:
 
 
 def run(folder: Path, picture: Path | None) -> int:
-    """Runs it all; 0 only if everything was as it must be."""
+    """Run everything; returns 0 only if all checks passed."""
     until = time.monotonic() + float(os.environ.get("RUN_SECONDS") or "inf")
     console = terminal(record=picture is not None)
     view = ConversationView(console)
@@ -352,9 +352,9 @@ def main() -> int:
         "--picture", metavar="FILE.svg", type=Path, help="write what was shown there, and end"
     )
     picture = parser.parse_args().picture
-    # Live, even if it is piped.
+    # Unbuffered, even in a pipe.
     sys.stdout.reconfigure(line_buffering=True)
-    # However it is ended, nothing is left behind.
+    # Clean up, however the program is ended.
     # Both, also if a shell that runs it in the background had SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""What `make run` shows: two speakers side by side, and one line for each thing that happens."""
+"""Output of `make run`: two speakers side by side, and one line per event."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def terminal(*, record: bool = False) -> Console:
     """Stdout: with colours only on a terminal, and none if NO_COLOR is set.
 
     Args:
-        record: keep what is printed for a picture, and show nothing that comes and goes.
+        record: record the output for a picture, without transient output.
     """
     plain = bool(os.environ.get("NO_COLOR"))
     console = Console(
@@ -47,43 +47,43 @@ def terminal(*, record: bool = False) -> Console:
 
 
 def save_picture(console: Console, path: Path) -> None:
-    """Writes what a recording console has shown as SVG, which loads nothing from elsewhere."""
-    # The same names in every picture, so that a new one differs only in what is shown.
+    """Write the output of a recording console as a self-contained SVG."""
+    # Fixed names, so that a new picture differs only in its content.
     svg = console.export_svg(title="make run", unique_id="make-run")
     path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL))
 
 
 class ConversationView:
-    """Prints a conversation as it goes on."""
+    """Prints a conversation while it happens."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._status = console.status("", spinner="dots")
         self._heard: dict[int, str] = {}
-        # One column stays free: some terminals wrap a line that is full.
+        # One column stays free: some terminals wrap a full line.
         room = console.width - 1 - _NODE_COLUMNS - _ARROW_COLUMNS - _DELAY_COLUMNS
         self._text_columns = max(8, room // 2)
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Within this block a terminal shows what goes on in a line below all others."""
+        """In this block a terminal shows a status line below all others."""
         with self._status:
             yield
 
     def now(self, what: str) -> None:
-        """What goes on now; only terminals show it."""
+        """Set the status line; only terminals show it."""
         self._status.update(Text(what, style="dim", overflow="ellipsis", no_wrap=True))
 
     def line(self, text: str, style: str = "") -> None:
-        """A line of its own; what does not fit is cut off."""
+        """Print one line, cut off if it is too long."""
         self._print(Text(text, style=style))
 
     def note(self, text: str, style: str = "dim") -> None:
-        """A line between the utterances."""
+        """Print a line between utterances."""
         self.line(f"{' ' * _NODE_COLUMNS}{text}", style)
 
     def header(self) -> None:
-        """What stands above the utterances."""
+        """Print the header above the utterances."""
         left, right = (
             Text(f"{who.upper()} speaks {language}") for who, language in SPEAKERS.values()
         )
@@ -91,12 +91,12 @@ class ConversationView:
         self._row(Text("NODE"), left, "", right, "DELAY", style="bold")
 
     def partial(self, partial: PartialText) -> None:
-        """A node has understood something, which may not be all."""
+        """Show a partial text."""
         self._heard[partial.index] = partial.texts.source
         self.now(f"{SPEAKERS[partial.src][0]}: {partial.texts.source}")
 
     def utterance(self, outcome: Outcome, cut: Reason) -> None:
-        """An utterance was delivered: what was said on one side, what is heard on the other."""
+        """Show a delivered utterance: the speech on one side, its translation on the other."""
         said, heard, node, delay = self._texts(outcome, cut)
         if outcome.src == LEFT:
             self._row(node, said, "→", heard, delay)
@@ -139,5 +139,5 @@ def node_name(node_id: str) -> Text:
 
 
 def delivered(outcomes: list[Outcome]) -> list[Result]:
-    """Those that are not missing."""
+    """The results that are not missing."""
     return [each for each in outcomes if isinstance(each, Result)]

@@ -1,7 +1,7 @@
-"""A node that says what it hears: `python examples/echo_node.py 127.0.0.1:7720`.
+"""A node that repeats what it hears: `python examples/echo_node.py 127.0.0.1:7720`.
 
-Ctrl-C lets it finish what it has; twice ends it at once. Where the dispatcher asks who it is and
-speaks TLS, LINGUA_TOKEN_FILE and LINGUA_TLS_CA_FILE name the files.
+Ctrl-C lets it finish its jobs; a second one ends it at once. If the dispatcher requires a token or
+TLS, set LINGUA_TOKEN_FILE and LINGUA_TLS_CA_FILE.
 """
 
 import logging
@@ -28,7 +28,7 @@ node = Node(
 
 @node.handler
 async def translate(job: Job) -> AsyncIterator[Partial | Translated]:
-    """Gives the audio back as the speech."""
+    """Return the audio as the speech."""
     heard = f"{job.audio_format.duration_ms(len(job.audio)):.0f} ms in {job.pair.src}"
     yield Partial(source=heard)
     speech = job.audio if job.require_tts else b""

@@ -1,4 +1,4 @@
-"""Interpreter nodes as processes of their own, for the conversation and the benchmark."""
+"""Interpreter nodes as processes, for the conversation and the benchmark."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 LINGUA = [sys.executable, "-m", "lingua_scheduler.cli"]
-# For the nodes to load their models and connect; a busy machine needs longer.
+# Time for the nodes to load their models and connect; a busy machine needs longer.
 WITHIN_S = 120.0
 
 Nodes = list["subprocess.Popen[bytes]"]
 
 
 def start_nodes(names: Sequence[str], dispatcher: str, *options: str) -> Nodes:
-    """Each ends with this process."""
+    """Start the nodes; each ends with this process."""
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     return [
         subprocess.Popen(
@@ -34,7 +34,7 @@ def start_nodes(names: Sequence[str], dispatcher: str, *options: str) -> Nodes:
 
 
 def await_nodes(nodes: Nodes, environ: Mapping[str, str]) -> None:
-    """Returns when the scheduler knows them all; raises RuntimeError where they do not come."""
+    """Return when the scheduler knows all of them; raises RuntimeError if they do not connect."""
     deadline = time.monotonic() + WITHIN_S
     while True:
         listed = subprocess.run(
@@ -52,7 +52,7 @@ def await_nodes(nodes: Nodes, environ: Mapping[str, str]) -> None:
 
 
 def end_nodes(nodes: Nodes) -> None:
-    """Lets them finish what they have."""
+    """Let them finish their jobs and end."""
     for node in nodes:
         node.terminate()
     for node in nodes:

@@ -1,8 +1,8 @@
-"""What the tones of the examples stand for: each sentence is a tone of its own pitch.
+"""The sentences that tones of the examples stand for: each has a tone with its own pitch.
 
-The sample nodes look sentences up by the pitch that they measure. They recognise and translate
-nothing, but a sentence comes out right only if the node heard the right tone, and whole only if it
-heard all of it.
+The sample nodes look up sentences by the measured pitch. They recognise and translate nothing, but
+a sentence is right only if the node received the right tone, and complete only if it received all
+of it.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Phrase:
-    """A sentence: the tone that stands for it, how long it takes to say, and its translations."""
+    """A sentence: the pitch of its tone, its duration, and its translations."""
 
     hertz: int
     seconds: float
@@ -25,8 +25,8 @@ class Phrase:
         return text if heard >= len(text) else f"{text[:heard].rstrip()}…"
 
 
-# The pitches are as far apart as a node needs to tell them in half a second of tone. No sentence
-# takes more than 32 columns, so that two fit side by side on a terminal.
+# A node can distinguish these pitches within half a second of tone. No sentence takes more than 32
+# columns, so that two fit side by side on a terminal.
 GREETING = Phrase(200, 1.2, {"zh": "你好，很高兴认识你。", "en": "Hello, nice to meet you."})
 ANSWER = Phrase(320, 1.0, {"en": "Nice to meet you, too!", "zh": "我也很高兴认识你！"})
 DIRECTIONS = Phrase(
@@ -56,10 +56,10 @@ PHRASES = (
 
 
 def write_phrases(path: Path) -> None:
-    """Writes them for nodes to read."""
+    """Write the phrases to a file for the nodes."""
     path.write_text(json.dumps([asdict(each) for each in PHRASES]))
 
 
 def read_phrases(path: Path) -> list[Phrase]:
-    """Reads what `write_phrases` wrote."""
+    """Read the file of `write_phrases`."""
     return [Phrase(**each) for each in json.loads(path.read_text())]

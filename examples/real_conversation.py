@@ -1,7 +1,7 @@
 """Two people, two languages, real speech: what `make run-real` shows.
 
-Ana speaks English and Ben Spanish, with synthetic voices. `lingua speak` sends what they say at the
-pace of speech; the scheduler cuts it and gives it to two interpreter nodes, processes of their own,
+Ana speaks English and Ben Spanish, with synthetic voices. `lingua speak` sends their speech at the
+pace of speech. The scheduler cuts it and assigns it to two interpreter nodes (separate processes),
 which recognise it, translate it and speak the translation.
 """
 
@@ -28,15 +28,15 @@ from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
 from lingua_scheduler.cli.commands.up import exports
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 
-# One job at a time each: the machine may have two cores.
+# One job at a time per node: the machine may have two cores.
 NODES = ("amber", "birch")
-# Nobody should have to wait long for a pause; it is more than a speaker's own pauses.
+# A short wait for a pause, but longer than a speaker's own pauses.
 SETTINGS = {"LINGUA_PAUSE_MS": "2000", "LINGUA_LOG_LEVEL": "error"}
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What somebody says. More than one text: with a pause in the middle of the sentence."""
+    """One speaker's text. Several texts have a pause between them, within the sentence."""
 
     who: str
     src: str
@@ -73,8 +73,8 @@ SCENES = (
 
 
 def record(scenes: tuple[Scene, ...], folder: Path) -> dict[Scene, list[Path]]:
-    """Has them speak into WAV files."""
-    # Not the voice that the nodes speak with.
+    """Write the speech to WAV files."""
+    # Another voice than that of the nodes.
     voice = Pico({"en": "en-GB", "es": "es-ES"}, pitch=90, speed=95)
     folder.mkdir(parents=True, exist_ok=True)
     recorded: dict[Scene, list[Path]] = {}
@@ -94,7 +94,7 @@ def record(scenes: tuple[Scene, ...], folder: Path) -> dict[Scene, list[Path]]:
 def play(
     number: int, scene: Scene, files: list[Path], folder: Path, environ: Mapping[str, str]
 ) -> bool:
-    """`lingua speak`, as anybody would type it; whether all of it was translated."""
+    """Run `lingua speak`; returns whether everything was translated."""
     said = " ... ".join(scene.texts)
     print(f"\n{scene.who} says: {said}")
     if scene.note:
@@ -108,10 +108,10 @@ def play(
 
 
 def set_up() -> tuple[Scene, ...]:
-    """Gets what is missing; returns the scenes that can be played with what is there.
+    """Download missing parts; returns the scenes that can be played.
 
     Raises:
-        MissingPartError, BadDownloadError: name what could not be had.
+        MissingPartError, BadDownloadError: a part could not be downloaded.
     """
     get_apertium(os.environ, print)
     refused = fetch(parts.ALL, models_folder(os.environ), environ=os.environ, say=print)
@@ -119,7 +119,7 @@ def set_up() -> tuple[Scene, ...]:
 
 
 def run(folder: Path) -> int:
-    """Runs it all; 0 only if everything was translated."""
+    """Run everything; returns 0 only if everything was translated."""
     seconds = float(os.environ.get("RUN_SECONDS") or "inf")
     started = time.monotonic()
     scenes = set_up()
@@ -160,10 +160,10 @@ def run(folder: Path) -> int:
 
 
 def main() -> int:
-    """The exit code of `run`, 1 where a part is missing, or 130 where Ctrl-C ended it early."""
-    # Live, also where it is piped.
+    """The exit code of `run`, 1 if a part is missing, or 130 if Ctrl-C ended it early."""
+    # Unbuffered, even in a pipe.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    # However it is ended, nothing is left behind.
+    # Clean up, however the program is ended.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     print(__doc__)
     folder = Path(os.environ.get("OUT") or models_folder(os.environ).parent / "conversation")

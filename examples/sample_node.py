@@ -3,12 +3,12 @@
     python examples/sample_node.py --id amber --langs zh,en --dispatcher 127.0.0.1:7720
 
 It translates nothing; with --phrases it looks up the sentence that a tone of this pitch stands for.
-It takes a tenth of the speech's time for that, about as long as a real node would. But it treats
-audio as a real node does: if a sentence is unfinished (cut by its duration, or still loud where a
-pause was taken for the end), its audio is held and joined to the next job of the same turn. So a
-sentence that was cut comes out whole if its parts come to the same node.
+It takes a tenth of the speech's duration, about as long as a real node. It handles audio as a real
+node does: if a sentence is unfinished (cut by its duration, or still loud at the end), its audio is
+held and joined to the next job of the same turn. A cut sentence is therefore complete if its parts
+reach the same node.
 
-If the dispatcher asks for a token or speaks TLS: --token-file, --ca, --cert and --key.
+If the dispatcher requires a token or TLS, use --token-file, --ca, --cert and --key.
 """
 
 import argparse
@@ -41,13 +41,13 @@ from lingua_scheduler.sdk import (
     Translated,
 )
 
-# Louder than this is speech, of 32767.
+# Peaks above this, of 32767, are speech.
 LOUD = 500
-# Tones of phrases are further apart, and half a second of one is measured better.
+# Tones of phrases are further apart, and half a second of tone is measured more precisely.
 SAME_PITCH_HZ = 9
-# What a real node would need to translate a second of speech.
+# Time that a real node would need for a second of speech.
 PACE_S = 0.1
-# A sentence that is over ends with as much silence.
+# A finished sentence ends with this much silence.
 SILENT_END_S = 0.1
 
 
@@ -60,7 +60,7 @@ def samples_of(audio: bytes, audio_format: AudioFormat) -> "array[int]":
 
 @dataclass(frozen=True)
 class Heard:
-    """What was measured of some audio."""
+    """Measurements of audio."""
 
     seconds: float
     loud_s: float
@@ -77,14 +77,14 @@ def measure(samples: "array[int]", rate: int) -> Heard:
     peaks = [
         max(map(abs, samples[at : at + rate // 100])) for at in range(0, len(samples), rate // 100)
     ]
-    # Silence has no pitch, so its time does not count.
+    # Silence has no pitch, so it does not count.
     loud_s = sum(peak > LOUD for peak in peaks) / 100
     crossings = sum(a < 0 <= b for a, b in pairwise(samples))
     return Heard(len(samples) / rate, loud_s, crossings / loud_s, max(peaks))
 
 
 def texts_of(heard: Heard, job: Job, phrases: list[Phrase]) -> tuple[str, str]:
-    """What was said, in both languages: a sentence that the node knows, or what it measured."""
+    """The text in both languages: a known sentence, or the measurements."""
     for phrase in phrases:
         if abs(phrase.hertz - heard.hertz) <= SAME_PITCH_HZ:
             source, target = (
@@ -168,7 +168,7 @@ def file_option(parser: argparse.ArgumentParser, flag: str, variable: str, what:
 
 
 def main() -> None:
-    """Runs one node until it is told to end."""
+    """Run one node until a signal."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--id", required=True)
     parser.add_argument("--langs", default="en,zh", help="what it hears and speaks")

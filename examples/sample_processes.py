@@ -13,9 +13,9 @@ from lingua_scheduler.cli.clients.sdk_access import node_token
 from lingua_scheduler.cli.options import Options
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 
-# The languages of each.
+# The languages of each node.
 NODES = {"amber": "zh,en", "birch": "zh,en", "cedar": "en,es"}
-# For the nodes to connect; a busy machine needs longer than an idle one.
+# Time for the nodes to connect; a busy machine needs longer than an idle one.
 NODES_WITHIN_S = 60.0
 
 Nodes = dict[str, "subprocess.Popen[bytes]"]
@@ -37,7 +37,7 @@ def token_option(name: str, folder: Path) -> list[str]:
 
 
 def start_nodes(folder: Path) -> Nodes:
-    """The sample nodes, each a process that ends with this one. They load, and then wait."""
+    """Start the sample nodes, which end with this process. They load, and then wait."""
     script, book = Path(__file__).with_name("sample_node.py"), folder / "phrases.json"
     write_phrases(book)
     return {
@@ -56,17 +56,17 @@ def start_nodes(folder: Path) -> Nodes:
 
 
 def connect_nodes(nodes: Nodes, address: str) -> None:
-    """Tells them where the dispatcher is."""
+    """Send them the address of the dispatcher."""
     for node in nodes.values():
         assert node.stdin is not None
-        # If it has ended already, `await_nodes` says so.
+        # If it has already ended, `await_nodes` reports that.
         with contextlib.suppress(BrokenPipeError):
             node.stdin.write(f"{address}\n".encode())
             node.stdin.flush()
 
 
 def await_nodes(nodes: Nodes, address: str) -> None:
-    """Returns when the pool service knows all sample nodes.
+    """Return when the pool service knows all sample nodes.
 
     Raises:
         NodesError: one has ended, or they do not connect in time.
@@ -83,7 +83,7 @@ def await_nodes(nodes: Nodes, address: str) -> None:
 
 
 def end_nodes(nodes: Nodes) -> None:
-    """Lets them finish what they have. Does nothing the second time."""
+    """Let them finish their jobs and end. A second call does nothing."""
     for node in nodes.values():
         node.terminate()
     for node in nodes.values():

@@ -12,7 +12,7 @@ SILENCE_S = 0.3
 
 
 def speech(seconds: float, hertz: int, *, ends: bool) -> bytes:
-    """16-bit PCM of a voice, and where the sentence ends, silence after it."""
+    """16-bit PCM of a voice, followed by silence if the sentence ends."""
     tone = array(
         "h",
         (int(9000 * math.sin(2 * math.pi * hertz * i / RATE)) for i in range(int(seconds * RATE))),
@@ -21,13 +21,13 @@ def speech(seconds: float, hertz: int, *, ends: bool) -> bytes:
 
 
 def chunks(audio: bytes) -> Iterator[bytes]:
-    """What a microphone would give, a tenth of a second at a time."""
+    """The audio in pieces of a tenth of a second, as from a microphone."""
     size = RATE * CHUNK_MS // 1000 * 2
     return (audio[at : at + size] for at in range(0, len(audio), size))
 
 
 def write_wav(path: Path, audio: bytes) -> None:
-    """A WAV file of it."""
+    """The audio as a WAV file."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)

@@ -1,4 +1,4 @@
-"""Runs one node until it is told to end: `python -m interpreter_node --help`."""
+"""Runs one node until a signal: `python -m interpreter_node --help`."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ def _end_with_stdin() -> None:
 
 
 def main() -> int:
-    """The exit code: 1 where a part is missing."""
+    """Run the node; returns exit code 1 if a part is missing."""
     settings = read_settings(sys.argv[1:])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if settings.until_eof:

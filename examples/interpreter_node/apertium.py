@@ -1,7 +1,7 @@
 """Translation by Apertium: rules and dictionaries, no model.
 
-Each direction is a chain of about ten programs that are started once and kept running; a zero byte
-ends each text (null flush).
+Each direction is a chain of about ten programs, which are started once and kept running. A zero
+byte ends each text (null flush).
 """
 
 import contextlib
@@ -27,10 +27,10 @@ DIRECTIONS = {("en", "es"): "eng-spa", ("es", "en"): "spa-eng"}
 # A sentence takes about 5 ms; the first one, while the programs load, up to a second.
 WITHIN_S = 20.0
 
-# What has a meaning in Apertium's stream format.
+# Characters with a meaning in Apertium's stream format.
 _SPECIAL = re.compile(r"([\\^$/<>{}*@#+~\[\]])")
 _ESCAPED = re.compile(r"\\(.)")
-# A mark of where the text ended; the programs pass it on.
+# Marks the end of the text; the programs pass it on.
 _TEXT_END = "[]"
 
 
@@ -39,7 +39,7 @@ class Apertium:
 
     Args:
         directions: pairs of languages, and the name of the mode that translates them.
-        modes: where the mode files are.
+        modes: folder of the mode files.
 
     Raises:
         MissingPartError: Apertium or one of the modes is not installed.
@@ -62,11 +62,11 @@ class Apertium:
         }
 
     def translate(self, text: str, src: str, tgt: str) -> str:
-        """See Translator. Raises RuntimeError where the programs do not answer."""
+        """See Translator. Raises RuntimeError if the programs do not answer."""
         return polished(self._chains[src, tgt].put(text), tgt)
 
     def close(self) -> None:
-        """Ends the programs. They also end when this process does."""
+        """End the programs. They also end with this process."""
         for chain in self._chains.values():
             chain.stop()
 
@@ -88,7 +88,7 @@ class _Chain:
             try:
                 return self._through(text)
             except (OSError, RuntimeError):
-                # Half an answer would be taken for the next text's.
+                # A partial answer would be mistaken for that of the next text.
                 self.stop()
                 raise
 
@@ -115,7 +115,7 @@ class _Chain:
             each.wait()
             for pipe in (each.stdin, each.stdout):
                 if pipe is not None:
-                    # What was not flushed cannot be any more.
+                    # Data that was not flushed is lost.
                     with contextlib.suppress(OSError):
                         pipe.close()
 
@@ -123,13 +123,13 @@ class _Chain:
 def is_installed(
     directions: Mapping[tuple[str, str], str] = DIRECTIONS, *, modes: Path = MODES
 ) -> bool:
-    """Whether the programs and all these modes are there."""
+    """Whether the programs and all these modes are installed."""
     files = [modes / f"{name}.mode" for name in directions.values()]
     return shutil.which("lt-proc") is not None and all(file.is_file() for file in files)
 
 
 def commands(mode: str) -> list[list[str]]:
-    """The programs of a mode file, told to flush at a zero byte and to mark no unknown words."""
+    """The programs of a mode file, with null flush and without marks for unknown words."""
     line = mode.strip().replace("$1", "-n").replace("$2", "")
     found = [shlex.split(command) for command in line.split("|")]
     return [[program, "-z", *rest] for program, *rest in found]
@@ -143,7 +143,7 @@ def _start(chain: list[list[str]]) -> list["subprocess.Popen[bytes]"]:
             command, stdin=before, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         if not isinstance(before, int):
-            # Only the next program may hold it, or nobody would see the end.
+            # Only the next program may hold the pipe, or its end would not be seen.
             before.close()
         programs.append(program)
         before = cast(IO[bytes], program.stdout)
@@ -151,12 +151,12 @@ def _start(chain: list[list[str]]) -> list["subprocess.Popen[bytes]"]:
 
 
 def escaped(text: str) -> str:
-    """As Apertium wants text: nothing in it is a command."""
+    """Text escaped for Apertium's stream format."""
     return _SPECIAL.sub(r"\\\1", text.replace("\0", " ")) + _TEXT_END
 
 
 def unescaped(answer: str) -> str:
-    """What `escaped` did, taken back."""
+    """The inverse of `escaped`."""
     return _ESCAPED.sub(r"\1", answer.replace(_TEXT_END, ""))
 
 
@@ -164,7 +164,7 @@ _QUESTION = re.compile(r"[^.!?¿¡]*[^.!?¿¡\s][^.!?¿¡]*\?")
 
 
 def polished(text: str, language: str) -> str:
-    """Without double spaces, with a capital at the beginning of each sentence; Spanish with ¿."""
+    """Remove double spaces, capitalise sentences, and add ¿ in Spanish."""
     text = re.sub(r"\s+([,.;:!?])", r"\1", " ".join(text.split()))
     if language == "es":
         text = _QUESTION.sub(lambda found: _opened(found[0]), text)

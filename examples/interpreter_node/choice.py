@@ -1,4 +1,4 @@
-"""The engines that the settings name, loaded once."""
+"""Loads the engines that the settings name."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ LANGUAGES = ("en", "es")
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """And the languages that this node can hear."""
+    """The engines, and the languages that the node can recognise."""
 
     recognizer: Recognizer
     translator: Translator
@@ -31,15 +31,15 @@ class Engines:
 
     @property
     def directions(self) -> tuple[tuple[str, str], ...]:
-        """What can be translated, by what can be heard."""
+        """The language pairs that can be translated."""
         return tuple((src, tgt) for src in self.heard for tgt in LANGUAGES if src != tgt)
 
 
 def load(settings: Settings) -> Engines:
-    """Takes seconds.
+    """Load the engines, which takes seconds.
 
     Raises:
-        MissingPartError: names what is not there, and the command that gets it.
+        MissingPartError: a part is missing; the message has the command that installs it.
     """
     heard = _heard(settings)
     engines = Engines(
@@ -54,7 +54,7 @@ def load(settings: Settings) -> Engines:
 
 
 def _warm_up(engines: Engines) -> None:
-    """Has each do its work once: the first time takes longest, and should be nobody's sentence."""
+    """Run each engine once, because the first run takes longest."""
     for src, tgt in engines.directions:
         for _ in engines.recognizer.transcribe(np.zeros(RATE, np.float32), src):
             break
@@ -72,7 +72,7 @@ def _heard(settings: Settings) -> tuple[str, ...]:
     return found
 
 
-# Each engine is imported where it is chosen: nobody needs the packages of the others.
+# Each engine is imported when it is chosen, so the packages of the others are not needed.
 def _recognizer(settings: Settings, heard: tuple[str, ...]) -> Recognizer:
     if settings.asr == "whisper":
         from interpreter_node.whisper import Whisper

@@ -1,4 +1,4 @@
-"""How busy the CPUs are, for the heartbeats."""
+"""CPU load for the heartbeats."""
 
 import os
 import time
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
-# So that one sentence does not make the machine look full: the share of a new look, a second apart.
+# Weight of a new sample, taken a second apart: one sentence must not make the machine look full.
 _SMOOTHING_S = 10.0
-# The scheduler gives no jobs over 0.95. The slots say already how many this node can do, so a node
-# that is at work never says more than this.
+# The scheduler assigns no jobs above 0.95. The slots already limit the jobs of this node, so a busy
+# node never reports more than this.
 MOST = 0.9
 
 
 class CpuLoad:
-    """Of all CPUs, smoothed over about ten seconds. To be called about once a heartbeat.
+    """Load of all CPUs, smoothed over about ten seconds. Call it about once per heartbeat.
 
     Args:
-        read: CPU seconds that were used so far and that there were, over all CPUs.
-        clock: seconds that only go up.
+        read: returns used and available CPU seconds so far, over all CPUs.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class CpuLoad:
         self._load = 0.0
 
     def __call__(self) -> tuple[float, float]:
-        """As Node.load wants it: (cpu, gpu)."""
+        """The pair (cpu, gpu) for Node.load."""
         used, everything = self._read()
         now = self._clock()
         if everything > self._all:
@@ -45,12 +45,12 @@ class CpuLoad:
 
 
 def read_stat() -> tuple[float, float]:
-    """Of the machine; Linux only."""
+    """CPU seconds of the machine; Linux only."""
     ticks = [int(each) for each in _STAT.read_text().splitlines()[0].split()[1:9]]
     return float(sum(ticks) - ticks[3] - ticks[4]), float(sum(ticks))
 
 
 def read_own() -> tuple[float, float]:
-    """Of this process and its children, where the machine does not say."""
+    """CPU seconds of this process and its children, as a fallback."""
     times = os.times()
     return sum(times[:4]), time.monotonic() * (os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""Translation by CTranslate2, with model folders of your own."""
+"""Translation by CTranslate2, with your own model folders."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ class CTranslate:
     Args:
         folder: holds a folder for each direction, such as `en-es`: a model in CTranslate2's format
             with the SentencePiece models `source.spm` and `target.spm`, as OPUS-MT has them.
-        threads: of the CPU.
+        threads: CPU threads.
 
     Raises:
-        MissingPartError: a folder or a package is not there.
+        MissingPartError: a folder or a package is missing.
     """
 
     def __init__(

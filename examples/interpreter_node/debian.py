@@ -1,4 +1,4 @@
-"""Apertium's programs: a Debian package, so pip cannot bring them."""
+"""Installs Apertium's programs, which are a Debian package."""
 
 import os
 import shutil
@@ -23,10 +23,10 @@ def get_apertium(
     run: Callable[[Sequence[str]], int] = _run,
     is_there: Callable[[], bool] = is_installed,
 ) -> None:
-    """Installs it only where that was asked for, and needs no password.
+    """Install it if that was requested and needs no password.
 
     Raises:
-        MissingPartError: it is not there. The message has the command.
+        MissingPartError: it is not installed; the message has the command.
     """
     if is_there():
         return
@@ -36,7 +36,7 @@ def get_apertium(
     )
     if environ.get(CONSENT) != "yes" or shutil.which("apt-get") is None:
         raise missing
-    # -n: a password is never asked for.
+    # -n: never ask for a password.
     prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
     say(f"Installing Apertium ({_TOLD}): {' '.join([*prefix, INSTALL])}")
     command = [*prefix, *INSTALL.split(), "--yes", "--quiet"]

@@ -1,4 +1,4 @@
-"""Does somebody speak? By a small neural network, or by loudness alone."""
+"""Speech detection by a small neural network, or by loudness alone."""
 
 from pathlib import Path
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from interpreter_node.engines import FRAME, MissingPartError, Samples, installed
 
-# More than this, of 1, is speech.
+# A probability above this is speech.
 SURE = 0.5
-# Louder than this is speech for those who judge by loudness: about -40 dB.
+# For detection by loudness: speech is louder than this, about -40 dB,
 LOUD = 0.01
-# And it is so many times louder than the quietest tenth of the audio.
+# and louder than the quietest tenth of the audio by this factor.
 ABOVE_NOISE = 3.0
-# Before each frame the network sees the end of the one before.
+# Before each frame the network gets the end of the previous one.
 _CONTEXT = 64
 _STATE = (1, 1, 128)
-# So many frames at once, so that long audio needs no more memory than short.
+# Frames per batch, so that long audio needs no more memory than short audio.
 _BLOCK = 512
 
 
@@ -23,7 +23,7 @@ class Silero:
     """A Detector: Silero's network in the form that takes many frames at once.
 
     Raises:
-        MissingPartError: the model or the runtime is not there.
+        MissingPartError: the model or the runtime is missing.
     """
 
     def __init__(self, model: Path) -> None:
@@ -51,7 +51,7 @@ class Silero:
 
 
 class Loudness:
-    """A Detector that needs no model, and takes steady noise for silence and music for speech."""
+    """A Detector without a model: steady noise counts as silence, music as speech."""
 
     def judge(self, samples: Samples) -> list[bool]:
         """See Detector."""
@@ -59,7 +59,7 @@ class Loudness:
         if not len(frames):
             return []
         loud = np.sqrt(np.mean(frames * frames, axis=1))
-        # Speech without any pause in it must not be taken for noise.
+        # Speech without any pause must not count as noise.
         noise = min(float(np.quantile(loud, 0.1)), LOUD)
         return [bool(each) for each in loud > max(LOUD, noise * ABOVE_NOISE)]
 

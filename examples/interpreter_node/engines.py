@@ -1,4 +1,4 @@
-"""What the node asks of its engines. Each is made once, and may be called from any thread."""
+"""Interfaces of the engines. Each is created once and may be called from any thread."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -6,19 +6,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-# Mono samples at RATE, from -1 to 1. Whatever the app sends is made into these.
+# Mono samples at RATE, from -1 to 1. All audio is converted to these.
 Samples = NDArray[np.float32]
 RATE = 16_000
-# Detectors judge so many samples at a time: 32 ms.
+# Detectors classify this many samples at a time: 32 ms.
 FRAME = 512
 
 
 class MissingPartError(Exception):
-    """Something that an engine needs is not there.
+    """Something that an engine needs is missing.
 
     Args:
         what: what is missing, and what it is for.
-        how: the command that gets it.
+        how: the command that installs it.
     """
 
     def __init__(self, what: str, how: str) -> None:
@@ -31,17 +31,14 @@ class Recognizer(Protocol):
     """Speech to text."""
 
     def transcribe(self, samples: Samples, language: str) -> Iterator[str]:
-        """The text so far, again and again as it grows; the last one is the text.
-
-        Whoever does not ask for the next one has stopped the work.
-        """
+        """Yield the growing text; the last one is final. Stop iterating to stop the work."""
 
 
 class Translator(Protocol):
     """Text to text."""
 
     def translate(self, text: str, src: str, tgt: str) -> str:
-        """One or more sentences."""
+        """Translate one or more sentences."""
 
 
 class Voice(Protocol):
@@ -52,21 +49,21 @@ class Voice(Protocol):
         """Samples a second."""
 
     def speak(self, text: str, language: str) -> Iterator[bytes]:
-        """16-bit mono PCM, piece by piece. Whoever does not ask for the next has stopped it."""
+        """Yield pieces of 16-bit mono PCM. Stop iterating to stop the work."""
 
 
 class Detector(Protocol):
-    """Is this speech?"""
+    """Detects speech."""
 
     def judge(self, samples: Samples) -> list[bool]:
         """For each FRAME of samples (the last may be shorter), whether somebody speaks."""
 
 
 def installed(module: str, package: str, use: str) -> Any:
-    """Imports what is not part of every installation.
+    """Import an optional package.
 
     Raises:
-        MissingPartError: names the package, and the command that installs it.
+        MissingPartError: it is missing; the message has the command that installs it.
     """
     import importlib
 

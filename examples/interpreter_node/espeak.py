@@ -1,4 +1,4 @@
-"""Speech by eSpeak NG (`espeakng-loader`): robotic, and there is a wheel for everybody.
+"""Speech by eSpeak NG (`espeakng-loader`): robotic, but available as a wheel everywhere.
 
 The library has one state for the whole process, so all voices share one lock.
 """
@@ -20,7 +20,7 @@ _lock = threading.Lock()
 
 
 class Espeak:
-    """A Voice. Raises MissingPartError where the package is not there."""
+    """A Voice. Raises MissingPartError if the package is missing."""
 
     def __init__(self) -> None:
         package = installed("espeakng_loader", "espeakng-loader", "speaks")

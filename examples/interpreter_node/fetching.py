@@ -1,7 +1,7 @@
-"""Gets the models: `python -m interpreter_node.fetching`, or `make get-models`.
+"""Downloads the models: `python -m interpreter_node.fetching`, or `make get-models`.
 
-It says what it fetches, how large it is and under which licence; checks what came; and keeps only
-the files that are needed. What is there already is not fetched again.
+It prints the name, size and licence of each part, verifies the download, and keeps only the files
+that are needed. Parts that exist are not downloaded again.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ from interpreter_node.parts import Archive, Part
 from interpreter_node.settings import models_folder
 
 Say = Callable[[str], None]
-# Puts an archive into a folder.
+# Downloads an archive into a folder.
 Download = Callable[[Archive, Path], None]
 
 
 class BadDownloadError(Exception):
-    """What came is not what was asked for."""
+    """A download is not as expected."""
 
 
 def fetch(
@@ -38,11 +38,11 @@ def fetch(
     say: Say,
     download: Download | None = None,
 ) -> list[Part]:
-    """Fetches what is not there yet; returns the parts that lack a consent, and so are left out.
+    """Download missing parts; returns those that were skipped because consent is missing.
 
     Raises:
-        MissingPartError: npm or pip is missing, or could not get it.
-        BadDownloadError: a checksum is not as expected. Nothing of it is kept.
+        MissingPartError: npm or pip is missing, or failed.
+        BadDownloadError: a checksum is wrong; nothing of the download is kept.
     """
     missing = [part for part in wanted if not is_there(part, folder)]
     refused = [part for part in missing if part.consent and environ.get(part.consent) != "yes"]
@@ -63,7 +63,7 @@ def fetch(
 
 
 def is_there(part: Part, folder: Path) -> bool:
-    """Whether all its files are. They were checked before they were put there."""
+    """Whether all its files exist. They were verified before they were put there."""
     return all((folder / name).is_file() for _, name, _ in part.files)
 
 
@@ -71,7 +71,7 @@ def _take(
     archive: Archive, wanted: Sequence[Part], folder: Path, download: Download | None
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    # Beside their final place, so that each file appears at once and whole.
+    # Next to their final place, so that each file appears atomically.
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as place:
         home = Path(place)
         (download or _DOWNLOADS[archive.registry])(archive, home)
@@ -113,7 +113,7 @@ def _check(path: Path, sha256: str, name: str = "") -> None:
 
 
 def _from_npm(archive: Archive, folder: Path) -> None:
-    # The user's own registry is asked, as for all that they install.
+    # Uses the registry that the user has configured.
     npm = shutil.which("npm")
     if npm is None:
         raise MissingPartError(
@@ -149,7 +149,7 @@ def _megabytes(size: int) -> str:
 
 
 def main() -> int:
-    """The exit code: 0 also where a part was left out for want of consent."""
+    """Download; returns exit code 0 even if a part was skipped for lack of consent."""
     folder = models_folder(os.environ)
     try:
         fetch(parts.ALL, folder, environ=os.environ, say=print)

@@ -1,4 +1,4 @@
-"""Whatever an app sends, as mono samples at 16 kHz."""
+"""Converts audio of any format to mono samples at 16 kHz."""
 
 import math
 
@@ -8,15 +8,15 @@ from interpreter_node.engines import RATE, MissingPartError, Samples, installed
 from lingua_scheduler.sdk import AudioFormat, Encoding, JobError, opus_packets
 
 _FULL = 32768.0
-# Samples on each side that have a part in a new one; more is sharper and slower.
+# Input samples on each side of an output sample; more is sharper and slower.
 _REACH = 16
 _OPUS_RATE = 48_000
 
 
 def samples_of(audio: bytes, audio_format: AudioFormat) -> Samples:
-    """Raises JobError where it cannot be heard."""
+    """Convert a job's audio. Raises JobError if that is impossible."""
     if not audio:
-        # A flush for which nothing is held.
+        # A flush without held audio.
         return np.zeros(0, np.float32)
     if audio_format.encoding is Encoding.OPUS:
         return _opus(audio, audio_format.channels)
@@ -32,7 +32,7 @@ def _opus(audio: bytes, channels: int) -> Samples:
     try:
         av = installed("av", "av", "decodes Opus")
     except MissingPartError as error:
-        # Another node may have it.
+        # Another node may be able to.
         raise JobError("UNKNOWN_AUDIO", str(error)) from error
     decoder = av.CodecContext.create("libopus", "r")
     decoder.sample_rate = _OPUS_RATE
@@ -51,19 +51,19 @@ def _opus(audio: bytes, channels: int) -> Samples:
 
 
 def resampled(samples: Samples, rate: int) -> Samples:
-    """To 16 kHz, by a windowed sinc: what 16 kHz cannot hold is taken out first."""
+    """Resample to 16 kHz by a windowed sinc, without aliasing."""
     if rate == RATE or not len(samples):
         return samples.astype(np.float32)
     common = math.gcd(rate, RATE)
     up, down = RATE // common, rate // common
-    # Of the lower of both rates, in samples of the audio as it is.
+    # For the lower of both rates, in input samples.
     cutoff = min(1.0, RATE / rate)
     reach = math.ceil(_REACH / cutoff)
     padded = np.pad(samples, (reach, reach + 1))
     count = len(samples) * up // down
     heard = np.empty(count, np.float32)
     offsets = np.arange(-reach, reach + 1)
-    # New samples that lie alike between old ones share their weights.
+    # Output samples with the same offset to input samples share their weights.
     for phase in range(up):
         exact = phase * down / up
         whole = int(exact)

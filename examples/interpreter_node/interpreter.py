@@ -1,8 +1,8 @@
 """The node's handler: audio of a job in, partials and one result out.
 
-A turn is one sentence or more that the scheduler had to cut. What is unfinished is held and joined
-to the next job of the turn. Where a turn gets long, the sentences in it that are finished are
-given at once, and only the rest is held.
+A turn is one or more sentences that the scheduler had to cut. Unfinished audio is held and joined
+to the next job of the turn. If a turn gets long, its finished sentences are returned at once, and
+only the rest is held.
 """
 
 import contextlib
@@ -43,13 +43,13 @@ from lingua_scheduler.sdk import (
     Turn,
 )
 
-# As the contract allows for one result.
+# Limit of the contract for one result.
 MAX_SPEECH_BYTES = 3 * 1024 * 1024
-# Longer turns are given sentence by sentence; those that cannot be split (Opus), at so many times
-# this length at the latest.
+# Longer turns are returned sentence by sentence; those that cannot be split (Opus), at this
+# multiple of the length at the latest.
 LONG_TURN_S = 20.0
 _LONGEST = 3
-# Of silence that goes on: what is kept of it.
+# Silence to keep if it continues.
 _BEGINNING_S = 0.5
 
 Item = Partial | Translated | Held | NoSpeech
@@ -62,7 +62,7 @@ class _NotWantedError(Exception):
 
 @dataclass
 class _Watch:
-    """When each stage began and how long it took, from the receipt of the job."""
+    """Start and duration of each stage, relative to the receipt of the job."""
 
     timings: list[Timing] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
@@ -81,12 +81,12 @@ class _Watch:
 
 
 class Interpreter:
-    """Call it with a job; it may be called from as many threads as the node has slots.
+    """Handles jobs; may be called from as many threads as the node has slots.
 
     Args:
-        recognizer: and the other engines; without a voice it answers with text alone.
-        held: where unfinished audio waits; None: each job is translated as it is (for comparison).
-        long_turn_s: from here on, finished sentences of an unfinished turn are given at once.
+        recognizer: one of the engines; without a voice, results have only text.
+        held: holds unfinished audio; None translates each job separately (for comparison).
+        long_turn_s: beyond this, finished sentences of an unfinished turn are returned at once.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class Interpreter:
         self._texts = Recalled()
 
     def __call__(self, job: Job) -> Generator[Item, None, None]:
-        """As Node.handler wants it: a blocking generator."""
-        # Whoever cancels wants no answer.
+        """The blocking generator for Node.handler."""
+        # A cancelled job needs no answer.
         with contextlib.suppress(_NotWantedError):
             if self._held is None:
                 alone = HeldAudio().join(job)
@@ -118,11 +118,11 @@ class Interpreter:
             with self._held.turn(job) as turn:
                 rest = yield from self._interpret(job, turn)
             if rest:
-                # What came before has been given; this is all that is left of the turn.
+                # Everything before was returned; this is the rest of the turn.
                 self._held.keep(_with_audio(job, rest))
 
     def _interpret(self, job: Job, turn: Turn) -> Generator[Item, None, bytes]:
-        """Gives the result; returns the audio that the next job must join, where it is not all."""
+        """Yield the result; returns the audio to hold, unless it is everything."""
         watch = _Watch()
         # More of the same speech follows.
         goes_on = self._held is not None and job.reason in (Reason.MAX_DURATION, Reason.MAX_LENGTH)
@@ -130,7 +130,7 @@ class Interpreter:
             samples = samples_of(turn.audio, job.audio_format)
             found = segments(self._detector.judge(samples), len(samples))
             if not found:
-                # A word may just have begun.
+                # A word may have just begun.
                 begun = _tail(job, turn, len(samples) / RATE - _BEGINNING_S) if goes_on else b""
                 yield NoSpeech(joined=turn.joined, held_bytes=len(begun))
                 return begun
@@ -149,9 +149,9 @@ class Interpreter:
         return rest
 
     def _split(self, job: Job, turn: Turn, found: list[Segment]) -> tuple[list[Segment], bytes]:
-        """Of a long turn: the finished segments, and the audio after them.
+        """Split a long turn into its finished segments and the audio after them.
 
-        All segments and nothing where it cannot be split.
+        If it cannot be split: all segments, and nothing.
         """
         closed = [each for each in found if each.closed]
         rest = _tail(job, turn, closed[-1].end / RATE) if closed else b""
@@ -162,11 +162,11 @@ class Interpreter:
     ) -> Generator[Item, None, str]:
         """The text of all segments, with partials as it grows."""
         said: list[str] = []
-        # The job says how much silence to assume after the audio.
+        # The job gives the silence to assume after the audio.
         padded = np.concatenate((samples, np.zeros(RATE * job.padding_ms // 1000, np.float32)))
         for segment in found:
             if hold and not segment.closed and not job.partial_interval:
-                # It will be heard again when its end is there, and nobody wants to see it now.
+                # It will be recognised again with its end, and is not shown now.
                 break
             piece = padded[segment.start : segment.end if segment.closed else len(padded)]
             text = ""
@@ -179,7 +179,7 @@ class Interpreter:
         return " ".join(filter(None, said))
 
     def _texts_of(self, job: Job, piece: Samples, *, closed: bool) -> Iterator[str]:
-        """As Recognizer.transcribe; of closed segments it is remembered."""
+        """As Recognizer.transcribe; remembers the text of closed segments."""
         key = hashlib.blake2b(piece.tobytes(), digest_size=16).digest()
         known = self._texts.get(_turn_key(job), key)
         if known is not None:
@@ -236,14 +236,14 @@ def _turn_key(job: Job) -> TurnKey:
 
 
 def _kept(turn: Turn) -> bool:
-    """Keeps all of it, where there is room."""
+    """Hold everything if there is room."""
     with contextlib.suppress(HeldTooLargeError):
         turn.keep()
     return turn.kept
 
 
 def _tail(job: Job, turn: Turn, from_s: float) -> bytes:
-    """The turn's audio from here on; nothing where it cannot be cut (Opus)."""
+    """The turn's audio from here on; nothing if it cannot be cut (Opus)."""
     audio = job.audio_format
     if audio.encoding is not Encoding.PCM_S16LE or from_s <= 0:
         return b""

@@ -1,4 +1,4 @@
-"""Speech recognition by Moonshine's ONNX models: an encoder, and a decoder, a token at a time.
+"""Speech recognition by Moonshine's ONNX models: an encoder, and a token-by-token decoder.
 
 A model folder holds `encoder_model.onnx` and `decoder_model_merged.onnx`; all languages share one
 `tokenizer.json`.
@@ -16,9 +16,9 @@ from interpreter_node.engines import RATE, MissingPartError, Samples, installed
 
 ENCODER, DECODER = "encoder_model.onnx", "decoder_model_merged.onnx"
 _BEGIN, _END = 1, 2
-# Nobody speaks faster; a decoder that is lost repeats itself for ever.
+# Nobody speaks faster; a confused decoder repeats itself forever.
 _TOKENS_PER_SECOND = 13
-# What is shorter gives the encoder nothing to work on.
+# Shorter audio is too short for the encoder.
 _SHORTEST = RATE // 4
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -27,12 +27,12 @@ class Moonshine:
     """A Recognizer.
 
     Args:
-        folders: where the model of each language is.
-        tokenizer: the file that all of them share.
-        threads: of the CPU, for one run.
+        folders: the model folder of each language.
+        tokenizer: the shared tokenizer file.
+        threads: CPU threads of one run.
 
     Raises:
-        MissingPartError: a file or a package is not there.
+        MissingPartError: a file or a package is missing.
     """
 
     def __init__(self, folders: Mapping[str, Path], tokenizer: Path, *, threads: int = 1) -> None:
@@ -105,7 +105,7 @@ class _Model:
                 return
             yield token
             for name, value in zip(past, present, strict=True):
-                # What is known of the audio does not change after the first step.
+                # The cached values for the audio do not change after the first step.
                 if count == 0 or ".decoder." in name:
                     past[name] = value
 

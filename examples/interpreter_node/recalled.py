@@ -20,12 +20,12 @@ class _Texts:
 
 
 class Recalled:
-    """By turn and by a hash of the audio. What people said is kept no longer than their audio.
+    """Texts by turn and hash of the audio. They are kept no longer than the audio.
 
     Args:
-        max_turns: the one that was not asked for longest is forgotten first.
-        keep_seconds: after the last use.
-        clock: seconds that only go up.
+        max_turns: the least recently used turn is forgotten first.
+        keep_seconds: time to keep a turn after its last use.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Recalled:
         self._keep_seconds = keep_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        # The one that was used last is last.
+        # Ordered by last use.
         self._turns: dict[TurnKey, _Texts] = {}
 
     def get(self, turn: TurnKey, audio: bytes) -> str | None:
@@ -50,7 +50,7 @@ class Recalled:
             return texts.by_audio.get(audio) if texts else None
 
     def put(self, turn: TurnKey, audio: bytes, text: str) -> None:
-        """Remembers it until the turn is over."""
+        """Remember it until the turn ends."""
         with self._lock:
             texts = self._turns.pop(turn, None) or _Texts()
             texts.by_audio[audio] = text
@@ -61,7 +61,7 @@ class Recalled:
                 del self._turns[next(iter(self._turns))]
 
     def forget(self, turn: TurnKey) -> None:
-        """The turn is over."""
+        """Forget a turn that has ended."""
         with self._lock:
             self._turns.pop(turn, None)
 

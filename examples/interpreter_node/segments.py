@@ -1,8 +1,7 @@
-"""Long speech, cut where the speaker pauses.
+"""Cuts long speech at the speaker's pauses.
 
-Recognisers do best with a few seconds at a time, and worst with half a word. A segment that is
-closed stays as it is whatever is said later, so its text need not be found again when more of the
-turn comes.
+Recognisers work best with a few seconds at a time, and worst with half a word. A closed segment
+does not change when more of the turn arrives, so it need not be recognised again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +14,14 @@ def _frames(seconds: float) -> int:
     return round(seconds * RATE / FRAME)
 
 
-# A pause that ends a segment of usual length, and one that ends any.
+# The pause that ends a segment of usual length, and the pause that ends any segment.
 PAUSE = _frames(0.5)
 LONG_PAUSE = _frames(1.0)
 USUAL = _frames(5.0)
-# As much as is recognised at once, and how far back a better place for the cut is looked for.
+# The longest segment, and how far back to look for a better cut.
 MOST = _frames(14.0)
 LOOK_BACK = _frames(6.0)
-# Kept around speech: words begin and end softly.
+# Margin around speech, since words begin and end softly.
 MARGIN = _frames(0.13)
 
 
@@ -35,13 +34,13 @@ class Segment(NamedTuple):
 
 
 def segments(voiced: Sequence[bool], samples: int) -> list[Segment]:
-    """The stretches of speech in so many samples; none where nobody speaks."""
+    """The segments of speech in the samples; none if nobody speaks."""
     spans = list(_spans(voiced))
     found: list[Segment] = []
     for first, last, closed in spans:
         start = max(0, first - MARGIN) * FRAME
         end = min(samples, (last + 1 + MARGIN) * FRAME)
-        # Margins must not overlap where a cut was made without a pause.
+        # Margins must not overlap if a cut was made without a pause.
         start = max(start, found[-1].end) if found else start
         found.append(Segment(start, max(start, end), closed))
     return found
@@ -55,7 +54,7 @@ def _spans(voiced: Sequence[bool]) -> Iterator[tuple[int, int, bool]]:
             if first < 0:
                 first, gap_at, gap = at, -1, 0
             elif at - last - 1 >= gap and at - last > 1 and at - first > MOST - LOOK_BACK:
-                # The longest pause near the limit, if one has to be used.
+                # The longest pause near the limit, in case it is needed.
                 gap_at, gap = last, at - last - 1
             last = at
         if first < 0:
@@ -67,7 +66,7 @@ def _spans(voiced: Sequence[bool]) -> Iterator[tuple[int, int, bool]]:
         elif length >= MOST:
             cut = gap_at if gap_at >= 0 else last
             yield first, cut, True
-            # What is after the cut begins the next one.
+            # Speech after the cut begins the next segment.
             first = next((each for each in range(cut + 1, at + 1) if voiced[each]), -1)
             gap_at, gap = -1, 0
     if first >= 0:

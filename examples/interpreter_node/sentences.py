@@ -1,11 +1,11 @@
-"""Text as a recogniser gives it: is it a whole sentence, and what in it nobody meant to say.
+"""Checks and repairs recognised text: is it a complete sentence, and what is not meant?
 
-The repair is light on purpose: it takes out what is surely wrong, and rewrites nothing.
+The repair is deliberately light: it removes what is certainly wrong, and rewrites nothing.
 """
 
 import re
 
-# Words after which a sentence goes on, whatever full stop a recogniser puts there.
+# Words after which a sentence continues, even if the recogniser adds a full stop.
 _EN = """
 a an the and or but because so if when while that which who whose to of in on at for from with by
 about into my your his her its our their this these those is are was were be am will would can
@@ -23,18 +23,18 @@ _FILLERS = {
 }
 _END = re.compile(r"(?<=[.!?…])\s+")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
-# A recogniser that is lost says the same again and again.
+# A confused recogniser repeats itself.
 _REPEATED = re.compile(r"\b(\w+(?:[\s,]+\w+){0,5}?)(?:[\s,.]+\1\b){2,}", re.IGNORECASE | re.UNICODE)
 _STUTTER = re.compile(r"\b([^\W\d_]{1,3})(?:\s+\1\b)+", re.IGNORECASE | re.UNICODE)
 
 
 def words(text: str) -> list[str]:
-    """In lower case, without punctuation."""
+    """The words in lower case, without punctuation."""
     return [found.lower() for found in _WORD.findall(text)]
 
 
 def split_sentences(text: str) -> list[str]:
-    """At the ends of sentences; none is empty."""
+    """Split into sentences; none is empty."""
     return [each for each in _END.split(text.strip()) if each]
 
 
@@ -46,12 +46,12 @@ def is_unfinished(text: str, language: str) -> bool:
     if said[-1] in _GO_ON.get(language, frozenset()):
         # "To whom?" and "Who is it for?" end like this, too; "I like the?" does not.
         return len(said) > 1
-    # A missing full stop alone says little: recognisers forget it.
+    # A missing full stop alone means little, since recognisers often omit it.
     return text.rstrip().endswith(("...", "…", ",", "-", ":"))
 
 
 def repaired(text: str, language: str) -> str:
-    """Without fillers, stutters and loops, with a capital and an end."""
+    """Remove fillers, stutters and loops; add a capital and a full stop."""
     fillers = _FILLERS.get(language, frozenset())
     kept = [each for each in text.split() if each.strip(",.;:!?¿¡…").lower() not in fillers]
     clean = _STUTTER.sub(r"\1", _REPEATED.sub(r"\1", " ".join(kept)))

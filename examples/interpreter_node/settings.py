@@ -1,4 +1,4 @@
-"""The node's settings: a flag each, or an environment variable, such as INTERPRETER_ASR."""
+"""The node's settings: flags, or environment variables such as INTERPRETER_ASR."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ ASR = ("moonshine", "whisper")
 MT = ("apertium", "ctranslate2")
 TTS = ("pico", "espeak", "none")
 VAD = ("silero", "loudness")
-# As all parts of this project call them.
+# Variables that all parts of this project use.
 _ACCESS = (
     ("--token-file", "LINGUA_TOKEN_FILE", "says who this node is"),
     ("--ca", "LINGUA_TLS_CA_FILE", "the dispatchers' authority; none: no TLS"),
@@ -25,7 +25,7 @@ _ACCESS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What `python -m interpreter_node --help` lists."""
+    """The settings that `python -m interpreter_node --help` lists."""
 
     node_id: str
     dispatcher: str
@@ -45,7 +45,7 @@ class Settings:
 
 
 def models_folder(environ: Mapping[str, str]) -> Path:
-    """Where fetched models are: outside the project, and shared by all nodes of a user."""
+    """The folder of downloaded models: outside the project, shared by all nodes of a user."""
     if chosen := environ.get(f"{PREFIX}MODELS"):
         return Path(chosen).expanduser()
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -53,7 +53,7 @@ def models_folder(environ: Mapping[str, str]) -> Path:
 
 
 def read_settings(args: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
-    """Ends the process with a message and exit code 2 where one is not valid."""
+    """Parse the settings; exits with a message and code 2 if one is invalid."""
     made = parser(os.environ if environ is None else environ)
     chosen = made.parse_args(args)
     try:
@@ -80,7 +80,7 @@ def read_settings(args: Sequence[str], environ: Mapping[str, str] | None = None)
 
 
 def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Each flag's default is its variable, where that is set."""
+    """The parser; the default of a flag is its variable, if that is set."""
     made = argparse.ArgumentParser(
         prog="python -m interpreter_node",
         description="A node that interprets between English and Spanish.",
@@ -90,7 +90,7 @@ def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     def add(flag: str, default: object, **more: object) -> None:
         value = environ.get(PREFIX + flag.strip("-").replace("-", "_").upper(), default)
         if choices := more.get("choices"):
-            # A default is not checked by itself.
+            # argparse does not check defaults.
             if value not in choices:  # type: ignore[operator]
                 made.error(f"{PREFIX}{flag.strip('-').upper()}: {value!r} is none of {choices}")
             more["help"] = f"{more['help']} (by default {value})"

@@ -1,4 +1,4 @@
-"""Speech recognition by faster-whisper, with a model folder of your own."""
+"""Speech recognition by faster-whisper, with your own model folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +11,10 @@ class Whisper:
 
     Args:
         folder: a model in CTranslate2's format, with its `model.bin`.
-        threads: of the CPU.
+        threads: CPU threads.
 
     Raises:
-        MissingPartError: the folder or the package is not there.
+        MissingPartError: the folder or the package is missing.
     """
 
     def __init__(self, folder: Path, *, threads: int = 1) -> None:
@@ -29,7 +29,7 @@ class Whisper:
         )
 
     def transcribe(self, samples: Samples, language: str) -> Iterator[str]:
-        """See Recognizer. It grows by a phrase at a time."""
+        """See Recognizer. The text grows phrase by phrase."""
         phrases, _ = self._model.transcribe(samples, language=language, beam_size=1)
         text = ""
         for phrase in phrases:
