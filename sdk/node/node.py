@@ -264,7 +264,7 @@ class Node:
                 os._exit(128 + number)
             told = True
             fields = {"node_id": self.node_id, "hint": "a second signal exits at once"}
-            log.info("draining", extra=fields)
+            log.info("node draining", extra=fields)
             self._serving.drain()
 
         handled = (signal.SIGTERM, signal.SIGINT)

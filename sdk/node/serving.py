@@ -265,7 +265,7 @@ class Serving:
         self._do(self._protocol.on_message(self._loop.time(), message))
         if self._protocol.welcomed and not knew:
             self._warned_at = -WARN_EVERY_S
-            self._log(logging.INFO, "connected", address=self._connected_to)
+            self._log(logging.INFO, "connected to dispatcher", address=self._connected_to)
         self.wake()
 
     def ending(self) -> Ending:
