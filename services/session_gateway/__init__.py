@@ -1,8 +1,9 @@
 """The session gateway: streams of clients, cuts of speech, results in order, resumes.
 
 An utterance passes through `live` (the shell of a session), `session` (its pure core), `store`
-(the cut is recorded) and `dispatcher` (its job is submitted), and its result the same way back.
-`service` and `main` are the gRPC service and its process; `views` reads records for operators.
+(the cut is recorded) and `dispatcher_link` (its job is submitted); its result comes back the
+same way. `service` and `main` are the gRPC service and its process;
+`views` reads records for operators.
 
 Only the CLI imports this package. It imports the runtime and the generated code.
 """

@@ -8,7 +8,7 @@ import grpc
 from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.service_process import Runtime, run_service
 from lingua_scheduler.services.runtime.settings.settings import Settings
-from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
+from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.live.sessions import Sessions
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.service import SessionGatewayServicer

@@ -26,8 +26,8 @@ from lingua_scheduler.services.dispatcher.job.effects import (
 )
 from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import Responsible
 from lingua_scheduler.services.dispatcher.nodes.routes import Routes
+from lingua_scheduler.services.dispatcher.nodes.stream import Responsible
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.settings.settings import Settings

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import AttemptKey, attempt_key
+from lingua_scheduler.services.dispatcher.nodes.stream import AttemptKey, attempt_key
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.tasks import BackgroundTasks

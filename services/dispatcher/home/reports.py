@@ -7,7 +7,7 @@ from lingua_scheduler.services.dispatcher.home.orphans import Orphans
 from lingua_scheduler.services.dispatcher.job import endings
 from lingua_scheduler.services.dispatcher.job.model import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import Report
+from lingua_scheduler.services.dispatcher.nodes.stream import Report
 from lingua_scheduler.services.runtime.timers import now_ms
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 

@@ -5,9 +5,8 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from lingua_scheduler.services.dispatcher.nodes.attempts import attempt_key
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes, node_message
-from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream
+from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream, attempt_key
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth.principals import caller

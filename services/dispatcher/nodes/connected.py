@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import (
+from lingua_scheduler.services.dispatcher.nodes.held_audio import HeldAudio
+from lingua_scheduler.services.dispatcher.nodes.stream import (
     Assignment,
     AttemptKey,
+    NodeStream,
     Responsible,
     attempt_key,
 )
-from lingua_scheduler.services.dispatcher.nodes.held_audio import HeldAudio
-from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.tasks import BackgroundTasks

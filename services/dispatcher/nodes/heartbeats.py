@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.admission import Admission
-from lingua_scheduler.services.dispatcher.nodes.attempts import attempt_key
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
-from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream
+from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream, attempt_key
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.contract import limits

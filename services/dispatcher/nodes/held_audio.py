@@ -5,8 +5,7 @@ from functools import partial
 from typing import Any
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import AttemptKey, attempt_key
-from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream
+from lingua_scheduler.services.dispatcher.nodes.stream import AttemptKey, NodeStream, attempt_key
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2

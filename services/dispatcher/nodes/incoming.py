@@ -6,10 +6,14 @@ from typing import Any
 
 from lingua_scheduler.services.dispatcher.job.model import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import Report, Responsible, attempt_key
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes, node_message
 from lingua_scheduler.services.dispatcher.nodes.held_audio import HeldAudio
-from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream
+from lingua_scheduler.services.dispatcher.nodes.stream import (
+    NodeStream,
+    Report,
+    Responsible,
+    attempt_key,
+)
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.tasks import BackgroundTasks
 from lingua_scheduler.services.runtime.timers import now_ms

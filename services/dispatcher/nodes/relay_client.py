@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import (
+from lingua_scheduler.services.dispatcher.nodes.stream import (
     AttemptKey,
     Responsible,
     attempt_key,

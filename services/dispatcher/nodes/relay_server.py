@@ -7,9 +7,9 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import Report
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
 from lingua_scheduler.services.dispatcher.nodes.incoming import too_large
+from lingua_scheduler.services.dispatcher.nodes.stream import Report
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex

@@ -3,9 +3,9 @@
 import asyncio
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
-from lingua_scheduler.services.dispatcher.nodes.attempts import Responsible
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
 from lingua_scheduler.services.dispatcher.nodes.relay_client import RelayClients
+from lingua_scheduler.services.dispatcher.nodes.stream import Responsible
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S

@@ -11,7 +11,7 @@ from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.timers import Timers
-from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
+from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.live.converse_stream import Context, ConverseStream
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics

@@ -15,7 +15,7 @@ from lingua_scheduler.services.runtime.contract.audio import MAX_CHUNK_BYTES
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import span_of, span_writer_if_on
 from lingua_scheduler.services.runtime.timers import Timers
-from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
+from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.live.converse_stream import Context
 from lingua_scheduler.services.session_gateway.live.live_session import LiveSession
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans

@@ -56,7 +56,7 @@ def made_gateway(
         peer_silence_ms=2000,
         limits={
             "live.converse_stream._MAX_BYTES": OUTBOX_BYTES,
-            "dispatcher.link._GREET_S": 1.0,
+            "dispatcher_link._GREET_S": 1.0,
         },
         **settings,
     )

@@ -22,7 +22,7 @@ from lingua_scheduler.services.dispatcher.pool.connection import PoolConnection
 from lingua_scheduler.services.runtime.rpc import renewed_channel
 from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.settings.settings import load_settings
-from lingua_scheduler.services.session_gateway.dispatcher.link import DispatcherLink
+from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.v1 import dispatcher_pb2, pool_pb2
 from tests.conftest import Eventually
 from tests.support.name_server import NameServer, name_server

@@ -2,7 +2,7 @@
 
 import random
 
-from lingua_scheduler.services.dispatcher.nodes.attempts import PartialLimiter
+from lingua_scheduler.services.dispatcher.nodes.stream import PartialLimiter
 
 
 def passed(interval_ms: float, times: list[float]) -> list[float]:
