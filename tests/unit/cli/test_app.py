@@ -1,4 +1,4 @@
-"""`lingua` itself, `lingua config`, and how `lingua serve` refuses."""
+"""`lingua` itself, `lingua config`, and refusals of `lingua serve`."""
 
 import json
 import os

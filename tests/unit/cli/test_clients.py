@@ -1,4 +1,4 @@
-"""`lingua nodes` and `lingua pools`: what is asked of the service, what is said of its answer."""
+"""`lingua nodes` and `lingua pools`: requests to the service, and the output for its answers."""
 
 import copy
 import json
@@ -30,7 +30,7 @@ METHODS = {method.name: method for service in SERVICES for method in service.met
 
 
 class Answer(NamedTuple):
-    """What the service says to one call: a response, or an error of its own, or a bare code."""
+    """The answer to one call: a response, an error with details, or a bare status code."""
 
     method: str
     response: Any = None
@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 def run(
     args: str | Sequence[str], *answers: Answer, typed: str = "", env: dict[str, str] | None = None
 ) -> tuple[Result, list[Any]]:
-    """Runs a command against a service that gives these answers; also the requests it got."""
+    """Run a command against a service with these answers; also returns its requests."""
     channel = grpc_testing.channel(SERVICES, grpc_testing.strict_real_time())
     ports = {"pool": 7710, "dispatcher": 7720, "gateway": 7730}
     addresses = {service: f"{service}.test:{port}" for service, port in ports.items()}

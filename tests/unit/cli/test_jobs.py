@@ -1,4 +1,4 @@
-"""`lingua jobs`: what is asked of the dispatcher, what is said of its answer."""
+"""`lingua jobs`: requests to the dispatcher, and the output for its answers."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ ZH_EN = common_pb2.LanguagePair(src="zh", tgt="en")
 def attempt(
     number: int = 1, node: str = "n1", *, at: int = 0, ack: int = 10, end: int = 1000, **fields: Any
 ) -> dispatcher_pb2.AttemptRecord:
-    """An attempt whose moments count from T0; a negative one did not come."""
+    """An attempt with times relative to T0; a negative time means that it did not happen."""
     values: dict[str, Any] = {
         "reserved_ms": T0 + at,
         "acked_ms": T0 + ack if ack >= 0 else 0,
@@ -63,7 +63,7 @@ def cancelled(state: common_pb2.JobState.ValueType) -> Answer:
 def step(
     kind: common_pb2.JobStep.Kind.ValueType, at: float, took: float, number: int = 0, how: str = ""
 ) -> common_pb2.JobStep:
-    """A step whose times are ms from T0."""
+    """A step with times in ms from T0."""
     return common_pb2.JobStep(
         kind=kind,
         attempt=number,

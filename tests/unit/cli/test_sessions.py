@@ -1,4 +1,4 @@
-"""`lingua sessions`: what is asked of the gateway, what is said of its answer."""
+"""`lingua sessions`: requests to the gateway, and the output for its answers."""
 
 import json
 import time

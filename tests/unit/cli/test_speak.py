@@ -1,4 +1,4 @@
-"""`lingua speak` without a gateway: what it refuses, and what it shows of what it hears."""
+"""`lingua speak` without a gateway: refusals, and the output for events."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""When a service that has ended is started again."""
+"""When a service that has ended is restarted."""
 
 from lingua_scheduler.cli.up.supervised import FIRST_S, LONGEST_S, MAX_ENDS, STEADY_S, Restarts
 

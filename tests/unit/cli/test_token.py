@@ -1,4 +1,4 @@
-"""`lingua token`: what it makes, what it says of what it is given."""
+"""`lingua token`: creating and inspecting tokens."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.unit.cli.test_clients import run as run_client
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
-    """A file that `lingua token secret` has made."""
+    """A file made by `lingua token secret`."""
     path = tmp_path / "secret"
     assert token("secret", str(path)).exit_code == 0
     return path
@@ -30,7 +30,7 @@ def token(*args: str, secret: Path | None = None, typed: str = "", **environ: st
 
 
 def claims_of(result: Result, secret: Path) -> dict[str, object]:
-    """The claims of what was printed, which is nothing but a token."""
+    """The claims of the printed token."""
     assert result.exit_code == 0, result.output
     key = secret.read_text().strip()
     claims: dict[str, object] = jwt.decode(

@@ -1,4 +1,4 @@
-"""Where speech begins and ends, by loudness; and the microphone that it is heard with."""
+"""Detection of speech by loudness, and the microphone."""
 
 import asyncio
 import math
@@ -38,7 +38,7 @@ def hush(ms: int) -> bytes:
 
 
 def utterances(audio: bytes, block: int = 3200, **options: Any) -> list[bytes]:
-    """The audio of each, as it would be sent."""
+    """The audio of each utterance, as it would be sent."""
     activity = VoiceActivity(FORMAT, **options)
     heard: list[Heard] = []
     for at in range(0, len(audio), block):
@@ -113,7 +113,7 @@ class PortAudioError(Exception):
 
 
 def library(monkeypatch: pytest.MonkeyPatch, *, devices: int = 1, blocks: int = 0) -> Any:
-    """A sound library with so many microphones, that record so many blocks."""
+    """A sound library with these microphones, which record this many blocks."""
 
     class Stream:
         def __init__(self, **options: Any) -> None:
