@@ -9,7 +9,7 @@ from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes,
 from lingua_scheduler.services.dispatcher.nodes.stream import NodeStream, attempt_key
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.auth.principals import caller
+from lingua_scheduler.services.runtime.auth.principals import caller, node_owner
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
@@ -149,6 +149,7 @@ class Admission:
             ),
             serves=frozenset(),
             assigned={},
+            owner=node_owner(),
         )
 
     def _registration(self, stream: NodeStream) -> pool_pb2.RegisterNodeRequest:

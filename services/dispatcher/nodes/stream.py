@@ -105,7 +105,7 @@ class NodeStream:
     outbox: Outbox[Written]
     serves: frozenset[str]
     assigned: dict[AttemptKey, Assignment]
-    owner: str = ""
+    owner: str
     """Of the node, as its token says; empty: none, or the token names the node itself."""
     epoch: int = 0
     health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_READY
