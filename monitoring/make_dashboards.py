@@ -190,7 +190,7 @@ GATEWAY: Rows = {
         Panel(
             "Jobs",
             [
-                ("sum(lingua_gateway_jobs)", "under way"),
+                ("sum(lingua_gateway_jobs)", "in progress"),
                 ("sum(lingua_gateway_timers)", "timers"),
             ],
         ),
@@ -245,7 +245,7 @@ DISPATCHER: Rows = {
             "Kept for another gateway",
             [
                 (rate("lingua_dispatcher_kept_results_total"), "kept"),
-                (rate("lingua_dispatcher_orphans_total"), "reports that nobody answers for"),
+                (rate("lingua_dispatcher_orphans_total"), "orphaned reports"),
                 (rate("lingua_dispatcher_late_results_total"), "late results, not kept"),
                 (rate("lingua_dispatcher_partials_dropped_total"), "partial results dropped"),
             ],

@@ -121,7 +121,7 @@ TOKENS = Part(
     ),
 )
 SPEECH_DETECTOR = Part(
-    what="Silero VAD: hears whether somebody speaks",
+    what="Silero VAD: detects speech",
     archive=Archive(
         registry="pypi",
         package="silero-vad",

@@ -38,8 +38,8 @@ from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 # Often enough to look alive on a terminal.
 _PARTIAL_EVERY_MS = 200
-_NOBODY_THERE = ("UNREACHABLE", "SCHEDULER_DEPENDENCY_DOWN")
-_WRONGLY_USED = ("INVALID_MESSAGE", "UNAUTHENTICATED", "PERMISSION_DENIED")
+_UNREACHABLE_REASONS = ("UNREACHABLE", "SCHEDULER_DEPENDENCY_DOWN")
+_USAGE_REASONS = ("INVALID_MESSAGE", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 def _language(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -198,8 +198,8 @@ def _failure(error: SessionError, address: str) -> Failure:
         message = f"the session was lost: {error.message}"
     message += may_not(error.reason, "client")
     exit_code = FAILED
-    if error.reason in _NOBODY_THERE:
+    if error.reason in _UNREACHABLE_REASONS:
         exit_code = UNREACHABLE
-    elif error.reason in _WRONGLY_USED:
+    elif error.reason in _USAGE_REASONS:
         exit_code = USAGE
     return Failure(message, reason=error.reason, exit_code=exit_code)
