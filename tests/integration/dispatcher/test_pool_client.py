@@ -1,8 +1,6 @@
 """The dispatcher's client against real pool services: shared messages, faults, recovery."""
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator
 
@@ -195,8 +193,7 @@ async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_found_agai
     try:
         async with client_of(process.address, timeout_ms=500) as client:
             await client.register_node(registration("n1"))
-            os.kill(process.process.pid, signal.SIGSTOP)
-            try:
+            with process.frozen():
                 began = time.monotonic()
                 with pytest.raises(DependencyDownError, match="no answer within 500 ms"):
                     await client.allocate(allocation("j1"))
@@ -207,8 +204,6 @@ async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_found_agai
                 with pytest.raises(DependencyDownError):
                     await client.allocate(allocation("j2"))
                 assert time.monotonic() - began < 0.1
-            finally:
-                os.kill(process.process.pid, signal.SIGCONT)
             await eventually(lambda: client.up)
             await client.allocate(allocation("j3"))
     finally:
