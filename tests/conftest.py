@@ -1,4 +1,4 @@
-"""What tests of every kind may ask for: a real Redis, and room of their own in it."""
+"""Fixtures for tests of every kind: a real Redis, and key prefixes of their own in it."""
 
 import asyncio
 import os
@@ -14,21 +14,21 @@ from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 
 Eventually = Callable[..., Awaitable[None]]
 
-# On a busy machine an example may take any time.
+# On a busy machine an example may take any length of time.
 settings.register_profile("any-machine", deadline=None)
 settings.load_profile("any-machine")
 
 
 @dataclass(frozen=True)
 class ExternalRedis:
-    """The Redis of LINGUA_REDIS_URL, which other tests and workers share."""
+    """The Redis at LINGUA_REDIS_URL, which other tests and workers share."""
 
     url: str
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[EmbeddedRedis | ExternalRedis]:
-    """One server a worker process, unless LINGUA_REDIS_URL names one for all."""
+    """One server for each worker process, unless LINGUA_REDIS_URL names one for all."""
     if url := os.environ.get("LINGUA_REDIS_URL"):
         yield ExternalRedis(url)
         return
@@ -38,13 +38,13 @@ def redis_server() -> Iterator[EmbeddedRedis | ExternalRedis]:
 
 @pytest.fixture(scope="session")
 def redis_url(redis_server: EmbeddedRedis | ExternalRedis) -> str:
-    """Where to find a Redis that must not be flushed, stopped or reconfigured."""
+    """The URL of a shared Redis, which no test may flush, stop or reconfigure."""
     return redis_server.url
 
 
 @pytest.fixture
 def own_redis() -> Iterator[EmbeddedRedis]:
-    """A server of the test's own, for those that flush, stop or reconfigure it."""
+    """A Redis for one test, which may flush, stop or reconfigure it."""
     with EmbeddedRedis() as server:
         yield server
 
@@ -57,7 +57,7 @@ def prefix() -> str:
 
 @pytest.fixture(scope="session")
 def eventually() -> Eventually:
-    """Returns when a condition holds; fails the test where it never does within so many seconds."""
+    """Waits until a condition holds; fails the test after `within` seconds."""
 
     async def wait(condition: Callable[[], bool], within: float = 10.0) -> None:
         deadline = time.monotonic() + within

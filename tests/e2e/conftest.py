@@ -1,4 +1,4 @@
-"""What the tests of processes share."""
+"""Fixtures for tests of whole processes."""
 
 import contextlib
 import uuid

@@ -1,4 +1,4 @@
-"""What tests of faults may ask for."""
+"""Fixtures for tests of faults."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What tests of services on sockets may ask for."""
+"""Fixtures for tests of services on sockets."""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +14,7 @@ from tests.support.services import DispatcherProcess, PoolProcess
 def pool_process(redis_url: str) -> Iterator[PoolProcess]:
     """A pool service that the tests of a file share.
 
-    A busy machine is no reason for these tests to fail; what a slow Redis does has its own.
+    It waits long for Redis, for busy machines; a slow Redis has tests of its own.
     """
     prefix = f"test:{uuid.uuid4().hex[:8]}"
     with PoolProcess(redis_url=redis_url, prefix=prefix, redis_timeout_ms=4000) as process:
@@ -23,7 +23,7 @@ def pool_process(redis_url: str) -> Iterator[PoolProcess]:
 
 @pytest.fixture
 async def pool(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Pool]:
-    """A client of the shared pool service, whose store is empty."""
+    """A client of the shared pool service, which has no keys."""
     async with connected(pool_process, redis_url) as client:
         client.forget_all()
         yield client
@@ -31,7 +31,7 @@ async def pool(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Pool]
 
 @pytest.fixture(scope="module")
 def patient_process(pool_process: PoolProcess, redis_url: str) -> Iterator[DispatcherProcess]:
-    """A dispatcher that waits so long for everything that no test sees the end of it."""
+    """A dispatcher whose time limits are so long that no test reaches them."""
     with DispatcherProcess(
         pool=pool_process,
         redis_url=redis_url,
@@ -45,7 +45,7 @@ def patient_process(pool_process: PoolProcess, redis_url: str) -> Iterator[Dispa
 
 @pytest.fixture(scope="module")
 def hasty_process(pool_process: PoolProcess, redis_url: str) -> Iterator[DispatcherProcess]:
-    """A dispatcher that soon gives up, though not sooner than a busy machine answers."""
+    """A dispatcher with short time limits, but longer than a busy machine takes to answer."""
     with DispatcherProcess(
         pool=pool_process,
         redis_url=redis_url,
@@ -61,7 +61,7 @@ def hasty_process(pool_process: PoolProcess, redis_url: str) -> Iterator[Dispatc
 async def patient(
     patient_process: DispatcherProcess, pool_process: PoolProcess
 ) -> AsyncIterator[Scene]:
-    """A corner of the patient dispatcher."""
+    """A scene at the patient dispatcher."""
     async with scene(patient_process, pool_process) as made:
         yield made
 
@@ -70,6 +70,6 @@ async def patient(
 async def hasty(
     hasty_process: DispatcherProcess, pool_process: PoolProcess
 ) -> AsyncIterator[Scene]:
-    """A corner of the hasty dispatcher."""
+    """A scene at the hasty dispatcher."""
     async with scene(hasty_process, pool_process) as made:
         yield made

@@ -1,4 +1,4 @@
-"""What the tests of the deployment share."""
+"""Fixtures for tests of the deployment."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Three services with auth on, which the tests of a worker share, and who issues their tokens."""
+"""Three services with auth on, shared by the tests of a worker, and the issuer of their tokens."""
 
 import contextlib
 import uuid
@@ -24,14 +24,14 @@ class Services:
         return self.pool, self.dispatcher, self.gateway
 
     def serving(self, method: str) -> ServiceProcess:
-        """The one that serves `/package.Service/Method`."""
+        """The process that serves `/package.Service/Method`."""
         by_name = {"PoolService": self.pool, "Dispatcher": self.dispatcher}
         return by_name.get(method.split("/")[1].rpartition(".")[2], self.gateway)
 
 
 @pytest.fixture(scope="session")
 def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    """Issues tokens that the services take."""
+    """Issues tokens that the services accept."""
     return Issuer(tmp_path_factory.mktemp("keys"))
 
 
@@ -65,5 +65,5 @@ def services(redis_url: str, issuer: Issuer) -> Iterator[Services]:
 
 
 def tokens_in(log: str) -> list[str]:
-    """Lines with what looks like a token: its first two parts are JSON objects in base64."""
+    """Lines that seem to contain a token: its first two parts are JSON objects in base64."""
     return [line for line in log.splitlines() if "eyJ" in line]

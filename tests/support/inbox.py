@@ -11,7 +11,7 @@ Event = TypeVar("Event")
 
 
 class Inbox(Generic[Event]):
-    """What a stream has given and no test has taken yet, in order."""
+    """Events in the order in which they came; a test takes them out."""
 
     def __init__(self, whose: str) -> None:
         self.waiting: list[Event] = []
@@ -20,12 +20,12 @@ class Inbox(Generic[Event]):
         self._came = asyncio.Event()
 
     def put(self, events: Iterable[Event]) -> None:
-        """Adds what came."""
+        """Adds events."""
         self.waiting.extend(events)
         self._came.set()
 
     async def take(self, wanted: Callable[[Event], bool], within: float = SOON_S) -> Event:
-        """Waits for the first event that is wanted; all others stay."""
+        """Waits for the first wanted event, and takes it out; all others stay."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while True:

@@ -1,4 +1,4 @@
-"""Services whose collector is off and that say which objects they have, by type.
+"""Services whose garbage collector is off, and that count their objects by type.
 
 Without a collector an object goes when its last reference does. What is left of a call that is over
 is then part of a reference cycle, or held by mistake.
@@ -50,7 +50,7 @@ Process = TypeVar("Process", bound=ServiceProcess)
 
 @contextmanager
 def counting(kind: type[Process], **options: Any) -> Iterator["CountedProcess"]:
-    """Within this block a service of this kind runs without a collector."""
+    """A service of this kind that runs without a garbage collector inside the block."""
     runner = RUNNER.replace("\ndef ready(address, metrics):\n", _COUNTING)
     assert runner != RUNNER
     with tempfile.TemporaryDirectory(prefix="lingua-objects-") as folder:
@@ -63,14 +63,14 @@ def counting(kind: type[Process], **options: Any) -> Iterator["CountedProcess"]:
 
 
 class CountedProcess:
-    """A running service, and what it has in memory."""
+    """A running service, and the objects that it has in memory."""
 
     def __init__(self, process: ServiceProcess, path: Path) -> None:
         self.service = process
         self._path = path
 
     async def objects(self) -> collections.Counter[str]:
-        """How many of each type."""
+        """The number of objects of each type."""
         self._path.unlink(missing_ok=True)
         self.service.process.send_signal(signal.SIGUSR2)
         deadline = time.monotonic() + SOON_S
@@ -82,7 +82,7 @@ class CountedProcess:
     async def keeps_nothing_of(
         self, times: int, once: Callable[[], Awaitable[None]], *, at_once: int = 50
     ) -> None:
-        """Does something many times; fails unless what the service has of it goes away again."""
+        """Does something many times; fails if the service keeps objects of it."""
 
         async def do(times: int) -> None:
             for _ in range(0, times, at_once):
@@ -94,7 +94,7 @@ class CountedProcess:
         await self._settled(before, times // 10)
 
     async def _settled(self, before: dict[str, int], most: int) -> dict[str, int]:
-        """Waits until no telling type has grown by so many; the counts then."""
+        """Waits until no telling type has grown by more than `most`; returns the counts."""
         # What ends a stream may still wait for a time-out of some seconds.
         deadline = time.monotonic() + 3 * SOON_S
         while True:

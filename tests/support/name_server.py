@@ -1,4 +1,4 @@
-"""A name server of the test's own: a name that stands for several loopback addresses."""
+"""A name server for tests: it resolves one name to several loopback addresses."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ class NameServer(asyncio.DatagramProtocol):
         self.port = transport.get_extra_info("sockname")[1]
 
     def target(self, name: str, port: int) -> str:
-        """A port of whoever has the name, as gRPC writes it."""
+        """The gRPC target for a port of the hosts that have the name."""
         return f"dns://127.0.0.1:{self.port}/{name}:{port}"
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
@@ -41,7 +41,7 @@ class NameServer(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def name_server() -> AsyncIterator[NameServer]:
-    """One that knows no address yet."""
+    """A name server that knows no address yet."""
     loop = asyncio.get_running_loop()
     transport, names = await loop.create_datagram_endpoint(NameServer, local_addr=("127.0.0.1", 0))
     try:

@@ -1,4 +1,4 @@
-"""Service processes that are forked from one that has imported everything.
+"""Processes that are forked from one that has imported everything.
 
 Imports are most of what a short-lived service costs, and the tests start hundreds. A forked process
 is as real as any: it has its own pid, environment and files, can be stopped and killed, and nothing
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class ForkedProcess:
-    """What the tests use of `subprocess.Popen`."""
+    """A forked process, with the part of the interface of `subprocess.Popen` that tests use."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -45,23 +45,23 @@ class ForkedProcess:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Does nothing for one that has ended."""
+        """Sends a signal; does nothing if the process has ended."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def has_ended(self, returncode: int) -> None:
-        """The nursery says so."""
+        """Records the end of the process."""
         self.returncode = returncode
         self._ended.set()
 
 
 class Nursery:
-    """The process that forks others, as the tests see it."""
+    """A client of the process that forks others."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -78,7 +78,7 @@ class Nursery:
         threading.Thread(target=self._read, daemon=True).start()
 
     def fork(self, code: str, *, env: Mapping[str, str], out: Path, err: Path) -> ForkedProcess:
-        """Runs code in a process of its own; `out` is written anew, `err` is added to."""
+        """Runs code in a new process; `out` is truncated first, `err` is appended to."""
         order = {"code": code, "env": dict(env), "out": str(out), "err": str(err)}
         with self._lock:
             assert self._process.stdin is not None
@@ -101,12 +101,12 @@ class Nursery:
 
 @cache
 def nursery() -> Nursery:
-    """The one of this process."""
+    """The nursery of this process."""
     return Nursery()
 
 
 def _serve() -> None:
-    """Forks what stdin asks for: a line each. Says `pid` at its birth, `pid code` at its end."""
+    """Forks a process for each line on stdin; prints `pid` at its start, `pid code` at its end."""
     import selectors
 
     import lingua_scheduler.services.dispatcher.main
@@ -189,7 +189,7 @@ def _fork(order: dict[str, str], not_for_it: tuple[int, int]) -> int:
 
 
 def _save_coverage() -> None:
-    """Saves what was measured once a second: most tests end their services by SIGKILL."""
+    """Saves the coverage once a second, because most tests end their services by SIGKILL."""
     from coverage import Coverage
 
     while (measuring := Coverage.current()) is not None:

@@ -29,7 +29,7 @@ def new_session(src: str, tgt: str = "es", **fields: Any) -> session_pb2.NewSess
 
 
 class RawClient:
-    """One Converse stream; `metadata` says who calls, where that is asked."""
+    """One Converse stream; `metadata` authenticates the client if the gateway requires it."""
 
     def __init__(self, address: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
         self._channel = grpc.aio.insecure_channel(
@@ -56,7 +56,7 @@ class RawClient:
     async def resume(
         self, opened: session_pb2.Opened, *, results_seen: int = 0, next_seq: int = 0
     ) -> session_pb2.Opened:
-        """Takes a session up."""
+        """Resumes a session."""
         resume = session_pb2.ResumeSession(
             session_id=opened.session_id,
             resume_token=opened.resume_token,
@@ -69,11 +69,11 @@ class RawClient:
         return again
 
     async def say(self, **fields: Any) -> None:
-        """One message."""
+        """Sends one message."""
         await self.call.write(session_pb2.ClientMessage(**fields))
 
     async def send(self, data: bytes = bytes(CHUNK_BYTES), *, final: bool = False, **f: Any) -> int:
-        """The next chunk; returns its seq."""
+        """Sends the next chunk; returns its seq."""
         chunk = session_pb2.AudioChunk(**{"seq": self.seq, "data": data, "is_final": final, **f})
         self.seq += 1
         await self.say(audio=chunk)
@@ -86,7 +86,7 @@ class RawClient:
         *,
         within: float = SOON_S,
     ) -> ServerEvent:
-        """The first event of this kind for which something holds, be it here or to come."""
+        """Waits for the first event of this kind that meets a condition."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while True:
@@ -99,19 +99,19 @@ class RawClient:
         raise AssertionError(f"no such {kind} within {within} s: {self.told()}")
 
     async def result(self, index: int, *, within: float = SOON_S) -> session_pb2.Result:
-        """The result of an utterance."""
+        """Waits for the result of an utterance."""
         found = await self.event(
             "result", lambda e: e.result.utterance_index == index, within=within
         )
         return found.result
 
     async def error(self, reason: str, *, within: float = SOON_S) -> common_pb2.Error:
-        """An error of this reason."""
+        """Waits for an error with this reason."""
         wanted = common_pb2.ErrorReason.Value(f"ERROR_REASON_{reason}")
         return (await self.event("error", lambda e: e.error.reason == wanted, within=within)).error
 
     async def missing(self, index: int, *, within: float = SOON_S) -> common_pb2.Error:
-        """Why an utterance is missing."""
+        """Waits until an utterance is missing; returns the reason."""
         found = await self.event(
             "missing", lambda e: e.missing.utterance_index == index, within=within
         )
@@ -120,7 +120,7 @@ class RawClient:
     async def utterance(
         self, index: int, kind: str, *, within: float = SOON_S
     ) -> session_pb2.UtteranceEvent:
-        """What is said of an utterance: finalized, accepted or retrying."""
+        """Waits for an event of an utterance: finalized, accepted or retrying."""
 
         def is_it(event: ServerEvent) -> bool:
             told = event.utterance
@@ -129,17 +129,17 @@ class RawClient:
         return (await self.event("utterance", is_it, within=within)).utterance
 
     async def acked(self, next_seq: int) -> None:
-        """Returns when all chunks below are acknowledged."""
+        """Returns when all chunks below `next_seq` are acknowledged."""
         await self.event("audio_ack", lambda event: event.audio_ack.next_seq >= next_seq)
 
     async def status(self, within: float = SOON_S) -> grpc.StatusCode:
-        """How the stream ended."""
+        """Waits for the end of the stream; returns its status code."""
         async with asyncio.timeout(within):
             await asyncio.gather(self._reader, return_exceptions=True)
             return await self.call.code()
 
     async def failure(self, within: float = SOON_S) -> common_pb2.Error:
-        """Waits for the end of the stream, and for what its status says."""
+        """Waits for the end of the stream; returns the error in its status."""
         await self.status(within)
         assert self._failed is not None, f"the stream ended well: {self.told()}"
         said = from_rpc_error(self._failed)
@@ -147,7 +147,7 @@ class RawClient:
         return said
 
     async def refused(self, why: str, within: float = SOON_S) -> common_pb2.Error:
-        """Waits for an error that ends the stream: as its last event, and as its status."""
+        """Waits for an error that ends the stream: its last event and its status have it."""
         said = await self.failure(within)
         assert (reason(said), self.told()[-1:]) == (why, ["error"]), (said, self.told())
         assert self.events[-1].error == said
@@ -164,15 +164,15 @@ class RawClient:
         ]
 
     async def half_close(self) -> None:
-        """Says nothing more, and still listens."""
+        """Closes its side of the stream, and still reads."""
         await self.call.done_writing()
 
     def stop_reading(self) -> None:
-        """Takes one more message, and then none until `read_on`."""
+        """Reads one more message, and then none until `read_on`."""
         self._may_read.clear()
 
     def read_on(self) -> None:
-        """Reads again."""
+        """Starts to read again."""
         self._may_read.set()
 
     def told(self) -> list[str]:
@@ -184,7 +184,7 @@ class RawClient:
         return [getattr(each, kind) for each in self.events if each.WhichOneof("event") == kind]
 
     async def close(self) -> None:
-        """Drops the stream."""
+        """Cancels the stream."""
         self.call.cancel()
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
@@ -208,7 +208,7 @@ class RawClient:
 async def raw_client(
     address: str, metadata: tuple[tuple[str, str], ...] = ()
 ) -> AsyncIterator[RawClient]:
-    """A client whose stream is dropped at the end."""
+    """A client whose stream is cancelled at the end of the block."""
     client = RawClient(address, metadata)
     try:
         yield client
@@ -245,7 +245,7 @@ async def working(
 
 
 def heard(job: dispatcher_pb2.JobSpec) -> str:
-    """What a working node says of a job: the marks of its chunks, each of 100 ms."""
+    """The text of a working node for a job: the marks of its chunks of 100 ms."""
     chunks = [job.audio[at : at + CHUNK_BYTES] for at in range(0, len(job.audio), CHUNK_BYTES)]
     marks = [int.from_bytes(chunk[:2], "little") for chunk in chunks]
     assert all(chunk == speech(mark) for chunk, mark in zip(chunks, marks, strict=True))

@@ -36,12 +36,12 @@ class RawGateway:
         return id_of(specs[-1])
 
     async def attach(self, job: str, epoch: int = 0) -> None:
-        """Takes up a job of another gateway."""
+        """Attaches to a job that another gateway submitted."""
         attach = dispatcher_pb2.AttachJob(job_id=job, session_epoch=epoch)
         await self._say(dispatcher_pb2.Submission(attach=attach))
 
     async def leave(self, job: str) -> None:
-        """The job's session has left."""
+        """Reports that the job's session has left."""
         leave = dispatcher_pb2.LeaveJob(job_id=job)
         await self._say(dispatcher_pb2.Submission(leave=leave))
 
@@ -57,12 +57,12 @@ class RawGateway:
             await self._answered.wait()
 
     async def cancel(self, job: str, why: str = "") -> None:
-        """Does not want a job any more."""
+        """Cancels a job."""
         cancel = dispatcher_pb2.CancelJobRequest(job_id=job, why=why)
         await self._say(dispatcher_pb2.Submission(cancel=cancel))
 
     async def taken(self, job: str) -> None:
-        """Has taken a result in."""
+        """Confirms a result."""
         taken = dispatcher_pb2.ResultTaken(job_id=job)
         await self._say(dispatcher_pb2.Submission(taken=taken))
 
@@ -81,29 +81,29 @@ class RawGateway:
         return (await self.expect(job, "retrying")).retrying
 
     async def delivered(self, job: str, *, take: bool = True) -> dispatcher_pb2.JobDelivered:
-        """Waits for the result, and says that it is taken."""
+        """Waits for the result; with `take`, confirms it."""
         delivered = (await self.expect(job, "delivered")).delivered
         if take:
             await self.taken(job)
         return delivered
 
     async def failed(self, job: str) -> common_pb2.Error:
-        """Waits for the job's end without a result."""
+        """Waits until the job has failed; returns the error."""
         return (await self.expect(job, "failed")).failed
 
     async def settled(self) -> list[tuple[str, str]]:
-        """Jobs and kinds of what else has come, when all that it said is taken in."""
+        """Waits until the dispatcher has read everything; returns job and kind of other events."""
         nobody = f"nobody-{next(self._asked)}"
         await self.attach(nobody)
         await self.failed(nobody)
         return [(each.job_id, str(each.WhichOneof("event"))) for each in self.inbox.waiting]
 
     def stop_reading(self) -> None:
-        """Takes one more message, and then none until `read_on`."""
+        """Reads one more message, and then none until `read_on`."""
         self._may_read.clear()
 
     def read_on(self) -> None:
-        """Reads again."""
+        """Starts to read again."""
         self._may_read.set()
 
     async def ended(self, within: float = SOON_S) -> None:
@@ -136,12 +136,12 @@ class RawGateway:
 
 
 def id_of(spec: dispatcher_pb2.JobSpec) -> str:
-    """The id that the job of this spec has."""
+    """The id of the job with this spec."""
     return job_id(job_key(spec))
 
 
 def as_told(spec: dispatcher_pb2.JobSpec) -> dispatcher_pb2.JobSpec:
-    """The job as a node is told of it, if it begins a turn: without its session."""
+    """The job as a node sees it if it begins a turn: without its session."""
     told = dispatcher_pb2.JobSpec()
     told.CopyFrom(spec)
     told.session_id = id_of(spec)

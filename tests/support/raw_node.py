@@ -16,12 +16,12 @@ from tests.support.process import SOON_S
 
 
 class RawNode:
-    """One connection of a node that does what a test says, and nothing else.
+    """One connection of a node that does only what a test has it do.
 
     Args:
         beats: whether it sends heartbeats by itself.
         reads: whether it reads what it is sent, after Welcome.
-        metadata: says who calls, where that is asked.
+        metadata: authenticates the node if the dispatcher requires it.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class RawNode:
 
     @property
     def node_id(self) -> str:
-        """As it says in Hello."""
+        """The id that the node gives in Hello."""
         return self.hello.node_id
 
     async def open(self) -> dispatcher_pb2.Welcome:
-        """Says Hello and waits to be welcome."""
+        """Sends Hello, and waits for Welcome."""
         self._tasks.append(asyncio.create_task(self._read()))
         await self.say(NodeEvent(hello=self.hello))
         event = await self.inbox.take(lambda each: each.WhichOneof("event") in ("welcome", "error"))
@@ -70,7 +70,7 @@ class RawNode:
         return event.welcome
 
     async def refused(self, *events: NodeEvent) -> common_pb2.Error:
-        """Says something, Hello by default, and waits for an error and the end of the stream."""
+        """Sends events, by default Hello, and waits for an error and the end of the stream."""
         if not self._tasks:
             self._tasks.append(asyncio.create_task(self._read()))
         await self.say(*events or (NodeEvent(hello=self.hello),))
@@ -92,22 +92,22 @@ class RawNode:
         return (await self.expect("job_assign", within)).job_assign
 
     async def expect_cancel(self, assign: JobAssign) -> str:
-        """Waits for the end of a job; returns why."""
+        """Waits for the cancellation of a job; returns the reason."""
         cancel = (await self.expect("job_cancel")).job_cancel
         assert cancel.attempt == assign.attempt
         return cancel.why
 
     async def expect_received(self, assign: JobAssign) -> None:
-        """Waits until a result is confirmed."""
+        """Waits until the dispatcher has confirmed a result."""
         received = (await self.expect("result_received")).result_received
         assert received.attempt == assign.attempt
 
     async def ack(self, assign: JobAssign) -> None:
-        """Takes a job on."""
+        """Acknowledges a job."""
         await self.say(NodeEvent(job_ack=dispatcher_pb2.JobAck(attempt=assign.attempt)))
 
     async def take_job(self) -> JobAssign:
-        """Waits for a job and takes it on."""
+        """Waits for a job, and acknowledges it."""
         assign = await self.expect_assign()
         await self.ack(assign)
         return assign
@@ -118,12 +118,12 @@ class RawNode:
         cause: dispatcher_pb2.JobReject.Cause.ValueType = dispatcher_pb2.JobReject.CAUSE_FULL,
         detail: str = "",
     ) -> None:
-        """Does not take a job on."""
+        """Rejects a job."""
         rejected = dispatcher_pb2.JobReject(attempt=assign.attempt, cause=cause, detail=detail)
         await self.say(NodeEvent(job_reject=rejected))
 
     async def partial(self, assign: JobAssign, text: str, seq: int = 1) -> None:
-        """Says what it has so far."""
+        """Sends a partial text."""
         texts = dispatcher_pb2.Texts(source=text)
         told = dispatcher_pb2.JobPartial(attempt=assign.attempt, texts=texts, seq=seq)
         await self.say(NodeEvent(job_partial=told))
@@ -137,7 +137,7 @@ class RawNode:
         *,
         joins: bool = True,
     ) -> None:
-        """Has a job done, together with what it held for it; unless it has forgotten that."""
+        """Sends the result of a job; with `joins`, it covers the audio that the node held."""
         texts = dispatcher_pb2.Texts(source=text, translated=text)
         told = dispatcher_pb2.JobResult(
             attempt=assign.attempt,
@@ -151,14 +151,14 @@ class RawNode:
     async def fail(
         self, assign: JobAssign, cause: str = "BROKEN", detail: str = "", *, worth_retry: bool
     ) -> None:
-        """Could not do a job."""
+        """Reports that a job failed."""
         told = dispatcher_pb2.JobFailed(
             attempt=assign.attempt, cause=cause, detail=detail, worth_retry=worth_retry
         )
         await self.say(NodeEvent(job_failed=told))
 
     async def held(self, assign: JobAssign) -> None:
-        """Keeps the audio of a job for the next one, and says so; then the result HELD."""
+        """Reports that it holds the audio of a job for the next one, and sends the result HELD."""
         job = assign.job
         told = dispatcher_pb2.AudioHeld(
             attempt=assign.attempt,
@@ -175,7 +175,7 @@ class RawNode:
         health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_READY,
         load: float = 0.0,
     ) -> int:
-        """Sends one; returns its number."""
+        """Sends a heartbeat; returns its number."""
         self._seq += 1
         beat = dispatcher_pb2.Heartbeat(
             seq=self._seq,
@@ -187,7 +187,7 @@ class RawNode:
         return self._seq
 
     async def settled(self) -> list[str]:
-        """What else the dispatcher has said when it has taken in all that this node said."""
+        """Waits until the dispatcher has read everything; returns the kinds of all other events."""
         seq = await self.heartbeat()
         await self.inbox.take(
             lambda each: each.HasField("heartbeat_reply") and each.heartbeat_reply.seq == seq
@@ -206,13 +206,13 @@ class RawNode:
             await self.inbox.ended.wait()
 
     async def status(self) -> grpc.StatusCode:
-        """How the stream ended, when it has."""
+        """Waits for the end of the stream; returns its status code."""
         await self.ended()
         code: grpc.StatusCode = await self._call.code()
         return code
 
     def answers_jobs(self) -> None:
-        """Takes every job on from now on, and ends none."""
+        """Acknowledges every job from now on, and finishes none."""
 
         async def answer() -> None:
             while True:
@@ -221,18 +221,18 @@ class RawNode:
         self._tasks.append(asyncio.create_task(answer()))
 
     async def ended_for(self) -> common_pb2.Error | None:
-        """What the status says of why the stream ended; None: nothing."""
+        """Waits for the end of the stream; returns the error in its status, if any."""
         code = await self.status()
         call, nothing = self._call, grpc.aio.Metadata()
         trailing, details = await call.trailing_metadata(), await call.details()
         return from_rpc_error(grpc.aio.AioRpcError(code, nothing, trailing, details))
 
     def read_on(self) -> None:
-        """Reads what it is sent, from now on."""
+        """Starts to read again."""
         self._may_read.set()
 
     async def cut(self) -> None:
-        """Breaks the stream, and whatever this side does for it."""
+        """Breaks the stream."""
         for task in self._tasks:
             task.cancel()
         self._call.cancel()
@@ -257,7 +257,7 @@ class RawNode:
 
 
 async def whoever_gets_it(nodes: Sequence[RawNode]) -> tuple[RawNode, JobAssign]:
-    """The node that gets the next job, and the job."""
+    """Waits until one of the nodes gets a job; returns the node and the job."""
     deadline = time.monotonic() + SOON_S
     while True:
         for node in nodes:

@@ -1,4 +1,4 @@
-"""One test's corner of a dispatcher that other tests share.
+"""One test's part of a dispatcher that other tests share.
 
 A scene has languages that no other test uses, so that its jobs meet only its own nodes.
 """
@@ -43,7 +43,7 @@ class Scene:
     _open: list[RawNode | RawGateway] = field(default_factory=list)
 
     def hello(self, name: str = "a", *, slots: int = 1, **fields: Any) -> dispatcher_pb2.Hello:
-        """A node of this scene, as it introduces itself."""
+        """The Hello of a node of this scene."""
         values: dict[str, Any] = {
             "incarnation": f"{name}-1",
             "capabilities": common_pb2.NodeCapabilities(
@@ -56,7 +56,7 @@ class Scene:
         )
 
     def peer(self, hello: dispatcher_pb2.Hello, **options: bool) -> RawNode:
-        """A stream that has said nothing yet."""
+        """A node that has connected, and has sent nothing yet."""
         node = RawNode(self.dispatcher.address, hello, **options)
         self._open.append(node)
         return node
@@ -76,7 +76,7 @@ class Scene:
         return node
 
     def gateway(self) -> RawGateway:
-        """A gateway."""
+        """A gateway of this scene."""
         gateway = RawGateway(self.dispatcher.address)
         self._open.append(gateway)
         return gateway
@@ -103,7 +103,7 @@ class Scene:
         return await self.stub.GetJob(dispatcher_pb2.GetJobRequest(job_id=job, **fields))
 
     async def ended(self, job: str) -> dispatcher_pb2.Job:
-        """The record of a job, when it tells how the last attempt ended: shortly after the job."""
+        """Waits until the record, which lags behind the job, has the last attempt's outcome."""
         deadline = time.monotonic() + SOON_S
         while not (record := (await self.job(job)).job).attempts[-1].outcome:
             assert time.monotonic() < deadline, f"not yet ended: {record}"
@@ -111,7 +111,7 @@ class Scene:
         return record
 
     async def known_node(self, node: RawNode | dispatcher_pb2.Hello) -> pool_pb2.Node | None:
-        """A node as the pool service sees it; None: not known there."""
+        """A node as the pool service sees it; None if it is unknown there."""
         async with grpc.aio.insecure_channel(self.pool_address) as channel:
             stub = pool_pb2_grpc.PoolServiceStub(channel)
             try:
@@ -128,7 +128,7 @@ class Scene:
         node: RawNode | dispatcher_pb2.Hello,
         condition: Callable[[pool_pb2.Node | None], bool],
     ) -> pool_pb2.Node | None:
-        """Waits until the pool service sees the node in this way."""
+        """Waits until the pool service sees the node as wanted."""
         deadline = time.monotonic() + SOON_S
         while not condition(known := await self.known_node(node)):
             assert time.monotonic() < deadline, f"the pool service still sees {known}"
@@ -136,7 +136,7 @@ class Scene:
         return known
 
     async def drains(self, within: float = SOON_S) -> None:
-        """Returns when the dispatcher says that it takes nothing new."""
+        """Returns when the dispatcher reports that it does not serve."""
         deadline = time.monotonic() + within
         async with grpc.aio.insecure_channel(self.dispatcher.address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
@@ -153,7 +153,7 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(dispatcher: DispatcherProcess, pool: PoolProcess) -> AsyncIterator[Scene]:
-    """A corner of this dispatcher; at the end, its log must tell of no bug."""
+    """A scene at this dispatcher; fails at the end if its log tells of a bug."""
     async with grpc.aio.insecure_channel(dispatcher.address) as channel:
         made = Scene(
             dispatcher=dispatcher,
@@ -173,7 +173,7 @@ async def scene(dispatcher: DispatcherProcess, pool: PoolProcess) -> AsyncIterat
 async def together(
     dispatchers: list[DispatcherProcess], pool: PoolProcess
 ) -> AsyncIterator[list[Scene]]:
-    """One test's corner of each dispatcher, all with the same languages."""
+    """A scene at each dispatcher, all with the same languages."""
     async with contextlib.AsyncExitStack() as stack:
         first = await stack.enter_async_context(scene(dispatchers[0], pool))
         scenes = [first]

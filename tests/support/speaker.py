@@ -1,4 +1,4 @@
-"""People who speak to the scheduler: shared by tests of the whole path.
+"""Clients that speak to a whole scheduler.
 
 A Speaker is a client that writes down every word that it says, and every word that comes back. What
 was said has to be what was heard: nothing lost, nothing twice, in order, for each direction.
@@ -33,23 +33,23 @@ SOON_S = 30.0
 
 @dataclass(frozen=True)
 class Turn:
-    """Utterances that came out as one sentence: those that were held, and the one that ended it."""
+    """Utterances that were translated together: those that were held, and the last one."""
 
     parts: list[Result]
 
     @property
     def words(self) -> list[int]:
-        """What was heard in it."""
+        """The words that the node heard."""
         return words_of(self.parts[-1])
 
     @property
     def nodes(self) -> set[str]:
-        """Where its parts were."""
+        """The nodes of its parts."""
         return {part.node_id for part in self.parts}
 
 
 class Speaker:
-    """Says words to a session, and writes down what it says and hears.
+    """Says words to a session, and records what it says and hears.
 
     Attributes:
         said: all words, in order, by direction.
@@ -89,7 +89,7 @@ class Speaker:
     # ---- hearing ----
 
     async def hear(self) -> None:
-        """Writes down what comes until the session has ended."""
+        """Records all events until the session has ended."""
         loop = asyncio.get_running_loop()
         async for event in self.session.events():
             self.events.append(event)
@@ -100,7 +100,7 @@ class Speaker:
             self._changed.set()
 
     async def until(self, condition: Callable[[], bool], within: float = SOON_S) -> None:
-        """Returns when something holds that depends on what has come."""
+        """Returns when a condition on the recorded events holds."""
         try:
             async with asyncio.timeout(within):
                 while not condition():
@@ -110,12 +110,12 @@ class Speaker:
             raise AssertionError(f"not within {within} s; so far: {self.events}") from None
 
     async def outcome(self, index: int, within: float = SOON_S) -> Outcome:
-        """The result of an utterance, or that it is missing."""
+        """Waits for the result of an utterance, or for the event that it is missing."""
         await self.until(lambda: len(self.outcomes) > index, within)
         return self.outcomes[index]
 
     async def cut(self, index: int, within: float = SOON_S) -> Finalized:
-        """How an utterance was cut."""
+        """Waits until an utterance is cut; returns the event."""
         await self.until(lambda: index in {each.index for each in self.cuts}, within)
         return next(each for each in self.cuts if each.index == index)
 
@@ -131,7 +131,7 @@ class Speaker:
 
     @property
     def cuts(self) -> list[Finalized]:
-        """All cuts that were told."""
+        """All events of cuts."""
         return [each for each in self.events if isinstance(each, Finalized)]
 
     @property
@@ -181,13 +181,13 @@ class Speaker:
 
 
 def words_of(result: Result) -> list[int]:
-    """The words of a result; one of which a part was lost is below 0."""
+    """The words of a result; a word that is incomplete is negative."""
     words = result.texts.source.split()
     return [-int(word[:-1]) if word.endswith("?") else int(word) for word in words]
 
 
 def difference(said: list[int], heard: list[int]) -> str:
-    """What is wrong, for a person."""
+    """Describes the difference for people."""
     lost = sorted(set(said) - set(heard))
     never_said = sorted(set(heard) - set(said))
     twice = sorted({word for word in heard if heard.count(word) > 1})

@@ -1,4 +1,4 @@
-"""What tests of gateways may ask for."""
+"""Fixtures for tests of gateways."""
 
 import uuid
 from collections.abc import Iterator
