@@ -34,7 +34,7 @@ _codes = itertools.count()
 
 
 NAME = "name"
-"""The feature by which a job is known at its node: its session."""
+"""The feature that tells a node the session of a job."""
 
 
 @dataclass
@@ -47,11 +47,11 @@ class Cluster:
     tgt: str = "es"
 
     def addresses(self, *order: int) -> list[str]:
-        """Of dispatchers, in this order; without one, of all."""
+        """The addresses of dispatchers, in this order; by default of all."""
         return [self.dispatchers[at].address for at in order or range(len(self.dispatchers))]
 
     def spec(self, index: int, **fields: Any) -> dispatcher_pb2.JobSpec:
-        """A job; each index is a session of its own unless told otherwise."""
+        """A job; by default each index is a session of its own."""
         values: dict[str, Any] = {
             "session_id": f"s-{self.src}-{index}",
             "audio": index.to_bytes(4, "little") * 4,
@@ -70,7 +70,7 @@ class Cluster:
         )
 
     async def leases(self, node_ids: Iterable[str]) -> list[pool_pb2.Lease]:
-        """What holds slots on these nodes, as the pool service sees it."""
+        """The leases on these nodes, as the pool service sees them."""
         answers = await asyncio.gather(*(self.pool.node(each) for each in node_ids))
         return [lease for answer in answers for lease in answer.leases]
 
@@ -95,7 +95,7 @@ class Cluster:
         return value
 
     def check_logs(self) -> None:
-        """No dispatcher has met a bug."""
+        """Fails if the log of a dispatcher tells of a bug."""
         for at, dispatcher in enumerate(self.dispatchers):
             assert not dispatcher.faults(), f"dispatcher {at}:\n{dispatcher.log()}"
 
@@ -108,7 +108,7 @@ async def running_cluster(
     limits: dict[str, int] | None = None,
     **settings: int,
 ) -> AsyncIterator[Cluster]:
-    """Dispatchers named d0, d1 and so on; at the end, their logs must tell of no bug."""
+    """Dispatchers named d0, d1 and so on; fails at the end if a log tells of a bug."""
     src = local_code(next(_codes))
     dispatchers = [
         DispatcherProcess(

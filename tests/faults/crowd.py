@@ -1,4 +1,4 @@
-"""People who talk all the while, and the process that has work just now: for tests of faults."""
+"""Clients that talk without a pause, and a way to find a process that has work."""
 
 import asyncio
 import contextlib
@@ -46,17 +46,17 @@ class Crowd:
                 return
 
     def stop(self) -> None:
-        """They break off, and that ends their sentences."""
+        """Everybody breaks off, which ends their sentences."""
         self._enough.set()
 
     async def hear_more(self, results: int) -> None:
-        """Returns when each has heard so many results more than now."""
+        """Returns when everybody has heard that many more results."""
         wanted = [len(each.outcomes) + results for each in self.people]
         for each, count in zip(self.people, wanted, strict=True):
             await each.until(lambda who=each, most=count: len(who.outcomes) >= most, RECOVERED_S)
 
     def check(self, title: str, record: Callable[[str, object], None]) -> None:
-        """All that was said was heard; says how long somebody had to wait for it."""
+        """Fails unless all words were heard; records the longest wait."""
         for each in self.people:
             each.check_all_heard()
         slowest = max(each.slowest for each in self.people)
@@ -68,7 +68,7 @@ class Crowd:
 
 @contextlib.asynccontextmanager
 async def talking(scheduler: Scheduler, lengths: Sequence[int]) -> AsyncIterator[Crowd]:
-    """People talk inside the block; at its end they have been heard to the end."""
+    """People who talk inside the block; at its end all results have come."""
     async with contextlib.AsyncExitStack() as stack:
         to = addresses(scheduler.gateways)
         people = [await stack.enter_async_context(speaking(to)) for _ in range(PEOPLE)]
@@ -81,7 +81,7 @@ async def talking(scheduler: Scheduler, lengths: Sequence[int]) -> AsyncIterator
 
 
 async def busiest(services: Sequence[ServiceProcess], metric: str) -> ServiceProcess:
-    """The one with the most work, when it has some."""
+    """Waits until a service has work; returns the busiest one."""
     deadline = time.monotonic() + RECOVERED_S
     while True:
         load = [await each.metric(metric) for each in services]
@@ -91,7 +91,7 @@ async def busiest(services: Sequence[ServiceProcess], metric: str) -> ServicePro
 
 
 async def busy_node(scheduler: Scheduler) -> NodeProcess:
-    """A node with at least two jobs."""
+    """Waits until a node has at least two jobs; returns it."""
     deadline = time.monotonic() + RECOVERED_S
     while True:
         for node in scheduler.nodes:
@@ -102,7 +102,7 @@ async def busy_node(scheduler: Scheduler) -> NodeProcess:
 
 
 async def victim(scheduler: Scheduler, kind: str) -> Victim:
-    """A process of this kind that has work."""
+    """Waits until a process of this kind has work; returns it."""
     match kind:
         case "gateway":
             return await busiest(scheduler.gateways, "lingua_gateway_jobs")

@@ -1,4 +1,4 @@
-"""Nodes of the SDK in this process, which write down what they did and can be told to misbehave."""
+"""Nodes of the SDK in this process, which record what they do and can be told to misbehave."""
 
 import asyncio
 import contextlib
@@ -21,24 +21,24 @@ TAKE, LOSE, REJECT = "take", "lose", "reject"
 
 
 class _InOrder(random.Random):
-    """Begins with the first address; everything else is drawn."""
+    """Chooses the first address; all else is random."""
 
     def randrange(self, *bounds: int, **more: int) -> int:
         return 0
 
 
 def use_first_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on, nodes try their dispatchers in the order in which these are given."""
+    """Makes nodes try their dispatchers in the given order from now on."""
     monkeypatch.setattr(node_module, "random", SimpleNamespace(Random=_InOrder))
 
 
 def text_of(audio: bytes) -> str:
-    """What any node makes of this audio."""
+    """The text of any node for this audio."""
     return f"heard {audio.hex()}"
 
 
 class Records:
-    """What all nodes of a fleet did, and what they are to do.
+    """What the nodes of a fleet did, and how they behave.
 
     Attributes:
         assigned, started, finished: how often, by the job's session.
@@ -67,7 +67,7 @@ class RecordingNode(Node):
         self.handler(self._translate)
 
     def make_protocol(self, hello: dispatcher_pb2.Hello) -> NodeProtocol:
-        """Asks the records first what becomes of an assignment."""
+        """Returns a protocol that asks the records what to do with an assignment."""
         return _DecidingProtocol(hello, self._records)
 
     async def _translate(self, job: Job) -> AsyncIterator[Translated]:
@@ -110,7 +110,7 @@ class Fleet:
 
     @property
     def node_ids(self) -> list[str]:
-        """Of all nodes."""
+        """The ids of all nodes."""
         return [node.node_id for node in self.nodes]
 
     def add(self, count: int, addresses: Sequence[str], *, slots: int = 2) -> None:
@@ -130,7 +130,7 @@ class Fleet:
             self._tasks.append(asyncio.create_task(node.serve(addresses)))
 
     async def all_connected(self, within: float = 5.0 + SLACK_S) -> None:
-        """Waits until every node is welcome somewhere."""
+        """Waits until every node is connected."""
         async with asyncio.timeout(within):
             while not all(node.connected for node in self.nodes):
                 for task in self._tasks:
@@ -138,7 +138,7 @@ class Fleet:
                 await asyncio.sleep(0.01)
 
     def check_slots(self) -> None:
-        """No node has ever run more than it has slots."""
+        """Fails if a node ever ran more jobs than it has slots."""
         over = [node.node_id for node in self.nodes if node.most_at_once > node.slots]
         assert not over, f"ran more jobs at once than they have slots: {over}"
 
@@ -166,5 +166,5 @@ async def fleet_of(
 
 
 def failing(detail: str) -> JobError:
-    """A failure that another node may not have."""
+    """A failure that is worth a retry on another node."""
     return JobError("SIMULATED", detail)

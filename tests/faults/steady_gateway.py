@@ -1,4 +1,4 @@
-"""A gateway that does not lose a job: where a dispatcher is gone, it submits elsewhere again."""
+"""A gateway that loses no job: if a dispatcher is gone, it submits the job to another one."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ PAUSE_S = 0.02
 
 
 class SteadyGateway:
-    """Submits to the first dispatcher that takes it, and to the next where that one is gone.
+    """Submits jobs to the first dispatcher that answers, and to the next if that one is gone.
 
     Attributes:
         texts: what was delivered for each job, each time.
@@ -60,7 +60,7 @@ class SteadyGateway:
         return list(self._open)
 
     async def until(self, condition: Callable[[], bool], within: float) -> None:
-        """Waits for something that events may bring about."""
+        """Waits until a condition holds."""
         deadline = time.monotonic() + within
         while not condition():
             left = deadline - time.monotonic()
@@ -79,7 +79,7 @@ class SteadyGateway:
             stream.may_read.clear()
 
     def read_on(self) -> None:
-        """Reads again."""
+        """Starts to read again."""
         for stream in self._streams.values():
             stream.may_read.set()
 
@@ -94,13 +94,13 @@ class SteadyGateway:
         return sum(len(texts) - 1 for texts in self.texts.values())
 
     def check_delivered(self, jobs: Iterable[str]) -> None:
-        """Every job has a result, always the same, and has not failed."""
+        """Fails unless every job has a result, always the same, and has not failed."""
         for job in jobs:
             assert not self.failures.get(job), f"{job} failed: {self.failures[job]}"
             assert set(self.texts[job]) == {text_of(self._specs[job].audio)}, self.texts[job]
 
     def check_each_ended_once(self) -> None:
-        """Every job has one result or one failure, and not both."""
+        """Fails unless every job has one result or one failure, and not both."""
         ends = {job: len(self.texts[job]) + len(self.failures[job]) for job in self._specs}
         assert {job: count for job, count in ends.items() if count != 1} == {}
 
@@ -150,7 +150,7 @@ class SteadyGateway:
             self._send([job])
 
     async def _ended(self, stream: "_Stream") -> None:
-        """Every job that was there and has no end is submitted again, elsewhere."""
+        """Submits every unfinished job of a lost stream to another dispatcher."""
         del self._streams[stream.address]
         if self._closed:
             return

@@ -75,7 +75,7 @@ class World:
 
     @property
     def processes(self) -> dict[str, Process]:
-        """All of them by name, such as "gateway-0"."""
+        """All processes by name, such as "gateway-0"."""
         return {**self.services, **self.nodes}
 
     def of(self, kind: str) -> list[str]:
@@ -84,7 +84,7 @@ class World:
 
     @property
     def gateways(self) -> str:
-        """Where clients find them."""
+        """The addresses that clients connect to."""
         return self._way("clients", "gateway")
 
     async def known_nodes(self) -> list[pool_pb2.Node]:
@@ -96,7 +96,7 @@ class World:
         return list(listed.nodes)
 
     async def leases(self) -> list[str]:
-        """What holds a slot now, as the pool service sees it."""
+        """The nodes with slots in use, as the pool service sees them."""
         return [
             f"{node.node_id}: {node.reserved} reserved, {node.running} running"
             for node in await self.known_nodes()
@@ -104,7 +104,7 @@ class World:
         ]
 
     async def leases_left(self, within: float) -> list[str]:
-        """What holds a slot after so many seconds; returns as soon as nothing does."""
+        """Waits until no slot is in use; returns what still is after `within` seconds."""
         deadline = time.monotonic() + within
         while True:
             left = ["the pool service does not answer"]
@@ -128,7 +128,7 @@ class World:
         return {name: process.log() for name, process in self.processes.items()}
 
     def tasks(self, name: str) -> int:
-        """How many tasks a service has now."""
+        """The number of asyncio tasks that a service has."""
         process = self.services[name].process
         told = self._tasks / str(process.pid)
         told.unlink(missing_ok=True)
@@ -137,7 +137,7 @@ class World:
         return int(told.read_text())
 
     async def all_up(self) -> None:
-        """Starts again whatever has ended; heals the network, and tells all nodes to be good."""
+        """Restarts ended processes, heals the network, and clears the orders of all nodes."""
         self.network.heal()
         for process in self.processes.values():
             if process.process.poll() is not None:

@@ -1,4 +1,4 @@
-"""Who issues tokens in these tests: with a secret, and with the private keys of a key set.
+"""Issues the tokens of these tests, with a secret and with the private keys of a key set.
 
 Tokens are made by hand, and not by the code that is tested, so that they can be wrong in any way.
 """
@@ -32,7 +32,7 @@ def bearer(token: str) -> Metadata:
 
 
 class Issuer:
-    """A secret and two private keys, and the files that servers read of them."""
+    """A secret and two private keys, and the files that servers read."""
 
     def __init__(self, folder: Path) -> None:
         self.secret = secrets.token_urlsafe(48)
@@ -54,7 +54,7 @@ class Issuer:
         )
 
     def claims(self, role: str = "operator", **claims: Any) -> dict[str, Any]:
-        """Claims that hold, but for those that are given; None leaves one out."""
+        """Valid claims, with changes; None leaves a claim out."""
         now = int(time.time())
         held = {
             "iss": ISSUER,
@@ -85,7 +85,7 @@ class Issuer:
         return jwt.encode(claims, self.ec, "ES256", headers={"kid": kid} if kid else None)
 
     def rsa_public(self) -> bytes:
-        """What everybody knows of the RSA key."""
+        """The public half of the RSA key."""
         return self.rsa.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
     @staticmethod

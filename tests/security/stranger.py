@@ -24,7 +24,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def call(stream: int, path: str, *headers: tuple[str, str], ends: bool = False) -> bytes:
-    """The HEADERS frame that begins a gRPC call; `ends`: and sends no message at all."""
+    """The HEADERS frame that begins a gRPC call; with `ends` the call has no message."""
     fields = (
         (":method", "POST"),
         (":scheme", "http"),
@@ -46,17 +46,17 @@ def message_start(stream: int, length: int, sent: int) -> bytes:
 
 
 def message(stream: int, body: bytes) -> bytes:
-    """A DATA frame with one whole message; the caller has said everything."""
+    """A DATA frame with one complete message, which ends the request."""
     return frame(DATA, _END_STREAM, stream, struct.pack(">BI", 0, len(body)) + body)
 
 
 def reset(stream: int) -> bytes:
-    """The caller takes its call back."""
+    """An RST_STREAM frame, which cancels a call."""
     return frame(RST_STREAM, 0, stream, struct.pack(">I", _CANCEL))
 
 
 class Stranger:
-    """One connection. It acknowledges settings and pings, and counts what it is told.
+    """One connection. It acknowledges settings and pings, and counts the frames that come.
 
     Args:
         address: `host:port` of the server.
