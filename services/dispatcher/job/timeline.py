@@ -140,16 +140,17 @@ class Timeline:
     def placed(self, now: float, number: int, node_id: str) -> None:
         """The pool has a node for this attempt."""
         ask, self._ask = self._ask, None
+        now_us = self._offset_us + now * 1000
+        if self._trace is not None:
+            self._trace.answered(now_us)
         if ask is None or self._over_us:
             return
         if self._queue is not None:
             self._queue.close(ask.start_us)
             self._queue = None
-        ask.attempt, ask.node_id = number, node_id
-        ask.end_us = self._offset_us + now * 1000
+        ask.attempt, ask.node_id, ask.end_us = number, node_id, now_us
         self._steps.append(ask)
         if self._trace is not None:
-            self._trace.answered(ask.end_us)
             self._trace.placed(number)
 
     # ---- an attempt ----

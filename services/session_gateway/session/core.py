@@ -354,7 +354,9 @@ class SessionCore:
         if self.phase is not SessionPhase.OVER:
             is_closing, jobs, intake = self.phase is SessionPhase.CLOSING, self._jobs, self._intake
             if jobs.finished or (is_closing and self._turns):
-                self._add_cuts(now, jobs.flushes(now, intake.expected_seq, is_closing=is_closing))
+                flushes = jobs.flushes(now, intake.expected_seq, is_closing=is_closing)
+                if not self._add_cuts(now, flushes):
+                    return self._out.take()
             if self._delivery.unsent:
                 self._delivery.release(now)
             if jobs.open:
@@ -368,7 +370,8 @@ class SessionCore:
                 self._check_done(now)
         return self._out.take()
 
-    def _add_cuts(self, now: float, cuts: Iterable[Cut]) -> None:
+    def _add_cuts(self, now: float, cuts: Iterable[Cut]) -> bool:
+        """Creates utterances of cuts; False: that ended the session."""
         for cut in cuts:
             if self._delivery.unconfirmed >= MAX_UNSEEN:
                 # Its chunks are not acknowledged: the client can resume, confirm, and send them
@@ -378,8 +381,9 @@ class SessionCore:
                     message=f"the client has not confirmed {MAX_UNSEEN} results (results_seen)",
                 )
                 self._finish(why, forget=False)
-                return
+                return False
             self._jobs.add(now, cut)
+        return True
 
     def _set_gate(self, now: float) -> None:
         """Stops reading the client's messages while too many utterances are pending."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lingua_scheduler.services.session_gateway.session import core
 from lingua_scheduler.services.session_gateway.session.core import SessionCore
 from lingua_scheduler.services.session_gateway.session.resume import Past, replay_from
 from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
@@ -142,6 +143,19 @@ def test_a_flush_brings_the_sentence_along_and_is_a_job_like_any_other_then() ->
 
     assert not desk.spec.is_flush
     assert (list(desk.spec.included_utterances), desk.spec.audio) == ([0], said(0))
+
+
+def test_a_flush_that_ends_the_session_acknowledges_nothing_that_no_node_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core, "MAX_UNSEEN", 2)
+    desk = Talk().holds(0).says(1, BA)
+    assert desk.acked() == [1]
+
+    desk.end(AB)
+
+    assert desk.told()[-1] == "end BACKPRESSURE"
+    assert desk.acked() == [1]
 
 
 def test_the_end_of_an_utterance_that_a_node_keeps_can_be_brought_along() -> None:
