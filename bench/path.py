@@ -168,7 +168,7 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 def end_to_end(rows: list[list[Any]]) -> dict[str, float]:
     """Time from an utterance's chunk to its result, at the client."""
-    return percentiles([(heard - sent) / 1e6 for _, _, sent, heard in rows])
+    return percentiles([(heard - sent) / 1e6 for _, sent, heard in rows])
 
 
 def overhead(rows: list[list[Any]], node_rows: str) -> dict[str, dict[str, float]]:
@@ -176,11 +176,11 @@ def overhead(rows: list[list[Any]], node_rows: str) -> dict[str, dict[str, float
     at_node = {}
     for line in node_rows.splitlines():
         if line:
-            spoken, number, *times = line.split()
-            at_node[spoken, int(number)] = int(times[0]), int(times[1])
+            job, *times = line.split()
+            at_node[job] = int(times[0]), int(times[1])
     there, back = [], []
-    for session, index, sent, heard in rows:
-        assigned, answered = at_node[session, index]
+    for job, sent, heard in rows:
+        assigned, answered = at_node[job]
         there.append((assigned - sent) / 1e6)
         back.append((heard - answered) / 1e6)
     return {"to_node": percentiles(there), "to_client": percentiles(back)}

@@ -4,7 +4,7 @@
 stdin. `saturate SECONDS [WIDTH [CHUNKS]]` keeps WIDTH utterances in progress, by default one per
 session, each in CHUNKS chunks. `steady RATE SECONDS` sends at that rate, whatever is in progress.
 `idle SECONDS` does nothing. The answer to each is one line of JSON: how many jobs, in which time,
-and for each `session index sent_ns heard_ns` by the machine's monotonic clock.
+and for each `job sent_ns heard_ns` by the machine's monotonic clock.
 """
 
 import argparse
@@ -39,8 +39,7 @@ class Speaker:
         self._came = asyncio.Event()
         # gRPC allows one write at a time.
         self._writing = asyncio.Lock()
-        self.session_id = ""
-        self.rows: list[tuple[str, int, int, int]] = []
+        self.rows: list[tuple[str, int, int]] = []
 
     async def open(self) -> None:
         """Return when the session is open."""
@@ -56,7 +55,7 @@ class Speaker:
         await self._stream.write(session_pb2.ClientMessage(open=session_pb2.Open(new=new)))
         message = await self._stream.read()
         assert isinstance(message, session_pb2.ServerMessage)
-        self.session_id = message.events[0].opened.session_id
+        assert message.events[0].HasField("opened")
         self._reading = asyncio.create_task(self._read())
 
     @property
@@ -97,7 +96,7 @@ class Speaker:
             for event in message.events:
                 if event.HasField("result"):
                     index = event.result.utterance_index
-                    self.rows.append((self.session_id, index, self._sent.pop(index), now))
+                    self.rows.append((event.result.job_id, self._sent.pop(index), now))
                     self._results = index + 1
                     self._came.set()
                 elif event.HasField("missing"):

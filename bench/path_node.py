@@ -1,7 +1,7 @@
 """Nodes that answer at once, for `path.py`: acknowledgement and result in one message.
 
 `path.py` runs this as a process. It prints READY when all nodes are connected. On SIGTERM it writes
-one line per job, `session index assigned_ns answered_ns` by the machine's monotonic clock, and
+one line per job, `job assigned_ns answered_ns` by the machine's monotonic clock, and
 ends.
 """
 
@@ -82,10 +82,9 @@ class AtOnce:
         self._beating.cancel()
 
     def _answer(self, assign: dispatcher_pb2.JobAssign, now: int) -> list[dispatcher_pb2.NodeEvent]:
-        job = assign.job
         result = dispatcher_pb2.JobResult(attempt=assign.attempt, kind=RESULT, texts=TEXTS)
         ack = dispatcher_pb2.JobAck(attempt=assign.attempt)
-        self._seen.append((job.session_id, job.utterance_index, now, time.monotonic_ns()))
+        self._seen.append((assign.attempt.job_id, now, time.monotonic_ns()))
         return [
             dispatcher_pb2.NodeEvent(job_ack=ack),
             dispatcher_pb2.NodeEvent(job_result=result),

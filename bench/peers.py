@@ -54,7 +54,7 @@ class ThePath:
         return Answer(
             jobs_per_s=answer["jobs_per_s"],
             cpu_ms_per_job=sum(answer["cpu_ms"].values()),
-            took_ms=[(heard - sent) / 1e6 for _, _, sent, heard in answer["rows"]],
+            took_ms=[(heard - sent) / 1e6 for _, sent, heard in answer["rows"]],
         )
 
 
