@@ -4,7 +4,7 @@
     make bench-growth ARGS="--json"                      one JSON object
     make bench-growth ARGS="--from FILE --plots FOLDER"  charts of an earlier run
 
-Measures CPU milliseconds per job of each process, minus what it uses when nobody speaks, always
+Measures CPU milliseconds per job of each process, minus what it uses while idle, always
 with 64 utterances in progress. In the series of nodes, heartbeats are sent once a minute, so that
 10,000 nodes do not drown the jobs; the cost of a heartbeat is measured separately. Cases run one
 after the other, in a random order in each round; results are medians over the rounds.
@@ -73,7 +73,7 @@ def grown(series: str, count: int) -> Tree:
 
 
 def idle_ms(one: Parts, seconds: float) -> dict[str, float]:
-    """CPU milliseconds per second of every process while nobody speaks."""
+    """CPU milliseconds per second of every process while idle."""
     one.measure("idle", SETTLE_S)
     answer = one.measure("idle", seconds)
     return {name: ms / answer["took_s"] for name, ms in answer["cpu_ms"].items()}

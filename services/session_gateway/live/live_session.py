@@ -15,7 +15,7 @@ from lingua_scheduler.services.session_gateway.dispatcher_link import Dispatcher
 from lingua_scheduler.services.session_gateway.live.converse_stream import Context, ConverseStream
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
-from lingua_scheduler.services.session_gateway.session import effects as effects
+from lingua_scheduler.services.session_gateway.session import effects
 from lingua_scheduler.services.session_gateway.session.core import SessionCore, SessionPhase
 from lingua_scheduler.services.session_gateway.session.effects import Effect, TimerKey
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs, add_timeline

@@ -54,7 +54,7 @@ resume.
 from collections.abc import Callable, Iterable, MutableMapping
 from enum import Enum, auto
 
-from lingua_scheduler.services.session_gateway.session import effects as effects
+from lingua_scheduler.services.session_gateway.session import effects
 from lingua_scheduler.services.session_gateway.session.delivery import Delivery
 from lingua_scheduler.services.session_gateway.session.effects import Effect, EffectBuffer, TimerKey
 from lingua_scheduler.services.session_gateway.session.gatherer import Gatherer

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.scene import Scene, scene
-from tests.support.services import PoolProcess, running_dispatcher
+from tests.support.scene import Scene, scene, together
+from tests.support.services import DispatcherProcess, PoolProcess, running_dispatcher
 
 # Limits small enough for a test to reach.
 SMALL = {"gateways.streams._MAX_BYTES": 2_000_000, "nodes.admission.MAX_BYTES": 2_000_000}
@@ -37,3 +37,12 @@ async def brisk(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Scen
         scene(process, pool_process) as made,
     ):
         yield made
+
+
+@pytest.fixture
+async def at(
+    dispatchers: list[DispatcherProcess], pool_process: PoolProcess
+) -> AsyncIterator[list[Scene]]:
+    """One test's scene at each of the file's `dispatchers`, all with the same languages."""
+    async with together(dispatchers, pool_process) as scenes:
+        yield scenes

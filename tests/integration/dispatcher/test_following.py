@@ -5,7 +5,7 @@ The home is d0 in all of these, and the gateway that asks is at d1.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 import redis
@@ -50,15 +50,6 @@ def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[Disp
     processes = [started(pool_process, redis_url, at) for at in range(COUNT)]
     with all_running(processes):
         yield processes
-
-
-@pytest.fixture
-async def at(
-    dispatchers: list[DispatcherProcess], pool_process: PoolProcess
-) -> AsyncIterator[list[Scene]]:
-    """One test's scene at each dispatcher, both with the same languages."""
-    async with together(dispatchers, pool_process) as scenes:
-        yield scenes
 
 
 @pytest.fixture

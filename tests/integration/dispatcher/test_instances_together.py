@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,7 +10,7 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.support.process import SOON_S
 from tests.support.raw_node import RawNode, whoever_gets_it
 from tests.support.rpc_errors import reason
-from tests.support.scene import Scene, together
+from tests.support.scene import Scene
 from tests.support.services import DispatcherProcess, PoolProcess, all_running
 
 TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
@@ -34,15 +34,6 @@ def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[Disp
     ]
     with all_running(processes):
         yield processes
-
-
-@pytest.fixture
-async def at(
-    dispatchers: list[DispatcherProcess], pool_process: PoolProcess
-) -> AsyncIterator[list[Scene]]:
-    """One test's scene at each dispatcher, all with the same languages."""
-    async with together(dispatchers, pool_process) as scenes:
-        yield scenes
 
 
 async def test_a_job_is_relayed_to_its_node_and_all_that_the_node_says_comes_back(

@@ -6,7 +6,7 @@ A job's own dispatcher also remembers it for a while, so the record is read at a
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 import grpc
 import pytest
@@ -44,15 +44,6 @@ def dispatchers(pool_process: PoolProcess, redis_url: str) -> Iterator[list[Disp
     processes = [started(pool_process, redis_url, f"records-{at}") for at in range(2)]
     with all_running(processes):
         yield processes
-
-
-@pytest.fixture
-async def at(
-    dispatchers: list[DispatcherProcess], pool_process: PoolProcess
-) -> AsyncIterator[list[Scene]]:
-    """One test's scene at both."""
-    async with together(dispatchers, pool_process) as scenes:
-        yield scenes
 
 
 async def record(

@@ -1,12 +1,13 @@
 """Fixtures for tests of gateways."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from tests.support.services import DispatcherProcess, PoolProcess
+from tests.support.raw_client import RawClient, raw_client
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +34,10 @@ def frail_dispatcher(
         pool=frail_pool, redis_url=frail_redis.url, node_heartbeat_ms=500, heartbeat_batch_ms=100
     ) as process:
         yield process
+
+
+@pytest.fixture
+async def client(gateway: GatewayProcess) -> AsyncIterator[RawClient]:
+    """A client of the file's `gateway`."""
+    async with raw_client(gateway.address) as made:
+        yield made

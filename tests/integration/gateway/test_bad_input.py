@@ -59,13 +59,6 @@ async def neighbour(
         assert "error" not in other.told()
 
 
-@pytest.fixture
-async def client(gateway: GatewayProcess) -> AsyncIterator[RawClient]:
-    """A client of that gateway."""
-    async with raw_client(gateway.address) as made:
-        yield made
-
-
 def fields_of(error: common_pb2.Error) -> set[str]:
     return {violation.field for violation in error.field_violations}
 

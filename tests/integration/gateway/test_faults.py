@@ -102,13 +102,6 @@ async def at(
 
 
 @pytest.fixture
-async def client(gateway: GatewayProcess) -> AsyncIterator[RawClient]:
-    """A client of the gateway."""
-    async with raw_client(gateway.address) as made:
-        yield made
-
-
-@pytest.fixture
 async def hasty(hasty_gateway: GatewayProcess) -> AsyncIterator[RawClient]:
     """A client of the hasty gateway."""
     async with raw_client(hasty_gateway.address) as made:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -49,13 +49,6 @@ def gateway(
     ) as process:
         yield process
         assert not process.faults(), process.log()
-
-
-@pytest.fixture
-async def client(gateway: GatewayProcess) -> AsyncIterator[RawClient]:
-    """A client of that gateway."""
-    async with raw_client(gateway.address) as made:
-        yield made
 
 
 async def talker(scene: Scene, **fields: object) -> RawNode:

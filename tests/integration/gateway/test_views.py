@@ -35,13 +35,6 @@ def gateway(
 
 
 @pytest.fixture
-async def client(gateway: GatewayProcess) -> AsyncIterator[RawClient]:
-    """A client of that gateway."""
-    async with raw_client(gateway.address) as made:
-        yield made
-
-
-@pytest.fixture
 async def stub(gateway: GatewayProcess) -> AsyncIterator[Any]:
     """The RPCs of an operator."""
     async with grpc.aio.insecure_channel(gateway.address) as channel:

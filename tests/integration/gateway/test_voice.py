@@ -1,6 +1,6 @@
 """Sessions with voice detection, tried with a synthetic voice."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -33,12 +33,6 @@ def gateway(
     ) as process:
         yield process
         assert not process.faults(), process.log()
-
-
-@pytest.fixture
-async def client(gateway: GatewayProcess) -> AsyncIterator[RawClient]:
-    async with raw_client(gateway.address) as made:
-        yield made
 
 
 def asking(scene: Scene, detection: session_pb2.PauseDetection.ValueType) -> session_pb2.NewSession:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lingua_scheduler.services.session_gateway.session.effects import (
     FRAGMENT,
@@ -17,6 +18,7 @@ from lingua_scheduler.services.session_gateway.session.gatherer import Gatherer
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speech import Chunk, Cut, Direction
 from lingua_scheduler.v1 import common_pb2
+from tests.unit.gateway.desk import RULES as SESSION_RULES
 
 AB, BA = Direction("en", "zh"), Direction("zh", "en")
 LETTERS = {
@@ -27,24 +29,7 @@ LETTERS = {
     common_pb2.FINALIZE_REASON_MAX_LENGTH: "large",
     common_pb2.FINALIZE_REASON_SESSION_CLOSE: "close",
 }
-RULES = SessionRules(
-    pause_ms=3000.0,
-    voice_pause_ms=800.0,
-    max_duration_ms=1000.0,
-    max_length_bytes=1000,
-    hangover_manual_ms=200.0,
-    hangover_auto_ms=150.0,
-    padding_manual_ms=200,
-    padding_auto_ms=150,
-    short_merge_ms=400.0,
-    short_wait_ms=10_000.0,
-    result_deadline_ms=30_000.0,
-    redis_outage_max_ms=300_000.0,
-    result_queue_max=200,
-    session_utterances_max=16,
-    session_idle_ms=1_800_000.0,
-    held_audio_max_bytes=1_500_000,
-)
+RULES = replace(SESSION_RULES, max_duration_ms=1000.0, max_length_bytes=1000)
 
 
 class Rig:
