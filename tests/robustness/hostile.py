@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import random
+import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -53,7 +54,7 @@ class _Program(Process):
     async def end(self) -> None:
         """Asks it to end; one that does not is killed."""
         self.terminate()
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(subprocess.TimeoutExpired):
             await self.exit_code(_END_S)
 
 

@@ -912,10 +912,10 @@ Global___JobCancel: _TypeAlias = JobCancel  # noqa: Y015
 
 @_typing.final
 class ResultReceived(_message.Message):
-    """The result (or failure) is safe: the node may delete it. Until then the node keeps it, also over
-    reconnects, however long that takes; usually well under a second. A node that is disconnected for
-    so long that it runs out of room should drop the oldest: after 5 minutes (LINGUA_KEPT_RESULT_MS)
-    they are rarely needed.
+    """The result (or failure) is safe, and the node may delete it. This usually takes well under a
+    second. Until then the node keeps it, even if it reconnects. A node that runs out of room while it
+    is disconnected should drop the oldest results: after 5 minutes (LINGUA_KEPT_RESULT_MS) they are
+    rarely needed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
