@@ -1,6 +1,7 @@
 """Channels from one service to another, and calls on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -10,6 +11,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from lingua_scheduler.services.runtime.auth.own_token import OwnToken
 from lingua_scheduler.services.runtime.auth.principals import Role
+from lingua_scheduler.services.runtime.rpc.in_process.call import Identity
+from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
 from lingua_scheduler.services.runtime.rpc.message_sizes import between_services
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
@@ -77,14 +80,24 @@ def _path(method: MethodDescriptor) -> str:
 class Dialer:
     """Makes channels to other services, with the certificates and the token of this process.
 
+    Args:
+        settings: have the paths of certificates and tokens.
+        in_process: services of this process by address; they are called without gRPC.
+
     Raises:
         SettingsError: the files for TLS or tokens are not valid.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        in_process: Mapping[str, InProcessServer] = MappingProxyType({}),
+    ) -> None:
         # Not at the top: it is slow to import, and some commands do without it.
         from lingua_scheduler.services.runtime.rpc.tls import client_tls
 
+        self._in_process = in_process
+        self._max_response_bytes = between_services(settings.max_message_bytes)
         self._options = channel_options(settings)
         self.tls = client_tls(settings)
         # The files with which each channel was made.
@@ -95,6 +108,11 @@ class Dialer:
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Makes a channel, which resolves names and reads certificates again."""
+        server = self._in_process.get(address)
+        if server is not None:
+            return server.channel(
+                identity=self._identity, max_response_bytes=self._max_response_bytes
+            )
         target = channel_target(address)
         if self.tls is None:
             return grpc.aio.insecure_channel(target, options=self._options)
@@ -115,6 +133,11 @@ class Dialer:
     def metadata(self) -> Metadata:
         """The metadata of every call: the token of this process."""
         return self._token.metadata() if self._token is not None else ()
+
+    def _identity(self) -> Identity:
+        """What a server would read in the certificate of this process."""
+        uris = self.tls.files.current().uris if self.tls is not None else ()
+        return {"peer_uri": uris} if uris else {}
 
 
 def in_words(error: BaseException) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -15,6 +16,7 @@ from lingua_scheduler.services.runtime.addresses import join_address, split_addr
 from lingua_scheduler.services.runtime.auth.guard import Guard
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.rpc.health import HealthServicer
+from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
 from lingua_scheduler.services.runtime.rpc.interceptors import CallInterceptor
 from lingua_scheduler.services.runtime.rpc.message_sizes import between_services
 from lingua_scheduler.services.runtime.rpc.peer_limits import MAX_OPEN_CALLS
@@ -46,6 +48,7 @@ class GrpcServer:
         probe_listen: where the health service alone listens in plain text, for probes that do not
             support TLS; empty for nowhere.
         probe_variable: the environment variable that sets `probe_listen`.
+        in_process: serves the same calls to other services of this process; None if there are none.
         guard: decides who may call what; None if everyone may call everything.
         registry: where calls are counted; None for nowhere.
         tracer_provider: makes spans; by default the one of `configure_tracing`, if that was called
@@ -68,6 +71,7 @@ class GrpcServer:
         credentials: grpc.ServerCredentials | None = None,
         probe_listen: str = "",
         probe_variable: str = "",
+        in_process: InProcessServer | None = None,
         guard: Guard | None = None,
         registry: CollectorRegistry | None = None,
         tracer_provider: TracerProvider | None = None,
@@ -79,11 +83,13 @@ class GrpcServer:
         self._credentials = credentials
         self._probe_listen = probe_listen
         self._probe_variable = probe_variable
+        self._in_process = in_process
         self._grace_s = drain_grace_ms / 1000
+        self._max_request_bytes = max_request_bytes or max_message_bytes
         self._options = (
             # Otherwise two processes could listen on one port and share its calls.
             ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", max_request_bytes or max_message_bytes),
+            ("grpc.max_receive_message_length", self._max_request_bytes),
             ("grpc.max_send_message_length", between_services(max_message_bytes)),
             ("grpc.keepalive_time_ms", keepalive_time_ms),
             ("grpc.keepalive_timeout_ms", keepalive_timeout_ms),
@@ -137,6 +143,13 @@ class GrpcServer:
         address = await _bind(server, self._listen, self._variable, self._credentials)
         await server.start()
         self._server = server
+        if self._in_process is not None:
+            for _, register in self._services:
+                # It has what generated code needs to add a servicer.
+                register(cast("grpc.aio.Server", self._in_process))
+            self._in_process.start(
+                interceptor=self._interceptor, max_request_bytes=self._max_request_bytes
+            )
         if self._probe_listen:
             self._probes = await self._start_probes()
         return address
@@ -182,7 +195,11 @@ class GrpcServer:
                     await _run_callback(callback)
         except TimeoutError:
             _log.warning("drain incomplete", extra={"grace_s": self._grace_s})
-        await self._server.stop(max(0.0, end - loop.time()))
+        grace_s = max(0.0, end - loop.time())
+        if self._in_process is None:
+            await self._server.stop(grace_s)
+        else:
+            await asyncio.gather(self._server.stop(grace_s), self._in_process.stop(grace_s))
         if self._probes is not None:
             await self._probes.stop(0)
 

@@ -35,6 +35,8 @@ class Loaded:
     chain: bytes | None
     key: bytes | None
     not_after: datetime | None
+    uris: tuple[bytes, ...] = ()
+    """Alternative names of the certificate that are URIs, such as `lingua:service/NAME`."""
 
 
 class TlsFiles:
@@ -101,15 +103,16 @@ class TlsFiles:
 
     def _load(self) -> Loaded:
         authorities = chain = key = not_after = None
+        uris: tuple[bytes, ...] = ()
         if self._authorities.path:
             authorities, _ = self._authorities.certificates()
         if self._certificate.path:
             chain, leaf = self._certificate.certificates()
             key = self._key.key_of(leaf, self._certificate)
-            not_after = leaf.not_valid_after_utc
+            not_after, uris = leaf.not_valid_after_utc, _uris(leaf)
             if not_after <= datetime.now(UTC):
                 raise self._certificate.error(f"the certificate expired at {not_after:%F %T} UTC")
-        return Loaded(authorities, chain, key, not_after)
+        return Loaded(authorities, chain, key, not_after, uris)
 
 
 class ServerTls:
@@ -296,6 +299,16 @@ class _File:
                 return file.read()
         except OSError as error:
             raise self.error(f"cannot be read: {error.strerror or error}") from None
+
+
+def _uris(leaf: "x509.Certificate") -> tuple[bytes, ...]:
+    from cryptography import x509
+
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    return tuple(uri.encode() for uri in names.get_values_for_type(x509.UniformResourceIdentifier))
 
 
 def _check_pair(certificate: _File, key: _File) -> None:

@@ -1,4 +1,4 @@
-"""The interceptor of all calls, on a real socket: what callers see of what handlers do."""
+"""The interceptor of all calls, over both transports: what callers see of what handlers do."""
 
 import asyncio
 import logging
@@ -17,10 +17,10 @@ from lingua_scheduler.services.runtime.errors import (
     AllCandidatesFullOrFailedError,
     from_rpc_error,
 )
-from lingua_scheduler.services.runtime.rpc.server import GrpcServer
 from lingua_scheduler.services.runtime.telemetry.traces import current_traceparent
 from lingua_scheduler.v1 import common_pb2
 from lingua_scheduler.v1.common_pb2 import FieldViolation
+from tests.support.transports import TRANSPORTS, channel_to
 
 SERVICE = "test.Frame"
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -53,8 +53,8 @@ class Served:
         return self.registry.get_sample_value("lingua_grpc_server_handled_total", labels)
 
 
-@pytest.fixture
-async def serve() -> AsyncIterator[Serve]:
+@pytest.fixture(params=TRANSPORTS)
+async def serve(request: pytest.FixtureRequest) -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
         async def start(kind: str, behaviour: Any, **overrides: Any) -> Served:
@@ -74,10 +74,9 @@ async def serve() -> AsyncIterator[Serve]:
                 "drain_grace_ms": 0,
                 "registry": registry,
             }
-            server = GrpcServer(**{**options, **overrides})
-            address = await server.start()
-            stack.push_async_callback(server.drain)
-            channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
+            channel = await stack.enter_async_context(
+                channel_to(request.param, {**options, **overrides})
+            )
             return Served(kind, channel, registry)
 
         yield start
