@@ -240,7 +240,8 @@ async def test_a_deadline_ends_the_call_on_both_sides(call: Open) -> None:
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     async with asyncio.timeout(WAIT_S):
         await ended.wait()
-    assert 0 < remaining[0] <= 2.0
+    # gRPC rounds up.
+    assert 0 < remaining[0] < 2.5
 
 
 async def test_a_call_without_a_deadline_has_no_time_remaining(call: Open) -> None:
