@@ -1,6 +1,6 @@
 """The dispatcher as a process."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import grpc
@@ -24,8 +24,9 @@ from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.dispatcher.service import DispatcherServicer
 from lingua_scheduler.services.dispatcher.views import JobViews
+from lingua_scheduler.services.runtime.hosted_service import Runtime, ServiceKind
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.service_process import Runtime, run_service
+from lingua_scheduler.services.runtime.service_process import Ready, run_services
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
 
@@ -155,6 +156,9 @@ class DispatcherService:
         await self._pool.close()
 
 
-async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
-    """Runs the dispatcher until it is told to stop; see `run_service`."""
-    await run_service(settings, "dispatcher", DispatcherService, ready)
+DISPATCHER = ServiceKind("dispatcher", DispatcherService)
+
+
+async def serve(settings: Settings, ready: Ready) -> None:
+    """Runs the dispatcher until it is told to stop; see `run_services`."""
+    await run_services(settings, (DISPATCHER,), ready)

@@ -1,6 +1,6 @@
 """The process of the pool service."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import grpc
@@ -15,7 +15,8 @@ from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.service import PoolServicer
 from lingua_scheduler.services.pool_service.sweeper import Sweeper
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.service_process import Runtime, run_service
+from lingua_scheduler.services.runtime.hosted_service import Runtime, ServiceKind
+from lingua_scheduler.services.runtime.service_process import Ready, run_services
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 
@@ -83,6 +84,9 @@ class PoolService:
         """Nothing to close."""
 
 
-async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
-    """Runs the pool service until it is told to stop; see `run_service`."""
-    await run_service(settings, "pool", PoolService, ready)
+POOL = ServiceKind("pool", PoolService)
+
+
+async def serve(settings: Settings, ready: Ready) -> None:
+    """Runs the pool service until it is told to stop; see `run_services`."""
+    await run_services(settings, (POOL,), ready)

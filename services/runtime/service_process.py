@@ -1,171 +1,188 @@
-"""Runs a service as a process, from reading its settings to the drain."""
+"""Runs one service or several as a process, from reading the settings to the drain."""
 
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 
-import grpc
-from prometheus_client import CollectorRegistry, Counter, Gauge
-
-from lingua_scheduler.services.runtime.auth.guard import Guard, guard_of
 from lingua_scheduler.services.runtime.contract.languages import LANGUAGES, parse_languages
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SettingsError
+from lingua_scheduler.services.runtime.hosted_service import (
+    HostedService,
+    ServiceKind,
+    in_process_address,
+)
 from lingua_scheduler.services.runtime.loop_errors import report_loop_errors
-from lingua_scheduler.services.runtime.redis.link import ERROR_KINDS, RedisLink
+from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
-from lingua_scheduler.services.runtime.rpc.channels import Dialer
-from lingua_scheduler.services.runtime.rpc.server import GrpcServer
-from lingua_scheduler.services.runtime.rpc.tls import ServerTls, export_expiry, server_tls
-from lingua_scheduler.services.runtime.settings.settings import Settings, variable_name
+from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
+from lingua_scheduler.services.runtime.settings.general_fields import extended_id
+from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.signals import stop_signals
 from lingua_scheduler.services.runtime.telemetry.logs import configure_logs
-from lingua_scheduler.services.runtime.telemetry.metrics import MetricsServer, new_registry
-from lingua_scheduler.services.runtime.telemetry.traces import configure_tracing
+
+ALL = "all"
+"""The service in log lines of a process that hosts several, if none of them wrote the line."""
+
+Ready = Callable[[str, str, str], None]
+"""Called with a service's name, its gRPC address, and its metrics address ("" if they are off)."""
 
 # Between attempts to reach Redis at the start.
 _OPEN_AGAIN_S = 0.5
+# The share of the grace period after which the next service drains, even if clients have not left.
+_FIRST_SHARE = 0.5
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What a service gets from its process."""
-
-    settings: Settings
-    link: RedisLink
-    registry: CollectorRegistry
-    dialer: Dialer
+class WorkEndedError(Exception):
+    """A background task of a service ended by itself, which is a bug."""
 
 
-class Service(Protocol):
-    """What differs from one service to another."""
+async def run_services(settings: Settings, kinds: Sequence[ServiceKind], ready: Ready) -> None:
+    """Runs services in this process until SIGTERM or SIGINT, then drains them.
 
-    grpc_name: str
-    """Full name of its gRPC service."""
-    max_request_bytes: int | None
-    """Size limit of messages from its callers; None for `max_message_bytes`."""
-
-    def register(self, server: grpc.aio.Server) -> None:
-        """Adds the servicer to the server."""
-
-    async def open(self, address: str) -> None:
-        """Called when Redis is up and the server listens at `address`.
-
-        Raises:
-            SettingsError: the service cannot work with these settings.
-            DependencyDownError: the call is repeated.
-        """
-
-    def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Background tasks, each of which runs until it is cancelled."""
-
-    async def drain(self) -> None:
-        """Hands over what is under way, within a limited time."""
-
-    async def close(self) -> None:
-        """Releases its resources."""
-
-
-async def run_service(
-    settings: Settings,
-    name: str,
-    build: Callable[[Runtime], Service],
-    ready: Callable[[str, str], None],
-) -> None:
-    """Runs a service until SIGTERM or SIGINT, then drains it.
-
-    If Redis is down at the start, the service reports NOT_SERVING and waits for it.
+    If Redis is down at the start, the services report NOT_SERVING and wait for it. They share one
+    link to Redis. Several services call each other within the process, whatever the addresses of
+    the settings are, and each has an instance id of its own: `<instance_id>-<name>`.
 
     Args:
         settings: `redis_url` must be set.
-        name: short name; LINGUA_<NAME>_LISTEN and LINGUA_<NAME>_METRICS_LISTEN are its addresses.
-        build: makes the service.
-        ready: called once the service accepts calls, with its gRPC and its metrics address ("" if
-            metrics are off).
+        kinds: the services; each calls only those before it.
+        ready: called for each service once all accept calls.
 
     Raises:
         SettingsError: the settings cannot be used.
+        WorkEndedError: a background task ended.
     """
+    names = [kind.name for kind in kinds]
+    is_alone = len(kinds) == 1
     if not settings.redis_url:
+        who = f"the {names[0]} service needs" if is_alone else "the services need"
         raise SettingsError(
-            f"LINGUA_REDIS_URL is not set: the {name} service needs a Redis "
-            "(or use 'lingua up', which brings its own)"
+            f"LINGUA_REDIS_URL is not set: {who} a Redis (or use 'lingua up', which brings its own)"
         )
-    configure_logs(settings, name)
+    configure_logs(settings, names[0] if is_alone else ALL)
     LANGUAGES.allow(parse_languages(settings.languages))
-    guard = guard_of(settings, name)
-    stop_tracing = configure_tracing(name, settings.instance_id)
     report_loop_errors(asyncio.get_running_loop())
-    registry = new_registry()
-    _count_tasks(name, registry)
-    link = _redis_link(settings, registry)
-    tls, dialer = server_tls(settings), Dialer(settings)
-    export_expiry(registry, tls, dialer.tls)
-    service = build(Runtime(settings, link, registry, dialer))
-    server = _grpc_server(settings, name, service, tls, guard, registry)
-    metrics = _metrics_server(settings, name, tls, registry)
-    _follow_redis(name, link, server, registry)
+    link = RedisLink(
+        url=settings.redis_url,
+        prefix=settings.redis_prefix,
+        scripts=load_scripts(),
+        timeout_ms=settings.redis_timeout_ms,
+    )
+    servers = {} if is_alone else {in_process_address(name): InProcessServer() for name in names}
+    hosted: list[HostedService] = []
     try:
-        await _serve(service, link, server, metrics, ready)
+        for kind in kinds:
+            own = settings if is_alone else _settings_of(kind.name, names, settings)
+            hosted.append(HostedService(kind, own, link, servers))
+        _follow_redis(link, hosted)
+        await _serve(hosted, link, settings.drain_grace_ms / 1000, ready)
     finally:
+        # Not cleared before: a service that drains still has to know.
+        link.on_change.clear()
         await link.close()
-        await metrics.stop()
-        await asyncio.to_thread(stop_tracing)
+        await asyncio.gather(*(each.close() for each in hosted))
     _log.info("service ended")
 
 
+def _settings_of(name: str, names: Sequence[str], settings: Settings) -> Settings:
+    """Settings of a service that shares the process with others."""
+    peers = {f"{peer}_address": in_process_address(peer) for peer in names}
+    own = {"instance_id": extended_id(settings.instance_id, name)}
+    # A copy is not validated: no variable may have an address within the process.
+    return settings.model_copy(update={**peers, **own})
+
+
+def _follow_redis(link: RedisLink, hosted: Sequence[HostedService]) -> None:
+    """Makes the health of the services follow that of Redis."""
+    process = copy_context()
+
+    def log(up: bool, reason: str) -> None:
+        if up:
+            _log.info("redis up")
+        else:
+            _log.error("redis down", extra={"reason": reason})
+
+    def on_change(up: bool, reason: str) -> None:
+        for each in hosted:
+            each.on_redis(up)
+        # The link runs in the context of whichever service called it last.
+        process.copy().run(log, up, reason)
+
+    link.on_change.append(on_change)
+
+
 async def _serve(
-    service: Service,
-    link: RedisLink,
-    server: GrpcServer,
-    metrics: MetricsServer,
-    ready: Callable[[str, str], None],
+    hosted: Sequence[HostedService], link: RedisLink, grace_s: float, ready: Ready
 ) -> None:
     """Serves until a signal asks to stop, then drains."""
-    working: list[asyncio.Task[None]] = []
-    try:
-        with stop_signals() as stopping:
-            metrics_address = await metrics.start()
-            address = await server.start()
-            _log.info("listening", extra={"address": address, "metrics": metrics_address})
-            opening = asyncio.create_task(_open(link, service, address))
+    with stop_signals() as stopping:
+        try:
+            for each in hosted:
+                await each.start()
+            opening = asyncio.create_task(_open(link, hosted))
             stopped = asyncio.create_task(stopping.wait())
             await asyncio.wait((opening, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if opening.done():
-                await opening
-                _tune_garbage_collection()
-                ready(address, metrics_address)
-                working = [asyncio.create_task(work) for work in service.work()]
-            opening.cancel()
-            await stopped
-    finally:
-        await server.drain()
-        for task in working:
-            task.cancel()
-        await asyncio.gather(*working, return_exceptions=True)
-        await service.close()
-        link.on_change.clear()
+            if not opening.done():
+                opening.cancel()
+                await asyncio.wait((opening,))
+                return
+            await opening
+            _tune_garbage_collection()
+            for each in hosted:
+                each.serve(link.up)
+            for each in hosted:
+                ready(each.name, each.address, each.metrics_address)
+            working = [task for each in hosted for task in each.begin_work()]
+            await _until_stopped(stopped, working)
+        finally:
+            await _end(hosted, grace_s)
 
 
-async def _open(link: RedisLink, service: Service, address: str) -> None:
-    """Opens the link and the service, however long that takes."""
-    reason, opened = "", False
-    while True:
+async def _open(link: RedisLink, hosted: Sequence[HostedService]) -> None:
+    """Opens the link and then each service, however long that takes."""
+    steps = [link.open, *(each.open for each in hosted)]
+    reason = ""
+    while steps:
         try:
-            if not opened:
-                await link.open()
-                opened = True
-            await service.open(address)
-            return
+            await steps[0]()
+            del steps[0]
         except DependencyDownError as error:
             if str(error) != reason:
                 reason = str(error)
                 _log.error("waiting for a dependency", extra={"reason": reason})
             await asyncio.sleep(_OPEN_AGAIN_S)
+
+
+async def _until_stopped(
+    stopped: asyncio.Task[bool], working: Sequence[asyncio.Task[None]]
+) -> None:
+    await asyncio.wait((stopped, *working), return_when=asyncio.FIRST_COMPLETED)
+    for task in working:
+        if task.done():
+            error = task.exception()
+            _log.error("background task ended", exc_info=error)
+            raise WorkEndedError(f"a background task ended: {error!r}") from error
+
+
+async def _end(hosted: Sequence[HostedService], grace_s: float) -> None:
+    """Drains and closes the services within one grace period, callers before those they call.
+
+    So a service still finds the others while it drains. Only the first to drain has clients that
+    may not leave; after half of the time the next one drains, too.
+    """
+    by = asyncio.get_running_loop().time() + grace_s
+    for each in hosted:
+        each.leave()
+    ending: list[asyncio.Task[None]] = []
+    for each in reversed(hosted):
+        ending.append(asyncio.create_task(each.end(by)))
+        alone = len(ending) == 1 < len(hosted)
+        await asyncio.wait(ending, timeout=grace_s * _FIRST_SHARE if alone else None)
+    await asyncio.gather(*ending)
 
 
 def _tune_garbage_collection() -> None:
@@ -178,92 +195,3 @@ def _tune_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(2000, 500, 1000)
-
-
-# ---- the parts of a process ----
-
-
-def _grpc_server(
-    settings: Settings,
-    name: str,
-    service: Service,
-    tls: ServerTls | None,
-    guard: Guard | None,
-    registry: CollectorRegistry,
-) -> GrpcServer:
-    server = GrpcServer(
-        listen=getattr(settings, f"{name}_listen"),
-        variable=variable_name(f"{name}_listen"),
-        services=[(service.grpc_name, service.register)],
-        instance_id=settings.instance_id,
-        max_message_bytes=settings.max_message_bytes,
-        max_request_bytes=service.max_request_bytes,
-        max_streams_per_connection=settings.max_streams_per_connection,
-        keepalive_time_ms=settings.keepalive_time_ms,
-        keepalive_timeout_ms=settings.keepalive_timeout_ms,
-        drain_grace_ms=settings.drain_grace_ms,
-        credentials=tls.credentials() if tls else None,
-        probe_listen=getattr(settings, f"{name}_health_listen"),
-        probe_variable=variable_name(f"{name}_health_listen"),
-        guard=guard,
-        registry=registry,
-    )
-    server.on_drain(service.drain)
-    return server
-
-
-def _metrics_server(
-    settings: Settings, name: str, tls: ServerTls | None, registry: CollectorRegistry
-) -> MetricsServer:
-    return MetricsServer(
-        listen=getattr(settings, f"{name}_metrics_listen"),
-        registry=registry,
-        variable=variable_name(f"{name}_metrics_listen"),
-        tls=tls.context if tls and settings.metrics_tls == "on" else None,
-    )
-
-
-def _redis_link(settings: Settings, registry: CollectorRegistry) -> RedisLink:
-    link = RedisLink(
-        url=settings.redis_url,
-        prefix=settings.redis_prefix,
-        scripts=load_scripts(),
-        timeout_ms=settings.redis_timeout_ms,
-    )
-    errors = Counter(
-        "lingua_redis_errors",
-        "Calls to Redis that failed, by kind: away (it was known to be down), timeout, lost (the "
-        "connection broke), refused (out of memory, read-only, loading), error (ours).",
-        ["kind"],
-        registry=registry,
-    )
-    # Exported from 0 on, so that the first error is an increase.
-    for kind in ERROR_KINDS:
-        errors.labels(kind)
-    link.on_error.append(lambda kind: errors.labels(kind).inc())
-    return link
-
-
-def _follow_redis(
-    name: str, link: RedisLink, server: GrpcServer, registry: CollectorRegistry
-) -> None:
-    """Makes the health of the server follow that of Redis."""
-    redis_up = Gauge(
-        f"lingua_{name}_redis_up", "1 while Redis answers, 0 while it does not.", registry=registry
-    )
-
-    def on_change(up: bool, reason: str) -> None:
-        redis_up.set(up)
-        server.set_serving(up)
-        if up:
-            _log.info("redis up")
-        else:
-            _log.error("redis down", extra={"reason": reason})
-
-    link.on_change.append(on_change)
-
-
-def _count_tasks(name: str, registry: CollectorRegistry) -> None:
-    loop = asyncio.get_running_loop()
-    tasks = Gauge(f"lingua_{name}_tasks", "Tasks of the event loop.", registry=registry)
-    tasks.set_function(lambda: len(asyncio.all_tasks(loop)))

@@ -1,12 +1,13 @@
 """The process of the session gateway."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import grpc
 
+from lingua_scheduler.services.runtime.hosted_service import Runtime, ServiceKind
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.service_process import Runtime, run_service
+from lingua_scheduler.services.runtime.service_process import Ready, run_services
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.live.sessions import Sessions
@@ -68,6 +69,9 @@ class SessionGatewayService:
         await self._dispatchers.close()
 
 
-async def serve(settings: Settings, ready: Callable[[str, str], None]) -> None:
-    """Runs the session gateway until it is told to stop; see `run_service`."""
-    await run_service(settings, "gateway", SessionGatewayService, ready)
+GATEWAY = ServiceKind("gateway", SessionGatewayService)
+
+
+async def serve(settings: Settings, ready: Ready) -> None:
+    """Runs the session gateway until it is told to stop; see `run_services`."""
+    await run_services(settings, (GATEWAY,), ready)

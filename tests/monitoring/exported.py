@@ -10,14 +10,14 @@ from dataclasses import dataclass
 _RUNNER = """
 import asyncio, importlib, json, os, signal, sys
 from prometheus_client import generate_latest
-from lingua_scheduler.services.runtime import service_process
+from lingua_scheduler.services.runtime import hosted_service
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 registries = []
-make = service_process.new_registry
-service_process.new_registry = lambda: registries.append(make()) or registries[0]
+make = hosted_service.new_registry
+hosted_service.new_registry = lambda: registries.append(make()) or registries[0]
 
-def ready(address, metrics):
+def ready(service, address, metrics):
     (registry,) = registries
     families = {}
     for collector in registry._collector_to_names:

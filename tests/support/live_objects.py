@@ -30,7 +30,7 @@ def tell_objects(*_):
 
 signal.signal(signal.SIGUSR2, tell_objects)
 
-def ready(address, metrics):
+def ready(service, address, metrics):
     gc.disable()
 """
 # Of what a call leaves behind, that which keeps all the rest of it. (gRPC makes one small cycle of
@@ -51,7 +51,7 @@ Process = TypeVar("Process", bound=ServiceProcess)
 @contextmanager
 def counting(kind: type[Process], **options: Any) -> Iterator["CountedProcess"]:
     """A service of this kind that runs without a garbage collector inside the block."""
-    runner = RUNNER.replace("\ndef ready(address, metrics):\n", _COUNTING)
+    runner = RUNNER.replace("\ndef ready(service, address, metrics):\n", _COUNTING)
     assert runner != RUNNER
     with tempfile.TemporaryDirectory(prefix="lingua-objects-") as folder:
         path = Path(folder) / "objects"

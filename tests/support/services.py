@@ -22,7 +22,7 @@ for name, value in json.loads(os.environ["TEST_LIMITS"]).items():
     assert hasattr(module, constant), name
     setattr(module, constant, value)
 
-def ready(address, metrics):
+def ready(service, address, metrics):
     print("ready", address, metrics, flush=True)
 
 try:

@@ -82,4 +82,4 @@ class Languages:
 
 
 LANGUAGES = Languages()
-"""The languages of this process. `run_service` sets them."""
+"""The languages of this process. `run_services` sets them."""

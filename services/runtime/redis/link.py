@@ -9,7 +9,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opentelemetry import trace
 from redis.exceptions import RedisError
@@ -30,9 +30,6 @@ from lingua_scheduler.services.runtime.redis.primary import (
 from lingua_scheduler.services.runtime.redis.spans import with_span
 from lingua_scheduler.services.runtime.settings.redis_url import Address, parse_redis_url
 from lingua_scheduler.services.runtime.telemetry.traces import span_writer_if_on
-
-if TYPE_CHECKING:
-    from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
 
 DEFAULT_TIMEOUT_MS = 400
 # While one batch is in flight the next can be sent, so a slow script does not hold up everything.
@@ -95,7 +92,6 @@ class RedisLink:
             name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
             for name, source in scripts.items()
         }
-        self._spans: SpanWriter | None = None
         self._loop: asyncio.AbstractEventLoop
         self._address: Address | None = None
         # Incremented each time the link comes up. A connection with a lower number is out of date.
@@ -137,7 +133,6 @@ class RedisLink:
         """
         if self._connections:
             raise RuntimeError("this link is already open")
-        self._spans = span_writer_if_on()
         self._loop = asyncio.get_running_loop()
         try:
             await self._attach()
@@ -188,13 +183,14 @@ class RedisLink:
         """
         packed = pack("EVALSHA", self._shas[script], 1, self._prefix, *args)
         # Calls outside a trace (a sweep, a heartbeat) get no span.
-        if self._spans is None:
+        spans = span_writer_if_on()
+        if spans is None:
             return await self._send(script, packed)
         parent = trace.get_current_span().get_span_context()
         if not parent.trace_flags.sampled:
             return await self._send(script, packed)
         call = self._send(script, packed)
-        return await with_span(self._spans, parent, script, self._address, call)
+        return await with_span(spans, parent, script, self._address, call)
 
     def send(self, script: str, *args: str | bytes | int | float) -> asyncio.Future[Any]:
         """As `call`, without a span. The future gets the reply or the error.

@@ -51,8 +51,7 @@ class GrpcServer:
         in_process: serves the same calls to other services of this process; None if there are none.
         guard: decides who may call what; None if everyone may call everything.
         registry: where calls are counted; None for nowhere.
-        tracer_provider: makes spans; by default the one of `configure_tracing`, if that was called
-            before.
+        tracer_provider: makes spans; by default the one of the current service, if it traces.
     """
 
     def __init__(
@@ -173,22 +172,31 @@ class GrpcServer:
         """Sets the health of the server and all its services."""
         self._health.set_serving(serving)
 
-    async def drain(self) -> None:
+    def leave(self) -> None:
+        """Sets the health to NOT_SERVING for good, because a drain follows."""
+        self._health.close()
+
+    async def drain(self, end: float | None = None) -> None:
         """Ends the server; returns when it has ended, at the latest after the grace period.
 
         The health becomes NOT_SERVING, then the drain callbacks run, then new calls are refused and
         calls in flight may finish. Repeated calls wait for the same end.
+
+        Args:
+            end: when the grace period is over, by the clock of the event loop; by default, it
+                begins now.
         """
         if self._drained is None:
-            self._drained = asyncio.create_task(self._drain())
+            self._drained = asyncio.create_task(self._drain(end))
         await asyncio.shield(self._drained)
 
-    async def _drain(self) -> None:
-        self._health.close()
+    async def _drain(self, end: float | None) -> None:
+        self.leave()
         if self._server is None:
             return
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._grace_s
+        if end is None:
+            end = loop.time() + self._grace_s
         try:
             async with asyncio.timeout_at(end):
                 for callback in self._drain_callbacks:

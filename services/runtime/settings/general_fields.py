@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator
 from lingua_scheduler.services.runtime.contract.languages import parse_languages
 from lingua_scheduler.services.runtime.settings.field_types import field, lower, whole
 
-_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_MAX_ID_CHARS = 128
+_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{_MAX_ID_CHARS}}}")
 
 Profile = Literal["stable", "efficient"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -26,6 +27,14 @@ def _instance_id(value: str) -> str:
     if not _ID.fullmatch(value):
         raise ValueError
     return value
+
+
+def extended_id(instance_id: str, end: str) -> str:
+    """An id for a part of this instance: `<instance_id>-<end>`.
+
+    If that is too long, it loses its beginning: what makes it unique is usually at the end.
+    """
+    return f"{instance_id}-{end}"[-_MAX_ID_CHARS:]
 
 
 def _languages(value: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 from opentelemetry import trace
 
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.telemetry.identity import Identity, identity_or
 
 # Attributes that every record has; all others were given as `extra`.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -25,20 +26,24 @@ _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line, in ASCII, whatever the values are."""
+    """One JSON object per line, in ASCII, whatever the values are.
 
-    def __init__(self, *, service: str, instance: str) -> None:
+    Args:
+        process: named by lines that no service of the process writes.
+    """
+
+    def __init__(self, *, process: Identity) -> None:
         super().__init__()
-        self._service = service
-        self._instance = instance
+        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         """The record with its extra fields, the trace it belongs to, and its exception."""
+        service, instance = identity_or(self._process)
         line: dict[str, Any] = {
             "ts": _utc(record),
             "level": record.levelname.lower(),
-            "service": self._service,
-            "instance": self._instance,
+            "service": service,
+            "instance": instance,
             "logger": record.name,
             "event": record.getMessage(),
         }
@@ -54,19 +59,25 @@ class JsonFormatter(logging.Formatter):
 
 
 class HumanFormatter(logging.Formatter):
-    """Local time, level, service, event and fields; tracebacks on separate lines."""
+    """Local time, level, service, event and fields; tracebacks on separate lines.
 
-    def __init__(self, *, service: str, colour: bool) -> None:
+    Args:
+        process: named by lines that no service of the process writes.
+        colour: whether to use colours of a terminal.
+    """
+
+    def __init__(self, *, process: Identity, colour: bool) -> None:
         super().__init__()
-        self._service = service
+        self._process = process
         self._colour = colour
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line, plus its traceback if there is one."""
+        service = identity_or(self._process).service
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         facts = "".join(f" {key}={_plain(value)}" for key, value in _facts(record).items())
         level = self._paint(f"{record.levelname:<8}", _COLOURS.get(record.levelname, ""))
-        head = f"{clock}.{int(record.msecs):03d} {level} {self._service:<10}"
+        head = f"{clock}.{int(record.msecs):03d} {level} {service:<10}"
         lines = [f"{head} {record.getMessage()}{self._paint(facts, '2')}"]
         if record.exc_info:
             lines.append(self.formatException(record.exc_info))
@@ -134,16 +145,22 @@ class _Second:
     left_out: int = 0
 
 
-def configure_logs(settings: Settings, service: str) -> None:
-    """Sends all logs and warnings of this process to stderr; replaces an earlier configuration."""
+def configure_logs(settings: Settings, process: str) -> None:
+    """Sends all logs and warnings of this process to stderr; replaces an earlier configuration.
+
+    Args:
+        settings: level, format and limits.
+        process: the service of lines that are written outside of the context of a service.
+    """
+    identity = Identity(process, settings.instance_id)
     terminal = sys.stderr.isatty()
     formatter: logging.Formatter
     if settings.log_format == "human" or (settings.log_format == "auto" and terminal):
         formatter = HumanFormatter(
-            service=service, colour=terminal and not os.environ.get("NO_COLOR")
+            process=identity, colour=terminal and not os.environ.get("NO_COLOR")
         )
     else:
-        formatter = JsonFormatter(service=service, instance=settings.instance_id)
+        formatter = JsonFormatter(process=identity)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     handler.addFilter(PeerGone())

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from importlib import metadata
 
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -32,11 +31,12 @@ _log = logging.getLogger(__name__)
 
 def start_export(
     service: str, instance_id: str, scope: str
-) -> tuple[SpanWriter, Callable[[], None]]:
-    """Installs a tracer provider that exports over OTLP/gRPC.
+) -> tuple[SpanWriter, TracerProvider, Callable[[], None]]:
+    """Starts the export of a service's spans over OTLP/gRPC.
 
     Returns:
-        The writer of spans, and a function that sends the remaining spans and ends the export.
+        The writer of spans, a provider for spans of the SDK, and a function that sends the
+        remaining spans and ends the export.
     """
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get(
         "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"
@@ -56,7 +56,6 @@ def start_export(
     exporter = MessageExporter(resource, scope) if direct else OTLPSpanExporter()
     processor = BatchSpanProcessor(exporter)
     provider.add_span_processor(processor)
-    trace.set_tracer_provider(provider)
 
     def stop() -> None:
         # The exporter retries for half a minute unless it is shut down.
@@ -70,6 +69,8 @@ def start_export(
         processor.on_end(readable(span, resource, scope))
 
     if direct:
-        return SpanWriter(provider.sampler, processor.on_end), stop  # type: ignore[arg-type]
-    _log.warning("direct span export unavailable")
-    return SpanWriter(provider.sampler, emit), stop
+        writer = SpanWriter(provider.sampler, processor.on_end)  # type: ignore[arg-type]
+    else:
+        _log.warning("direct span export unavailable")
+        writer = SpanWriter(provider.sampler, emit)
+    return writer, provider, stop

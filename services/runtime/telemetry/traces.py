@@ -27,6 +27,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from opentelemetry import context as context_api
@@ -44,7 +45,9 @@ _TRACEPARENT_CHARS = 55
 
 _propagator = TraceContextTextMapPropagator()
 
-_writer: SpanWriter | None = None
+# Of the current service: a process may host several, each in a context of its own.
+_writer: ContextVar[SpanWriter | None] = ContextVar("lingua_span_writer", default=None)
+_provider: ContextVar[trace.TracerProvider | None] = ContextVar("lingua_tracers", default=None)
 
 
 def configure_tracing(service: str, instance_id: str) -> Callable[[], None]:
@@ -52,7 +55,8 @@ def configure_tracing(service: str, instance_id: str) -> Callable[[], None]:
 
     That is if `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set, unless
     `OTEL_SDK_DISABLED` is true or `OTEL_TRACES_EXPORTER` is none. Sampling follows
-    `OTEL_TRACES_SAMPLER`. Call it once per process, before anything gets a tracer.
+    `OTEL_TRACES_SAMPLER`. Call it once per service, in its context (see `identity`), before
+    anything gets a tracer.
 
     Returns:
         A function to call at the end. It sends the remaining spans, which may block for a few
@@ -63,22 +67,21 @@ def configure_tracing(service: str, instance_id: str) -> Callable[[], None]:
     # Imported late because it takes half a second to load.
     from lingua_scheduler.services.runtime.telemetry.trace_export import start_export
 
-    global _writer
-    _writer, stop = start_export(service, instance_id, TRACER_NAME)
+    writer, provider, stop = start_export(service, instance_id, TRACER_NAME)
+    _writer.set(writer)
+    _provider.set(provider)
     return stop
 
 
 def tracer_if_on(provider: trace.TracerProvider | None = None) -> Tracer | None:
-    """A tracer of the given or the global provider; None if tracing is off."""
-    provider = provider or trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-        return None
-    return provider.get_tracer(TRACER_NAME)
+    """A tracer of the given provider, or of the current service; None if tracing is off."""
+    provider = provider or _provider.get()
+    return None if provider is None else provider.get_tracer(TRACER_NAME)
 
 
 def span_writer_if_on() -> SpanWriter | None:
-    """The span writer of this process; None if tracing is off."""
-    return _writer
+    """The span writer of the current service; None if tracing is off."""
+    return _writer.get()
 
 
 def context_from_traceparent(traceparent: str, tracestate: str = "") -> Context | None:

@@ -20,7 +20,7 @@ COMMANDS = {
     "jobs": "List, show and cancel jobs.",
     "nodes": "List, show, drain and remove nodes.",
     "pools": "Show the nodes and free slots of each direction.",
-    "serve": "Run one service in the foreground.",
+    "serve": "Run one service, or all of them in one process, in the foreground.",
     "sessions": "List and show sessions.",
     "sim-nodes": "Run simulated nodes in one process, over real streams.",
     "speak": "Speak WAV files, or into a microphone with --mic, and show the translations.",

@@ -1,4 +1,4 @@
-"""`lingua serve`: one service in the foreground."""
+"""`lingua serve`: one service, or all of them, in the foreground."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -14,10 +14,13 @@ from lingua_scheduler.cli import event_loop
 from lingua_scheduler.cli.options import json_option
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Serve = Callable[[Settings, Callable[[str, str], None]], Awaitable[None]]
+if TYPE_CHECKING:
+    from lingua_scheduler.services.runtime.service_process import Ready
 
-_ANNOUNCE_HELP = "Print one JSON line with the addresses when the service is ready."
+Command = TypeVar("Command", bound=Callable[..., Any])
+Serve: TypeAlias = "Callable[[Settings, Ready], Awaitable[None]]"
+
+_ANNOUNCE_HELP = "Print a JSON line with the addresses of each service when all are ready."
 _AWAIT_HELP = "Load, then read one line from stdin: a JSON object with more environment variables."
 _UNTIL_EOF_HELP = "Drain and end when stdin ends, which happens if the parent process ends."
 
@@ -31,7 +34,7 @@ def _child_options(command: Command) -> Command:
 
 @click.group()
 def serve() -> None:
-    """Run one service in the foreground.
+    """Run one service, or all of them in one process, in the foreground.
 
     Environment variables configure it ('lingua config' shows them); it needs LINGUA_REDIS_URL.
     SIGTERM and Ctrl-C let it finish its work; a second one ends it at once.
@@ -45,7 +48,7 @@ def pool(**child: bool) -> None:
     """Run the pool service: nodes, pools, selection, reservation."""
     from lingua_scheduler.services.pool_service.main import serve as serve_pool
 
-    _run("pool", serve_pool, **child)
+    _run(serve_pool, **child)
 
 
 @serve.command()
@@ -55,7 +58,7 @@ def dispatcher(**child: bool) -> None:
     """Run the dispatcher: node streams, jobs, relay. It finds the pool by LINGUA_POOL_ADDRESS."""
     from lingua_scheduler.services.dispatcher.main import serve as serve_dispatcher
 
-    _run("dispatcher", serve_dispatcher, **child)
+    _run(serve_dispatcher, **child)
 
 
 @serve.command()
@@ -68,12 +71,24 @@ def gateway(**child: bool) -> None:
     """
     from lingua_scheduler.services.session_gateway.main import serve as serve_gateway
 
-    _run("gateway", serve_gateway, **child)
+    _run(serve_gateway, **child)
 
 
-def _run(
-    service: str, serve: Serve, *, announce: bool, await_settings: bool, until_eof: bool
-) -> None:
+@serve.command("all")
+@_child_options
+@json_option
+def all_in_one(**child: bool) -> None:
+    """Run all three services in one process.
+
+    Each has its own addresses, health and metrics, as in a process of its own. They call each
+    other within the process: LINGUA_POOL_ADDRESS and LINGUA_DISPATCHER_ADDRESS are not used.
+    """
+    from lingua_scheduler.services.all_in_one.main import serve as serve_all
+
+    _run(serve_all, **child)
+
+
+def _run(serve: Serve, *, announce: bool, await_settings: bool, until_eof: bool) -> None:
     if await_settings:
         line = sys.stdin.readline()
         if not line:
@@ -81,7 +96,7 @@ def _run(
         os.environ.update(json.loads(line))
     settings = load_settings()
 
-    def ready(address: str, metrics: str) -> None:
+    def ready(service: str, address: str, metrics: str) -> None:
         if announce:
             told = {"service": service, "address": address, "metrics": metrics, "pid": os.getpid()}
             print(json.dumps(told), flush=True)
