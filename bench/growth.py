@@ -27,7 +27,7 @@ from machine import machine
 from path import NODES, SESSIONS, Parts, end_to_end, overhead, path, rss_kib
 from redis import Redis
 
-from lingua_scheduler.cli.up.local_scheduler import PartFailedError
+from lingua_scheduler.cli.up.errors import PartFailedError
 
 WIDTH = 64
 COUNTS = {"nodes": (10, 100, 1000, 10_000), "sessions": (10, 64, 500, 2000), "replicas": (1, 2, 4)}

@@ -95,7 +95,7 @@ class Parts:
         self.nodes = nodes
         self.clients = clients
         self.redis_url = scheduler.redis_url
-        self.pids = {each.name: each.pid for each in scheduler.services}
+        self.pids = {each.name: each.pid for each in scheduler.processes}
         self.pids |= {"redis": scheduler.redis_pid, "nodes": nodes.pid, "clients": clients.pid}
 
     def measure(self, *words: object) -> dict[str, Any]:
@@ -122,11 +122,15 @@ def path(
     slots: int = SLOTS,
     instances: int = 1,
     settings: Mapping[str, str] = MappingProxyType({}),
+    split: bool = True,
 ) -> Iterator[Parts]:
-    """The scheduler with clients and nodes, spread over all instances."""
+    """The scheduler with clients and nodes, spread over all instances.
+
+    With `split` each service has a process of its own; otherwise `all` has one of each.
+    """
     environ = {key: value for key, value in os.environ.items() if not key.startswith("LINGUA_")}
     environ |= {**ENVIRONMENT, **settings}
-    with LocalScheduler(environ=environ, instances=instances) as scheduler:
+    with LocalScheduler(environ=environ, instances=instances, split=split) as scheduler:
         dispatchers, gateways = scheduler.addresses("dispatcher"), scheduler.addresses("gateway")
         with (
             child("path_node.py", dispatchers, f"--count={nodes}", f"--slots={slots}") as node,

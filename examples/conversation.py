@@ -28,7 +28,8 @@ from voices import CHUNK_MS, chunks, speech, write_wav
 
 from lingua_scheduler.cli.clients.sdk_access import client_token, tls_of
 from lingua_scheduler.cli.commands.up import exports
-from lingua_scheduler.cli.up.local_scheduler import LocalScheduler, PartFailedError
+from lingua_scheduler.cli.up.errors import PartFailedError
+from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 from lingua_scheduler.sdk import (
     Accepted,
     Event,

@@ -11,10 +11,13 @@ import grpc
 import pytest
 from redis import Redis
 
-from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler, PartFailedError
+from lingua_scheduler.cli.up.errors import PartFailedError
+from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 from tests.support.commands import WITHIN_S, Start, becomes, environment, lingua
+
+TOPOLOGIES = pytest.mark.parametrize("split", [False, True], ids=["all_in_one", "split"])
 
 
 def runs(pid: int) -> bool:
@@ -67,7 +70,7 @@ def test_it_ends_by_itself_after_the_seconds_and_says_what_ran() -> None:
     assert "temporary folder" in ended.stdout
     assert "  export LINGUA_POOL_ADDRESS=127.0.0.1:" in ended.stdout
     assert "lingua nodes list" in ended.stdout
-    assert "pool | " in ended.stderr
+    assert "all | " in ended.stderr
     assert "is taken" not in ended.stdout
 
 
@@ -116,14 +119,16 @@ def test_a_redis_that_refuses_the_password_ends_it_at_once_with_what_to_do() -> 
     assert "wrong@" not in ended.stderr
 
 
-def test_every_instance_answers_at_an_address_of_its_own(up: Start) -> None:
-    told = up("--instances", "2").ready()
+@TOPOLOGIES
+def test_every_instance_answers_at_an_address_of_its_own(up: Start, split: bool) -> None:
+    told = up("--instances", "2", *(["--split"] if split else [])).ready()
     names = [each["name"] for each in told["services"]]
     assert names == [
         f"{service}-{n}" for service in ("pool", "dispatcher", "gateway") for n in (1, 2)
     ]
     addresses = {each[what] for each in told["services"] for what in ("address", "metrics")}
     assert len(addresses) == 12
+    assert len({each["pid"] for each in told["services"]}) == (6 if split else 2)
     first, second = told["services"][:2]
     register(first["address"], "n1")
     shown = lingua("nodes", "list", "--json", "--pool", second["address"])
@@ -133,7 +138,7 @@ def test_every_instance_answers_at_an_address_of_its_own(up: Start) -> None:
 def test_every_instance_knows_all_instances_of_the_services_before_it_its_own_number_first(
     up: Start,
 ) -> None:
-    running = up("--instances", "2")
+    running = up("--instances", "2", "--split")
     at = {each["name"]: each["address"] for each in running.ready()["services"]}
     pools = [at["pool-1"], at["pool-2"]]
     connected = "peer connected peer=pool"
@@ -177,7 +182,7 @@ def test_a_setting_that_only_the_service_can_judge_is_exit_code_2_too() -> None:
 
 
 def test_a_service_that_is_killed_comes_back_at_the_same_addresses(up: Start) -> None:
-    running = up("--instances", "2")
+    running = up("--instances", "2", "--split")
     services = {each["name"]: each for each in running.ready()["services"]}
     for name in ("pool-2", "dispatcher-1", "gateway-2"):
         killed = services[name]
@@ -195,6 +200,29 @@ def test_a_service_that_is_killed_comes_back_at_the_same_addresses(up: Start) ->
     assert asked.returncode == 0, asked.stdout
     with socket.create_connection(_host_and_port(services["pool-2"]["metrics"]), timeout=WITHIN_S):
         pass
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 0
+
+
+def test_a_process_of_all_services_that_is_killed_comes_back_at_the_same_addresses(
+    up: Start,
+) -> None:
+    running = up("--instances", "2")
+    second = [each for each in running.ready()["services"] if each["name"].endswith("-2")]
+    (pid,) = {each["pid"] for each in second}
+    os.kill(pid, signal.SIGKILL)
+    where = ", ".join(each["address"] for each in second)
+    assert becomes(lambda: f"all-2 | is back at {where} (pid" in running.log()), running.log()
+    words = f"all-2 | pid {pid} ended unexpectedly: killed by SIGKILL; restarting it"
+    assert words in running.log()
+    asked = lingua(
+        "health",
+        **{f"LINGUA_{each['service'].upper()}_ADDRESS": each["address"] for each in second},
+    )
+    assert asked.returncode == 0, asked.stdout
+    for each in second:
+        with socket.create_connection(_host_and_port(each["metrics"]), timeout=WITHIN_S):
+            pass
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 0
 
@@ -218,7 +246,7 @@ def test_a_service_that_cannot_stay_up_ends_all_with_exit_code_1_and_clear_words
         assert running.end() == 1
     assert gone(server)
     error = json.loads(running.log().splitlines()[-1])["error"]
-    assert "pool (pid " in error["message"]
+    assert "all (pid " in error["message"]
     assert "cannot stay up" in error["message"]
     assert "LINGUA_POOL_LISTEN" in error["message"], "the last lines of its log"
 
@@ -344,21 +372,24 @@ def test_services_load_side_by_side_and_each_is_named_when_it_is_ready() -> None
     loading: dict[str, int] = {}
 
     def on_ready(name: str) -> None:
-        loading[name] = sum(each.runs and not each.address for each in scheduler.services)
+        loading[name] = sum(each.runs and not each.endpoints for each in scheduler.processes)
 
-    scheduler = LocalScheduler(environ=environment(), on_ready=on_ready)
+    scheduler = LocalScheduler(split=True, environ=environment(), on_ready=on_ready)
     with scheduler:
         pass
     assert loading == {"redis": 0, "pool": 2, "dispatcher": 1, "gateway": 0}
 
 
-def test_instances_with_one_given_name_do_not_share_it() -> None:
+@TOPOLOGIES
+def test_instances_with_one_given_name_do_not_share_it(split: bool) -> None:
     logged: list[str] = []
     environ = environment(LINGUA_INSTANCE_ID="box", LINGUA_LOG_FORMAT="json")
     with LocalScheduler(
-        instances=2, environ=environ, on_log=lambda _name, line: logged.append(line)
+        instances=2, split=split, environ=environ, on_log=lambda _name, line: logged.append(line)
     ):
         pass
-    names = {json.loads(line)["instance"] for line in logged}
-    expected = {f"box-{service}-{n}" for service in SERVICES for n in (1, 2)}
-    assert names == expected
+    lines = [json.loads(line) for line in logged]
+    names = {(each["service"], each["instance"]) for each in lines}
+    expected = {(service, f"box-{n}-{service}") for service in SERVICES for n in (1, 2)}
+    # Some lines are of the process, not of one of its services.
+    assert names == expected | (set() if split else {("all", "box-1"), ("all", "box-2")})

@@ -13,12 +13,8 @@ import click
 
 from lingua_scheduler.cli.failures import FAILED, Failure
 from lingua_scheduler.cli.options import Options, json_option, pass_options, seconds_option
-from lingua_scheduler.cli.up.local_scheduler import (
-    SERVICES,
-    InterruptedStartError,
-    LocalScheduler,
-    PartFailedError,
-)
+from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
+from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler
 from lingua_scheduler.cli.views.output import print_json
 from lingua_scheduler.services.runtime.settings.settings import Settings, masked_url, variable_name
 
@@ -39,20 +35,22 @@ _CALLERS = (
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Number of processes of each service.",
+    help="Number of instances of each service.",
 )
+@click.option("--split", is_flag=True, help="Run each service in a process of its own.")
 @seconds_option
 @json_option
 @pass_options
-def up(options: Options, instances: int, seconds: float | None) -> None:
+def up(options: Options, instances: int, split: bool, seconds: float | None) -> None:
     """Run everything on this machine: a Redis and all services.
 
-    The Redis is that of LINGUA_REDIS_URL; without one, a server is started that ends with this
-    command and keeps its data in LINGUA_REDIS_DIR, if that is set. A service whose process dies is
-    started again at the same address. Services log to stderr. With --json the addresses are one
-    JSON document on stdout.
+    One process runs one instance of every service, as 'lingua serve all' does; with --split each
+    has a process of its own. The Redis is that of LINGUA_REDIS_URL; without one, a server is
+    started that ends with this command and keeps its data in LINGUA_REDIS_DIR, if that is set. A
+    process that dies is started again at the same addresses. Services log to stderr. With --json
+    the addresses are one JSON document on stdout.
     """
-    scheduler = LocalScheduler(instances=instances, on_log=_log_printer())
+    scheduler = LocalScheduler(instances=instances, split=split, on_log=_log_printer())
     with _signals(scheduler):
         try:
             scheduler.start_redis()

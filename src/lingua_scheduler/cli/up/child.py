@@ -1,4 +1,4 @@
-"""One service as a child process that never outlives this one."""
+"""Services in a child process that never outlives this one."""
 
 import contextlib
 import json
@@ -7,23 +7,31 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 LOG_LINES_KEPT = 10
 
 
-class ServiceProcess:
-    """`lingua serve <service>` as a child process.
+class Endpoint(NamedTuple):
+    """Where a service listens; `metrics` is empty if they are off."""
 
-    It is started at once, loads its code, and serves when `begin` is called: so several services
+    address: str
+    metrics: str
+
+
+class ChildProcess:
+    """`lingua serve <target>` as a child process.
+
+    It is started at once, loads its code, and serves when `begin` is called: so several processes
     load side by side, though each has to know where others are before it can serve.
 
     Its stdin is a pipe that ends when this process does, even by kill -9, and then the child drains
     and ends too. It has a session of its own, so that Ctrl-C in a terminal reaches only its parent.
 
     Args:
-        service: the service to run.
-        name: its name in messages.
+        target: what it serves: a service, or `all`.
+        services: the services that it runs.
         environ: its complete environment.
         on_log: called from a thread with each line of its stderr.
         on_change: called from a thread when it is ready, and when it has ended.
@@ -32,25 +40,22 @@ class ServiceProcess:
     def __init__(
         self,
         *,
-        service: str,
-        name: str,
+        target: str,
+        services: Sequence[str],
         environ: Mapping[str, str],
         on_log: Callable[[str], None],
         on_change: Callable[[], None],
     ) -> None:
-        self.service = service
-        self.name = name
-        self.address = ""
-        """Its address; empty until it is ready."""
-        self.metrics = ""
-        """The address of its metrics; empty if they are off."""
+        self.endpoints: dict[str, Endpoint] = {}
+        """Where each of its services listens; empty until all are ready."""
         self.exit_code: int | None = None
         """As in subprocess: negative for a signal. None while it runs."""
         self.last_log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
+        self._services = services
         self._on_log = on_log
         self._on_change = on_change
         # -P: files of the current folder must not shadow modules of the service.
-        command = [sys.executable, "-P", "-m", "lingua_scheduler.cli", "serve", service]
+        command = [sys.executable, "-P", "-m", "lingua_scheduler.cli", "serve", target]
         self._process = subprocess.Popen(
             [*command, "--announce", "--await-settings", "--until-eof"],
             env=dict(environ),
@@ -104,11 +109,12 @@ class ServiceProcess:
 
     def _read_announcement(self) -> None:
         assert self._process.stdout is not None
+        announced: dict[str, Endpoint] = {}
         for line in self._process.stdout:
-            if not self.address:
-                told = json.loads(line)
-                self.metrics = told["metrics"]
-                self.address = told["address"]
+            told = json.loads(line)
+            announced[told["service"]] = Endpoint(told["address"], told["metrics"])
+            if len(announced) == len(self._services):
+                self.endpoints = announced
                 self._on_change()
 
     def _follow(self) -> None:

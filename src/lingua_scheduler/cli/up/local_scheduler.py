@@ -1,4 +1,4 @@
-"""The whole scheduler on this machine: a Redis, and every service as a child process.
+"""The whole scheduler on this machine: a Redis, and all services in child processes.
 
 For `lingua up`, examples and tests:
 
@@ -14,20 +14,19 @@ import asyncio
 import os
 import queue
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from redis import Redis
-from redis.exceptions import AuthenticationError, RedisError
-
-from lingua_scheduler.cli.failures import UNREACHABLE, USAGE
+from lingua_scheduler.cli.failures import USAGE
+from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
+from lingua_scheduler.cli.up.given_redis import await_redis, server_name
 from lingua_scheduler.cli.up.listening import any_port, is_ipv4, is_taken, reachable
-from lingua_scheduler.cli.up.supervised import MAX_ENDS, STEADY_S, SupervisedService
-from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.cli.up.supervised import MAX_ENDS, STEADY_S, SupervisedProcess
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.settings.general_fields import extended_id
 from lingua_scheduler.services.runtime.settings.settings import (
     Settings,
     load_settings,
@@ -39,29 +38,40 @@ from lingua_scheduler.services.runtime.settings.settings import (
 START_DEADLINE_S = 60.0
 # Time for a given Redis that is started at the same time.
 REDIS_DEADLINE_S = 30.0
-# Pause between two attempts to reach it.
-REDIS_AGAIN_S = 0.5
 # Added to the drain: a service flushes its traces and ends its metrics server.
 STOP_SLACK_S = 5.0
 # How often to check the embedded Redis, which is not a child process.
 REDIS_CHECK_S = 0.5
 
-MAX_ID_CHARS = 128
-
 # In the order in which they become ready: each needs those before it.
 SERVICES = ("pool", "dispatcher", "gateway")
+ALL = "all"
 
 
-class PartFailedError(Exception):
-    """A part of the scheduler did not start, or cannot stay up. `exit_code` is that of `up`."""
+@dataclass(frozen=True, slots=True)
+class LocalService:
+    """One instance of a service, in a process of its own or with others."""
 
-    def __init__(self, message: str, *, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+    service: str
+    name: str
+    process: SupervisedProcess
 
+    @property
+    def address(self) -> str:
+        """Its address; empty until it was ready for the first time."""
+        found = self.process.endpoints.get(self.service)
+        return found.address if found else ""
 
-class InterruptedStartError(Exception):
-    """`interrupt` was called before all services were ready."""
+    @property
+    def metrics(self) -> str:
+        """The address of its metrics; empty if they are off."""
+        found = self.process.endpoints.get(self.service)
+        return found.metrics if found else ""
+
+    @property
+    def pid(self) -> int:
+        """Process id of its current or last process."""
+        return self.process.pid
 
 
 def _discard(*_args: str) -> None:
@@ -72,12 +82,13 @@ class LocalScheduler:
     """Redis and services from `start` to `stop`; a context manager that does both.
 
     The Redis is that of LINGUA_REDIS_URL, or an embedded one. The first instance of a service takes
-    the address of the settings, or a free port where that is taken; further ones take free ports.
-    A service whose process dies is started again at the same address, as long as `wait` is called.
+    the address of the settings, or a free port if that is taken; further ones take free ports. A
+    process that dies is started again at the same addresses, as long as `wait` is called.
     Everything that it started ends with this process, however it ends.
 
     Args:
         instances: of each service.
+        split: whether each service has a process of its own; otherwise one process has one of each.
         environ: the settings, and the environment of the services; by default that of this process.
         on_log: called, from threads, with a service's name and each line that it logs, and with
             what becomes of it.
@@ -91,6 +102,7 @@ class LocalScheduler:
         self,
         *,
         instances: int = 1,
+        split: bool = False,
         environ: Mapping[str, str] | None = None,
         on_log: Callable[[str, str], None] = _discard,
         on_ready: Callable[[str], None] = _discard,
@@ -100,7 +112,8 @@ class LocalScheduler:
         self.redis_url = ""
         self.redis_words = ""
         """A description of the Redis, without passwords."""
-        self._started: dict[str, list[SupervisedService]] = {service: [] for service in SERVICES}
+        self._targets = {each: (each,) for each in SERVICES} if split else {ALL: SERVICES}
+        self._started: dict[str, list[SupervisedProcess]] = {each: [] for each in self._targets}
         self.notes: list[str] = []
         """Deviations from the settings, such as a port that was in use."""
         self._instances = instances
@@ -124,9 +137,18 @@ class LocalScheduler:
         self.stop()
 
     @property
-    def services(self) -> list[SupervisedService]:
-        """Every instance of every service, in the order of their start."""
+    def processes(self) -> list[SupervisedProcess]:
+        """All processes of services, in the order of their start."""
         return [each for started in self._started.values() for each in started]
+
+    @property
+    def services(self) -> list[LocalService]:
+        """Every instance of every service, in the order in which services become ready."""
+        return [
+            LocalService(service, self._numbered(service, number), process)
+            for service in SERVICES
+            for number, process in enumerate(self._hosts(service), start=1)
+        ]
 
     @property
     def redis_pid(self) -> int:
@@ -135,15 +157,15 @@ class LocalScheduler:
 
     def address(self, service: str, number: int = 1) -> str:
         """The address of an instance of a service for clients on this machine."""
-        started = self._started[service]
-        return reachable(started[(number - 1) % len(started)].address)
+        hosts = self._hosts(service)
+        return reachable(hosts[(number - 1) % len(hosts)].endpoints[service].address)
 
     def addresses(self, service: str, first: int = 1) -> str:
         """All instances of a service as settings and options take them, this one first.
 
         Of services that do not listen at IPv4 addresses, that one alone: no list can name them.
         """
-        count = len(self._started[service])
+        count = len(self._hosts(service))
         listed = [self.address(service, first + at) for at in range(count)]
         return ",".join(listed) if all(map(is_ipv4, listed)) else listed[0]
 
@@ -168,7 +190,15 @@ class LocalScheduler:
         self.redis_url = self.settings.redis_url
         if self.redis_url:
             self.redis_words = f"{masked_url(self.redis_url)} (given by LINGUA_REDIS_URL)"
-            asyncio.run(self._await_given_redis(within_s))
+            asyncio.run(
+                await_redis(
+                    self.redis_url,
+                    prefix=self.settings.redis_prefix,
+                    within_s=within_s,
+                    on_wait=lambda reason: self._on_log("up", f"waiting: {reason}"),
+                    is_interrupted=lambda: self._interrupted,
+                )
+            )
             self._on_ready("redis")
             return
         folder = self.settings.redis_dir
@@ -181,45 +211,17 @@ class LocalScheduler:
         self.redis_url = self._redis.url
         where = f"data in {folder}" if folder else "data in a temporary folder, deleted at the end"
         self._on_ready("redis")
-        self.redis_words = f"embedded {_server_name(self.redis_url)} at {self.redis_url}, {where}"
-
-    async def _await_given_redis(self, within_s: float) -> None:
-        """Return when the Redis of the settings is usable.
-
-        Raises:
-            SettingsError: it answers, but is unsuitable.
-            PartFailedError: it refuses the password, or does not answer in time.
-            InterruptedStartError: see `interrupt`.
-        """
-        prefix = self.settings.redis_prefix
-        link = RedisLink(url=self.redis_url, prefix=prefix, scripts={})
-        deadline, told = time.monotonic() + within_s, False
-        while True:
-            try:
-                await link.open()
-            except DependencyDownError as error:
-                refused = isinstance(error.__cause__, AuthenticationError)
-                if refused or time.monotonic() >= deadline:
-                    raise _without_redis(error, refused=refused, within_s=within_s) from error
-                if not told:
-                    told = True
-                    self._on_log("up", f"waiting: {error}")
-            else:
-                await link.close()
-                return
-            if self._interrupted:
-                raise InterruptedStartError
-            await asyncio.sleep(REDIS_AGAIN_S)
+        self.redis_words = f"embedded {server_name(self.redis_url)} at {self.redis_url}, {where}"
 
     def start_services(self, within_s: float = START_DEADLINE_S) -> None:
         """The second half of `start`."""
         deadline = time.monotonic() + within_s
         # All processes load their code in parallel, which takes most of the time.
-        for service, started in self._started.items():
+        for target, started in self._started.items():
             for number in range(1, self._instances + 1):
-                started.append(self._start_service(service, number))
+                started.append(self._start_process(target, number))
         found: list[str] = []
-        for service, started in self._started.items():
+        for target, started in self._started.items():
             for number, each in enumerate(started, start=1):
                 each.begin(
                     {
@@ -227,25 +229,24 @@ class LocalScheduler:
                         for other in found
                     }
                 )
-            self._await_ready(started, deadline, within_s)
-            found.append(service)
+            self._await_ready(target, deadline, within_s)
+            found += self._targets[target]
 
-    def _await_ready(
-        self, started: Sequence[SupervisedService], deadline: float, within_s: float
-    ) -> None:
-        while late := [each for each in started if not each.address]:
+    def _await_ready(self, target: str, deadline: float, within_s: float) -> None:
+        while late := [each for each in self._started[target] if not each.endpoints]:
             if not self._await_change(deadline):
                 names = ", ".join(each.name for each in late)
                 raise PartFailedError(f"{names}: not ready within {within_s:g} s{self._logged()}")
             if self._interrupted:
                 raise InterruptedStartError
-        for each in started:
-            self._on_ready(each.name)
+        for service in self.services:
+            if service.service in self._targets[target]:
+                self._on_ready(service.name)
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Return after that time, or when `interrupt` is called.
 
-        Restarts services whose processes die in the meantime.
+        Restarts processes that die in the meantime.
 
         Raises:
             PartFailedError: a service cannot stay up, or the embedded Redis has died.
@@ -262,10 +263,10 @@ class LocalScheduler:
     def stop(self) -> None:
         """Drain the services, then end the embedded Redis. A second call does nothing."""
         deadline = time.monotonic() + self.settings.drain_grace_ms / 1000 + STOP_SLACK_S
-        for each in self.services:
+        for each in self.processes:
             if each.runs:
                 each.terminate()
-        for each in self.services:
+        for each in self.processes:
             if not each.join(max(0.0, deadline - time.monotonic())):
                 self._on_log(each.name, "did not end in time; killing it")
                 each.kill()
@@ -278,39 +279,52 @@ class LocalScheduler:
 
     def kill(self) -> None:
         """End the services at once; the embedded Redis ends with this process."""
-        for each in self.services:
+        for each in self.processes:
             each.kill()
 
-    def _start_service(self, service: str, number: int) -> SupervisedService:
-        name = service if self._instances == 1 else f"{service}-{number}"
-        listen, metrics = f"{service}_listen", f"{service}_metrics_listen"
-        probes = f"{service}_health_listen"
-        environ = {
-            **self._environ,
-            "LINGUA_REDIS_URL": self.redis_url,
-            variable_name(listen): self._listen(getattr(self.settings, listen), name, number),
-            variable_name(metrics): self._listen(
-                getattr(self.settings, metrics), f"{name}'s metrics", number
-            ),
-            variable_name(probes): self._listen(
-                getattr(self.settings, probes), f"{name}'s health service", number
-            ),
-        }
+    def _hosts(self, service: str) -> list[SupervisedProcess]:
+        """The processes that run a service."""
+        return next(
+            self._started[target] for target, has in self._targets.items() if service in has
+        )
+
+    def _numbered(self, name: str, number: int) -> str:
+        return name if self._instances == 1 else f"{name}-{number}"
+
+    def _start_process(self, target: str, number: int) -> SupervisedProcess:
+        services, name = self._targets[target], self._numbered(target, number)
+        environ = {**self._environ, "LINGUA_REDIS_URL": self.redis_url}
+        for service in services:
+            environ |= self._listens(service, number)
         if self.settings.log_format == "auto":
             # Their stderr is a pipe, but a person reads it in the end.
             environ["LINGUA_LOG_FORMAT"] = "human"
         if self.settings.origin("instance_id") != "default" and environ["LINGUA_INSTANCE_ID"]:
-            # Two processes must not have the same name.
-            end = f"-{service}-{number}"
-            kept = self.settings.instance_id[: MAX_ID_CHARS - len(end)]
-            environ["LINGUA_INSTANCE_ID"] = kept + end
-        return SupervisedService(
-            service=service,
+            # Two processes must not have the same name. One that runs all services extends it for
+            # each of them by itself.
+            own = extended_id(self.settings.instance_id, str(number))
+            environ["LINGUA_INSTANCE_ID"] = own if target == ALL else extended_id(own, target)
+        return SupervisedProcess(
+            target=target,
+            services=services,
             name=name,
             environ=environ,
             on_log=lambda line: self._on_log(name, line),
             on_change=lambda: self._changes.put(None),
         )
+
+    def _listens(self, service: str, number: int) -> dict[str, str]:
+        """The variables that say where an instance of a service listens."""
+        name = self._numbered(service, number)
+        titles = {
+            f"{service}_listen": name,
+            f"{service}_metrics_listen": f"{name}'s metrics",
+            f"{service}_health_listen": f"{name}'s health service",
+        }
+        return {
+            variable_name(field): self._listen(getattr(self.settings, field), title, number)
+            for field, title in titles.items()
+        }
 
     def _listen(self, address: str, name: str, number: int) -> str:
         if not address or (number == 1 and not is_taken(address)):
@@ -324,13 +338,13 @@ class LocalScheduler:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return False
-        due = [each.restart_at for each in self.services if each.restart_at is not None]
+        due = [each.restart_at for each in self.processes if each.restart_at is not None]
         until = min([now + REDIS_CHECK_S, *due, *([] if deadline is None else [deadline])])
         try:
             self._changes.get(timeout=max(0.0, until - now))
         except queue.Empty:
             self._check_redis()
-        for each in self.services:
+        for each in self.processes:
             each.check(time.monotonic())
             if each.gave_up:
                 raise self._died(each)
@@ -346,48 +360,20 @@ class LocalScheduler:
                 f"the embedded Redis (pid {self._redis.pid}) ended unexpectedly"
             ) from None
 
-    def _died(self, dead: SupervisedService) -> PartFailedError:
+    def _died(self, dead: SupervisedProcess) -> PartFailedError:
         when = "could not start"
-        if dead.address:
+        if dead.endpoints:
             when = (
                 f"cannot stay up, {MAX_ENDS} ends in a row within {STEADY_S:g} s of a start; last"
             )
         return PartFailedError(
             f"{dead.name} (pid {dead.pid}) {when}: {dead.how_it_ended()}{self._logged(dead)}",
             # A service exits with 2 if its settings are invalid; they are those of `up`.
-            exit_code=USAGE if dead.exit_code == USAGE and not dead.address else 1,
+            exit_code=USAGE if dead.exit_code == USAGE and not dead.endpoints else 1,
         )
 
-    def _logged(self, only: SupervisedService | None = None) -> str:
-        lines = [line for each in ([only] if only else self.services) for line in each.last_log]
+    def _logged(self, only: SupervisedProcess | None = None) -> str:
+        lines = [line for each in ([only] if only else self.processes) for line in each.last_log]
         return (
             "".join(["; its last log lines:", *(f"\n  {line}" for line in lines)]) if lines else ""
         )
-
-
-def _without_redis(
-    error: DependencyDownError, *, refused: bool, within_s: float
-) -> PartFailedError:
-    """The failure for a given Redis that cannot be used."""
-    if refused:
-        todo = (
-            "The user or password is wrong: write it into LINGUA_REDIS_URL as "
-            "redis://USER:PASSWORD@HOST:PORT/0"
-        )
-    else:
-        todo = (
-            f"Tried for {within_s:g} s. Start it, or correct LINGUA_REDIS_URL; if that is not set, "
-            "'lingua up' starts a Redis of its own"
-        )
-    return PartFailedError(f"{error.message}. {todo}", exit_code=USAGE if refused else UNREACHABLE)
-
-
-def _server_name(url: str) -> str:
-    """Such as `valkey 9.1.2`."""
-    try:
-        with Redis.from_url(url) as client:
-            info = client.info("server")
-    except RedisError:
-        return "server"
-    name = info.get("server_name", "redis")
-    return f"{name} {info.get(f'{name}_version', info.get('redis_version', ''))}"

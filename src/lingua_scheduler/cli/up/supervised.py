@@ -1,10 +1,10 @@
-"""A service that is restarted at the same addresses when its process dies."""
+"""A process of services that is restarted at the same addresses when it dies."""
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from lingua_scheduler.cli.up.child import ServiceProcess
+from lingua_scheduler.cli.up.child import ChildProcess, Endpoint
 from lingua_scheduler.services.runtime.settings.settings import variable_name
 
 # The first restart follows after FIRST_S, each next one after twice that, up to LONGEST_S.
@@ -12,7 +12,7 @@ FIRST_S = 0.2
 LONGEST_S = 5.0
 # A process that ran this long was healthy: its end counts as the first.
 STEADY_S = 10.0
-# After this many ends in a row, the service cannot stay up.
+# After this many ends in a row, the process cannot stay up.
 MAX_ENDS = 5
 
 
@@ -36,13 +36,14 @@ class Restarts:
         return float(min(LONGEST_S, FIRST_S * 2 ** (self._ends - 1)))
 
 
-class SupervisedService:
-    """One instance of a service, over all its processes.
+class SupervisedProcess:
+    """A process of one service or of all, and those that replace it.
 
     The first is started at once, and serves when `begin` is called.
 
     Args:
-        service: the service to run.
+        target: what it serves: a service, or `all`.
+        services: the services that it runs.
         name: its name in messages.
         environ: its complete environment.
         on_log: called from threads with each line that it logs, and with notes about restarts.
@@ -52,22 +53,22 @@ class SupervisedService:
     def __init__(
         self,
         *,
-        service: str,
+        target: str,
+        services: Sequence[str],
         name: str,
         environ: Mapping[str, str],
         on_log: Callable[[str], None],
         on_change: Callable[[], None],
     ) -> None:
-        self.service = service
+        self.services = services
         self.name = name
-        self.address = ""
-        """Its address; empty until it was ready for the first time."""
-        self.metrics = ""
-        """The address of its metrics; empty if they are off."""
+        self.endpoints: dict[str, Endpoint] = {}
+        """Where each service listens; empty until all were ready for the first time."""
         self.gave_up = False
         """Whether it ended before it was ever ready, or cannot stay up."""
         self.restart_at: float | None = None
         """When to start its next process, by `time.monotonic`."""
+        self._target = target
         self._environ = dict(environ)
         self._on_log = on_log
         self._on_change = on_change
@@ -118,10 +119,11 @@ class SupervisedService:
 
     def check(self, now: float) -> None:
         """Check its process, and start another one if it is time."""
-        if self._process.address and not self._is_back:
+        if self._process.endpoints and not self._is_back:
             self._is_back = True
-            self._on_log(f"is back at {self._process.address} (pid {self.pid})")
-        if not self.address and self._process.address:
+            where = ", ".join(each.address for each in self._process.endpoints.values())
+            self._on_log(f"is back at {where} (pid {self.pid})")
+        if not self.endpoints and self._process.endpoints:
             self._keep_addresses()
         if self.runs or self.gave_up:
             return
@@ -134,7 +136,7 @@ class SupervisedService:
             self._process.begin({})
 
     def _on_end(self, now: float) -> None:
-        wait = self._restarts.after_end(now - self._started_at) if self.address else None
+        wait = self._restarts.after_end(now - self._started_at) if self.endpoints else None
         if wait is None:
             self.gave_up = True
             return
@@ -144,16 +146,17 @@ class SupervisedService:
 
     def _keep_addresses(self) -> None:
         """Let the next process listen on the same addresses, so that peers and clients find it."""
-        self.address, self.metrics = self._process.address, self._process.metrics
-        self._environ[variable_name(f"{self.service}_listen")] = self.address
-        if self.metrics:
-            self._environ[variable_name(f"{self.service}_metrics_listen")] = self.metrics
+        self.endpoints = self._process.endpoints
+        for service, (address, metrics) in self.endpoints.items():
+            self._environ[variable_name(f"{service}_listen")] = address
+            if metrics:
+                self._environ[variable_name(f"{service}_metrics_listen")] = metrics
 
-    def _start(self) -> ServiceProcess:
+    def _start(self) -> ChildProcess:
         self._started_at = time.monotonic()
-        return ServiceProcess(
-            service=self.service,
-            name=self.name,
+        return ChildProcess(
+            target=self._target,
+            services=self.services,
             environ=self._environ,
             on_log=self._on_log,
             on_change=self._on_change,
