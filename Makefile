@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture test coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run picture test coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ soak: $(READY)  ## MINUTES=20 of steady traffic; memory, files and tasks must st
 
 bench: $(READY)  ## the whole path, from client to node and back; ARGS=--json
 	@$(BIN)/python bench/path.py $(ARGS)
+
+bench-ingest: $(READY)  ## the cost of a chunk at the gateway, by number of speakers; ARGS="--json", "--against PYTHON"
+	@$(BIN)/python bench/ingest.py $(ARGS)
 
 bench-pool: $(READY)  ## the pool service compared with the original scripts; ARGS=--json
 	@$(BIN)/python bench/pool.py $(ARGS)

@@ -140,9 +140,14 @@ def path(
 
 
 @contextmanager
-def child(program: str, *arguments: str) -> Iterator[Child]:
+def child(
+    program: str,
+    *arguments: str,
+    python: str = sys.executable,
+    environ: dict[str, str] | None = None,
+) -> Iterator[Child]:
     """A child process that is ended on exit."""
-    one = Child(program, *arguments)
+    one = Child(program, *arguments, python=python, environ=environ)
     try:
         yield one
     finally:

@@ -1,4 +1,4 @@
-"""`make bench` works: a short form of it, whose numbers mean nothing."""
+"""`make bench` and `make bench-ingest` work: short forms, whose numbers mean nothing."""
 
 from importlib import import_module
 from pathlib import Path
@@ -21,3 +21,22 @@ def test_the_benchmark_of_the_path_measures_every_part(monkeypatch: pytest.Monke
     assert result["jobs_per_s"] > 0
     assert set(result["cpu_ms_per_job_by_process"]) >= {"gateway", "dispatcher", "pool", "redis"}
     assert result["overhead_at_half"]["to_node"]["p50_ms"] > 0
+
+
+def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    bench = import_module("ingest")
+    for name in ("WARM_S", "WINDOW_S"):
+        monkeypatch.setattr(bench, name, 0.5)
+    variants = bench.variants_of(list(bench.TRANSPORTS), against=None)
+
+    result = bench.run(variants, speakers=[4], rounds=1)
+
+    assert set(result["4"]) == set(bench.TRANSPORTS)
+    for one in result["4"].values():
+        assert one["chunks_per_s"] > 0
+        assert one["gateway_us_per_chunk"] > 0
+        assert one["clients_us_per_chunk"] > 0
+        assert one["loop_delay_p99_ms"] >= one["loop_delay_p50_ms"] >= 0
+    assert "saturated" in result["4"]["grpc"]
+    assert bench.table(result)

@@ -1,0 +1,68 @@
+"""A session gateway with a probe of its event loop, for `ingest.py`.
+
+It runs what `lingua serve gateway` runs. A task beside it sleeps 10 ms again and again; the time by
+which a sleep takes longer is the delay of the event loop, including the wait for a core. The
+process prints READY, and then answers commands from stdin, each with one line of JSON: `address`,
+where it listens, and `delays`, all delays since the last such command.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+
+from lingua_scheduler.cli.grpc_environment import prepare_grpc
+
+prepare_grpc("serve")
+
+# gRPC must not be loaded before.
+from lingua_scheduler.cli import event_loop  # noqa: E402
+from lingua_scheduler.services.runtime.settings.settings import load_settings  # noqa: E402
+from lingua_scheduler.services.session_gateway.main import serve  # noqa: E402
+
+SLEEP_S = 0.01
+
+
+class LoopProbe:
+    """Measures how late the event loop is."""
+
+    def __init__(self) -> None:
+        self._delays_ms: list[float] = []
+
+    async def run(self) -> None:
+        """Measures until it is cancelled."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(SLEEP_S)
+            self._delays_ms.append(max(0.0, time.monotonic() - began - SLEEP_S) * 1000)
+
+    def take(self) -> list[float]:
+        """The delays since the last call."""
+        delays, self._delays_ms = self._delays_ms, []
+        return delays
+
+
+async def answer(probe: LoopProbe, address: str) -> None:
+    """Answers commands until stdin ends."""
+    while word := (await asyncio.to_thread(sys.stdin.readline)).strip():
+        told = {"delays_ms": probe.take()} if word == "delays" else {"address": address}
+        print(json.dumps(told), flush=True)
+
+
+async def main() -> None:
+    """Runs the gateway until SIGTERM."""
+    probe = LoopProbe()
+    tasks = [asyncio.create_task(probe.run())]
+
+    def ready(address: str, _: str) -> None:
+        tasks.append(asyncio.create_task(answer(probe, address)))
+        print("READY", flush=True)
+
+    await serve(load_settings(), ready)
+    # Without waiting for the thread that reads stdin.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    event_loop.run(main())
