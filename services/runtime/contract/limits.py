@@ -7,8 +7,9 @@ without a declared limit, and types of other packages, are not checked.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -25,8 +26,26 @@ _MAX_IN_TEXT = 5
 Violation = tuple[str, str]
 _Fits = Callable[[Any], object]
 _Explain = Callable[[Any, str], Iterator[Violation]]
-# Whether a value is valid, and if not, what is wrong with it.
-_Rule = tuple[_Fits, Callable[[Any], str]]
+
+
+class _Rule(NamedTuple):
+    """Whether a value is valid, and if not, what is wrong with it."""
+
+    fits: _Fits
+    problem: Callable[[Any], str]
+    source: str = ""
+    """See `_Checks`."""
+
+
+class _Checks(NamedTuple):
+    """The checks of a field."""
+
+    fits: _Fits
+    explain: _Explain
+    source: str = ""
+    """An expression that is true only if `fits` is: `{v}` stands for the value, `{f}` for `fits`.
+    Empty: a call of `fits`. An expression costs a fraction of a call."""
+
 
 _PACKAGE = limits_pb2.DESCRIPTOR.package
 _MESSAGE = FieldDescriptor.CPPTYPE_MESSAGE
@@ -40,13 +59,14 @@ _UTF8_BYTES = 4
 
 def check(message: Message, path: str = "") -> None:
     """Raises InvalidMessageError, which names every bad field below `path`."""
-    if not _checker_of(type(message)).fits(message):
+    checker = _by_class.get(type(message)) or _checker_of(type(message))
+    if not checker.fits(message):
         refuse(violations(message, path))
 
 
 def violations(message: Message, path: str = "") -> list[Violation]:
     """The first `MAX_NAMED` bad fields of a message, in the order of the contract."""
-    checker = _checker_of(type(message))
+    checker = _by_class.get(type(message)) or _checker_of(type(message))
     if checker.fits(message):
         return []
     return list(islice(checker.explain(message, path), MAX_NAMED))
@@ -99,7 +119,7 @@ class _Checker:
         if kind.file.package == _PACKAGE:
             for field in kind.fields:
                 if (checks := _checks(field)) is not None:
-                    parts += self._add(field, *checks, members)
+                    parts += self._add(field, checks, members)
         for oneof, tests in members.items():
             table = self._name(tests)
             parts.append(
@@ -119,16 +139,16 @@ class _Checker:
     def _add(
         self,
         field: FieldDescriptor,
-        fits: _Fits,
-        explain: _Explain,
+        checks: _Checks,
         members: dict[str, dict[str, _Fits]],
     ) -> Iterator[str]:
         optional = field.has_presence and not limit_of(field).required
-        self._explain.append((field.name, optional, explain))
+        self._explain.append((field.name, optional, checks.explain))
         if field.containing_oneof is not None:
-            members.setdefault(field.containing_oneof.name, {})[field.name] = fits
+            members.setdefault(field.containing_oneof.name, {})[field.name] = checks.fits
             return
-        test = f"{self._name(fits)}(m.{field.name})"
+        source = checks.source or "{f}({v})"
+        test = f"({source.format(v=f'm.{field.name}', f=self._name(checks.fits))})"
         yield f"(not m.HasField({field.name!r}) or {test})" if optional else test
 
     def _name(self, test: object) -> str:
@@ -160,33 +180,30 @@ def _must_be_set(field: FieldDescriptor) -> bool:
     return bool(field.is_repeated or limit_of(field).required)
 
 
-def _checks(field: FieldDescriptor) -> tuple[_Fits, _Explain] | None:
+def _checks(field: FieldDescriptor) -> _Checks | None:
     """The checks of a field; None if any value is valid."""
     limit = limit_of(field)
     if is_map(field):
         if not limit.max_items:
             return None
-        return _map_fits(limit), lambda value, path: _explain_map(limit, value, path)
+        return _Checks(_map_fits(limit), partial(_explain_map, limit), "not {v} or {f}({v})")
     return _list_checks(field, limit) if field.is_repeated else _value_checks(field, limit)
 
 
-def _value_checks(
-    field: FieldDescriptor, limit: limits_pb2.FieldLimits
-) -> tuple[_Fits, _Explain] | None:
+def _value_checks(field: FieldDescriptor, limit: limits_pb2.FieldLimits) -> _Checks | None:
     """The checks of a single value, or of each entry of a list."""
     if field.cpp_type == _MESSAGE:
         return None if limit.apart else _message_checks(field, limit.max_bytes)
     rule = _rule(field, limit)
     if rule is None:
         return None
-    fits, problem = rule
-    return fits, lambda value, path: _explain_one(fits, problem, value, path)
+    return _Checks(rule.fits, partial(_explain_one, rule), rule.source)
 
 
-def _message_checks(field: FieldDescriptor, most: int) -> tuple[_Fits, _Explain]:
+def _message_checks(field: FieldDescriptor, most: int) -> _Checks:
     nested = _compiled(field.message_type)
     if not most:
-        return nested.fits, lambda value, path: nested.explain(value, f"{path}.")
+        return _Checks(nested.fits, lambda value, path: nested.explain(value, f"{path}."))
 
     def explain(value: Any, path: str) -> Iterator[Violation]:
         if (size := value.ByteSize()) > most:
@@ -194,14 +211,12 @@ def _message_checks(field: FieldDescriptor, most: int) -> tuple[_Fits, _Explain]
         else:
             yield from nested.explain(value, f"{path}.")
 
-    return lambda value: value.ByteSize() <= most and nested.fits(value), explain
+    return _Checks(lambda value: value.ByteSize() <= most and nested.fits(value), explain)
 
 
-def _explain_one(
-    fits: _Fits, problem: Callable[[Any], str], value: object, path: str
-) -> Iterator[Violation]:
-    if not fits(value):
-        yield path, problem(value)
+def _explain_one(rule: _Rule, value: object, path: str) -> Iterator[Violation]:
+    if not rule.fits(value):
+        yield path, rule.problem(value)
 
 
 # ---- single values ----
@@ -212,7 +227,9 @@ def _rule(field: FieldDescriptor, limit: limits_pb2.FieldLimits) -> _Rule | None
         return None
     if field.cpp_type == _ENUM:
         allowed = enum_values(field)
-        return allowed.__contains__, lambda value: f"{value} must be {_either(allowed.values())}"
+        return _Rule(
+            allowed.__contains__, lambda value: f"{value} must be {_either(allowed.values())}"
+        )
     if field.cpp_type == _STRING:
         required = _must_be_set(field)
         if limit.format:
@@ -230,7 +247,9 @@ def _format_rule(limit: limits_pb2.FieldLimits, *, required: bool) -> _Rule:
     def problem(value: str) -> str:
         return f"{shown(value)} must be {form.expected()}" if value else "must not be empty"
 
-    return form.fits if required else form.fits_or_empty, problem
+    if required:
+        return _Rule(form.fits, problem)
+    return _Rule(form.fits_or_empty, problem, "not {v} or {f}({v})")
 
 
 def _size_of(limit: limits_pb2.FieldLimits) -> int:
@@ -239,7 +258,9 @@ def _size_of(limit: limits_pb2.FieldLimits) -> int:
 
 def _size_rule(limit: limits_pb2.FieldLimits, *, required: bool, is_text: bool) -> _Rule:
     most, least = _size_of(limit), int(required)
+    source = f"{least} <= len({{v}}) <= {most}"
     if is_text and limit.max_bytes:
+        source = f"{least} <= len({{v}}) <= {most // _UTF8_BYTES} or {{f}}({{v}})"
 
         def fits(value: str) -> bool:
             if len(value) * _UTF8_BYTES > most and len(value.encode()) > most:
@@ -259,7 +280,7 @@ def _size_rule(limit: limits_pb2.FieldLimits, *, required: bool, is_text: bool) 
             return f"has {size} bytes; at most {most} are allowed"
         return f"has {len(value)} characters; at most {most} are allowed"
 
-    return fits, problem
+    return _Rule(fits, problem, source)
 
 
 def _number_rule(limit: limits_pb2.FieldLimits, *, is_unsigned: bool) -> _Rule:
@@ -274,10 +295,9 @@ def _number_rule(limit: limits_pb2.FieldLimits, *, is_unsigned: bool) -> _Rule:
     def problem(value: float) -> str:
         return f"{_number(value)} must be from {_number(low)} to {_number(high)}"
 
-    if is_unsigned and low == 0:
-        # Equivalent to fits, at a third of the cost.
-        return int(high).__ge__, problem
-    return fits, problem
+    if is_unsigned and low == 0 and math.isfinite(high):
+        return _Rule(fits, problem, f"{{v}} <= {int(high)}")
+    return _Rule(fits, problem)
 
 
 def _number(value: float) -> str:
@@ -292,9 +312,7 @@ def _either(names: Iterable[str]) -> str:
 # ---- lists and maps ----
 
 
-def _list_checks(
-    field: FieldDescriptor, limit: limits_pb2.FieldLimits
-) -> tuple[_Fits, _Explain] | None:
+def _list_checks(field: FieldDescriptor, limit: limits_pb2.FieldLimits) -> _Checks | None:
     most, least = limit.max_items or math.inf, int(limit.required)
     checks = _value_checks(field, limit)
 
@@ -302,7 +320,7 @@ def _list_checks(
         count = len(values)
         if not count:
             return not least
-        return count <= most and (checks is None or all(map(checks[0], values)))
+        return count <= most and (checks is None or all(map(checks.fits, values)))
 
     def explain(values: Any, path: str) -> Iterator[Violation]:
         if len(values) < least:
@@ -311,10 +329,10 @@ def _list_checks(
             yield path, f"has {len(values)} entries; at most {most} are allowed"
         if checks is not None:
             for at, value in enumerate(islice(values, limit.max_items or None)):
-                if not checks[0](value):
-                    yield from checks[1](value, f"{path}[{at}]")
+                if not checks.fits(value):
+                    yield from checks.explain(value, f"{path}[{at}]")
 
-    return fits, explain
+    return _Checks(fits, explain, "" if least else "not {v} or {f}({v})")
 
 
 def _map_fits(limit: limits_pb2.FieldLimits) -> _Fits:
