@@ -55,7 +55,9 @@ async def main() -> None:
     probe = LoopProbe()
     tasks = [asyncio.create_task(probe.run())]
 
-    def ready(address: str, _: str) -> None:
+    def ready(*told: str) -> None:
+        # Another checkout may tell more in front, but always ends with address and metrics.
+        address = told[-2]
         tasks.append(asyncio.create_task(answer(probe, address)))
         print("READY", flush=True)
 
