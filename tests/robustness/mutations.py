@@ -112,6 +112,13 @@ MUTATIONS = (
         _MACHINE,
     ),
     Mutation(
+        "one node alone cannot use up all tries of a job",
+        "services/dispatcher/job/machine.py",
+        "if now < transitions.others_until(job):",
+        "if False:",
+        f"{_MACHINE} tests/unit/dispatcher/test_job_waiting.py",
+    ),
+    Mutation(
         "an acknowledgement counts for its own attempt only",
         "services/dispatcher/job/machine.py",
         "        attempt = job.attempts.get(number)\n"

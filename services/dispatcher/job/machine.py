@@ -54,6 +54,7 @@ class JobMachine:
         deadline_ms: when the job fails in any case; None: never.
         earlier: attempts of the same job from before it began anew.
         held: earlier utterances whose audio a node holds for the job.
+        is_strict: the caller allows only one node.
     """
 
     def __init__(
@@ -63,8 +64,11 @@ class JobMachine:
         deadline_ms: float | None = None,
         earlier: Mapping[int, Attempt] = MappingProxyType({}),
         held: Iterable[int] = (),
+        is_strict: bool = False,
     ) -> None:
-        self._job = JobModel(rules=rules, deadline_ms=deadline_ms, earlier=earlier, held=held)
+        self._job = JobModel(
+            rules=rules, deadline_ms=deadline_ms, earlier=earlier, held=held, is_strict=is_strict
+        )
         self.attempts: Mapping[int, Attempt] = self._job.attempts
         self.timers: Mapping[TimerKey, float] = self._job.timers
 
@@ -137,16 +141,19 @@ class JobMachine:
         if why.reason == _BOUND_FULL and asked.wait_for_bound_node:
             transitions.wait_for_turn(job, now, why)
             return job.take_effects()
-        if job.waits.room_since is None:
-            job.waits.room_since = now
-        wait_until = job.waits.room_since + job.rules.queue_wait_ms
         facts, tries = why.metadata, job.tries
         if tries.nodes and facts.get("excluded", "") == facts.get("drawn"):
             # There are no nodes besides those that were tried.
+            if now < transitions.others_until(job):
+                transitions.wait_for_others(job)
+                return job.take_effects()
             if tries.hopeless and job.lost_for is not None:
                 transitions.fail(job, job.lost_for)
                 return job.take_effects()
             tries.readmit_nodes()
+        if job.waits.room_since is None:
+            job.waits.room_since = now
+        wait_until = job.waits.room_since + job.rules.queue_wait_ms
         # Only for a quota is it known how long nothing can change.
         hopeless_ms = why.retry_after_ms if why.reason == _OVER_QUOTA else 0
         if why.reason in _WORTH_A_WAIT and now + hopeless_ms < wait_until:
@@ -356,7 +363,7 @@ class JobMachine:
         match kind:
             case "ask" | "hedge":
                 transitions.ask(job)
-            case "bound" if job.phase is Phase.WAITING:
+            case "bound" | "others" if job.phase is Phase.WAITING:
                 transitions.select(job)
             case "wait" if job.phase is Phase.WAITING:
                 transitions.fail(job, transitions.waited_in_vain(job))

@@ -45,6 +45,7 @@ Every event in every phase ("-": nothing happens):
     timer grace   -        -         -        -        -        next     -        -
     timer wait    -        -         fail     -        -        -        -        -
     timer bound   -        -         select   -        -        -        -        -
+    timer others  -        -         select   -        -        -        -        -
     timer ask     -        ask       -        -        -        -        -        -
     deadline      -        fail      fail     fail     fail     fail     fail     -
     cancel        cancel   cancel    cancel   cancel   cancel   cancel   cancel   -
@@ -65,8 +66,14 @@ before it asks), and the node reports it again when that attempt is sent.
 
 "next": the attempt ends. If another one is alive, that one goes on. Otherwise, if tries are left,
 the pool is asked again, without the nodes that were tried; if none are left, the job fails with
-this attempt's cause. If the pool has no nodes besides those tried, they are tried again after the
-job has waited for room.
+this attempt's cause.
+
+"all full" also means that the pool has no nodes besides those tried. They are tried again after the
+job has waited for room, because a node that failed once may succeed. But one bad node must not use
+up all tries while the others are away for a moment, so the last try waits for a node that has not
+tried the job ("timer others"), until other_nodes_wait_ms after the job's first failure; only then
+may it go to one that has. A job that a node called hopeless waits as long for a second opinion, and
+then fails. A job that may go to only one node has no others to wait for.
 
 Two kinds of unacknowledged attempts become "lost" instead of "next" if their node is unreachable or
 disconnects, because the node is most likely on its way to another dispatcher. One was placed by a
@@ -118,7 +125,8 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 50.0, 1000.0
 # Nodes that must call a job hopeless before it ends: one alone may be wrong, or lie.
 HOPELESS_SAYINGS = 2
 
-# A job that waits for the node of its turn reserves this share of its time for another node.
+# A job that waits for the node of its turn, or for one that has not tried it, reserves this share
+# of its time for the attempt after that.
 KEPT_FOR_ANOTHER_NODE = 1 / 3
 
 # If the pool returns an attempt whose end has not reached it yet, it is asked again after this.
@@ -162,6 +170,8 @@ class JobRules:
     job_timeout_ms: float
     # From the first refusal of a selection; each retry starts again.
     queue_wait_ms: float
+    # From the first failure: so long the last try is kept for a node that has not tried the job.
+    other_nodes_wait_ms: float
     # For the node of the turn: while it is full or silent, and while it is disconnected.
     affinity_wait_ms: float
     affinity_away_ms: float
@@ -181,16 +191,22 @@ class Tries:
     # Attempts after which the node said that no other node would do better.
     hopeless: int = 0
     excluded: list[str] = field(default_factory=list)
-    # Nodes that have tried the job: excluded only as long as there are others.
+    # Nodes that have tried the job since it could choose from all: excluded only as long as there
+    # are others.
     nodes: list[str] = field(default_factory=list)
+    # All nodes that have ever tried it, and when the first of them ended.
+    ever: list[str] = field(default_factory=list)
+    failed_since: float = math.inf
 
-    def add(self, node_id: str, ending: Ending) -> None:
+    def add(self, now: float, node_id: str, ending: Ending) -> None:
         """Counts an attempt that has ended."""
         self.excluded.append(node_id)
         self.hopeless += ending.is_hopeless
         if ending.counts:
             self.count += 1
             self.nodes.append(node_id)
+            self.ever.append(node_id)
+            self.failed_since = min(self.failed_since, now)
         else:
             self.misses += 1
 
@@ -198,6 +214,11 @@ class Tries:
         """Allows nodes that have tried the job to try it again."""
         self.excluded = [each for each in self.excluded if each not in self.nodes]
         self.nodes.clear()
+
+    def exclude_all(self) -> None:
+        """Excludes every node that has ever tried the job."""
+        self.excluded = list(dict.fromkeys(self.excluded + self.ever))
+        self.nodes = list(self.ever)
 
     def pause_ms(self, ending: Ending) -> float:
         """How long to wait before the pool is asked for the next attempt."""
@@ -243,6 +264,7 @@ class JobModel:
             are not used again, and reports about them are late.
         held: earlier utterances whose audio a node holds for the job. Only that node can do it; if
             it cannot, the job fails with HELD_AUDIO_NEEDED, and begins anew with that audio.
+        is_strict: the caller allows only one node.
     """
 
     __slots__ = (
@@ -252,6 +274,7 @@ class JobModel:
         "effects",
         "end_state",
         "held",
+        "is_strict",
         "looks",
         "lost_for",
         "phase",
@@ -272,6 +295,7 @@ class JobModel:
         deadline_ms: float | None,
         earlier: Mapping[int, Attempt],
         held: Iterable[int],
+        is_strict: bool,
     ) -> None:
         self.phase = Phase.NEW
         self.attempts = dict(earlier)
@@ -281,6 +305,7 @@ class JobModel:
         self.started_ms = 0.0
         self.deadline_ms = deadline_ms
         self.held = frozenset(held)
+        self.is_strict = is_strict
         self.tries = Tries()
         self.waits = Waits()
         self.end_state: common_pb2.JobState.ValueType = common_pb2.JOB_STATE_UNSPECIFIED

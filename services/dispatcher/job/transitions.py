@@ -4,6 +4,8 @@ Functions of the model: each one changes it and appends effects to `job.effects`
 which of them an event leads to.
 """
 
+import math
+
 from lingua_scheduler.services.dispatcher.job import endings
 from lingua_scheduler.services.dispatcher.job.effects import (
     BY_BINDING,
@@ -43,9 +45,11 @@ _CANCELLED = common_pb2.JOB_STATE_CANCELLED
 _OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 
 # Timers of the job. Those of an attempt are ("ack" | "job" | "grace", its number).
-ASK, BOUND, DEADLINE, HEDGE, WAIT = (
-    (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "wait")
+ASK, BOUND, DEADLINE, HEDGE, OTHERS, WAIT = (
+    (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "others", "wait")
 )
+# A job that waits has one of these.
+_WAITS = (BOUND, OTHERS, WAIT)
 
 # ---- looking for a node ----
 
@@ -66,35 +70,61 @@ def ask(job: JobModel) -> None:
     exclude: tuple[str, ...] = ()
     if job.attempts:
         busy = [attempt.node_id for attempt in job.alive()]
-        exclude = tuple(dict.fromkeys(job.tries.excluded + busy))
+        # A hedge may be the last try, and does not wait: only a node that has not tried the job.
+        tried = job.tries.ever if busy else []
+        exclude = tuple(dict.fromkeys(job.tries.excluded + busy + tried))
     job.asked = Allocate(max(job.attempts, default=0) + 1, exclude, may_wait)
     job.effects.append(job.asked)
 
 
 def wait_for_room(job: JobModel, until: float) -> None:
     """Waits for room on any node."""
-    job.clear_timers(BOUND)
     _wait(job, WAIT, until)
+
+
+def others_until(job: JobModel) -> float:
+    """Until when only a node that has not tried the job may get it."""
+    tries = job.tries
+    if job.is_strict or not (_is_last_try(job) or tries.hopeless):
+        return -math.inf
+    return _before_last_third(job, tries.failed_since + job.rules.other_nodes_wait_ms)
+
+
+def _is_last_try(job: JobModel) -> bool:
+    return job.tries.count >= job.rules.max_retry
+
+
+def wait_for_others(job: JobModel) -> None:
+    """Waits for a node that has not tried the job."""
+    # The wait for room on any node starts after this one.
+    job.waits.room_since = None
+    _wait(job, OTHERS, others_until(job))
 
 
 def wait_for_turn(job: JobModel, now: float, why: FailureCause) -> None:
     """Waits for the node that has the beginning of the turn, as long as the deadline allows."""
     is_away = why.metadata.get("waits_for") == "disconnected"
-    until = job.waits.turn_ends(now, job.rules, is_away=is_away)
-    if job.deadline_ms is not None:
-        kept = (job.deadline_ms - job.started_ms) * KEPT_FOR_ANOTHER_NODE
-        until = min(until, job.deadline_ms - kept)
-    job.clear_timers(WAIT)
+    until = _before_last_third(job, job.waits.turn_ends(now, job.rules, is_away=is_away))
     if now < until:
         _wait(job, BOUND, until)
     else:
+        job.clear_timers(*_WAITS)
         job.waits.leaves_turn = True
         ask(job)
+
+
+def _before_last_third(job: JobModel, until: float) -> float:
+    """The end of a wait, early enough to leave time for another attempt."""
+    if job.deadline_ms is None:
+        return until
+    kept = (job.deadline_ms - job.started_ms) * KEPT_FOR_ANOTHER_NODE
+    return min(until, job.deadline_ms - kept)
 
 
 def _wait(job: JobModel, key: TimerKey, until: float) -> None:
     job.phase = Phase.WAITING
     job.effects.append(Wait())
+    job.clear_timers(*_WAITS)
     job.set_timer(key, until)
 
 
@@ -117,7 +147,7 @@ def take_up_ended(job: JobModel, attempt: Attempt, answer: pool_pb2.AllocateResp
     if answer.state == _DONE:
         attempt.state = AttemptState.KEPT
         job.attempts[attempt.number] = attempt
-        job.clear_timers(WAIT, BOUND)
+        job.clear_timers(*_WAITS)
         fetch(job, attempt)
     elif answer.error.reason:
         fail(job, FailureCause(answer.error.reason, answer.error.message))
@@ -145,7 +175,7 @@ def place(job: JobModel, now: float, attempt: Attempt) -> None:
     may_hedge = rules.hedge_after_ms > 0 and not job.alive() and not job.held
     job.attempts[attempt.number] = attempt
     job.waits.room_since = None
-    job.clear_timers(WAIT, BOUND)
+    job.clear_timers(*_WAITS)
     job.effects.append(Send(attempt))
     if attempt.state is AttemptState.ACKED:  # under its previous home
         _run(job, now, attempt)
@@ -179,7 +209,7 @@ def _run(job: JobModel, now: float, attempt: Attempt) -> None:
     job.effects.append(Accepted(attempt))
     for other in job.alive():
         if other is not attempt:
-            job.tries.add(other.node_id, endings.HEDGE_LOST)
+            job.tries.add(now, other.node_id, endings.HEDGE_LOST)
             _end_attempt(job, other, endings.HEDGE_LOST, "another node was faster")
 
 
@@ -219,7 +249,7 @@ def lose(
     to the attempt's record, for operators.
     """
     tries = job.tries
-    tries.add(attempt.node_id, ending)
+    tries.add(now, attempt.node_id, ending)
     why = FailureCause(ending.reason, f"attempt {attempt.number} on {attempt.node_id}: {what}")
     job.lost_for = why
     is_kept = attempt.state is AttemptState.KEPT
@@ -236,6 +266,8 @@ def lose(
         fail(job, why)
         return
     _end_attempt(job, attempt, ending, what, said=said)
+    if ending.counts and _is_last_try(job):
+        tries.exclude_all()
     if is_alone:
         job.clear_timers(HEDGE)
         job.effects.append(Retrying(attempt.number, why))

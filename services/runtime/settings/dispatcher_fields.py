@@ -11,6 +11,13 @@ class DispatcherFields(BaseModel):
     ack_timeout_ms: int = whole(1500, 10, 600_000, "ms that a node has to acknowledge a job")
     max_retry: int = whole(2, 0, 20, "attempts after the first one")
     queue_wait_ms: int = whole(2000, 0, 600_000, "ms that a job waits for a free slot")
+    other_nodes_wait_ms: int = whole(
+        3000,
+        0,
+        600_000,
+        "ms after a job's first failure before its last attempt may go to a node that has "
+        "failed it, at most two thirds of its time",
+    )
     waiting_bytes_max: int = whole(
         268_435_456,
         0,

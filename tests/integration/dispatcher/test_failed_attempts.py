@@ -304,6 +304,24 @@ async def test_a_job_that_fails_everywhere_has_as_many_tries_as_are_allowed(
     assert [each.node_id for each in (await patient.job(job)).job.attempts] == tried
 
 
+@pytest.mark.parametrize("worth_retry", [True, False])
+async def test_the_only_node_in_sight_does_not_use_up_all_tries_of_a_job(
+    patient: Scene, worth_retry: bool
+) -> None:
+    liar, gateway = await patient.node("a"), patient.gateway()
+    job = await gateway.submit(patient.spec())
+    for _ in range(2 if worth_retry else 1):
+        assign = await liar.take_job()
+        await liar.fail(assign, "BROKEN", worth_retry=worth_retry)
+        await liar.expect_received(assign)
+    assert await liar.settled() == []
+
+    honest = await patient.node("b")
+
+    await honest.result(await honest.take_job(), "hello")
+    assert (await gateway.delivered(job)).result.texts.translated == "hello"
+
+
 async def test_a_job_that_takes_too_long_goes_elsewhere(hasty: Scene) -> None:
     first, gateway = await hasty.node("a"), hasty.gateway()
     job = await gateway.submit(hasty.spec())

@@ -15,6 +15,8 @@ ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
 BOUND_FULL = common_pb2.ERROR_REASON_BOUND_NODE_FULL
 NO_NODE = common_pb2.ERROR_REASON_NO_CAPABLE_NODE
 OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
+# With ALL_FULL: the pool knows no nodes besides those that the job has excluded.
+ALL_TRIED = {"drawn": "1", "excluded": "1"}
 COMMIT = pool_pb2.CommitResponse
 
 
@@ -40,6 +42,7 @@ class Job:
     affinity_away_ms: float = 0.0
     max_retry: int = 2
     deadline_ms: float | None = None
+    is_strict: bool = False
     now: float = 0.0
     effects: list[fx.Effect] = field(default_factory=list)
 
@@ -48,13 +51,16 @@ class Job:
             ack_timeout_ms=100,
             job_timeout_ms=1000,
             queue_wait_ms=200,
+            other_nodes_wait_ms=300,
             affinity_wait_ms=self.affinity_wait_ms,
             affinity_away_ms=self.affinity_away_ms,
             grace_ms=300,
             hedge_after_ms=self.hedge_after_ms,
             max_retry=self.max_retry,
         )
-        self.machine = JobMachine(rules=rules, deadline_ms=self.deadline_ms)
+        self.machine = JobMachine(
+            rules=rules, deadline_ms=self.deadline_ms, is_strict=self.is_strict
+        )
 
     @property
     def phase(self) -> Phase:

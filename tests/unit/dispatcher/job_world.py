@@ -94,6 +94,7 @@ class World:
             ack_timeout_ms=100.0,
             job_timeout_ms=(1000.0, 300.0)[pick(2)],
             queue_wait_ms=(200.0, 0.0, 50.0)[pick(3)],
+            other_nodes_wait_ms=(300.0, 0.0, 50.0)[pick(3)],
             affinity_wait_ms=(0.0, 30.0, 500.0)[pick(3)],
             affinity_away_ms=(30.0, 0.0)[pick(2)],
             grace_ms=(250.0, 20.0)[pick(2)],

@@ -19,6 +19,7 @@ RULES = JobRules(
     ack_timeout_ms=100,
     job_timeout_ms=1000,
     queue_wait_ms=0,
+    other_nodes_wait_ms=0,
     affinity_wait_ms=0,
     affinity_away_ms=0,
     grace_ms=300,

@@ -21,6 +21,7 @@ def machine(
         ack_timeout_ms=100,
         job_timeout_ms=1000,
         queue_wait_ms=200,
+        other_nodes_wait_ms=300,
         affinity_wait_ms=0,
         affinity_away_ms=0,
         grace_ms=300,

@@ -10,6 +10,7 @@ from lingua_scheduler.services.dispatcher.job.model import MAX_MISSES, Phase
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.unit.dispatcher.job_driver import (
     ALL_FULL,
+    ALL_TRIED,
     COMMIT,
     FAILED,
     Job,
@@ -140,13 +141,33 @@ def test_one_node_that_calls_a_job_hopeless_does_not_keep_another_from_doing_it(
     assert isinstance(job.effects[-1], fx.Deliver)
 
 
-def test_a_job_that_the_only_node_calls_hopeless_ends_at_once() -> None:
-    job = running().failed(1, worth_retry=False)
+def test_a_job_that_the_only_node_calls_hopeless_waits_for_another_and_then_ends() -> None:
+    job = running().at(10).failed(1, worth_retry=False)
 
-    job.refused(ALL_FULL, facts={"drawn": "1", "excluded": "1"})
+    job.at(20).refused(ALL_FULL, facts=ALL_TRIED)
+    assert job.kinds() == [fx.Wait]
+    assert job.at(310).timer("others").asked().exclude == ("node-1",)
+    job.refused(ALL_FULL, facts=ALL_TRIED)
 
     assert job.kinds() == [fx.Fail]
     assert job.failure() == common_pb2.ERROR_REASON_JOB_FAILED
+
+
+def test_a_job_that_the_only_node_it_may_go_to_calls_hopeless_ends_at_once() -> None:
+    job = running(is_strict=True).failed(1, worth_retry=False)
+
+    job.refused(ALL_FULL, facts=ALL_TRIED)
+
+    assert job.kinds() == [fx.Fail]
+    assert job.failure() == common_pb2.ERROR_REASON_JOB_FAILED
+
+
+def test_two_nodes_must_call_a_job_hopeless_even_if_the_first_says_it_alone() -> None:
+    job = running().failed(1, worth_retry=False).refused(ALL_FULL, facts=ALL_TRIED)
+
+    job.at(100).room().given(2).acked(2).result(2)
+
+    assert isinstance(job.effects[-1], fx.Deliver)
 
 
 @pytest.mark.parametrize("worth_retry", [True, False])

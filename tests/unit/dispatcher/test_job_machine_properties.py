@@ -39,6 +39,8 @@ class Promises:
         self.machine = machine
         self.rules = rules
         self.deadline = deadline
+        # From the start to the deadline.
+        self._time = 0.0
         self.ended = False
         self.seen: Counter[str] = Counter()
         self._timers: dict[fx.TimerKey, float] = {}
@@ -50,6 +52,7 @@ class Promises:
         self._misses: set[int] = set()
         # Nodes that were tried, and may be tried again because there are no others.
         self._readmitted: set[str] = set()
+        self._failed_since = math.inf
         self._waits_since: float | None = None
         self._turn_since: float | None = None
         self._final_op = False
@@ -61,6 +64,8 @@ class Promises:
         self._phase = self.machine.phase
 
     def after(self, now: float, event: str, number: int, effects: list[fx.Effect]) -> None:
+        if event == "start" and self.deadline is not None:
+            self._time = self.deadline - now
         self.seen[f"{event} {self._phase.name}->{self.machine.phase.name}"] += 1
         if event.startswith("timer "):
             del self._timers[event.removeprefix("timer "), number]
@@ -76,7 +81,7 @@ class Promises:
         self._check_timers(now, effects)
         self._check_attempts(event, number, effects)
         self._check_asking(effects)
-        self._check_tries(event, number, effects)
+        self._check_tries(now, event, number, effects)
         self._check_wait(now, event, effects)
         self._check_late_report(event, number, effects)
         self.ended = self.machine.phase is Phase.OVER
@@ -151,38 +156,57 @@ class Promises:
         if self.machine.phase is Phase.SELECTING:
             assert self._asks or ("ask", 0) in self._timers, "nobody is asked"
 
-    def _check_tries(self, event: str, number: int, effects: list[fx.Effect]) -> None:
+    def _check_tries(self, now: float, event: str, number: int, effects: list[fx.Effect]) -> None:
         for effect in effects:
             if isinstance(effect, fx.Send) and effect.attempt.number not in self._sent:
                 node_id = effect.attempt.node_id
                 if event == "given" and node_id not in self._readmitted:
                     assert node_id not in self._sent.values(), "the same node again"
+                if event == "given" and node_id in self._sent.values():
+                    self._check_last_try(now)
                 self._readmitted.discard(node_id)
                 self._sent[effect.attempt.number] = node_id
         if number in self._was and number not in self._alive():
             unsent = event == "send failed" and self._was[number] is AttemptState.RESERVED
             if unsent or event in ("committed SUPERSEDED", "turned away"):
                 self._misses.add(number)
+        over = {AttemptState.ENDED, AttemptState.DONE}
+        ended = {each for each, was in self._was.items() if was not in over} - self._alive()
+        if ended - self._misses:
+            self._failed_since = min(self._failed_since, now)
         tries = len(self._sent) - len(self._misses)
         assert tries <= self.rules.max_retry + 1, f"{tries} tries"
         if self.deadline is None:
             assert len(self._misses) <= MAX_MISSES + 1
 
+    def _check_last_try(self, now: float) -> None:
+        """Nodes that failed the job get its last try only after others have had time."""
+        if len(self._sent) - len(self._misses) < self.rules.max_retry:
+            return
+        since = self._failed_since + self.rules.other_nodes_wait_ms
+        if self.deadline is not None:
+            since = min(since, self.deadline - self._time / 3)
+        assert now >= since, "one node may use up all tries"
+
     def _check_wait(self, now: float, event: str, effects: list[fx.Effect]) -> None:
+        waits_for = self._timers.keys() & {("wait", 0), ("bound", 0), ("others", 0)}
         if event == "refused BOUND_NODE_FULL" and self._phase is Phase.SELECTING:
             self._waits_since = None
             if self._turn_since is None:
                 self._turn_since = now
+        elif ("others", 0) in waits_for:
+            self._waits_since = None
         elif event.startswith("refused") and self._waits_since is None:
             self._waits_since = now if self._phase is Phase.SELECTING else None
         if any(isinstance(effect, fx.Send) for effect in effects):
             self._waits_since = None
         if self.machine.phase is Phase.WAITING:
-            waits_for = self._timers.keys() & {("wait", 0), ("bound", 0)}
             assert len(waits_for) == 1, "waits for ever, or for two things"
             since, longest = self._waits_since, self.rules.queue_wait_ms
             if ("bound", 0) in waits_for:
                 since, longest = self._turn_since, self.rules.affinity_wait_ms
+            if ("others", 0) in waits_for:
+                since, longest = self._failed_since, self.rules.other_nodes_wait_ms
             assert since is not None
             assert now <= since + longest, "waits too long"
 
@@ -279,6 +303,7 @@ def test_the_worlds_come_everywhere() -> None:
         "refused ALL_TRIED SELECTING->WAITING",
         "timer wait WAITING->OVER",
         "timer bound WAITING->SELECTING",
+        "timer others WAITING->SELECTING",
         "timer grace LOST->SELECTING",
         "timer job RUNNING->SELECTING",
         "timer deadline RUNNING->OVER",

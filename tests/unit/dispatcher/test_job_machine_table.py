@@ -11,6 +11,7 @@ from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.v1 import common_pb2
 from tests.unit.dispatcher.job_driver import (
     ALL_FULL,
+    ALL_TRIED,
     BOUND_FULL,
     CANCELLED,
     COMMIT,
@@ -72,6 +73,8 @@ def prepared(event: str, phase: Phase) -> tuple[Job, int]:
         job.acked(number)
     if event == "timer bound" and cell == "select":
         job = Job(affinity_wait_ms=60).start().refused(BOUND_FULL)
+    if event == "timer others" and cell == "select":
+        job = Job(max_retry=1).start().given(1).rejected(1).refused(ALL_FULL, facts=ALL_TRIED)
     if event == "timer ask" and cell == "ask":
         job.told(1, common_pb2.JOB_STATE_ACKED, lease=5000)
     return job, number
@@ -110,6 +113,7 @@ EVENTS: dict[str, Callable[[Job, int], Job]] = {
     "timer grace": lambda job, number: job.timer("grace", number),
     "timer wait": lambda job, _: job.timer("wait"),
     "timer bound": lambda job, _: job.timer("bound"),
+    "timer others": lambda job, _: job.timer("others"),
     "timer ask": lambda job, _: job.timer("ask"),
     "deadline": lambda job, _: job.timer("deadline"),
     "cancel": lambda job, _: job.cancel(),

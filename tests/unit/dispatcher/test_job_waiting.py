@@ -7,6 +7,7 @@ from lingua_scheduler.services.dispatcher.job.model import Phase
 from lingua_scheduler.v1 import common_pb2
 from tests.unit.dispatcher.job_driver import (
     ALL_FULL,
+    ALL_TRIED,
     BOUND_FULL,
     NO_NODE,
     OVER_QUOTA,
@@ -123,24 +124,91 @@ def test_a_bound_wait_that_ends_while_the_pool_is_asked_goes_elsewhere_without_d
 # ---- nodes that were tried ----
 
 
-ALL_TRIED = fx.FailureCause(ALL_FULL, "no other node", metadata={"drawn": "1", "excluded": "1"})
-
-
-def asks(job: Job) -> fx.Allocate:
-    (asked,) = [effect for effect in job.effects if isinstance(effect, fx.Allocate)]
-    return asked
-
-
-def test_where_there_is_no_other_node_the_one_that_failed_is_tried_again() -> None:
+def test_if_there_is_no_other_node_the_one_that_failed_is_tried_again() -> None:
     job = Job().start().given(1).acked(1).failed(1)
-    assert asks(job).exclude == ("node-1",)
-    job.then(job.machine.on_refused(10, ALL_TRIED)).room()
-    assert asks(job).exclude == ()
+    assert job.asked().exclude == ("node-1",)
+    job.at(10).refused(ALL_FULL, facts=ALL_TRIED).room()
+    assert job.asked().exclude == ()
+
+
+def failed_twice(**rules: float) -> Job:
+    """A job with one try left, which the only known node has failed at 0 and 20 ms."""
+    job = Job(max_retry=2, **rules).start().given(1).acked(1).failed(1)  # type: ignore[arg-type]
+    job.at(10).refused(ALL_FULL, facts=ALL_TRIED).room()
+    assert job.asked().exclude == ()
+    job.given(2).acked(2).at(20).failed(2)
+    return job.refused(ALL_FULL, facts=ALL_TRIED)
+
+
+def test_the_last_try_waits_for_a_node_that_has_not_tried_the_job() -> None:
+    job = failed_twice()
+    assert job.phase is Phase.WAITING
+    assert job.machine.timers == {("others", 0): 300}
+    for now in (100, 200, 299):
+        assert job.at(now).room().asked().exclude
+        assert job.refused(ALL_FULL, facts=ALL_TRIED).kinds() == [fx.Wait]
+
+    job.room().given(3).acked(3).result(3)
+
+    assert isinstance(job.effects[-1], fx.Deliver)
+
+
+def test_after_that_wait_the_last_try_may_go_to_a_node_that_has_failed_the_job() -> None:
+    job = failed_twice().at(300).timer("others")
+    assert job.asked().exclude
+    job.refused(ALL_FULL, facts=ALL_TRIED)
+    assert job.machine.timers == {("wait", 0): 500}
+
+    assert job.room().asked().exclude == ()
+    assert job.given(3).acked(3).failed(3).failure() == common_pb2.ERROR_REASON_JOB_FAILED
+
+
+def test_a_wait_for_another_node_that_ends_while_the_pool_is_asked_is_over() -> None:
+    job = failed_twice().at(290).room().at(300).timer("others")
+    assert job.effects == []
+
+    job.at(310).refused(ALL_FULL, facts=ALL_TRIED)
+    assert job.room().asked().exclude == ()
+
+
+def test_time_that_slow_failures_take_counts_as_time_for_other_nodes() -> None:
+    job = Job().start().given(1).at(100).timer("ack", 1).refused(ALL_FULL, facts=ALL_TRIED)
+    job.room().given(2).acked(2).at(1100).timer("job", 2)
+
+    job.refused(ALL_FULL, facts=ALL_TRIED).room()
+
+    assert job.asked().exclude == ()
+
+
+def test_the_wait_for_another_node_leaves_a_third_of_the_time_for_the_last_try() -> None:
+    job = failed_twice(deadline_ms=150)
+    assert job.machine.timers["others", 0] == 100
+
+    assert job.at(100).timer("others").refused(ALL_FULL, facts=ALL_TRIED).room().asked()
+
+
+def test_if_others_are_only_full_a_job_waits_for_room_as_usual() -> None:
+    job = failed_twice().at(100).room().refused(ALL_FULL, facts={"drawn": "2", "excluded": "1"})
+
+    assert job.machine.timers == {("wait", 0): 300}
+
+
+def test_a_turn_that_waits_for_its_node_no_longer_waits_for_others() -> None:
+    job = failed_twice(affinity_wait_ms=500).at(100).room().refused(BOUND_FULL)
+
+    assert job.machine.timers == {("bound", 0): 600}
+
+
+def test_a_job_that_may_go_to_one_node_only_does_not_wait_for_others() -> None:
+    job = failed_twice(is_strict=True)
+
+    assert job.machine.timers == {("wait", 0): 220}
+    assert job.room().asked().exclude == ()
 
 
 def test_a_job_that_its_only_node_fails_has_failed_there_and_not_for_want_of_room() -> None:
     job = Job(max_retry=1).start().given(1).acked(1).failed(1)
-    job.then(job.machine.on_refused(10, ALL_TRIED))
+    job.at(10).refused(ALL_FULL, facts=ALL_TRIED)
     job.room().given(2).acked(2).failed(2)
     (failed,) = [effect for effect in job.effects if isinstance(effect, fx.Fail)]
     assert failed.why.reason == common_pb2.ERROR_REASON_JOB_FAILED
@@ -149,8 +217,8 @@ def test_a_job_that_its_only_node_fails_has_failed_there_and_not_for_want_of_roo
 
 def test_a_node_that_was_not_reached_is_left_to_those_who_know_whether_it_is_back() -> None:
     job = Job().start().given(1).send_failed(1)
-    job.then(job.machine.on_refused(10, ALL_TRIED)).room()
-    assert asks(job).exclude == ("node-1",)
+    job.at(10).refused(ALL_FULL, facts=ALL_TRIED).room()
+    assert job.asked().exclude == ("node-1",)
 
 
 @pytest.mark.parametrize("end", ["wait", "deadline"])

@@ -15,6 +15,7 @@ RULES = JobRules(
     ack_timeout_ms=1500,
     job_timeout_ms=60_000,
     queue_wait_ms=2000,
+    other_nodes_wait_ms=3000,
     affinity_wait_ms=1000,
     affinity_away_ms=1000,
     grace_ms=2000,
