@@ -132,9 +132,7 @@ class GrpcServer:
             SettingsError: the address cannot be bound.
         """
         server = grpc.aio.server(interceptors=[self._interceptor], options=self._options)
-        for _, register in self._services:
-            register(server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        self._add_services(server)
         names = [name for name, _ in self._services]
         reflection.enable_server_reflection(
             [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
@@ -143,15 +141,19 @@ class GrpcServer:
         await server.start()
         self._server = server
         if self._in_process is not None:
-            for _, register in self._services:
-                # It has what generated code needs to add a servicer.
-                register(cast("grpc.aio.Server", self._in_process))
+            # It has what generated code needs to add a servicer.
+            self._add_services(cast("grpc.aio.Server", self._in_process))
             self._in_process.start(
                 interceptor=self._interceptor, max_request_bytes=self._max_request_bytes
             )
         if self._probe_listen:
             self._probes = await self._start_probes()
         return address
+
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        for _, register in self._services:
+            register(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
 
     async def _start_probes(self) -> grpc.aio.Server:
         server = grpc.aio.server(

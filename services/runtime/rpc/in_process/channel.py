@@ -209,6 +209,8 @@ class InProcessClientCall(grpc.aio.Call):
         if self._is_half_closed:
             raise asyncio.InvalidStateError('RPC is half closed after calling "done_writing".')
         data = self._serialized(request)
+        if data is None:
+            return  # as with gRPC, the status says so
         try:
             await self._call.requests.write(data)
         except BrokenPipeError:
@@ -224,7 +226,7 @@ class InProcessClientCall(grpc.aio.Call):
     def send_one(self, request: Any) -> None:
         """Sends this request and no more."""
         data = self._serialized(request)
-        if self._call.status is None:
+        if data is not None and self._call.status is None:
             self._call.requests.put(data)
             self._half_close()
 
@@ -247,11 +249,13 @@ class InProcessClientCall(grpc.aio.Call):
             self._call.cancel()
             raise
 
-    def _serialized(self, request: Any) -> bytes:
+    def _serialized(self, request: Any) -> bytes | None:
+        """The bytes of a request; None if there are too many, which ends the call."""
         data: bytes = self._serialize(request) if self._serialize else request
-        if len(data) > self._max_request_bytes:
-            self._call.break_off(*too_large(len(data), self._max_request_bytes))
-        return data
+        if len(data) <= self._max_request_bytes:
+            return data
+        self._call.break_off(*too_large(len(data), self._max_request_bytes))
+        return None
 
     def _half_close(self) -> None:
         if self._call.status is None and not self._is_half_closed:
