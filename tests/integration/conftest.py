@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.pool_client import Pool, connected
 from tests.support.scene import Scene, scene
-from tests.support.services import DispatcherProcess, PoolProcess
+from tests.support.services import PATIENT, DispatcherProcess, PoolProcess
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +35,7 @@ def patient_process(pool_process: PoolProcess, redis_url: str) -> Iterator[Dispa
     with DispatcherProcess(
         pool=pool_process,
         redis_url=redis_url,
-        ack_timeout_ms=60_000,
-        reservation_ttl_ms=90_000,
-        queue_wait_ms=60_000,
-        node_reconnect_grace_ms=60_000,
+        **PATIENT,
     ) as process:
         yield process
 

@@ -1,7 +1,8 @@
 """Services in the test's own event loop, called within the process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import grpc
 
@@ -18,33 +19,42 @@ from tests.support.process import environment
 from tests.support.services import PATIENT_REDIS_MS
 
 
+@dataclass(frozen=True)
+class Hosted:
+    """A running service."""
+
+    address: str
+    """For those who call it by gRPC."""
+    channel: Callable[[], grpc.aio.Channel]
+    """Makes a channel to it within the process."""
+
+
 @asynccontextmanager
 async def hosted(
-    kind: ServiceKind, *, redis_url: str, prefix: str
-) -> AsyncIterator[grpc.aio.Channel]:
-    """A service, and a channel to it within the process."""
-    settings = load_settings(
+    kind: ServiceKind, *, redis_url: str, prefix: str, **settings: str | int
+) -> AsyncIterator[Hosted]:
+    """Runs a service with these settings."""
+    own = load_settings(
         environment(
             redis_url=redis_url,
             redis_prefix=prefix,
-            redis_timeout_ms=PATIENT_REDIS_MS,
             drain_grace_ms=0,
             **{f"{kind.name}_listen": "127.0.0.1:0", f"{kind.name}_metrics_listen": ""},
+            **settings,
         )
     )
     link = RedisLink(
         url=redis_url, prefix=prefix, scripts=load_scripts(), timeout_ms=PATIENT_REDIS_MS
     )
     server = InProcessServer()
-    service = HostedService(kind, settings, link, {in_process_address(kind.name): server})
+    service = HostedService(kind, own, link, {in_process_address(kind.name): server})
     await link.open()
     await service.start()
     try:
         await service.open()
         service.serve(link.up)
         service.begin_work()
-        async with server.channel() as channel:
-            yield channel
+        yield Hosted(service.address, server.channel)
     finally:
         await service.end(0.0)
         await link.close()

@@ -15,16 +15,21 @@ from tests.support.process import SOON_S
 
 
 class RawGateway:
-    """One Submit stream."""
+    """One Submit stream.
 
-    def __init__(self, address: str) -> None:
+    Args:
+        address: of the dispatcher.
+        channel: to it, if not by gRPC.
+    """
+
+    def __init__(self, address: str, channel: grpc.aio.Channel | None = None) -> None:
         self.inbox: Inbox[JobEvent] = Inbox("gateway")
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._asked = itertools.count(1)
         self.answers = 0
         self._answered = asyncio.Event()
-        self._channel = grpc.aio.insecure_channel(
+        self._channel = channel or grpc.aio.insecure_channel(
             address, options=(("grpc.use_local_subchannel_pool", 1),)
         )
         self._call: Any = dispatcher_pb2_grpc.DispatcherStub(self._channel).Submit()

@@ -22,6 +22,7 @@ from lingua_scheduler.v1 import (
     pool_pb2_grpc,
 )
 from tests.support.audio import FORMAT
+from tests.support.hosted import Hosted
 from tests.support.local_codes import local_code
 from tests.support.process import SOON_S
 from tests.support.raw_gateway import RawGateway
@@ -40,6 +41,8 @@ class Scene:
     src: str
     tgt: str
     stub: "dispatcher_pb2_grpc.DispatcherAsyncStub"
+    hosted: Hosted | None = None
+    """A dispatcher within this process, in the place of `dispatcher`."""
     _open: list[RawNode | RawGateway] = field(default_factory=list)
 
     def hello(self, name: str = "a", *, slots: int = 1, **fields: Any) -> dispatcher_pb2.Hello:
@@ -57,7 +60,7 @@ class Scene:
 
     def peer(self, hello: dispatcher_pb2.Hello, **options: bool) -> RawNode:
         """A node that has connected, and has sent nothing yet."""
-        node = RawNode(self.dispatcher.address, hello, **options)
+        node = RawNode((self.hosted or self.dispatcher).address, hello, **options)
         self._open.append(node)
         return node
 
@@ -77,7 +80,8 @@ class Scene:
 
     def gateway(self) -> RawGateway:
         """A gateway of this scene."""
-        gateway = RawGateway(self.dispatcher.address)
+        within = self.hosted.channel() if self.hosted else None
+        gateway = RawGateway(self.dispatcher.address, within)
         self._open.append(gateway)
         return gateway
 

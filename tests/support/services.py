@@ -33,6 +33,13 @@ except SettingsError as error:
 
 # A busy machine is no reason for a test to fail.
 PATIENT_REDIS_MS = 4000
+# Time limits of a dispatcher that no test reaches.
+PATIENT = {
+    "ack_timeout_ms": 60_000,
+    "reservation_ttl_ms": 90_000,
+    "queue_wait_ms": 60_000,
+    "node_reconnect_grace_ms": 60_000,
+}
 
 _FAULTS = ("Traceback", "never retrieved", "never awaited", "Exception ignored")
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.scene import Scene, scene, together
-from tests.support.services import DispatcherProcess, PoolProcess, running_dispatcher
+from tests.support.services import PATIENT, DispatcherProcess, PoolProcess, running_dispatcher
 
 # Limits small enough for a test to reach.
 SMALL = {"gateways.streams._MAX_BYTES": 2_000_000, "nodes.admission.MAX_BYTES": 2_000_000}
@@ -19,10 +19,7 @@ async def narrow(pool_process: PoolProcess, redis_url: str) -> AsyncIterator[Sce
             pool_process,
             redis_url,
             limits=SMALL,
-            ack_timeout_ms=60_000,
-            reservation_ttl_ms=90_000,
-            queue_wait_ms=60_000,
-            node_reconnect_grace_ms=60_000,
+            **PATIENT,
         ) as process,
         scene(process, pool_process) as made,
     ):

@@ -1,17 +1,56 @@
-"""Jobs at one real dispatcher: submitted, delivered, cancelled, and shown to operators."""
+"""Jobs at one real dispatcher: submitted, delivered, cancelled, and shown to operators.
+
+Each test runs over both transports: gateways and operators call a dispatcher that is a process of
+its own, or one within this process.
+"""
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import grpc
 import pytest
 
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+from lingua_scheduler.services.dispatcher.main import DISPATCHER
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+from tests.support.hosted import hosted
 from tests.support.raw_gateway import as_told, id_of
 from tests.support.rpc_errors import failure, reason
-from tests.support.scene import Scene
+from tests.support.scene import Scene, scene
+from tests.support.services import PATIENT, DispatcherProcess, PoolProcess
+from tests.support.transports import IN_PROCESS, TRANSPORTS
 
 TIMEOUT = common_pb2.FINALIZE_REASON_TIMEOUT
+
+
+@pytest.fixture(params=TRANSPORTS)
+async def patient(
+    request: pytest.FixtureRequest,
+    patient_process: DispatcherProcess,
+    pool_process: PoolProcess,
+    redis_url: str,
+) -> AsyncIterator[Scene]:
+    """A scene at a patient dispatcher."""
+    async with scene(patient_process, pool_process) as made:
+        if request.param != IN_PROCESS:
+            yield made
+            return
+        async with (
+            hosted(
+                DISPATCHER,
+                redis_url=redis_url,
+                prefix=pool_process.prefix,
+                pool_address=pool_process.address,
+                **PATIENT,
+            ) as service,
+            service.channel() as channel,
+        ):
+            stub = dispatcher_pb2_grpc.DispatcherStub(channel)
+            within = replace(made, hosted=service, stub=stub, _open=[])  # type: ignore[arg-type]
+            yield within
+            await within.close()
+
 
 # ---- delivery ----
 

@@ -23,6 +23,9 @@ async def pool(
         if request.param != IN_PROCESS:
             yield client
             return
-        async with hosted(POOL, redis_url=redis_url, prefix=client.prefix) as channel:
+        async with (
+            hosted(POOL, redis_url=redis_url, prefix=client.prefix) as service,
+            service.channel() as channel,
+        ):
             stub = pool_pb2_grpc.PoolServiceStub(channel)
             yield replace(client, channel=channel, stub=stub)  # type: ignore[arg-type]
