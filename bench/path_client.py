@@ -65,11 +65,12 @@ class Speaker:
 
     async def say(self, chunks: int = 1) -> int:
         """Send one utterance; returns its index."""
+        began = time.monotonic_ns()
         size = len(AUDIO) // chunks
         async with self._writing:
             index = self._said
             self._said += 1
-            self._sent[index] = time.monotonic_ns()
+            self._sent[index] = began
             for at in range(chunks):
                 data = AUDIO[at * size : (at + 1) * size] if chunks > 1 else AUDIO
                 await self._write(data, is_final=at == chunks - 1)
@@ -124,13 +125,17 @@ async def saturate(
 
 
 async def steady(speakers: list[Speaker], rate: float, seconds: float) -> float:
-    """Send utterances at even intervals, one session after the other; returns the duration."""
+    """Send utterances at even intervals, one session after the other; returns the duration.
+
+    A write that has to wait does not delay the next utterance.
+    """
     began = time.monotonic()
-    for at in range(int(rate * seconds)):
-        wait = began + at / rate - time.monotonic()
-        if wait > 0:
-            await asyncio.sleep(wait)
-        await speakers[at % len(speakers)].say()
+    async with asyncio.TaskGroup() as sending:
+        for at in range(int(rate * seconds)):
+            wait = began + at / rate - time.monotonic()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            sending.create_task(speakers[at % len(speakers)].say())
     async with asyncio.timeout(LAST_WAIT_S):
         for speaker in speakers:
             while speaker.under_way:
