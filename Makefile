@@ -128,7 +128,7 @@ bench-ingest: $(READY)  ## the cost of a chunk at the gateway, by number of spea
 bench-pool: $(READY)  ## the pool service compared with the original scripts; ARGS=--json
 	@$(BIN)/python bench/pool.py $(ARGS)
 
-bench-peers: $(READY)  ## the path compared with Celery, Dramatiq, ARQ, SAQ, Taskiq and Ray Serve; ARGS=--json
+bench-peers: $(READY)  ## compared with Celery, Dramatiq, ARQ, SAQ, Taskiq, BullMQ, NATS and Ray Serve; ARGS=--json
 	@$(BIN)/python bench/peers.py $(ARGS)
 
 bench-growth: $(READY)  ## cost per job by nodes, sessions, replicas; ARGS="--json", "--from FILE --plots docs/plots"

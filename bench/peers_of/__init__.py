@@ -8,4 +8,9 @@ documentation shows that. The job takes 32 KiB and does nothing. Each runs in a 
 import os
 
 CORES = os.cpu_count() or 1
-REDIS_URL = os.environ.get("PEERS_REDIS_URL", "redis://127.0.0.1:6379/0")
+# Jobs in progress at saturation.
+IN_PROGRESS = 64
+# Enough threads for a blocking client, also for jobs that accumulate at a steady rate.
+THREADS = 128
+# The socket of a Redis that belongs to the benchmark.
+REDIS_URL = os.environ.get("PEERS_REDIS_URL", "unix:///tmp/redis.sock")

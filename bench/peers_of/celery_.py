@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from celery import Celery
 
-from peers_of import CORES, REDIS_URL
+from peers_of import CORES, REDIS_URL, THREADS
 
 WORKERS = [
     (
@@ -15,8 +15,12 @@ WORKERS = [
     )
 ]
 
-app = Celery("peers", broker=REDIS_URL, backend=REDIS_URL)
+SOCKET = REDIS_URL.replace("unix://", "redis+socket://")
+
+app = Celery("peers", broker=SOCKET, backend=SOCKET)
 app.conf.update(
+    # One connection for each thread of the client; the default is 10.
+    broker_pool_limit=THREADS,
     task_serializer="pickle",
     result_serializer="pickle",
     accept_content=["pickle"],

@@ -1,4 +1,4 @@
-"""`make bench` and `make bench-ingest` work: short forms, whose numbers mean nothing."""
+"""`make bench`, `bench-ingest` and `bench-peers` work: short forms, whose numbers mean nothing."""
 
 from importlib import import_module
 from pathlib import Path
@@ -6,10 +6,15 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
+SERVICES = {"gateway", "dispatcher", "pool"}
+
+
+@pytest.fixture(autouse=True)
+def _programs_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
 
 
 def test_the_benchmark_of_the_path_measures_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCH))
     bench = import_module("path")
     for name in ("WARM_S", "SATURATE_S", "STEADY_S"):
         monkeypatch.setattr(bench, name, 0.5)
@@ -19,12 +24,11 @@ def test_the_benchmark_of_the_path_measures_every_part(monkeypatch: pytest.Monke
     result = bench.run(with_memory=False)
 
     assert result["jobs_per_s"] > 0
-    assert set(result["cpu_ms_per_job_by_process"]) >= {"gateway", "dispatcher", "pool", "redis"}
+    assert set(result["cpu_ms_per_job_by_process"]) >= {*SERVICES, "redis"}
     assert result["overhead_at_half"]["to_node"]["p50_ms"] > 0
 
 
 def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCH))
     bench = import_module("ingest")
     for name in ("WARM_S", "WINDOW_S"):
         monkeypatch.setattr(bench, name, 0.5)
@@ -40,3 +44,31 @@ def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.Mo
         assert one["loop_delay_p99_ms"] >= one["loop_delay_p50_ms"] >= 0
     assert "saturated" in result["4"]["grpc"]
     assert bench.table(result)
+
+
+def test_the_comparison_has_both_topologies_and_says_which_peer_it_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = import_module("peers")
+    for name in ("WARM_S", "SATURATE_S", "STEADY_S"):
+        monkeypatch.setattr(bench, name, 0.3)
+    monkeypatch.setattr(bench, "SESSIONS", 4)
+    monkeypatch.setattr(bench, "PEERS_RATE", 20.0)
+
+    def refuse(name: str) -> None:
+        raise bench.PeerError(f"pip cannot install {name}")
+
+    monkeypatch.setattr(bench, "install", refuse)
+    compared = bench.Run(["celery"])
+    compared.run(1)
+    result = compared.result()
+
+    assert list(result) == ["path", "all_in_one", "celery"]
+    assert result["celery"] == {"skipped": "pip cannot install celery"}
+    for name in ("path", "all_in_one"):
+        assert result[name]["jobs_per_s"] > 0
+        assert result[name]["p99_ms"] > 0
+        assert result[name]["at_200_jobs_per_s"]["cpu_ms_per_job"] > 0
+    assert set(result["path"]["cpu_ms_per_job_by_process"]) >= SERVICES
+    assert "all" in result["all_in_one"]["cpu_ms_per_job_by_process"]
+    assert "celery was skipped: pip cannot install celery" in bench.table(result)
