@@ -29,6 +29,9 @@ _MAX_EVENTS = 20_000
 _MAX_BYTES = 128 * 1024 * 1024
 # A stream that ends may write the rest within this time; a gateway may have stopped reading.
 _FLUSH_S = 1.0
+# In a drain: time for jobs whose gateways have left. Results that come later are not lost: nodes
+# report them to the dispatcher that they connect to next, which keeps them.
+_LEFT_S = 3.0
 
 # The answer to an empty request: an empty response, serialized.
 _ALIVE = b""
@@ -217,9 +220,13 @@ class GatewayStreams:
         )
 
     async def drain(self) -> None:
-        """Begins no new job, waits until those under way are over, then ends the streams."""
+        """Begins no new job, waits until those under way are over, then ends the streams.
+
+        Jobs whose gateways have left are not waited for: the next gateways of their sessions may
+        have another home for them, and this one would not learn of their end.
+        """
         self._submissions.is_draining = True
-        await self._registry.idle.wait()
+        await self._registry.idle_for_gateways(_LEFT_S)
         self._is_drained = True
         for gateway in self._open:
             gateway.end()
