@@ -1,4 +1,7 @@
-"""Two of each service, as `lingua up --instances 2` runs them, and twenty people who all talk."""
+"""Two of each service, as `lingua up --instances 2` runs them, and twenty people who all talk.
+
+In both topologies.
+"""
 
 import asyncio
 import contextlib
@@ -18,10 +21,10 @@ NODES = 4
 LENGTHS = (4, 12, 20, 1, 33, 7)
 
 
-@pytest.fixture(scope="module")
-def scheduler(redis_url: str) -> Iterator[Scheduler]:
+@pytest.fixture(scope="module", params=[True, False], ids=["split", "all_in_one"])
+def scheduler(redis_url: str, request: pytest.FixtureRequest) -> Iterator[Scheduler]:
     """Two of each service, and nodes at both dispatchers."""
-    with Scheduler(redis_url=redis_url, instances=INSTANCES) as made:
+    with Scheduler(redis_url=redis_url, instances=INSTANCES, split=request.param) as made:
         homes = [made.dispatchers[at % INSTANCES].address for at in range(NODES)]
         made.add_nodes(homes, slots=8)
         yield made

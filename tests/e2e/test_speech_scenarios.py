@@ -1,4 +1,4 @@
-"""Scenarios of speech over the whole path; every service and node is a process of its own.
+"""Scenarios of speech over the whole path, in both topologies; every node is a process of its own.
 
 Speech that was cut comes out whole because its parts go to the same node; utterances end as they
 should; and a lost result blocks nothing.
@@ -26,10 +26,10 @@ PAUSE_S = int(SETTINGS["pause_ms"]) / 1000
 LONGEST = int(SETTINGS["max_duration_ms"]) // 100
 
 
-@pytest.fixture(scope="module")
-def scheduler(redis_url: str) -> Iterator[Scheduler]:
+@pytest.fixture(scope="module", params=[True, False], ids=["split", "all_in_one"])
+def scheduler(redis_url: str, request: pytest.FixtureRequest) -> Iterator[Scheduler]:
     """One service of each kind and four nodes, for all tests of this file."""
-    with Scheduler(redis_url=redis_url) as made:
+    with Scheduler(redis_url=redis_url, split=request.param) as made:
         # With room for all sessions on any of them: nobody has to go elsewhere.
         made.add_nodes([addresses(made.dispatchers)] * NODES, slots=SESSIONS)
         yield made

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.all_in_one import AllInOneProcess
 from tests.support.node_process import NodeProcess
 from tests.support.records import Record
 from tests.support.services import (
@@ -40,42 +41,63 @@ SETTINGS: dict[str, str | int] = {
 
 
 class Scheduler:
-    """Some processes of each service, and nodes. A context manager.
+    """Some instances of each service, and nodes. A context manager.
 
     Args:
         redis_url: of its Redis, in which it has a prefix of its own.
-        instances: processes of each service.
+        instances: of each service.
+        split: whether each service has a process of its own; otherwise one has one of each.
         settings: fields of Settings, for all services.
     """
 
-    def __init__(self, *, redis_url: str, instances: int = 1, **settings: str | int) -> None:
-        self.pools: list[PoolProcess] = []
-        self.dispatchers: list[DispatcherProcess] = []
-        self.gateways: list[GatewayProcess] = []
+    def __init__(
+        self, *, redis_url: str, instances: int = 1, split: bool = True, **settings: str | int
+    ) -> None:
+        self.pools: list[ServiceProcess] = []
+        self.dispatchers: list[ServiceProcess] = []
+        self.gateways: list[ServiceProcess] = []
         self.nodes: list[NodeProcess] = []
+        self.all_in_one: list[AllInOneProcess] = []
+        """The processes, unless services have their own."""
         self._redis_url = redis_url
         self._instances = instances
+        self._split = split
         self._settings: dict[str, Any] = {**SETTINGS, **settings}
 
     def __enter__(self) -> Self:
-        prefix, settings = f"test:{uuid.uuid4().hex[:8]}", self._settings
-        each = range(self._instances)
+        prefix = f"test:{uuid.uuid4().hex[:8]}"
         try:
-            self.pools += [
-                PoolProcess(redis_url=self._redis_url, prefix=prefix, **settings) for _ in each
-            ]
-            start_all(self.pools)
-            to = {"pool": self.pools[0], "pool_address": addresses(self.pools)}
-            self.dispatchers += [
-                DispatcherProcess(redis_url=self._redis_url, **to, **settings) for _ in each
-            ]
-            start_all(self.dispatchers)
-            self.gateways += [self._gateway() for _ in each]
-            start_all(self.gateways)
+            if self._split:
+                self._start_split(prefix)
+            else:
+                self._start_all_in_one(prefix)
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _start_split(self, prefix: str) -> None:
+        each, settings = range(self._instances), self._settings
+        self.pools += [
+            PoolProcess(redis_url=self._redis_url, prefix=prefix, **settings) for _ in each
+        ]
+        start_all(self.pools)
+        to = {"pool": self.pools[0], "pool_address": addresses(self.pools)}
+        self.dispatchers += [
+            DispatcherProcess(redis_url=self._redis_url, **to, **settings) for _ in each
+        ]
+        start_all(self.dispatchers)
+        self.gateways += [self._gateway() for _ in each]
+        start_all(self.gateways)
+
+    def _start_all_in_one(self, prefix: str) -> None:
+        for _ in range(self._instances):
+            made = AllInOneProcess(redis_url=self._redis_url, prefix=prefix, **self._settings)
+            self.all_in_one.append(made)
+            self.pools.append(made.pool)
+            self.dispatchers.append(made.dispatcher)
+            self.gateways.append(made.gateway)
+        start_all(self.all_in_one)
 
     def __exit__(
         self,

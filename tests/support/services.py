@@ -23,7 +23,7 @@ for name, value in json.loads(os.environ["TEST_LIMITS"]).items():
     setattr(module, constant, value)
 
 def ready(service, address, metrics):
-    print("ready", address, metrics, flush=True)
+    print("ready", service, address, metrics, flush=True)
 
 try:
     asyncio.run(importlib.import_module(f"{package}.main").serve(load_settings(), ready))
@@ -79,8 +79,7 @@ class ServiceProcess(Process):
         self._settings: dict[str, str | int] = {
             "redis_url": redis_url,
             "redis_prefix": prefix,
-            f"{self.service}_listen": "127.0.0.1:0",
-            f"{self.service}_metrics_listen": "127.0.0.1:0",
+            **self.listens(),
             "log_format": "json",
             **settings,
         }
@@ -90,6 +89,10 @@ class ServiceProcess(Process):
             **(environ or {}),
         }
 
+    def listens(self) -> dict[str, str]:
+        """Settings that say where it listens at its first start."""
+        return {f"{self.service}_{what}": "127.0.0.1:0" for what in ("listen", "metrics_listen")}
+
     def start(self) -> None:
         """Starts the process; it is not ready yet."""
         self.fork(self._runner, env={**environment(**self._settings), **self._environ})
@@ -97,7 +100,7 @@ class ServiceProcess(Process):
     def wait_ready(self) -> None:
         """Returns when the service answers calls."""
         self.wait_for(lambda: self.output().endswith("\n"), "ready")
-        _, address, metrics_address = self.output().split()
+        _, _, address, metrics_address = self.output().split()
         self._has_addresses(address, metrics_address)
 
     def wait_listening(self) -> None:
@@ -165,7 +168,7 @@ class DispatcherProcess(ServiceProcess):
     service = "dispatcher"
     package = "dispatcher"
 
-    def __init__(self, *, pool: PoolProcess, redis_url: str, **settings: Any) -> None:
+    def __init__(self, *, pool: ServiceProcess, redis_url: str, **settings: Any) -> None:
         settings = {
             "pool_address": pool.address,
             "redis_timeout_ms": PATIENT_REDIS_MS,
@@ -185,7 +188,7 @@ class GatewayProcess(ServiceProcess):
     package = "session_gateway"
 
     def __init__(
-        self, *, pool: PoolProcess, redis_url: str, dispatchers: str, **settings: Any
+        self, *, pool: ServiceProcess, redis_url: str, dispatchers: str, **settings: Any
     ) -> None:
         settings = {"redis_timeout_ms": PATIENT_REDIS_MS, **settings}
         super().__init__(
