@@ -100,6 +100,9 @@ if found.error then
   return refusal(found)
 end
 
+if found.move then
+  nearby_note(found.move)
+end
 if begins_anew then
   redis.call('HDEL', record, 'error', 'steps')
 end

@@ -66,19 +66,20 @@ local function count_all(want, now, drawn, tally)
 end
 
 -- The best node that may be chosen and has room, of drawn.ids[from] to drawn.ids[to]: lowest
--- effective load, then fewest missed heartbeats, then a node of the calling instance, then random.
--- Returns id and settled record, or nil. Changes the order of these nodes.
+-- effective load, then fewest missed heartbeats, then random. Returns id and settled record, or nil.
+-- Changes the order of these nodes.
 --
 -- drawn: ids, packed (their records), and left_out (from left_out_of) once it is known.
 -- rule: nil      leaves out all ejected nodes
 --       'share'  leaves out ejected nodes, but at most a share of all drawn nodes
 --       'idle'   accepts only a node that no other could beat. Stops at an ejected node, because a few
 --                nodes do not show how many are ejected, and then also returns true.
+--       'local'  leaves out all ejected nodes, and nodes of other dispatchers than want.instance
 local best_of
 function best_of(P, want, now, drawn, from, to, rule)
   local ids, packed = drawn.ids, drawn.packed
-  local best, best_load, best_missed, best_local, unbeaten
-  local beat_ms, instance = want.stale_ms / 3, want.instance
+  local best, best_load, best_missed, unbeaten
+  local beat_ms, instance = want.stale_ms / 3, rule == 'local' and want.instance
   for i = from, to do
     -- The order is random, so choosing the first of equal nodes is fair, and the loop can stop at a
     -- node that no other could beat.
@@ -88,7 +89,7 @@ function best_of(P, want, now, drawn, from, to, rule)
       packed[i], packed[other] = packed[other], packed[i]
     end
     local id, record = ids[i], packed[i]
-    if record and not want.excluded[id] then
+    if record and not want.excluded[id] and (not instance or live_owner(record) == instance) then
       local beat, _, next_end, load, ejected, kept, used, max, health, drained, stages =
         struct.unpack(LIVE_FORMAT, record)
       local why = unfit(want, now, beat, load, ejected, health, drained, stages)
@@ -110,11 +111,9 @@ function best_of(P, want, now, drawn, from, to, rule)
       load = used / max
       if not why and (not best or load <= best_load) then
         local missed = math.floor((now - beat) / beat_ms)
-        local is_local = instance ~= '' and live_owner(record) == instance
-        if not best or load < best_load or missed < best_missed
-          or (missed == best_missed and is_local and not best_local) then
-          best, best_load, best_missed, best_local = i, load, missed, is_local
-          unbeaten = load == 0 and missed <= 0 and (is_local or instance == '')
+        if not best or load < best_load or missed < best_missed then
+          best, best_load, best_missed = i, load, missed
+          unbeaten = load == 0 and missed <= 0
           if unbeaten then break end
         end
       end

@@ -1,7 +1,8 @@
--- Chooses a node: the turn's bound node, the preferred node, the draw, then the fallback. Writes only
--- corrected lease counts, and that a slot is kept for a turn.
+-- Chooses a node: the turn's bound node, the preferred node, the draw (or a node nearby in place of
+-- the one drawn), then the fallback. Writes only corrected lease counts, and that a slot is kept for a
+-- turn.
 -- @include lib/codes
--- @include lib/draw
+-- @include lib/nearby
 -- @include lib/turn
 
 local function in_pools(P, want, id)
@@ -45,7 +46,7 @@ local function turn_waits_for(P, want, now, id, why)
 end
 
 -- Chooses a node. Returns a table: id, node (its settled record), path, binding, binding_kind
--- (BindingKind of the contract); or error and tally, and for BOUND_NODE_FULL bound and waits_for.
+-- (BindingKind of the contract), move (lib/nearby.lua); or error and tally, and for BOUND_NODE_FULL bound and waits_for.
 -- bound, bound_path: the turn's binding, or nil. may_wait: fail with BOUND_NODE_FULL if the bound
 -- node is only full or away.
 local function choose(P, want, now, bound, bound_path, may_wait)
@@ -92,10 +93,16 @@ local function choose(P, want, now, bound, bound_path, may_wait)
     end
   end
 
-  local members
-  found.id, found.node, members = draw_from_pools(P, want, now, found.tally)
+  local sizes, entries = pool_sizes(P, want)
+  local sample
+  found.id, found.node, sample = draw_from_pools(P, want, now, sizes, entries, found.tally)
   found.path = BY_POOL
-  if not found.id and members == 0 then
+  if found.id then
+    local id, node, move = nearby(P, want, now, sizes, entries, found.node, sample)
+    if id then
+      found.id, found.node, found.move = id, node, move
+    end
+  elseif entries == 0 then
     found.id, found.node = draw_from_all(P, want, now, found.tally)
     found.path = BY_FALLBACK
   end

@@ -3,6 +3,7 @@
 -- The order of turns is random: each owner, and each node without an owner, has the same chance,
 -- however many nodes and slots an owner has (decision 35). Load decides only among the nodes of one
 -- owner, and among the nodes without an owner. If no node of a turn has room, another turn is drawn.
+-- The dispatcher that asks makes no difference here (lib/nearby.lua).
 -- @include lib/pools
 -- @include lib/candidates
 
@@ -25,18 +26,23 @@ local function read(P, ids)
   return { ids = ids, packed = redis.call('HMGET', P .. ':nodes:live', unpack(ids)) }
 end
 
--- Removes the entries of owners from a list and returns them. Nodes without an owner are left.
-local function split(entries)
-  local owned = {}
-  for i = #entries, 1, -1 do
-    local kind = byte(entries[i])
+-- Draws at most k entries of a shard, by its key. Returns a sample:
+--   pool
+--   nodes                nodes without an owner
+--   owned                entries of owners
+--   drawn, first, last   records of the nodes without an owner, once they are read, and their indexes
+--   turn                 index in `owned` of the entry that was chosen; nil: a node without an owner
+local function draw_entries(pool, key, k)
+  local nodes, owned = redis.call('SRANDMEMBER', key, k), {}
+  for i = #nodes, 1, -1 do
+    local kind = byte(nodes[i])
     if kind == ONLY_NODE or kind == OWNER then
-      owned[#owned + 1] = entries[i]
-      entries[i] = entries[#entries]
-      entries[#entries] = nil
+      owned[#owned + 1] = nodes[i]
+      nodes[i] = nodes[#nodes]
+      nodes[#nodes] = nil
     end
   end
-  return owned
+  return { pool = pool, nodes = nodes, owned = owned }
 end
 
 -- Draws at most k nodes of a group of `size` nodes. Returns their ids.
@@ -47,80 +53,89 @@ end
 
 -- Gives the first turn to a random entry, and chooses a node of that turn. Returns id and settled
 -- record; or nil, nil and the turn, if other nodes of this turn may have room. is_part: these are
--- only some of the entries; this function may then modify the list. If they are all entries, nodes
--- without an owner are not checked here.
-local function first_turn(P, want, now, pool, entries, is_part)
-  local entry = entries[math.random(#entries)]
-  local kind = byte(entry)
-  if kind == ONLY_NODE then
-    return best_of(P, want, now, read(P, { string.sub(entry, 2) }), 1, 1)
-  elseif kind == OWNER then
-    local group = pool .. entry
-    local size = tonumber(redis.call('HGET', P .. ':pools:owned', group))
-    local drawn = read(P, draw_group(P, want, group, size, FEW))
-    local rule = size > FEW and 'idle' or nil
-    local id, node, any_ejected = best_of(P, want, now, drawn, 1, #drawn.ids, rule)
-    if id or any_ejected or not rule then return id, node end
-    drawn = read(P, draw_group(P, want, group, size, want.sample_k))
-    return best_of(P, want, now, drawn, 1, #drawn.ids)
-  elseif not is_part then
-    return nil, nil, NODES
+-- only some of the entries. If they are all entries, nodes without an owner are not checked here.
+local function first_turn(P, want, now, sample, is_part)
+  local nodes, owned = sample.nodes, sample.owned
+  local at = math.random(#nodes + #owned) - #nodes
+  if at <= 0 then
+    if not is_part then return nil, nil, NODES end
+    local drawn = read(P, nodes)
+    sample.drawn, sample.first, sample.last = drawn, 1, #nodes
+    local id, node, any_ejected = best_of(P, want, now, drawn, 1, #nodes, 'idle')
+    return id, node, not any_ejected and NODES or nil
   end
-  split(entries)
-  local id, node, any_ejected = best_of(P, want, now, read(P, entries), 1, #entries, 'idle')
-  return id, node, not any_ejected and NODES or nil
+  local entry = owned[at]
+  sample.turn = at
+  if byte(entry) == ONLY_NODE then
+    return best_of(P, want, now, read(P, { string.sub(entry, 2) }), 1, 1)
+  end
+  local group = sample.pool .. entry
+  local size = tonumber(redis.call('HGET', P .. ':pools:owned', group))
+  local drawn = read(P, draw_group(P, want, group, size, FEW))
+  local rule = size > FEW and 'idle' or nil
+  local id, node, any_ejected = best_of(P, want, now, drawn, 1, #drawn.ids, rule)
+  if id or any_ejected or not rule then return id, node end
+  drawn = read(P, draw_group(P, want, group, size, want.sample_k))
+  return best_of(P, want, now, drawn, 1, #drawn.ids)
 end
 
--- Lists the nodes of owners by turn. Returns the turns, each the index of a node, or the first and
--- last index of several; the ids; and the groups of which not all nodes were drawn, with their sizes.
--- k: how many nodes of an owner are drawn.
-local function list_owned(P, want, pool, owned, k)
+-- Lists the nodes of owners by turn. Returns the turns, with the first and last index of their
+-- nodes; the ids; and the groups of which not all nodes were drawn, with their sizes. Turns and groups
+-- begin with the index of their entry. k: how many nodes of an owner are drawn.
+local function list_owned(P, want, sample, k)
   local turns, ids, groups, more = {}, {}, {}, {}
+  local owned = sample.owned
   for i = 1, #owned do
     if byte(owned[i]) == ONLY_NODE then
       ids[#ids + 1] = string.sub(owned[i], 2)
-      turns[#turns + 1] = #ids
+      turns[i] = { i, #ids, #ids }
     else
-      groups[#groups + 1] = pool .. owned[i]
+      groups[#groups + 1] = sample.pool .. owned[i]
+      turns[i] = { i }
     end
   end
   if #groups > 0 then
-    local sizes = redis.call('HMGET', P .. ':pools:owned', unpack(groups))
-    for i = 1, #groups do
-      local size, from = tonumber(sizes[i]), #ids + 1
-      local nodes = draw_group(P, want, groups[i], size, k)
-      for j = 1, #nodes do ids[#ids + 1] = nodes[j] end
-      turns[#turns + 1] = { from, #ids }
-      if size > #nodes then more[#more + 1] = { groups[i], size } end
+    local sizes, at = redis.call('HMGET', P .. ':pools:owned', unpack(groups)), 0
+    for i = 1, #owned do
+      if not turns[i][2] then
+        at = at + 1
+        local size, from = tonumber(sizes[at]), #ids + 1
+        local nodes = draw_group(P, want, groups[at], size, k)
+        for j = 1, #nodes do ids[#ids + 1] = nodes[j] end
+        turns[i][2], turns[i][3] = from, #ids
+        if size > #nodes then more[#more + 1] = { i, groups[at], size } end
+      end
     end
   end
   return turns, ids, more
 end
 
 -- Tries turns in random order until one has a node that can be chosen. Returns id and settled record,
--- or nil. Modifies the list of entries. turn: which turn comes first (from first_turn), or nil.
-local function take_turns(P, want, now, pool, entries, tally, turn)
-  local k = math.max(1, math.floor(want.sample_k / #entries))
-  local owned = split(entries)
-  if #owned == 0 then
-    local drawn = read(P, entries)
-    local id, node = best_of(P, want, now, drawn, 1, #entries, 'share')
+-- or nil. turn: which turn comes first (from first_turn), or nil.
+local function take_turns(P, want, now, sample, tally, turn)
+  local nodes = #sample.nodes
+  if #sample.owned == 0 then
+    local drawn = read(P, sample.nodes)
+    sample.drawn, sample.first, sample.last = drawn, 1, nodes
+    local id, node = best_of(P, want, now, drawn, 1, nodes, 'share')
     if not id then count_all(want, now, drawn, tally) end
     return id, node
   end
 
   -- The nodes without an owner come last, and have as many turns as there are nodes.
-  local turns, ids, more = list_owned(P, want, pool, owned, k)
-  local first, nodes = #ids + 1, #entries
-  for i = 1, nodes do ids[#ids + 1] = entries[i] end
+  local k = math.max(1, math.floor(want.sample_k / (nodes + #sample.owned)))
+  local turns, ids, more = list_owned(P, want, sample, k)
+  sample.first = #ids + 1
+  for i = 1, nodes do ids[#ids + 1] = sample.nodes[i] end
   local drawn = read(P, ids)
+  sample.drawn, sample.last = drawn, #ids
   while #turns + nodes > 0 do
     local at = turn == NODES and nodes > 0 and #turns + 1 or math.random(#turns + nodes)
-    local from, to = turns[at], turns[at]
+    local from, to = sample.first, sample.last
     if at > #turns then
-      from, to, nodes = first, #ids, 0
+      sample.turn, nodes = nil, 0
     else
-      if type(from) == 'table' then from, to = from[1], from[2] end
+      sample.turn, from, to = unpack(turns[at])
       turns[at] = turns[#turns]
       turns[#turns] = nil
     end
@@ -130,50 +145,63 @@ local function take_turns(P, want, now, pool, entries, tally, turn)
   count_all(want, now, drawn, tally)
   -- An owner may have room in nodes that were not drawn.
   for i = 1, math.min(#more, MAX_SHARDS) do
-    local others = read(P, draw_group(P, want, more[i][1], more[i][2], want.sample_k))
+    local group, size
+    sample.turn, group, size = unpack(more[i])
+    local others = read(P, draw_group(P, want, group, size, want.sample_k))
     local id, node = best_of(P, want, now, others, 1, #others.ids)
     if id then return id, node end
   end
   return nil
 end
 
--- Draws from a shard of a pool, by its key. few: how many entries are checked first. Returns id and
--- settled record, or nil.
+-- Draws from a shard of a pool, by its key. few: how many entries are checked first. Returns id,
+-- settled record, and the sample of which it was chosen; or nil.
 local function draw_from_shard(P, want, now, pool, key, few, tally)
-  local entries = redis.call('SRANDMEMBER', key, few)
-  if #entries == 0 then return nil end
-  local id, node, turn = first_turn(P, want, now, pool, entries, few < want.sample_k)
-  if id then return id, node end
-  if few < want.sample_k then entries = redis.call('SRANDMEMBER', key, want.sample_k) end
-  return take_turns(P, want, now, pool, entries, tally, turn)
+  local sample = draw_entries(pool, key, few)
+  if #sample.nodes + #sample.owned == 0 then return nil end
+  local is_part = few < want.sample_k
+  local id, node, turn = first_turn(P, want, now, sample, is_part)
+  if id then return id, node, sample end
+  if is_part then sample = draw_entries(pool, key, want.sample_k) end
+  id, node = take_turns(P, want, now, sample, tally, turn)
+  return id, node, sample
 end
 
--- Draws from all pools in want.pools, as if they were one. Returns id and record, or nil; and how
--- many entries the pools have.
-local function draw_from_pools(P, want, now, tally)
-  local sizes = redis.call('HMGET', P .. ':pools', unpack(want.pools))
-  local total = 0
+-- The sizes of the pools in want.pools, and their sum.
+local function pool_sizes(P, want)
+  local sizes, total = redis.call('HMGET', P .. ':pools', unpack(want.pools)), 0
   for i = 1, #sizes do
     sizes[i] = tonumber(sizes[i]) or 0
     total = total + sizes[i]
   end
+  return sizes, total
+end
+
+-- A random shard of the pools in want.pools, in proportion to its size: its pool and its key.
+local function draw_shard(P, want, sizes, total)
+  local at, number = math.random(0, total - 1), 1
+  while at >= sizes[number] do
+    at = at - sizes[number]
+    number = number + 1
+  end
+  local pool = want.pools[number]
+  return pool, shard_key(P, pool, math.floor(at / want.size))
+end
+
+-- Draws from all pools in want.pools, as if they were one. Returns id, settled record, and the sample
+-- of which it was chosen; or nil.
+local function draw_from_pools(P, want, now, sizes, total, tally)
   local seen, rounds = {}, total > 0 and MAX_SHARDS or 0
   for round = 1, rounds do
-    local at, number = math.random(0, total - 1), 1
-    while at >= sizes[number] do
-      at = at - sizes[number]
-      number = number + 1
-    end
-    local pool, few = want.pools[number], want.sample_k
-    local key = shard_key(P, pool, math.floor(at / want.size))
+    local pool, key = draw_shard(P, want, sizes, total)
     if not seen[key] then
       seen[key] = true
-      if round == 1 and few > FEW and total > MANY then few = FEW end
-      local id, node = draw_from_shard(P, want, now, pool, key, few, tally)
-      if id then return id, node, total end
+      local few = round == 1 and total > MANY and math.min(FEW, want.sample_k) or want.sample_k
+      local id, node, sample = draw_from_shard(P, want, now, pool, key, few, tally)
+      if id then return id, node, sample end
     end
   end
-  return nil, nil, total
+  return nil
 end
 
 local function speaks(languages, code)

@@ -8,7 +8,7 @@
 -- @arg stages number            bit mask of the stages that the node must offer
 -- @arg preferred text           node id; '': none
 -- @arg strict flag              choose the preferred node or none
--- @arg instance text            dispatcher whose nodes win among equals; '': none
+-- @arg instance text            dispatcher whose nodes are preferred (lib/nearby.lua); '': none
 -- @arg tenant text
 -- @arg session text             '': none
 -- @setting sample_k number

@@ -164,7 +164,7 @@ class Chance:
             want["stages"] = lua.TONE
         if self._often(0.1):
             want["preferred"], want["strict"] = self._one(NODES), self._often(0.4)
-        if self._often(0.4):
+        if self._often(0.7):
             want["instance"] = self._one(("d1", "d2"))
         if self._often(0.7):
             want["session"] = self._one(SESSIONS)

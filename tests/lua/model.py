@@ -15,6 +15,7 @@ from typing import Any
 
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
 
+from . import moves
 from . import scripts as lua
 from .scripts import Chosen, Held, Limits, Placed, Refused, Registered
 
@@ -176,6 +177,8 @@ class Choice:
     binding_kind: int = 0
     nodes: dict[str, int] = field(default_factory=dict)
     refusals: list[Refused] = field(default_factory=list)
+    # Nodes of a pool by the accounts that a move may have taken the job from; "": it was not moved.
+    moves: dict[str, set[str]] = field(default_factory=dict)
 
     def check(self, reply: Chosen | Placed | Refused) -> None:
         """Fails unless the reply is one of these."""
@@ -200,6 +203,9 @@ class Model:
         self.session_epochs: dict[str, int] = {}
         # Who shares a shard is left to chance, so it is taken from Redis after every step.
         self.shards: Mapping[str, Sequence[set[str]]] = {}
+        self.ledgers: moves.Ledgers = {}
+        # What they may be after this step, if it left that to chance.
+        self.next_ledgers: list[moves.Ledgers] = []
 
     # Time.
 
@@ -491,17 +497,68 @@ class Model:
                 for left_out in self._ejections(everyone, want):
                     found = [self._ranks(group, want, left_out) for group in groups]
                     for ranks, _ in found:
-                        choice.nodes |= dict.fromkeys(_best(ranks), path)
+                        choice.nodes |= dict.fromkeys(moves.best(ranks), path)
                     if not any(ranks for ranks, _ in found):
                         tallies.append(sum((tally for _, tally in found), Counter()))
             # An owner whose turn it is, or that has more nodes than were drawn, is looked at again.
             for group in (group for groups in owned for group in groups):
                 ranks, _ = self._ranks(group, want, set(self.nodes))
-                choice.nodes |= dict.fromkeys(_best(ranks), path)
+                choice.nodes |= dict.fromkeys(moves.best(ranks), path)
             if tallies:
                 barren.append(tallies)
         choice.refusals = [_refusal(drawn) for drawn in _draws(barren)]
+        if path == lua.BY_POOL and want.instance:
+            self._add_moves(want, choice, shards)
         return choice
+
+    def _add_moves(
+        self, want: Want, choice: Choice, shards: Sequence[tuple[str, set[str]]]
+    ) -> None:
+        """Replaces nodes that were drawn by those of the asking dispatcher that may get the job."""
+        for name in choice.nodes:
+            node = self.nodes[name]
+            mark = "@" if any(node.places.get(pool) for pool in want.pools) else ""
+            found: set[str] = set()
+            may_gain = moves.may_gain(self.ledgers, want.pools[0], mark + want.instance)
+            if node.owner != want.instance and may_gain:
+                found = self._nearby_owned(want, shards) if mark else set()
+                for _, entries in () if mark else shards:
+                    found |= self._nearby(want, entries, node)
+            for other in found:
+                choice.moves.setdefault(other, set()).add(mark + node.owner)
+            # A shard that is all there is, is searched without chance.
+            if not found or mark or len(shards) > 1:
+                choice.moves.setdefault(name, set()).add("")
+        choice.nodes = dict.fromkeys(choice.moves, lua.BY_POOL)
+
+    def _nearby(self, want: Want, entries: set[str], drawn: Node) -> set[str]:
+        """The nodes without an owner that one shard offers in place of the one drawn."""
+        plain = {entry for entry in entries if entry[0] not in "+@"}
+        ranks, _ = self._ranks(plain, want, set(self.nodes))
+        near = [name for name in ranks if self.nodes[name].owner == want.instance]
+        than = self._rank(drawn)
+        return {
+            name
+            for name in moves.best(ranks, near)
+            if moves.about_as_idle(ranks[name], self.nodes[name].most, than)
+        }
+
+    def _nearby_owned(self, want: Want, shards: Sequence[tuple[str, set[str]]]) -> set[str]:
+        """The nodes of owners that may be found: about as idle as the owner's best."""
+        found = set()
+        for pool, entries in shards:
+            for entry in entries:
+                groups = self.shards[pool + entry] if entry[0] == "@" else [{entry[1:]}]
+                for group in groups if entry[0] in "+@" else ():
+                    ranks, _ = self._ranks(group, want, set(self.nodes))
+                    than = min(ranks.values(), default=(0.0, 0))
+                    found |= {
+                        name
+                        for name, rank in ranks.items()
+                        if self.nodes[name].owner == want.instance
+                        and moves.about_as_idle(rank, self.nodes[name].most, than)
+                    }
+        return found
 
     def _ejections(self, names: Iterable[str], want: Want) -> Iterator[set[str]]:
         """Which ejected nodes may be left out: chance decides if there are too many of them."""
@@ -512,7 +569,7 @@ class Model:
 
     def _ranks(
         self, names: Iterable[str], want: Want, left_out: set[str]
-    ) -> tuple[dict[str, tuple[float, int, bool]], Counter[str]]:
+    ) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
         """Who may be chosen, the best first, and why the others may not."""
         ranks, tally = {}, Counter[str]()
         for name in names:
@@ -520,7 +577,7 @@ class Model:
             if why := self._unfit(name, want, spared=name not in left_out):
                 tally[why] += 1
             else:
-                ranks[name] = self._rank(self.nodes[name], want)
+                ranks[name] = self._rank(self.nodes[name])
         return ranks, tally
 
     def _by_binding(self, want: Want, choice: Choice, may_wait: bool) -> bool:
@@ -602,9 +659,8 @@ class Model:
             return "ejected"
         return "" if node.has_room_beside_turns(self.now) else "full"
 
-    def _rank(self, node: Node, want: Want) -> tuple[float, int, bool]:
-        missed = (self.now - node.beat) // (self.limits.stale_ms // 3)
-        return node.used / node.most, missed, node.owner != want.instance
+    def _rank(self, node: Node) -> tuple[float, int]:
+        return node.used / node.most, (self.now - node.beat) // (self.limits.stale_ms // 3)
 
     # Leases.
 
@@ -636,9 +692,17 @@ class Model:
                 job.home = home
                 expect(reply, self._existing(name, job, number))
                 return
-        self._choose(want, may_wait=may_wait).check(reply)
+        choice = self._choose(want, may_wait=may_wait)
+        choice.check(reply)
         if isinstance(reply, Refused):
             return
+        for account in choice.moves.get(reply.node, ()):
+            to = "@" * account.startswith("@") + want.instance
+            self.next_ledgers.append(
+                moves.after_move(self.ledgers, want.pools[0], to, account)
+                if account
+                else self.ledgers
+            )
         attempt = max(asked, job.latest + 1) if job else asked
         ends = self.now + self.limits.reservation_ttl_ms
         node = self.nodes[reply.node]
@@ -975,11 +1039,6 @@ class Model:
 
 def _capable(node: Node, want: Want) -> bool:
     return not node.declared.pools().isdisjoint(want.pools)
-
-
-def _best(ranks: Mapping[str, tuple[float, int, bool]]) -> list[str]:
-    best = min(ranks.values(), default=None)
-    return [name for name, rank in ranks.items() if rank == best]
 
 
 def _draws(barren: Sequence[Sequence[Counter[str]]]) -> Iterator[Counter[str]]:

@@ -164,6 +164,15 @@ class Scripts:
             self.client.script_load(self._sources[name])
             return self.client.evalsha(self._shas[name], 1, self.prefix, *args)
 
+    def call_all(self, calls: Sequence[script_calls.Words]) -> list[Any]:
+        """The raw replies of many calls that are sent together."""
+        pipeline = self.client.pipeline(transaction=False)
+        for name in {str(name) for name, *_ in calls}:
+            pipeline.script_load(self._sources[name])
+        for name, *args in calls:
+            pipeline.evalsha(self._shas[str(name)], 1, self.prefix, *args)
+        return list(pipeline.execute())[-len(calls) :]
+
     def sha(self, name: str) -> str:
         """The digest of a script, loaded, for those who call it themselves."""
         return str(self.client.script_load(self._sources[name]))
@@ -394,6 +403,26 @@ class Scripts:
 
         quota: max_jobs, max_audio_ms, audio_ms, hold_ms; without limits nothing.
         """
+        options = (utterance, reason, may_wait, session_epoch, home, quota)
+        reply = self.call(*self.allocation(job, attempt, *options, **criteria))
+        if refused := _refused(reply):
+            return refused
+        existing, *rest, self.turn_id = map(_decoded, reply[1:])
+        return Placed(bool(existing), *rest)
+
+    def allocation(
+        self,
+        job: str,
+        attempt: int = 1,
+        utterance: int = 0,
+        reason: int = UNSPECIFIED,
+        may_wait: bool = False,
+        session_epoch: int = 0,
+        home: str = "d1",
+        quota: tuple[int, ...] = (),
+        **criteria: Any,
+    ) -> script_calls.Words:
+        """The words of an allocation, for those who send it themselves."""
         limits = self.limits
         max_jobs, max_audio_ms, audio_ms, hold_ms = quota or (0, 0, 0, 0)
         allocate = script_calls.Allocate(
@@ -403,26 +432,20 @@ class Scripts:
             timeout_binds=limits.timeout_binds,
             job_record_ttl_ms=limits.record_ttl_ms,
         )
-        reply = self.call(
-            *allocate.call(
-                job=job,
-                attempt=attempt,
-                key=f"key-of-{job}",
-                home=home,
-                utterance=utterance,
-                session_epoch=session_epoch,
-                reason=reason,
-                may_wait=may_wait,
-                max_jobs=max_jobs,
-                max_audio_ms=max_audio_ms,
-                audio_ms=audio_ms,
-                want=self.want(**criteria),
-            )
+        return allocate.call(
+            job=job,
+            attempt=attempt,
+            key=f"key-of-{job}",
+            home=home,
+            utterance=utterance,
+            session_epoch=session_epoch,
+            reason=reason,
+            may_wait=may_wait,
+            max_jobs=max_jobs,
+            max_audio_ms=max_audio_ms,
+            audio_ms=audio_ms,
+            want=self.want(**criteria),
         )
-        if refused := _refused(reply):
-            return refused
-        existing, *rest, self.turn_id = map(_decoded, reply[1:])
-        return Placed(bool(existing), *rest)
 
     def place(self, job: str, attempt: int = 1, **options: Any) -> Placed:
         """An allocation that must succeed."""
@@ -464,18 +487,28 @@ class Scripts:
         may_run: bool = False,
     ) -> str:
         """Gives an uncommitted slot back."""
-        reply = self.call(
-            *script_calls.Release(**self._ejection).call(
-                node_id=node,
-                job=job,
-                attempt=attempt,
-                why="why",
-                is_fault=fault,
-                final=final,
-                may_run=may_run,
-            )
-        )
+        reply = self.call(*self.returning(node, job, attempt, fault, final, may_run))
         return str(reply[0].decode())
+
+    def returning(
+        self,
+        node: str,
+        job: str,
+        attempt: int = 1,
+        fault: bool = False,
+        final: str = "",
+        may_run: bool = False,
+    ) -> script_calls.Words:
+        """The words of a release, for those who send it themselves."""
+        return script_calls.Release(**self._ejection).call(
+            node_id=node,
+            job=job,
+            attempt=attempt,
+            why="why",
+            is_fault=fault,
+            final=final,
+            may_run=may_run,
+        )
 
     def complete(
         self,

@@ -107,6 +107,19 @@ FAULTS: dict[str, dict[str, str]] = {
     "a node keeps its place when its owner changes": {
         "if places[i] and joined_as ~= owner then": "if false then"
     },
+    "moves are not recorded": {"nearby_note(found.move)": ""},
+    "a dispatcher gains any number of jobs by moves": {
+        "if (move.gained or 0) >= LEAD then return nil end": ""
+    },
+    "moves of nodes with and without an owner share an account": {
+        "local mark = is_owned and '@' or ''": "local mark = ''"
+    },
+    "a job is moved to the busiest node of an owner": {
+        "if not about_as_idle(want, now, found, best) then id = nil end": ""
+    },
+    "a job is moved to a node of any dispatcher": {
+        "and (not instance or live_owner(record) == instance)": ""
+    },
     "silence counts while nobody is heard": {"math.max(node.beat, heard_since)": "node.beat"},
     "a live node is replaced": {"and known[1] ~= incarnation": "and false"},
 }

@@ -119,14 +119,16 @@ def test_among_equal_loads_the_one_heard_of_lately_is_taken(three: Scripts) -> N
     assert choices(three, 20) == {"n2"}
 
 
-def test_among_equals_a_node_of_the_asking_instance_is_taken(scripts: Scripts) -> None:
+def test_a_node_of_the_asking_instance_is_taken_if_it_is_about_as_idle(scripts: Scripts) -> None:
     for node, owner in (("n1", "d1"), ("n2", "d2"), ("n3", "d2")):
         scripts.join(node, owner=owner)
     assert choices(scripts, instance="d1") == {"n1"}
     assert choices(scripts, instance="d2") == {"n2", "n3"}
     assert choices(scripts, instance="d3") == {"n1", "n2", "n3"}
     assert choices(scripts) == {"n1", "n2", "n3"}
-    scripts.reserve("n1", "busy")
+    scripts.reserve("n1", "busy-1")
+    assert choices(scripts, instance="d1") == {"n1"}
+    scripts.reserve("n1", "busy-2")
     assert choices(scripts, instance="d1") == {"n2", "n3"}
 
 

@@ -4,6 +4,7 @@ A step is data: a name and its arguments. What is known only when it runs (an ep
 attempt) is named, not copied, so a walk can be printed, repeated, and cut down to what it needs.
 """
 
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import redis
 
 from . import scripts as lua
 from .model import Broken, Model, Node, TurnKey, Want
+from .moves import LEAD, Ledgers
 from .scripts import Limits, Registered, Scripts, able, steps
 
 # Small numbers, so that everything collides: two nodes a shard, at most four a pool, few slots.
@@ -52,6 +54,9 @@ CAPABILITIES = {
 POOLS = sorted({pool for declared in CAPABILITIES.values() for pool in declared.pools()})
 # Also those of each owner in each pool.
 GROUPS = [*POOLS, *(f"{pool}@{owner}" for pool in POOLS for owner in OWNERS)]
+# By the direction of a job: the first of the pools that it may be drawn from. No walk takes a day.
+DIRECTIONS = [f"{text}{src}:{tgt}" for text in ("", "text:") for src, tgt in sorted(set(PAIRS))]
+LEDGERS = {name: f"pool:{name}:moved:{lua.START_MS // 86_400_000}" for name in DIRECTIONS}
 TURNS = [
     (tenant, session, *pair)
     for tenant in TENANTS
@@ -88,6 +93,7 @@ each(function(owner)
   read('HGETALL', 'owner:' .. owner .. ':pools')
   read('HGETALL', 'owner:' .. owner .. ':nodes')
 end)
+each(function(moved) read('HGETALL', moved) end)
 each(function(job) read('HGETALL', 'job:' .. job) end)
 each(function(turn) read('HGETALL', 'turn:' .. turn) end)
 return found
@@ -121,6 +127,7 @@ class Dump:
     owner_nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     shards: dict[str, list[set[str]]] = field(default_factory=dict)
+    ledgers: Ledgers = field(default_factory=dict)
     jobs: dict[str, dict[str, str]] = field(default_factory=dict)
     turns: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict)
 
@@ -144,14 +151,15 @@ class Walk:
         sources: Mapping[str, str],
         limits: Limits = LIMITS,
     ) -> None:
-        self.scripts = Scripts(client, prefix, limits=limits, sources=sources)
+        few = {name: _with_lead(source) for name, source in sources.items()}
+        self.scripts = Scripts(client, prefix, limits=limits, sources=few)
         self.model = Model(limits)
         self.taken: list[Step] = []
         self._dump_script = client.register_script(DUMP)
         turns = [":".join(key) for key in TURNS]
         self._universe = [
             argument
-            for names in (NODES, GROUPS, OWNERS, JOBS, turns)
+            for names in (NODES, GROUPS, OWNERS, LEDGERS.values(), JOBS, turns)
             for argument in (len(names), *names)
         ]
         self._epochs: dict[str, int] = {}
@@ -182,6 +190,7 @@ class Walk:
         known |= {f"{prefix}:job:{job}" for job in self.model.jobs}
         known |= {f"{prefix}:turn:{':'.join(key)}" for key in self.model.turns}
         known |= {f"{prefix}:session:{name}" for name in self.model.session_epochs}
+        known |= {f"{prefix}:{moved}" for moved in LEDGERS.values()}
         known |= {f"{prefix}:pool:{pool}:{n}:nodes" for pool in GROUPS for n in range(3)}
         known |= {
             f"{prefix}:owner:{owner}:{what}" for owner in OWNERS for what in ("pools", "nodes")
@@ -369,6 +378,9 @@ class Walk:
         for owner in OWNERS:
             dump.owner_pools[owner] = dict(_pairs(next(found)))
             dump.owner_nodes[owner] = dict(_pairs(next(found)))
+        for direction in LEDGERS:
+            if ledger := {account: int(jobs) for account, jobs in _pairs(next(found))}:
+                dump.ledgers[direction] = ledger
         for job in JOBS:
             dump.jobs[job] = dict(_pairs(next(found)))
         for turn in TURNS:
@@ -384,6 +396,10 @@ class Walk:
             elif dump.reserved[name] or dump.running[name] or dump.pools[name] or dump.nodes[name]:
                 raise Broken(f"{name} was forgotten, but something of it stayed")
         self._compare_pools(dump)
+        may_be = self.model.next_ledgers or [self.model.ledgers]
+        if dump.ledgers not in may_be:
+            raise Broken(f"the accounts of moves are {dump.ledgers}, not one of {may_be}")
+        self.model.ledgers, self.model.next_ledgers = dump.ledgers, []
         for name in JOBS:
             _same(f"record of {name}", _shown(dump.jobs[name]), self._record(name))
         for key in TURNS:
@@ -509,6 +525,11 @@ def _raw_pairs(flat: Sequence[bytes]) -> list[tuple[str, bytes]]:
 
 def _pairs(flat: Sequence[bytes]) -> list[tuple[str, str]]:
     return [(flat[at].decode(), flat[at + 1].decode()) for at in range(0, len(flat), 2)]
+
+
+def _with_lead(source: str) -> str:
+    """The script with a limit of moves that a walk reaches."""
+    return re.sub(r"local LEAD = \d+", f"local LEAD = {LEAD}", source)
 
 
 def _shown(record: dict[str, str]) -> dict[str, str]:
