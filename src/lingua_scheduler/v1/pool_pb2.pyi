@@ -523,7 +523,9 @@ class NodeCriteria(_message.Message):
     strict: _builtins.bool
     """With preferred_node_id: choose that node or none."""
     local_instance: _builtins.str
-    """Among equal nodes, one of this dispatcher is chosen: its jobs need no relay."""
+    """Nodes of this dispatcher are preferred if they are about as idle as others, because their jobs
+    need no relay. In the long run this does not change how many jobs a node gets.
+    """
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
