@@ -21,3 +21,15 @@ def production() -> Manifests:
 def dev() -> Manifests:
     """The overlay for one small cluster."""
     return render("overlays/dev")
+
+
+@pytest.fixture
+def small() -> Manifests:
+    """The overlay for production in two pods, each with all services."""
+    return render("overlays/small")
+
+
+@pytest.fixture(params=["overlays/production", "overlays/small"])
+def secured(request: pytest.FixtureRequest) -> Manifests:
+    """Each overlay for people whom one does not know."""
+    return render(request.param)

@@ -17,12 +17,14 @@ from lingua_scheduler.services.pool_service.main import PoolService
 from lingua_scheduler.services.session_gateway.main import SessionGatewayService
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("base", "overlays/dev", "overlays/production")
+LAYERS = ("base", "overlays/dev", "overlays/production", "overlays/small")
 COMPONENTS = {
     "pool": PoolService.grpc_name,
     "dispatcher": DispatcherService.grpc_name,
     "gateway": SessionGatewayService.grpc_name,
 }
+# Ports of a pod that runs all services: a name has at most 15 characters.
+_SHORT = {"pool": "pool", "dispatcher": "disp", "gateway": "gate"}
 
 # What the cluster and its operator give to a pod.
 POD_IP = "10.1.2.3"
@@ -62,8 +64,17 @@ class Manifests:
         return self.of("Deployment", "StatefulSet")
 
     def services(self) -> list[tuple[str, Resource]]:
-        """Our three, each with its component and its Deployment."""
-        return [(each, self.one("Deployment", f"lingua-{each}")) for each in COMPONENTS]
+        """Our three, each with its component and its Deployment, which may have all three."""
+        return [(each, self.deployment(each)) for each in COMPONENTS]
+
+    def deployment(self, component: str) -> Resource:
+        """The one whose pods run a service."""
+        (found,) = (
+            each
+            for each in self.of("Deployment")
+            if f"lingua-scheduler/{component}" in labels_of(each)
+        )
+        return found
 
     def selected(self, selector: Mapping[str, str]) -> list[str]:
         """The names of the workloads whose pods have these labels."""
@@ -131,9 +142,10 @@ def secret_mounts(workload: Resource) -> dict[str, str]:
     return {each["mountPath"]: secrets[each["name"]] for each in mounts if each["name"] in secrets}
 
 
-def port_named(workload: Resource, name: str) -> int:
-    """A port of its container."""
-    (port,) = (p["containerPort"] for p in container_of(workload)["ports"] if p["name"] == name)
+def port_of(workload: Resource, component: str, kind: str) -> int:
+    """A port of its container: that of a service for grpc, metrics or health."""
+    names = {kind, f"{kind}-{_SHORT[component]}"}
+    (port,) = (p["containerPort"] for p in container_of(workload)["ports"] if p["name"] in names)
     return int(port)
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.k8s.manifests import Manifests, container_of, pod_of, secret_mounts
+from tests.k8s.manifests import (
+    COMPONENTS,
+    Manifests,
+    container_of,
+    pod_of,
+    port_of,
+    secret_mounts,
+)
 from tests.support.commands import LINGUA
 from tests.support.process import START_S, CommandProcess, environment
 
@@ -24,7 +31,7 @@ def free_port() -> int:
 
 
 class PodProcess(CommandProcess):
-    """The container of one service, with its arguments, variables and probes.
+    """The container of a service, with its arguments, variables and probes. It may run others, too.
 
     Args:
         manifests: describe it.
@@ -41,10 +48,14 @@ class PodProcess(CommandProcess):
         instead: Mapping[str, str],
         secrets: Path = Path("/nowhere"),
     ) -> None:
-        deployment = manifests.one("Deployment", f"lingua-{component}")
+        deployment = manifests.deployment(component)
         self._container = container_of(deployment)
-        self.port = free_port()
-        self._health_port = free_port()
+        runs = [each for each, found in manifests.services() if found is deployment]
+        self.ports = {each: free_port() for each in runs}
+        """Where each service listens."""
+        self._health_ports = {
+            port_of(deployment, each, "health"): (free_port(), COMPONENTS[each]) for each in runs
+        }
         said = manifests.environment(deployment)
         for mounted_at, secret in secret_mounts(deployment).items():
             said = {
@@ -53,11 +64,12 @@ class PodProcess(CommandProcess):
         self.environ = {
             **environment(),
             **said,
-            f"LINGUA_{component.upper()}_LISTEN": f"127.0.0.1:{self.port}",
-            f"LINGUA_{component.upper()}_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
-            f"LINGUA_{component.upper()}_HEALTH_LISTEN": f"127.0.0.1:{self._health_port}",
             **instead,
         }
+        for each, (health, _) in zip(runs, self._health_ports.values(), strict=True):
+            listens = {"": self.ports[each], "METRICS_": free_port(), "HEALTH_": health}
+            for kind, port in listens.items():
+                self.environ[f"LINGUA_{each.upper()}_{kind}LISTEN"] = f"127.0.0.1:{port}"
         before_term_s = self._container["lifecycle"]["preStop"]["sleep"]["seconds"]
         self.ends_within_s = pod_of(deployment)["terminationGracePeriodSeconds"] - before_term_s
         """From SIGTERM to the kill."""
@@ -66,16 +78,21 @@ class PodProcess(CommandProcess):
 
     def passes(self, probe: str) -> bool:
         """Whether a probe finds what it asks for now."""
-        return self._serves(self._container[probe]["grpc"]["service"])
+        asked = self._container[probe]["grpc"]
+        return self._serves(self._health_ports[asked["port"]][0], asked["service"])
+
+    def serving(self) -> list[bool]:
+        """Whether each service of the pod serves now."""
+        return [self._serves(port, name) for port, name in self._health_ports.values()]
 
     def becomes(self, probe: str, passing: bool) -> None:
         """Returns when a probe passes, or fails."""
         what = f"as the {probe} should find it (passing: {passing})"
         self.wait_for(lambda: self.passes(probe) == passing, what, WITHIN_S)
 
-    def _serves(self, service: str) -> bool:
+    def _serves(self, port: int, service: str) -> bool:
         request: Any = health_pb2.HealthCheckRequest(service=service)
-        with grpc.insecure_channel(f"127.0.0.1:{self._health_port}") as channel:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             try:
                 answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=PROBE_S)
             except grpc.RpcError as error:

@@ -42,21 +42,21 @@ def policy_of(manifests: Manifests, route: Resource) -> dict[str, Any]:
     return policy
 
 
-def test_only_conversations_and_connections_of_nodes_come_in(production: Manifests) -> None:
-    assert {match_of(route) for route in production.of("GRPCRoute")} == {
+def test_only_conversations_and_connections_of_nodes_come_in(secured: Manifests) -> None:
+    assert {match_of(route) for route in secured.of("GRPCRoute")} == {
         ("lingua_scheduler.v1.SessionGateway", "Converse"),
         ("lingua_scheduler.v1.Dispatcher", "Connect"),
     }
-    for route in production.of("GRPCRoute"):
+    for route in secured.of("GRPCRoute"):
         method = METHODS[match_of(route)]
         assert method.client_streaming
         assert method.server_streaming
 
 
-def test_every_route_has_a_listener_with_tls_and_a_backend(production: Manifests) -> None:
-    (gateway,) = production.of("Gateway")
+def test_every_route_has_a_listener_with_tls_and_a_backend(secured: Manifests) -> None:
+    (gateway,) = secured.of("Gateway")
     listeners = {each["name"]: each for each in gateway["spec"]["listeners"]}
-    for route in production.of("GRPCRoute"):
+    for route in secured.of("GRPCRoute"):
         (parent,) = route["spec"]["parentRefs"]
         listener = listeners[parent["sectionName"]]
         assert parent["name"] == name_of(gateway)
@@ -64,17 +64,18 @@ def test_every_route_has_a_listener_with_tls_and_a_backend(production: Manifests
         assert [listener["hostname"]] == route["spec"]["hostnames"]
         (rule,) = route["spec"]["rules"]
         (backend,) = rule["backendRefs"]
-        service = production.one("Service", backend["name"])["spec"]
+        service = secured.one("Service", backend["name"])["spec"]
         assert [each["port"] for each in service["ports"]] == [backend["port"]]
         assert "clusterIP" not in service
-        served_by = {"SessionGateway": "lingua-gateway", "Dispatcher": "lingua-dispatcher"}
+        served_by = {"SessionGateway": "gateway", "Dispatcher": "dispatcher"}
         name = match_of(route)[0].rpartition(".")[2]
-        assert production.selected(service["selector"]) == [served_by[name]]
+        pods = secured.deployment(served_by[name])
+        assert secured.selected(service["selector"]) == [name_of(pods)]
 
 
-def test_a_stream_may_last_for_ever_and_goes_only_to_who_serves(production: Manifests) -> None:
-    for route in production.of("GRPCRoute"):
-        policy = policy_of(production, route)
+def test_a_stream_may_last_for_ever_and_goes_only_to_who_serves(secured: Manifests) -> None:
+    for route in secured.of("GRPCRoute"):
+        policy = policy_of(secured, route)
         limits = policy["timeout"]["http"]
         assert (ms(limits["requestTimeout"]), ms(limits["maxStreamDuration"])) == (0, 0)
         check = policy["healthCheck"]["active"]
@@ -82,27 +83,26 @@ def test_a_stream_may_last_for_ever_and_goes_only_to_who_serves(production: Mani
         assert check["grpc"]["service"] == match_of(route)[0]
 
 
-def test_tls_goes_on_to_the_pods_by_the_name_of_their_certificates(production: Manifests) -> None:
-    (policy,) = production.of("BackendTLSPolicy")
+def test_tls_goes_on_to_the_pods_by_the_name_of_their_certificates(secured: Manifests) -> None:
+    (policy,) = secured.of("BackendTLSPolicy")
     behind = {
         rule["backendRefs"][0]["name"]
-        for route in production.of("GRPCRoute")
+        for route in secured.of("GRPCRoute")
         for rule in route["spec"]["rules"]
     }
     assert {each["name"] for each in policy["spec"]["targetRefs"]} == behind
-    gateway = production.one("Deployment", "lingua-gateway")
-    settings = load_settings(production.environment(gateway))
+    settings = load_settings(secured.environment(secured.deployment("gateway")))
     assert policy["spec"]["validation"]["hostname"] == settings.tls_server_name
-    (proxy,) = production.of("EnvoyProxy")
+    (proxy,) = secured.of("EnvoyProxy")
     assert proxy["spec"]["backendTLS"]["alpnProtocols"] == ["h2"]
-    (ingress,) = production.of("Gateway")
+    (ingress,) = secured.of("Gateway")
     assert ingress["spec"]["infrastructure"]["parametersRef"]["name"] == name_of(proxy)
 
 
-def test_silence_ends_a_stream_no_sooner_than_the_services_would(production: Manifests) -> None:
-    routes = {match_of(route)[1]: route for route in production.of("GRPCRoute")}
+def test_silence_ends_a_stream_no_sooner_than_the_services_would(secured: Manifests) -> None:
+    routes = {match_of(route)[1]: route for route in secured.of("GRPCRoute")}
     idle = {
-        method: ms(policy_of(production, route)["timeout"]["http"]["streamIdleTimeout"])
+        method: ms(policy_of(secured, route)["timeout"]["http"]["streamIdleTimeout"])
         for method, route in routes.items()
     }
     assert idle["Converse"] > SETTINGS.session_idle_ms

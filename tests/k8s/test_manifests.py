@@ -32,7 +32,7 @@ from tests.k8s.manifests import (
     labels_of,
     name_of,
     pod_of,
-    port_named,
+    port_of,
     render,
     secret_mounts,
 )
@@ -115,7 +115,7 @@ def test_every_service_listens_for_others_on_the_ports_of_the_defaults(
         ):
             host, number = split_address(getattr(settings, setting))
             assert host == "0.0.0.0"
-            assert number == port_named(deployment, port)
+            assert number == port_of(deployment, component, port)
             # By default there is no port for health alone.
             if default := getattr(DEFAULTS, setting):
                 assert number == split_address(default)[1]
@@ -129,14 +129,15 @@ def test_every_service_is_found_by_all_its_pods(manifests: Manifests) -> None:
         assert address.startswith("dns:///")
         assert service["clusterIP"] == "None"
         assert manifests.selected(service["selector"]) == [name_of(deployment)]
-        assert [(each["port"], each["targetPort"]) for each in service["ports"]] == [(port, "grpc")]
-        assert port == port_named(deployment, "grpc")
+        assert [(each["port"], each["targetPort"]) for each in service["ports"]] == [(port, port)]
+        assert port == port_of(deployment, component, "grpc")
 
 
 def test_a_dispatcher_is_reached_by_the_address_of_its_pod(manifests: Manifests) -> None:
-    deployment = manifests.one("Deployment", "lingua-dispatcher")
+    deployment = manifests.deployment("dispatcher")
     settings = load_settings(manifests.environment(deployment))
-    assert settings.dispatcher_advertise == f"{POD_IP}:{port_named(deployment, 'grpc')}"
+    port = port_of(deployment, "dispatcher", "grpc")
+    assert settings.dispatcher_advertise == f"{POD_IP}:{port}"
 
 
 def test_every_container_runs_a_real_command(manifests: Manifests) -> None:
@@ -145,7 +146,9 @@ def test_every_container_runs_a_real_command(manifests: Manifests) -> None:
         ran = CliRunner().invoke(app, [*args, "--help"])
         assert ran.exit_code == 0, f"{args}: {ran.output}"
     for component, deployment in manifests.services():
-        assert container_of(deployment)["args"] == ["serve", component]
+        runs = "all" if manifests.layer == "overlays/small" else component
+        assert container_of(deployment)["args"] == ["serve", runs]
+        assert name_of(deployment) == f"lingua-{runs}"
 
 
 def test_what_is_referred_to_is_there_or_the_operators(manifests: Manifests) -> None:
@@ -171,7 +174,10 @@ def test_every_image_is_that_of_this_version(manifests: Manifests) -> None:
 
 def test_only_readiness_asks_whether_the_service_serves(manifests: Manifests) -> None:
     for component, deployment in manifests.services():
-        container, port = container_of(deployment), port_named(deployment, "health")
+        if manifests.layer == "overlays/small":
+            # All services of a process become ready together; test_probes asks each of them.
+            component = "gateway"
+        container, port = container_of(deployment), port_of(deployment, component, "health")
         asked = {"port": port, "service": COMPONENTS[component]}
         assert container["readinessProbe"]["grpc"] == asked
         assert container["livenessProbe"]["grpc"] == {"port": port, "service": LIVENESS}
@@ -265,20 +271,25 @@ def test_every_service_grows_by_itself_and_nothing_else_says_how_many(
         assert "replicas" not in deployment["spec"]
 
 
-def test_every_pod_is_scraped(production: Manifests) -> None:
-    (monitor,) = production.of("PodMonitor")
-    names = {name_of(deployment) for _, deployment in production.services()}
-    assert set(production.selected(monitor["spec"]["selector"]["matchLabels"])) == names
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    assert (endpoint["port"], endpoint["path"]) == ("metrics", "/metrics")
+def test_every_service_of_every_pod_is_scraped(secured: Manifests) -> None:
+    (monitor,) = secured.of("PodMonitor")
+    names = {name_of(deployment) for _, deployment in secured.services()}
+    assert set(secured.selected(monitor["spec"]["selector"]["matchLabels"])) == names
+    endpoints = monitor["spec"]["podMetricsEndpoints"]
+    assert {each["path"] for each in endpoints} == {"/metrics"}
+    scraped = [each["port"] for each in endpoints]
+    for component, deployment in secured.services():
+        ports = {each["name"]: each["containerPort"] for each in container_of(deployment)["ports"]}
+        found = [ports[name] for name in scraped]
+        assert found.count(port_of(deployment, component, "metrics")) == 1
     # The job that its series have; the rules find ours by that.
     job = f"{monitor['metadata']['namespace']}/{name_of(monitor)}"
     assert "jobLabel" not in monitor["spec"]
     assert "lingua" in job
 
 
-def test_the_rules_of_the_operator_are_those_of_prometheus(production: Manifests) -> None:
-    (rules,) = production.of("PrometheusRule")
+def test_the_rules_of_the_operator_are_those_of_prometheus(secured: Manifests) -> None:
+    (rules,) = secured.of("PrometheusRule")
     alerts = yaml.safe_load((ROOT / "monitoring" / "alerts.yml").read_text())
     # Kustomize writes long strings with other line breaks, which mean nothing to Prometheus.
     made, wanted = (
@@ -300,13 +311,13 @@ def test_the_base_leaves_it_to_the_overlays_who_may_call() -> None:
         assert secret_mounts(deployment) == {}
 
 
-def test_production_asks_who_calls_and_has_tls_on_every_line(production: Manifests) -> None:
-    for component, deployment in production.services():
-        settings = load_settings(production.environment(deployment))
+def test_production_asks_who_calls_and_has_tls_on_every_line(secured: Manifests) -> None:
+    for _, deployment in secured.services():
+        settings = load_settings(secured.environment(deployment))
         assert settings.auth == "on"
         assert settings.tls_server_name
         # Who is called by others than services cannot ask for certificates.
-        assert bool(settings.tls_client_ca_file) == (component == "pool")
+        assert bool(settings.tls_client_ca_file) == (name_of(deployment) == "lingua-pool")
         folders = secret_mounts(deployment)
         for path in (
             settings.auth_secret_file,
@@ -319,12 +330,36 @@ def test_production_asks_who_calls_and_has_tls_on_every_line(production: Manifes
             assert name in SECRET_FOLDERS[folders[folder]]
 
 
-def test_production_limits_what_a_tenant_may_use_as_the_defaults_do(production: Manifests) -> None:
+def test_production_limits_what_a_tenant_may_use_as_the_defaults_do(secured: Manifests) -> None:
     defaults = load_settings({"LINGUA_AUTH": "on"})
-    for _, deployment in production.services():
-        settings = load_settings(production.environment(deployment))
+    for _, deployment in secured.services():
+        settings = load_settings(secured.environment(deployment))
         for name in ("quota_sessions", "quota_jobs", "quota_audio_s_per_minute"):
             assert getattr(settings, name) == getattr(defaults, name) > 0
+
+
+# ---- the overlay small ----
+
+
+def test_small_has_two_pods_with_all_services_and_nothing_of_single_ones(small: Manifests) -> None:
+    (deployment,) = small.workloads()
+    assert deployment["spec"]["replicas"] == 2
+    assert small.of("HorizontalPodAutoscaler") == []
+    for kind in ("ServiceAccount", "PodDisruptionBudget"):
+        assert [name_of(each) for each in small.of(kind)] == [name_of(deployment)]
+
+
+def test_small_and_production_can_run_side_by_side_while_one_replaces_the_other(
+    small: Manifests, production: Manifests
+) -> None:
+    """Services and policies are the same, and find the pods of both; no pod belongs to two."""
+    for each in (*small.of("Service"), *small.of("NetworkPolicy")):
+        if name_of(each) != "lingua-metrics":
+            assert production.one(each["kind"], name_of(each)) == each
+    (pods,) = small.workloads()
+    for workload in production.workloads():
+        assert not small.selected(workload["spec"]["selector"]["matchLabels"])
+        assert not production.selected(pods["spec"]["selector"]["matchLabels"])
 
 
 # ---- the overlay dev ----

@@ -10,7 +10,7 @@ import pytest
 
 from lingua_scheduler.services.runtime.addresses import split_address
 from lingua_scheduler.services.runtime.settings.settings import Settings
-from tests.k8s.manifests import Manifests, container_of, labels_of, name_of, port_named
+from tests.k8s.manifests import Manifests, container_of, labels_of, name_of, port_of
 
 SETTINGS = Settings()
 POOL, DISPATCHER, GATEWAY = (
@@ -121,20 +121,28 @@ BESIDES = {
     | {("sim-nodes", "dispatcher", DISPATCHER)},
     "overlays/production": {(service, "dns", DNS) for service in SERVICES}
     | {(service, "monitoring", OTLP) for service in SERVICES},
+    "overlays/small": {("all", "dns", DNS), ("all", "monitoring", OTLP)},
 }
 PORTS = {port for *_, port in PICTURE} | {REDIS, DNS, OTLP}
 
 
+def picture(manifests: Manifests) -> set[tuple[str, str, int]]:
+    """The lines between pods: a pod may have the ends of several."""
+    pods = {each: name_of(found).removeprefix("lingua-") for each, found in manifests.services()}
+    return {(pods.get(source, source), pods.get(to, to), port) for source, to, port in PICTURE}
+
+
 def test_only_the_lines_of_the_picture_are_open(manifests: Manifests) -> None:
-    health = {port_named(deployment, "health") for _, deployment in manifests.services()}
-    assert Network(manifests).edges(PORTS | health) == PICTURE | BESIDES[manifests.layer]
+    health = {port_of(found, each, "health") for each, found in manifests.services()}
+    assert Network(manifests).edges(PORTS | health) == picture(manifests) | BESIDES[manifests.layer]
 
 
 def test_no_policy_names_a_port_that_nobody_has(manifests: Manifests) -> None:
     for each in manifests.of("NetworkPolicy"):
         for direction in ("ingress", "egress"):
             for rule in each["spec"].get(direction, []):
-                assert {port["port"] for port in rule["ports"]} <= PORTS | {"metrics"}
+                named = {port["port"] for port in rule["ports"]} - PORTS
+                assert all(name.partition("-")[0] == "metrics" for name in named)
 
 
 def test_every_pod_is_closed_unless_something_opens_it(manifests: Manifests) -> None:
@@ -144,10 +152,11 @@ def test_every_pod_is_closed_unless_something_opens_it(manifests: Manifests) -> 
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_every_service_may_reach_a_redis_outside_the_cluster(
-    production: Manifests, service: str
+    secured: Manifests, service: str
 ) -> None:
-    policy = production.one("NetworkPolicy", "lingua-to-redis")["spec"]
-    assert f"lingua-{service}" in production.selected(policy["podSelector"]["matchLabels"])
+    policy = secured.one("NetworkPolicy", "lingua-to-redis")["spec"]
+    selected = secured.selected(policy["podSelector"]["matchLabels"])
+    assert name_of(secured.deployment(service)) in selected
     (rule,) = policy["egress"]
     # Its own addresses, and not whole networks.
     for peer in rule["to"]:

@@ -30,8 +30,23 @@ def pods(dev: Manifests, own_redis: EmbeddedRedis) -> Iterator[list[PodProcess]]
         for component in COMPONENTS:
             pod = PodProcess(dev, component, instead=instead)
             started.append(stack.enter_context(pod))
-            instead[f"LINGUA_{component.upper()}_ADDRESS"] = f"127.0.0.1:{pod.port}"
+            instead[f"LINGUA_{component.upper()}_ADDRESS"] = f"127.0.0.1:{pod.ports[component]}"
         yield started
+
+
+# What is not the matter here: who may call.
+OPEN = {
+    "LINGUA_AUTH": "off",
+    "LINGUA_LISTEN_WITHOUT_AUTH": "yes",
+    **{f"LINGUA_TLS_{each}": "" for each in ("CERT_FILE", "KEY_FILE", "CA_FILE", "SERVER_NAME")},
+}
+
+
+@pytest.fixture
+def whole(small: Manifests, own_redis: EmbeddedRedis) -> Iterator[PodProcess]:
+    """A pod with all services; it may not be ready yet."""
+    with PodProcess(small, "gateway", instead={"LINGUA_REDIS_URL": own_redis.url, **OPEN}) as pod:
+        yield pod
 
 
 @pytest.fixture
@@ -57,6 +72,27 @@ def test_a_pod_without_redis_has_started_and_lives_but_is_not_ready(
         assert pod.passes("livenessProbe")
 
 
+@pytest.mark.usefixtures("no_redis_yet")
+def test_a_pod_with_all_services_is_ready_if_and_only_if_all_of_them_serve(
+    whole: PodProcess, own_redis: EmbeddedRedis
+) -> None:
+    whole.becomes("startupProbe", passing=True)
+    assert whole.passes("livenessProbe")
+    assert not whole.passes("readinessProbe")
+    assert whole.serving() == [False] * 3
+    own_redis.restart()
+    whole.becomes("readinessProbe", passing=True)
+    assert whole.serving() == [True] * 3
+    own_redis.kill()
+    whole.becomes("readinessProbe", passing=False)
+    assert whole.serving() == [False] * 3
+    assert whole.passes("livenessProbe")
+    own_redis.restart()
+    whole.becomes("readinessProbe", passing=True)
+    whole.process.send_signal(signal.SIGTERM)
+    assert whole.process.wait(whole.ends_within_s) == 0
+
+
 def test_a_pod_that_is_told_to_end_is_gone_before_it_would_be_killed(
     pods: list[PodProcess],
 ) -> None:
@@ -69,10 +105,10 @@ def test_a_pod_that_is_told_to_end_is_gone_before_it_would_be_killed(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it runs in a container")
-def test_the_health_check_of_the_image_says_whether_its_service_serves(
-    pods: list[PodProcess], own_redis: EmbeddedRedis
+def test_the_health_check_of_the_image_says_whether_its_services_serve(
+    pods: list[PodProcess], whole: PodProcess, own_redis: EmbeddedRedis
 ) -> None:
-    def check(pod: PodProcess, pid: int) -> tuple[int, str]:
+    def check(pod: PodProcess, pid: int) -> tuple[int, list[str]]:
         lingua, *arguments = HEALTHCHECK
         arguments[arguments.index("--pid") + 1] = str(pid)
         ran = subprocess.run(
@@ -83,15 +119,17 @@ def test_the_health_check_of_the_image_says_whether_its_service_serves(
             timeout=WITHIN_S,
         )
         assert not ran.stderr
-        return ran.returncode, ran.stdout.rpartition(" ")[2].strip()
+        return ran.returncode, [line.rpartition(" ")[2] for line in ran.stdout.splitlines()]
 
     pool = pods[0]
-    pool.becomes("readinessProbe", passing=True)
-    assert check(pool, pool.process.pid) == (0, "SERVING")
+    for pod, services in ((pool, 1), (whole, 3)):
+        pod.becomes("readinessProbe", passing=True)
+        assert check(pod, pod.process.pid) == (0, ["SERVING"] * services)
     own_redis.kill()
-    pool.becomes("readinessProbe", passing=False)
-    assert check(pool, pool.process.pid) == (1, "NOT_SERVING")
+    for pod, services in ((pool, 1), (whole, 3)):
+        pod.becomes("readinessProbe", passing=False)
+        assert check(pod, pod.process.pid) == (1, ["NOT_SERVING"] * services)
     # A container may run any other command, of which there is no health.
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        assert check(pool, other.pid) == (0, "")
+        assert check(pool, other.pid) == (0, [])
         other.communicate(b"\n")

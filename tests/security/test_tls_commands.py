@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.cli.certificates import Authority, Wanted, names_of, read_certificate
-from lingua_scheduler.cli.commands.health import service_of
+from lingua_scheduler.cli.commands.health import services_of
 from lingua_scheduler.services.runtime.rpc.tls import client_tls, server_tls
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from tests.security.certificates import EXPIRED
@@ -203,13 +203,20 @@ def test_health_is_asked_in_one_way_only() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 @pytest.mark.parametrize(
-    ("args", "service"),
-    [(["serve", "pool"], "pool"), (["serve", "--json", "gateway"], "gateway"), (["up"], "")],
+    ("args", "services"),
+    [
+        (["serve", "pool"], ("pool",)),
+        (["serve", "--json", "gateway"], ("gateway",)),
+        (["serve", "all"], ("pool", "dispatcher", "gateway")),
+        (["up"], ()),
+    ],
 )
-def test_what_a_process_serves_is_seen_by_its_arguments(args: list[str], service: str) -> None:
+def test_what_a_process_serves_is_seen_by_its_arguments(
+    args: list[str], services: tuple[str, ...]
+) -> None:
     program = [sys.executable, "-c", "input(1)", *args]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.read(1) == b"1"
-        assert service_of(other.pid) == service
+        assert services_of(other.pid) == services
         other.communicate(b"\n")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lingua_scheduler.services.runtime.settings.settings import Settings
 
 SERVICES = ("pool", "dispatcher", "gateway")
+ALL = "all"
 SERVING = "SERVING"
 
 
@@ -37,8 +38,8 @@ class _Answer(NamedTuple):
 @click.option(
     "--pid",
     type=int,
-    help="Check the service that 'lingua serve' runs in this local process; succeeds if it runs "
-    "something else.",
+    help="Check all that 'lingua serve' runs in this local process; succeeds if it runs something "
+    "else.",
 )
 @click.option(
     "--name",
@@ -86,8 +87,7 @@ def _by_settings(options: Options, service: str | None, pid: int | None) -> list
 
     settings = load_settings()
     if pid is not None:
-        service = service_of(pid)
-        return [_local(settings, service)] if service else []
+        return [_local(settings, each) for each in services_of(pid)]
     found = (
         _Asked(each, options.addresses[each])
         if each in options.addresses
@@ -103,11 +103,14 @@ def _each(asked: _Asked) -> list[_Asked]:
     return [asked._replace(address=part) for part in listed if part]
 
 
-def service_of(pid: int) -> str:
-    """The service that `lingua serve` runs in this process; "" if it runs something else."""
+def services_of(pid: int) -> tuple[str, ...]:
+    """The services that `lingua serve` runs in this process; none if it runs something else."""
     command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     at = command.index("serve") + 1 if "serve" in command else len(command)
-    return next((each for each in command[at:] if each in SERVICES), "")
+    named = next((each for each in command[at:] if each in (*SERVICES, ALL)), "")
+    if named == ALL:
+        return SERVICES
+    return (named,) if named else ()
 
 
 def _local(settings: Settings, service: str) -> _Asked:
