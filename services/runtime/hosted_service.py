@@ -197,7 +197,7 @@ class HostedService:
 
     def begin_work(self) -> Sequence[asyncio.Task[None]]:
         """Starts the background tasks; none of them may end before `end`."""
-        self._working = [self._run(work) for work in self._service.work()]
+        self._working = [self._run(_until_cancelled(work)) for work in self._service.work()]
         return self._working
 
     def leave(self) -> None:
@@ -226,6 +226,16 @@ class HostedService:
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         return asyncio.create_task(work, context=self._context)
+
+
+async def _until_cancelled(work: Coroutine[Any, Any, None]) -> None:
+    """Runs a background task; that it ends by itself is a bug."""
+    try:
+        await work
+        raise RuntimeError("it returned")
+    except Exception:
+        _log.exception("background task ended")
+        raise
 
 
 def _count_redis_errors(link: RedisLink, registry: CollectorRegistry) -> None:

@@ -30,8 +30,9 @@ Ready = Callable[[str, str, str], None]
 
 # Between attempts to reach Redis at the start.
 _OPEN_AGAIN_S = 0.5
-# The share of the grace period after which the next service drains, even if clients have not left.
-_FIRST_SHARE = 0.5
+# Shares of the grace period: after the first, the next service drains even if clients have not
+# left; the last is for the service that all others call.
+_FIRST_SHARE, _LAST_SHARE = 0.5, 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -164,7 +165,6 @@ async def _until_stopped(
     for task in working:
         if task.done():
             error = task.exception()
-            _log.error("background task ended", exc_info=error)
             raise WorkEndedError(f"a background task ended: {error!r}") from error
 
 
@@ -172,13 +172,16 @@ async def _end(hosted: Sequence[HostedService], grace_s: float) -> None:
     """Drains and closes the services within one grace period, callers before those they call.
 
     So a service still finds the others while it drains. Only the first to drain has clients that
-    may not leave; after half of the time the next one drains, too.
+    may not leave; after half of the time the next one drains, too. The last one drains when all
+    others have ended.
     """
-    by = asyncio.get_running_loop().time() + grace_s
+    end = asyncio.get_running_loop().time() + grace_s
     for each in hosted:
         each.leave()
     ending: list[asyncio.Task[None]] = []
     for each in reversed(hosted):
+        is_last = each is hosted[0]
+        by = end if is_last else end - grace_s * _LAST_SHARE
         ending.append(asyncio.create_task(each.end(by)))
         alone = len(ending) == 1 < len(hosted)
         await asyncio.wait(ending, timeout=grace_s * _FIRST_SHARE if alone else None)
