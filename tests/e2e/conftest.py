@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.span_collector import SpanCollector
 from tests.e2e.tracing import Traced
+from tests.support.all_in_one import AllInOneProcess
 from tests.support.commands import Start, Up
 from tests.support.local_codes import local_code
 from tests.support.raw_client import RawClient, raw_client
@@ -18,7 +19,7 @@ from tests.support.services import (
     GatewayProcess,
     PoolProcess,
     ServiceProcess,
-    start_all,
+    all_running,
 )
 
 _codes = count()
@@ -31,10 +32,10 @@ def up() -> Iterator[Start]:
         yield lambda *args, **variables: stack.enter_context(Up(*args, **variables))
 
 
-@pytest.fixture(scope="module")
-def traced(redis_url: str) -> Iterator[Traced]:
+@pytest.fixture(scope="module", params=[True, False], ids=["split", "all_in_one"])
+def traced(redis_url: str, request: pytest.FixtureRequest) -> Iterator[Traced]:
     """A scheduler that traces, for all tests of a file; each has a language of its own."""
-    with SpanCollector() as collector:
+    with SpanCollector() as collector, contextlib.ExitStack() as stack:
         ground: dict[str, Any] = {
             "redis_url": redis_url,
             "environ": collector.environ,
@@ -43,27 +44,31 @@ def traced(redis_url: str) -> Iterator[Traced]:
             "reservation_ttl_ms": 9000,
             "hangover_manual_ms": 20,
         }
-        pool = PoolProcess(prefix=f"test:{uuid.uuid4().hex[:8]}", **ground)
-        all_of_them: list[ServiceProcess] = [pool]
-        try:
-            start_all([pool])
+        prefix = f"test:{uuid.uuid4().hex[:8]}"
+        pool: ServiceProcess
+        dispatchers: list[ServiceProcess]
+        gateway: ServiceProcess
+        if request.param:
+            pool = PoolProcess(prefix=prefix, **ground)
+            stack.enter_context(all_running([pool]))
             dispatchers = [DispatcherProcess(pool=pool, **ground) for _ in range(2)]
-            all_of_them += dispatchers
-            start_all(dispatchers)
+            stack.enter_context(all_running(dispatchers))
             # To the first, so that nodes of the second are reached by relay.
-            to = {"pool": pool, "dispatchers": dispatchers[0].address}
-            never = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
-            never["OTEL_TRACES_SAMPLER_ARG"] = "0"
-            silent = ground | {"environ": collector.environ | never}
-            gateways = [GatewayProcess(**to, **ground), GatewayProcess(**to, **silent)]
-            all_of_them += gateways
-            start_all(gateways)
-            yield Traced(collector, pool, dispatchers, gateways[0], gateways[1])
-            for each in all_of_them:
-                assert not each.faults(), each.log()
-        finally:
-            for each in all_of_them:
-                each.stop()
+            to = dispatchers[0].address
+            gateway = GatewayProcess(pool=pool, dispatchers=to, **ground)
+            stack.enter_context(all_running([gateway]))
+        else:
+            processes = [AllInOneProcess(prefix=prefix, **ground) for _ in range(2)]
+            stack.enter_context(all_running(processes))
+            pool, gateway = processes[0].pool, processes[0].gateway
+            dispatchers = [each.dispatcher for each in processes]
+        never = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"}
+        silent = ground | {"environ": collector.environ | never}
+        silent_gateway = GatewayProcess(pool=pool, dispatchers=dispatchers[0].address, **silent)
+        stack.enter_context(all_running([silent_gateway]))
+        yield Traced(collector, pool, dispatchers, gateway, silent_gateway)
+        for each in (pool, *dispatchers, gateway, silent_gateway):
+            assert not each.faults(), each.log()
 
 
 @pytest.fixture

@@ -15,12 +15,7 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.e2e.span_collector import SpanCollector, Trace
 from tests.support.raw_client import RawClient, new_session
 from tests.support.raw_node import RawNode
-from tests.support.services import (
-    DispatcherProcess,
-    GatewayProcess,
-    PoolProcess,
-    ServiceProcess,
-)
+from tests.support.services import ServiceProcess
 
 # Nothing that is said may be in a span: neither the audio, nor a text, nor a token.
 AUDIO = b"AudioMark" * 400
@@ -56,13 +51,16 @@ node.run(sys.argv[1])
 
 @dataclass
 class Traced:
-    """Every service as a process, with a collector; and a gateway that samples nothing."""
+    """Every service, with a collector; and a gateway that samples nothing.
+
+    The pool service, the first dispatcher and the gateway may share a process.
+    """
 
     collector: SpanCollector
-    pool: PoolProcess
-    dispatchers: list[DispatcherProcess]
-    gateway: GatewayProcess
-    silent_gateway: GatewayProcess
+    pool: ServiceProcess
+    dispatchers: list[ServiceProcess]
+    gateway: ServiceProcess
+    silent_gateway: ServiceProcess
 
 
 @contextlib.contextmanager
