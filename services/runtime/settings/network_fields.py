@@ -84,8 +84,13 @@ class AddressFields(BaseModel):
     gateway_health_listen: ListenOrOff = _listens_or_off(
         "", "plain-text gRPC address of the session gateway for probes only (empty: off)"
     )
-    pool_address: Targets = _finds("127.0.0.1:7710", "where clients find the pool service")
-    dispatcher_address: Targets = _finds("127.0.0.1:7720", "where clients find the dispatcher")
+    pool_address: Targets = _finds(
+        "127.0.0.1:7710",
+        "where clients and dispatchers find the pool service; `serve all` does without",
+    )
+    dispatcher_address: Targets = _finds(
+        "127.0.0.1:7720", "where clients and gateways find the dispatcher; `serve all` does without"
+    )
     dispatcher_advertise: TargetOrBound = field(
         "",
         "where other dispatchers reach this one (empty: the address that it listens on)",
