@@ -40,6 +40,9 @@ ENVIRONMENT = {
     "LINGUA_PADDING_MANUAL_MS": "0",
 }
 
+# One wake-up less per message, as docs/nodes.md and docs/clients.md recommend (decision 23).
+GRPC_ENVIRONMENT = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener"}
+
 
 class Child:
     """A process of this benchmark, which prints READY."""
@@ -132,9 +135,11 @@ def path(
     environ |= {**ENVIRONMENT, **settings}
     with LocalScheduler(environ=environ, instances=instances, split=split) as scheduler:
         dispatchers, gateways = scheduler.addresses("dispatcher"), scheduler.addresses("gateway")
+        ours = GRPC_ENVIRONMENT | os.environ
+        nodes_are = ("path_node.py", dispatchers, f"--count={nodes}", f"--slots={slots}")
         with (
-            child("path_node.py", dispatchers, f"--count={nodes}", f"--slots={slots}") as node,
-            child("path_client.py", gateways, f"--sessions={sessions}") as client,
+            child(*nodes_are, environ=ours) as node,
+            child("path_client.py", gateways, f"--sessions={sessions}", environ=ours) as client,
         ):
             yield Parts(scheduler, node, client)
 
