@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.link import CONNECTIONS
 from tests.support.all_in_one import SERVICES, AllInOneProcess
 from tests.support.commands import LinguaProcess, becomes, lingua
 from tests.support.node_process import NodeProcess
@@ -99,6 +100,18 @@ def test_log_lines_name_the_service_that_wrote_them(redis_url: str, prefix: str)
     process = {(event, "all", "box") for event in ("redis up", "draining", "service ended")}
     assert own | process <= wrote
     assert {service for event, service, _ in wrote if event == "redis up"} == {"all"}
+
+
+def test_it_is_connected_to_redis_once(own_redis: EmbeddedRedis, prefix: str) -> None:
+    with (
+        AllInOneProcess(redis_url=own_redis.url, prefix=prefix) as running,
+        Redis.from_url(own_redis.url) as client,
+    ):
+        # It connects when it has something to say.
+        asked = lingua("nodes", "list", LINGUA_POOL_ADDRESS=running.pool.address)
+        assert asked.returncode == 0, asked.stderr
+        others = [each for each in client.client_list() if each["cmd"] != "client|list"]
+        assert 1 <= len(others) <= CONNECTIONS
 
 
 @pytest.mark.parametrize("what", ["POOL_LISTEN", "GATEWAY_LISTEN", "DISPATCHER_METRICS_LISTEN"])

@@ -47,8 +47,9 @@ class Told:
     async def open(self, address):
         if self.order == "refuse":
             raise SettingsError(f"{self.name} will not do")
-        if self.order == "wait":
-            self.order = ""
+        if self.order in ("wait", "wait on"):
+            if self.order == "wait":
+                self.order = ""
             raise DependencyDownError("not yet")
         assert len(links) == 1
         self.log.info("opened")
@@ -220,6 +221,18 @@ def test_a_service_that_has_to_wait_holds_up_those_after_it_only(processes: Any)
     process.until("works", 3)
     assert process.told("opened") == list(ALL)
     assert process.log().count("waiting for a dependency") == 1
+
+
+def test_none_is_in_service_before_the_last_has_opened(processes: Any) -> None:
+    process = processes({"gateway": "wait on"})
+    assert becomes(lambda: "waiting for a dependency" in process.log())
+    wrote = [json.loads(line) for line in process.log().splitlines()]
+    assert "redis up" in [each["event"] for each in wrote]
+    at = {each["service"]: each["address"] for each in wrote if each["event"] == "listening"}
+    assert {name: health(at[name]) for name in ALL} == dict.fromkeys(ALL, "NOT_SERVING")
+    process.terminate()
+    assert process.wait_end() == 0
+    assert process.told("closed") == list(reversed(ALL))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.settings.general_fields import extended_id
 from lingua_scheduler.services.runtime.settings.settings import (
     Settings,
     load_settings,
@@ -291,3 +292,17 @@ def test_rows_cover_every_setting_group_by_group_with_a_description() -> None:
     assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index)
     assert all(row.description and row.variable == f"LINGUA_{row.name.upper()}" for row in rows)
     assert all("ms" in row.description.split() for row in rows if row.name.endswith("_ms"))
+
+
+def test_the_services_of_a_process_have_ids_of_their_own() -> None:
+    assert extended_id("box", "pool") == "box-pool"
+    longest = "x" * 128
+    # As `lingua up --instances 64` names its processes, and each process its services.
+    ids = {
+        extended_id(extended_id(longest, str(number)), service)
+        for number in range(1, 65)
+        for service in ("pool", "dispatcher", "gateway")
+    }
+    assert len(ids) == 64 * 3
+    for each in ids:
+        assert load_settings({"LINGUA_INSTANCE_ID": each}).instance_id == each

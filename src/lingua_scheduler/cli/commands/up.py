@@ -125,10 +125,11 @@ def _document(scheduler: LocalScheduler) -> dict[str, Any]:
 
 def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
     lines = [f"Note   {note}" for note in scheduler.notes]
-    width = max(len(each.name) for each in scheduler.services)
+    name_width = max(len(each.name) for each in scheduler.services)
+    width = max(len(each.address) for each in scheduler.services)
     for each in scheduler.services:
         metrics = f"metrics http://{each.metrics}/metrics" if each.metrics else "metrics off"
-        lines.append(f"{each.name:<{width}} {each.address}  {metrics}")
+        lines.append(f"{each.name:<{name_width}} {each.address:<{width}}  {metrics}")
     lines += ["", "In another terminal:", *how_to_talk(scheduler), ""]
     end = "Ctrl-C ends everything."
     if seconds is not None:
