@@ -110,8 +110,8 @@ rules:  ## regenerate the rules of the Prometheus operator from monitoring/alert
 MINUTES ?=
 SEED ?=
 OUT ?=
-robustness: $(READY)  ## faults under load, MINUTES=30 SEED=1 OUT=folder for the report; docs/robustness.md
-	$(BIN)/python -m tests.robustness $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
+robustness: $(READY)  ## faults under load, MINUTES=30 SEED=1 TOPOLOGY=all OUT=folder for the report; docs/robustness.md
+	$(BIN)/python -m tests.robustness $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
 
 robustness-mutations: $(READY)  ## break rules on purpose, in copies, and check that tests notice
 	$(BIN)/python -m tests.robustness.mutations $(ARGS)

@@ -14,16 +14,17 @@ import time
 from pathlib import Path
 
 from tests.robustness import loss
-from tests.robustness.faults.choice import ALL, draw, in_store
+from tests.robustness.faults.choice import ALL, draw, possible
 from tests.robustness.report import HEAD, Report, plain
 from tests.robustness.rounds import PEOPLE, run_round
 from tests.robustness.store import AOF, EMPTY, SENTINEL
 from tests.robustness.validate import validate
 from tests.robustness.validate.hostile import summary
-from tests.robustness.world import World
+from tests.robustness.world import SPLIT, TOPOLOGIES, World
 
 # Of one world; then the next kind of Redis has its turn.
 ROUNDS_A_WORLD = 12
+STORES = (AOF, EMPTY, SENTINEL)
 
 
 def arguments() -> argparse.Namespace:
@@ -32,7 +33,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=None, help="of the whole run; else drawn")
     parser.add_argument("--rounds", type=int, default=0, help="at most so many")
-    parser.add_argument("--store", choices=(AOF, EMPTY, SENTINEL), help="only this kind of Redis")
+    parser.add_argument("--store", choices=STORES, help="only this kind of Redis")
+    parser.add_argument(
+        "--topology",
+        choices=tuple(TOPOLOGIES),
+        default=SPLIT,
+        help="a process for each service, or processes that have all of them",
+    )
     parser.add_argument("--faults", help="only this round, again and again: names with + between")
     parser.add_argument("--only", default="", help='draw from faults with these words: "loss: "')
     parser.add_argument("--hostile", action="store_true", help="hostile peers in every round")
@@ -45,9 +52,25 @@ def arguments() -> argparse.Namespace:
         unknown = [name for name in names_of(chosen.faults) if name not in ALL]
         if unknown:
             parser.error(f"no such fault: {', '.join(unknown)}; there are:\n" + "\n".join(ALL))
-    if not any(chosen.only in name for name in ALL):
-        parser.error(f"no fault has {chosen.only!r} in its name; there are:\n" + "\n".join(ALL))
+    if not any(drawn_from(chosen).values()):
+        where = f"in the topology {chosen.topology!r} with {chosen.store or 'any Redis'}"
+        found = {name for each in STORES for name in possible(each, chosen.topology)}
+        here = "\n".join(sorted(found))
+        parser.error(f"these faults cannot happen {where}; there are:\n{here}")
     return chosen
+
+
+def drawn_from(chosen: argparse.Namespace) -> dict[str, list[str]]:
+    """The faults that the command line allows, by kind of Redis."""
+    drawn = {}
+    for store in [chosen.store] if chosen.store else STORES:
+        may_be = possible(store, chosen.topology)
+        if chosen.faults:
+            named = names_of(chosen.faults)
+            drawn[store] = named if set(named) <= set(may_be) else []
+        else:
+            drawn[store] = [name for name in may_be if chosen.only in name]
+    return drawn
 
 
 def names_of(faults: str) -> list[str]:
@@ -58,16 +81,15 @@ def names_of(faults: str) -> list[str]:
 async def run(chosen: argparse.Namespace, report: Report) -> None:
     """Round after round, until time is over."""
     ends = time.monotonic() + 60 * chosen.minutes
-    stores = [chosen.store] if chosen.store else [AOF, EMPTY, SENTINEL]
-    if chosen.faults and not chosen.store:
-        stores = [each for each in stores if set(names_of(chosen.faults)) <= set(in_store(each))]
-    drawn = {each: [name for name in in_store(each) if chosen.only in name] for each in stores}
-    stores = [each for each in stores if drawn[each]]
-    draws = {each: draw(drawn[each], random.Random(f"{chosen.seed} {each}")) for each in stores}
+    draws = {
+        store: draw(names, random.Random(f"{chosen.seed} {store}"))
+        for store, names in drawn_from(chosen).items()
+        if names
+    }
     seed = chosen.seed
     while True:
-        for store in stores:
-            with World(store) as world:
+        for store in draws:
+            with World(store, topology=chosen.topology) as world:
                 for _ in range(ROUNDS_A_WORLD):
                     if time.monotonic() > ends or (
                         chosen.rounds and seed - chosen.seed >= chosen.rounds
@@ -96,6 +118,7 @@ async def one(
     if violations:
         again = f'--seed {seed} --rounds 1 --store {store} --faults "{history.name}"'
         again += " --hostile" if chosen.hostile else ""
+        again += f" --topology {chosen.topology}" if chosen.topology != SPLIT else ""
         print(f"    again: python -m tests.robustness {again}\n    kept: {kept}", flush=True)
 
 
@@ -103,7 +126,8 @@ def main() -> None:
     """Runs until the time is over, or it is interrupted."""
     chosen = arguments()
     why_not = loss.enter()
-    about = f"seed {chosen.seed}, {chosen.people} people, {os.cpu_count()} cores; packet loss: " + (
+    about = f"seed {chosen.seed}, topology {chosen.topology}, {chosen.people} people, "
+    about += f"{os.cpu_count()} cores; packet loss: " + (
         f"only stalls of the proxy ({why_not}): {loss.HOW_TO}" if why_not else "real, by iptables"
     )
     print(about, flush=True)

@@ -139,9 +139,7 @@ class HostilePeers:
 
     def _tell(self, control: tuple[str, int]) -> None:
         """Tells the watcher which processes there are now."""
-        services = self._world.services.items()
-        targets = {name: (each.address, each.process.pid) for name, each in services}
-        targets[CONTROL] = control
+        targets = {**self._world.watched(), CONTROL: control}
         if targets != self._told:
             self._told = targets
             new = self._watcher.records.with_name("targets.new")

@@ -39,7 +39,7 @@ def look(world: World, name: str) -> Sample:
     pid = world.processes[name].process.pid
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     files = len(os.listdir(f"/proc/{pid}/fd"))
-    tasks = world.tasks(name) if name in world.services else -1
+    tasks = world.tasks(name) if name in world.hosts else -1
     return Sample(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, files, tasks)
 
 

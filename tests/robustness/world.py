@@ -17,6 +17,7 @@ from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 from tests.robustness.network import Network
 from tests.robustness.processes import CLOCK_RUNNER, WorldNode, settings
 from tests.robustness.store import SENTINEL, Store, running_store, until
+from tests.support.all_in_one import AllInOneProcess
 from tests.support.process import Process
 from tests.support.services import (
     DispatcherProcess,
@@ -31,27 +32,46 @@ Service = TypeVar("Service", bound=ServiceProcess)
 NODES = (2, 2, 2, 1)
 """The slots of each node."""
 
+SPLIT, ALL = "split", "all"
+TOPOLOGIES = {SPLIT: 2, ALL: 3}
+"""How many instances of each service there are if each has a process of its own, and if one process
+has one of each."""
+
 
 class World:
-    """Two of each service, some nodes, and a Redis. A context manager.
+    """Some instances of each service, some nodes, and a Redis. A context manager.
 
     Args:
         store: what kind of Redis, see store.py.
-        instances: of each service.
+        topology: SPLIT or ALL.
+        instances: of each service; 0: as many as the topology has.
         nodes: slots of each node.
         options: settings of all services.
+
+    Attributes:
+        services: each instance of a service by name, such as "gateway-0".
+        hosts: the processes that run them, by name: the services themselves, or "all-0" and so on.
+        nodes: the nodes by name.
     """
 
     def __init__(
-        self, store: str, *, instances: int = 2, nodes: tuple[int, ...] = NODES, **options: Any
+        self,
+        store: str,
+        *,
+        topology: str = SPLIT,
+        instances: int = 0,
+        nodes: tuple[int, ...] = NODES,
+        **options: Any,
     ) -> None:
+        self.topology = topology
         self.services: dict[str, ServiceProcess] = {}
+        self.hosts: dict[str, ServiceProcess] = {}
         self.nodes = {f"node-{at}": WorldNode(f"node-{at}", slots=n) for at, n in enumerate(nodes)}
         self.network = Network()
         self.store: Store
         self.prefix = f"test:{uuid.uuid4().hex[:8]}"
         self._kind = store
-        self._instances = instances
+        self._instances = instances or TOPOLOGIES[topology]
         self._settings = settings(**options)
         self._stack = ExitStack()
         self._logged: dict[str, int] = {}
@@ -75,12 +95,23 @@ class World:
 
     @property
     def processes(self) -> dict[str, Process]:
-        """All processes by name, such as "gateway-0"."""
-        return {**self.services, **self.nodes}
+        """All processes by name, such as "gateway-0", "all-0" or "node-0"."""
+        return {**self.hosts, **self.nodes}
 
     def of(self, kind: str) -> list[str]:
-        """The names of all processes of a kind: gateway, dispatcher, pool or node."""
-        return [name for name in self.processes if name.startswith(f"{kind}-")]
+        """The names of a kind of services or processes: gateway, dispatcher, pool, all or node."""
+        names = dict.fromkeys([*self.services, *self.processes])
+        return [name for name in names if name.startswith(f"{kind}-")]
+
+    def watched(self) -> dict[str, tuple[str, int]]:
+        """Where to ask for the health of each process that runs services, and its id."""
+        return {
+            name: (
+                host.gateway.address if isinstance(host, AllInOneProcess) else host.address,
+                host.process.pid,
+            )
+            for name, host in self.hosts.items()
+        }
 
     @property
     def gateways(self) -> str:
@@ -117,8 +148,8 @@ class World:
     def new_faults(self) -> list[str]:
         """Lines of the services' logs that only a bug writes, since they were asked for last."""
         found = []
-        for name, service in self.services.items():
-            lines = service.faults()
+        for name, host in self.hosts.items():
+            lines = host.faults()
             found += [f"{name}: {line}" for line in lines[self._logged.get(name, 0) :]]
             self._logged[name] = len(lines)
         return found
@@ -128,8 +159,8 @@ class World:
         return {name: process.log() for name, process in self.processes.items()}
 
     def tasks(self, name: str) -> int:
-        """The number of asyncio tasks that a service has."""
-        process = self.services[name].process
+        """The number of asyncio tasks that a process has."""
+        process = self.hosts[name].process
         told = self._tasks / str(process.pid)
         told.unlink(missing_ok=True)
         process.send_signal(signal.SIGUSR1)
@@ -148,6 +179,30 @@ class World:
     # ---- making ----
 
     def _start(self) -> None:
+        if self.topology == ALL:
+            self._start_all_in_one()
+        else:
+            self._start_split()
+        self._links("clients", "gateway")
+        for name, node in self.nodes.items():
+            node.dispatchers = self._links(name, "dispatcher")
+            node.start()
+        for node in self.nodes.values():
+            node.wait_ready()
+
+    def _start_all_in_one(self) -> None:
+        made = []
+        for at in range(self._instances):
+            relay = self.network.link("dispatchers", f"dispatcher-{at}")
+            own = {"prefix": self.prefix, "dispatcher_advertise": relay.address}
+            host = self._host(f"all-{at}", AllInOneProcess, **own)
+            self.services |= {f"{part.service}-{at}": part for part in host.parts}
+            made.append(host)
+        start_all(made)
+        for at, each in enumerate(made):
+            self.network.links[f"dispatchers>dispatcher-{at}"].target = each.dispatcher.address
+
+    def _start_split(self) -> None:
         pools = [
             self._add(f"pool-{at}", PoolProcess, prefix=self.prefix)
             for at in range(self._instances)
@@ -172,14 +227,13 @@ class World:
             dispatchers = self._links(name, "dispatcher")
             made.append(self._add(name, GatewayProcess, pool=pool, dispatchers=dispatchers))
         start_all(made)
-        self._links("clients", "gateway")
-        for name, node in self.nodes.items():
-            node.dispatchers = self._links(name, "dispatcher")
-            node.start()
-        for node in self.nodes.values():
-            node.wait_ready()
 
     def _add(self, name: str, make: Callable[..., Service], **to: Any) -> Service:
+        """A service with a process of its own."""
+        self.services[name] = made = self._host(name, make, **to)
+        return made
+
+    def _host(self, name: str, make: Callable[..., Service], **to: Any) -> Service:
         url = self.store.url
         if self._kind != SENTINEL:
             host = url.removeprefix("redis://").partition("/")[0]
@@ -190,7 +244,7 @@ class World:
             environ={"TEST_TASKS": str(self._tasks)},
             **{**self._settings, **to, "instance_id": name},
         )
-        self.services[name] = made
+        self.hosts[name] = made
         return made
 
     def _links(self, caller: str, kind: str) -> str:
@@ -206,5 +260,5 @@ class World:
     def _stop(self) -> None:
         for node in self.nodes.values():
             node.stop()
-        for service in reversed(self.services.values()):
-            service.stop()
+        for host in reversed(self.hosts.values()):
+            host.stop()

@@ -28,9 +28,14 @@ HOME_AND_NODE = Excuses(
 )
 
 
-def in_store(store: str) -> list[str]:
-    """The names of all faults that can happen with this kind of Redis."""
-    return [name for name, each in ALL.items() if not each.stores or store in each.stores]
+def possible(store: str, topology: str) -> list[str]:
+    """The names of all faults that can happen with this kind of Redis, in this topology."""
+    return [
+        name
+        for name, each in ALL.items()
+        if (not each.stores or store in each.stores)
+        and (not each.topologies or topology in each.topologies)
+    ]
 
 
 def draw(names: list[str], rng: random.Random) -> Iterator[list[str]]:
@@ -60,7 +65,7 @@ def excuses_of(faults: list[Fault]) -> Excuses:
     for each in faults:
         total |= _narrowed(each)
     hit = {kind for each in faults for kind in each.kinds}
-    if len(faults) > 1 and "node" in hit and hit & {"dispatcher", "gateway", "redis"}:
+    if len(faults) > 1 and "node" in hit and hit & {"all", "dispatcher", "gateway", "redis"}:
         total |= HOME_AND_NODE
     if len(faults) > 1 and any(each.excuses == EMPTIED for each in faults):
         # What a store that came back empty knew of a process that died is nowhere.

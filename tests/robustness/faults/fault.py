@@ -16,6 +16,7 @@ class Fault:
     Attributes:
         name: as the report groups it.
         stores: kinds of Redis in which it can happen; empty: in all.
+        topologies: in which it can happen; empty: in all.
         excuses: what it may cost.
         least_s, most_s: how long it lasts, drawn between the two.
         stall_s: how long a text may take after its last word, if it is the only fault; 0: any time.
@@ -27,6 +28,7 @@ class Fault:
 
     name: ClassVar[str]
     stores: ClassVar[frozenset[str]] = frozenset()
+    topologies: ClassVar[frozenset[str]] = frozenset()
     excuses: ClassVar[Excuses] = Excuses()
     least_s: ClassVar[float] = 0.5
     most_s: ClassVar[float] = 2.0

@@ -7,7 +7,7 @@ from tests.robustness.faults.fault import Fault
 from tests.robustness.history import ANY_NODE, Excuses
 from tests.robustness.network import CUT, SILENT, SWALLOW, Link
 from tests.robustness.store import AOF, EMPTY
-from tests.robustness.world import World
+from tests.robustness.world import ALL, SPLIT, World
 
 
 class _OnLinks(Fault):
@@ -117,7 +117,10 @@ _PAIRS = {
     "gateway and Redis": ("gateway", "redis"),
     "dispatcher and Redis": ("dispatcher-", "redis"),
     "pool and Redis": ("pool", "redis"),
+    "all-in-one process and Redis": ("all-", "redis"),
 }
+# Within a process there are no links.
+_EVERYWHERE = ("clients", "dispatchers", "node")
 
 
 def _made() -> dict[str, type[Fault]]:
@@ -126,6 +129,9 @@ def _made() -> dict[str, type[Fault]]:
         bases = [(CutOff, "cut"), (HalfOpen, "half open"), (Slow, "slow"), (Lossy, "loss")]
         if "redis" in between:
             bases.append((LostAnswers, "answers lost"))
+        topologies = frozenset({ALL if between[0] == "all-" else SPLIT})
+        if between[0] in _EVERYWHERE:
+            topologies = frozenset({SPLIT, ALL})
         for base, verb in bases:
             # What is not acknowledged in time goes elsewhere, away from what its node holds.
             moves = base in (HalfOpen, Lossy) and between[0] in ("node", "dispatchers")
@@ -134,6 +140,7 @@ def _made() -> dict[str, type[Fault]]:
                 "between": between,
                 "excuses": Excuses(turns=ANY_NODE if moves else frozenset()),
                 "stores": frozenset({AOF, EMPTY}) if "redis" in between else frozenset(),
+                "topologies": topologies,
                 "__doc__": base.__doc__,
             }
             made[f"{verb}: {pair}"] = type(base.__name__, (base,), fields)

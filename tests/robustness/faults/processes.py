@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tests.robustness.faults.fault import Fault
 from tests.robustness.history import ANY_NODE, Excuses
-from tests.robustness.world import World
+from tests.robustness.world import ALL, SPLIT, World
 
 _LOOK_S = 0.02
 _HOLDS_S = 30.0
@@ -111,23 +111,35 @@ class Terminate(_OfKind):
         await process.restart()
 
 
+# The kinds of processes, what they are called, and where there are any.
+_KINDS = {
+    "gateway": ("a gateway", frozenset({SPLIT})),
+    "dispatcher": ("a dispatcher", frozenset({SPLIT})),
+    "pool": ("a pool", frozenset({SPLIT})),
+    "all": ("an all-in-one process", frozenset({ALL})),
+    "node": ("a node", frozenset({SPLIT, ALL})),
+}
+
+
 def _made() -> dict[str, type[Fault]]:
     made: dict[str, type[Fault]] = {}
-    for kind in ("gateway", "dispatcher", "pool", "node"):
+    for kind, (called, topologies) in _KINDS.items():
+        has_dispatcher = kind in ("dispatcher", "all")
+        common = {"kind": kind, "topologies": topologies}
         for base, verb in ((Kill, "kill -9"), (Pause, "pause"), (Terminate, "SIGTERM")):
-            name = f"{verb} of a {kind}"
+            name = f"{verb} of {called}"
             # A node that is told to end finishes what it has, but takes along what it holds. A
             # dispatcher that stands still passes nothing on to its nodes: what they do not
             # acknowledge in time goes elsewhere.
-            breaks_turns = kind == "node" or (kind == "dispatcher" and base is Pause)
+            breaks_turns = kind == "node" or (has_dispatcher and base is Pause)
             excuses = MOVED if breaks_turns else Excuses()
-            fields = {"name": name, "kind": kind, "excuses": excuses, "__doc__": base.__doc__}
+            fields = {"name": name, "excuses": excuses, "__doc__": base.__doc__, **common}
             made[name] = type(f"{base.__name__}{kind.title()}", (base,), fields)
-        name = f"long pause of a {kind}"
+        name = f"long pause of {called}"
         # Until a paused node is given up, its jobs wait for it.
         stall_s = 0.0 if kind == "node" else _LEFT_WITHIN_S
-        excuses = MOVED if kind in ("node", "dispatcher") else Excuses()
-        fields = {"name": name, "kind": kind, "excuses": excuses, "stall_s": stall_s}
+        excuses = MOVED if kind == "node" or has_dispatcher else Excuses()
+        fields = {"name": name, "excuses": excuses, "stall_s": stall_s, **common}
         made[name] = type(f"LongPause{kind.title()}", (LongPause,), fields)
     made[KillHolder.name] = KillHolder
     return made
