@@ -172,7 +172,7 @@ def test_callers_drain_and_close_before_those_they_call(processes: Any) -> None:
 
 
 def test_clients_that_stay_do_not_take_the_time_of_the_others(processes: Any) -> None:
-    process = processes({"gateway": "stay"}, drain_grace_ms=4000)
+    process = processes({"gateway": "stay"}, drain_grace_ms=10_000)
     process.until("works", 3)
     process.terminate()
     assert process.wait_end() == 0
