@@ -17,6 +17,7 @@ from typing import Protocol
 import grpc
 import uvloop
 
+from lingua_scheduler.sdk import Result, Session
 from lingua_scheduler.v1 import common_pb2, session_pb2, session_pb2_grpc
 
 CHUNK = bytes(3200)
@@ -27,7 +28,7 @@ LAST_WAIT_S = 120.0
 
 
 class Transport(Protocol):
-    """One session of one client."""
+    """The session of one client."""
 
     async def open(self) -> None:
         """Returns when the session is open."""
@@ -89,7 +90,40 @@ def grpc_transports(address: str, sessions: int, connections: int) -> list[Trans
     return [Grpc(channels[at % connections]) for at in range(sessions)]
 
 
-TRANSPORTS = {"grpc": grpc_transports}
+class Sdk:
+    """A session of the SDK, which lets chunks share messages."""
+
+    def __init__(self, address: str) -> None:
+        self._session = Session(address, src="en", tgt="es", require_tts=True)
+
+    async def open(self) -> None:
+        """Returns when the session is open."""
+        await self._session.__aenter__()
+        self._results = self._session.results()
+
+    async def send(self, seq: int, data: bytes, *, is_final: bool) -> None:
+        """Sends a chunk, or the end of the utterance."""
+        del seq  # the SDK counts by itself
+        if data:
+            await self._session.send(data)
+        if is_final:
+            await self._session.finish()
+
+    async def result(self) -> None:
+        """Returns when the next result has arrived."""
+        outcome = await anext(self._results)
+        if not isinstance(outcome, Result):
+            sys.exit(f"missing: {outcome.message}")
+
+
+def sdk_transports(address: str, sessions: int, connections: int) -> list[Transport]:
+    """One session of the SDK each; it makes its own connections."""
+    del connections
+    return [Sdk(address) for _ in range(sessions)]
+
+
+# All chunks of `grpc` have a message of their own.
+TRANSPORTS = {"grpc": grpc_transports, "sdk": sdk_transports}
 
 
 class Speaker:

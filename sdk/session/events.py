@@ -205,6 +205,7 @@ class Limits:
         max_length_bytes: the largest utterance.
         result_deadline_ms: after this, an utterance without a result is missing.
         resume_within_ms: how long a session can be resumed after its connection was lost.
+        max_chunks: the most chunks in one message; the SDK sends no more.
     """
 
     max_chunk_bytes: int = 64 * 1024
@@ -213,6 +214,7 @@ class Limits:
     max_length_bytes: int = 0
     result_deadline_ms: int = 0
     resume_within_ms: int = 0
+    max_chunks: int = 1
 
 
 Outcome = Result | Missing

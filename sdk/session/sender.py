@@ -10,6 +10,8 @@ from lingua_scheduler.sdk.session.chunks import Cutter
 from lingua_scheduler.sdk.session.files import StrPath, wav_blocks
 from lingua_scheduler.sdk.session.link import Connection
 from lingua_scheduler.sdk.session.protocol.state import SessionState
+from lingua_scheduler.sdk.session.sharing import Sharing
+from lingua_scheduler.sdk.types import Pair
 from lingua_scheduler.v1 import common_pb2
 
 # How much of a file is read at a time if it is not sent at the pace of speech.
@@ -25,6 +27,7 @@ class Sender:
         cutter: makes chunks.
         audio_format: the format of all audio.
         chunk_ms: the length of a chunk.
+        share_ms: how long audio may wait to share a message; see `Sharing`.
         max_unacknowledged_bytes: sending waits while more than this is unacknowledged.
     """
 
@@ -36,6 +39,7 @@ class Sender:
         cutter: Cutter,
         audio_format: AudioFormat,
         chunk_ms: int,
+        share_ms: int,
         max_unacknowledged_bytes: int,
     ) -> None:
         self._state = state
@@ -44,6 +48,11 @@ class Sender:
         self._audio_format = audio_format
         self._chunk_ms = chunk_ms
         self._max_unacknowledged = max_unacknowledged_bytes
+        self._share_s = share_ms / 1000
+        self._sharing = Sharing(share_ms)
+        self._direction: Pair | None = None
+        # Sends chunks that wait for others which do not come.
+        self._timer: asyncio.TimerHandle | None = None
         # Keeps the chunks of one call together, and calls in order.
         self._one_at_a_time = asyncio.Lock()
 
@@ -94,7 +103,7 @@ class Sender:
                 if rest := self._cutter.take_rest():
                     log.warning("incomplete sample dropped", extra={"bytes": len(rest)})
                 self._state.closing = True
-                self._connection.wake()
+                self._send_waiting()
         await self._connection.until(lambda: False)
 
     async def drained(self) -> None:
@@ -118,4 +127,22 @@ class Sender:
             direction=common_pb2.LanguagePair(src=pair.src, tgt=pair.tgt) if pair else None,
             client_ms=client_ms,
         )
+        if is_final or pair != self._direction:
+            self._direction = pair
+            self._sharing.end()
+        if not data or not self._may_wait(data):
+            self._send_waiting()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._share_s, self._send_waiting)
+
+    def _may_wait(self, data: bytes) -> bool:
+        limits = self._state.limits
+        return self._sharing.waits(
+            self._cutter.duration_ms(data), pause_ms=limits.pause_ms, max_chunks=limits.max_chunks
+        )
+
+    def _send_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._connection.wake()

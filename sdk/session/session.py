@@ -24,6 +24,7 @@ from lingua_scheduler.sdk.session.options import (
 from lingua_scheduler.sdk.session.protocol.machine import SessionProtocol
 from lingua_scheduler.sdk.session.protocol.state import Counts, Unacknowledged
 from lingua_scheduler.sdk.session.sender import Sender
+from lingua_scheduler.sdk.session.sharing import SHARE_MS
 from lingua_scheduler.sdk.validate import check_number
 
 # About four minutes of speech at 16 kHz.
@@ -75,6 +76,10 @@ class Session:
         max_unacknowledged_bytes: `send` waits while more than this is unacknowledged; at least
             1 MiB.
         chunk_ms: the longest chunk of PCM, in milliseconds.
+        share_ms: audio of this duration shares a message, which halves the messages of live speech;
+            0: every chunk is sent at once. In the middle of speech, chunks then wait for the next
+            one; `finish`, a change of direction and what follows them are sent at once. By default
+            200, and 0 with VOICE_ACTIVITY, where a wait would let the gateway hear a pause later.
 
     Attributes:
         audio_format: the format of all audio that is sent.
@@ -106,6 +111,7 @@ class Session:
         reconnect_seconds: float | None = None,
         max_unacknowledged_bytes: int = MAX_UNACKNOWLEDGED_BYTES,
         chunk_ms: int = CHUNK_MS,
+        share_ms: int | None = None,
     ) -> None:
         if channels is not None and tls is not None:
             raise ValueError("tls: must be given to the shared channels instead")
@@ -115,6 +121,9 @@ class Session:
             "max_unacknowledged_bytes", max_unacknowledged_bytes, LEAST_UNACKNOWLEDGED_BYTES, 2**40
         )
         check_number("chunk_ms", chunk_ms, 1, 10_000)
+        if share_ms is None:
+            share_ms = 0 if pause_detection is PauseDetection.VOICE_ACTIVITY else SHARE_MS
+        check_number("share_ms", share_ms, 0, 10_000)
         pairs = directions(src, tgt, a, b)
         self.audio_format = audio_format or AudioFormat()
         self._protocol = SessionProtocol(
@@ -140,6 +149,7 @@ class Session:
         self._owns_channels = channels is None
         self._directions = pairs
         self._chunk_ms = int(chunk_ms)
+        self._share_ms = int(share_ms)
         self._max_unacknowledged = max_unacknowledged_bytes
         self._connection: Connection | None = None
         self._opened_sender: Sender | None = None
@@ -173,6 +183,7 @@ class Session:
             ),
             audio_format=self.audio_format,
             chunk_ms=self._chunk_ms,
+            share_ms=self._share_ms,
             max_unacknowledged_bytes=self._max_unacknowledged,
         )
         try:

@@ -11,6 +11,8 @@ from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # The limit of acknowledged chunks: about four minutes of 16 kHz PCM. The oldest are dropped first.
 MAX_HELD_BYTES = 8 * 1024 * 1024
+# The most audio in a message of several chunks, well below what a gateway takes.
+MAX_SHARED_BYTES = 32 * 1024
 
 
 class KeptChunks:
@@ -75,15 +77,24 @@ class KeptChunks:
         )
         self.size += len(data)
 
-    def take(self) -> session_pb2.AudioChunk | None:
-        """Returns the next chunk to write to the current stream; None if there is none."""
-        if self._cursor >= self.end:
-            return None
-        chunk = self._chunks[self._cursor - self.first]
-        self._cursor += 1
+    def take(self, most: int = 1) -> list[session_pb2.AudioChunk]:
+        """Returns the next chunks to write to the current stream, for one message.
+
+        Args:
+            most: the most chunks in a message.
+        """
+        chunks: list[session_pb2.AudioChunk] = []
+        size = 0
+        while self._cursor < self.end and len(chunks) < most:
+            chunk = self._chunks[self._cursor - self.first]
+            size += len(chunk.data)
+            if chunks and size > MAX_SHARED_BYTES:
+                break
+            chunks.append(chunk)
+            self._cursor += 1
         self._written = max(self._written, self._cursor)
         self._drop()
-        return chunk
+        return chunks
 
     def ack(self, next_seq: int, keep_seq: int | None = None) -> bool:
         """Notes that chunks below `next_seq` are acknowledged. Returns whether any of them is new.

@@ -123,8 +123,12 @@ class SessionStream:
             if state.playing:
                 return ClientMessage(playback_started=session_pb2.PlaybackStarted())
             return ClientMessage(playback_ended=session_pb2.PlaybackEnded())
-        if (chunk := state.kept.take()) is not None:
-            return ClientMessage(audio=chunk)
+        if chunks := state.kept.take(state.limits.max_chunks):
+            if len(chunks) == 1:
+                return ClientMessage(audio=chunks[0])
+            message = ClientMessage()
+            message.audio_chunks.chunks.extend(chunks)
+            return message
         if state.closing and not self.close_said:
             self.close_said = state.close_written = True
             return ClientMessage(close=session_pb2.Close())

@@ -37,6 +37,8 @@ def limits_from(message: session_pb2.SessionLimits) -> Limits:
         max_length_bytes=message.max_length_bytes,
         result_deadline_ms=message.result_deadline_ms,
         resume_within_ms=message.resume_within_ms,
+        # A server that does not announce it takes each chunk in a message of its own.
+        max_chunks=message.max_chunks or 1,
     )
 
 

@@ -1,10 +1,12 @@
 """Audio of chunks and jobs: validity, duration, and the form in which jobs carry it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lingua_scheduler.v1 import common_pb2
 
 MAX_CHUNK_BYTES = 64 * 1024
+# Of an AudioChunks message.
+MAX_CHUNKS = 32
 
 _PCM = common_pb2.AUDIO_ENCODING_PCM_S16LE
 _OPUS = common_pb2.AUDIO_ENCODING_OPUS
@@ -43,6 +45,25 @@ def duration_ms(audio_format: common_pb2.AudioFormat, data: bytes) -> float:
             f"bits make {frame} bytes per sample"
         )
     return len(data) * 1000 / (audio_format.sample_rate_hz * frame)
+
+
+def measure_of(audio_format: common_pb2.AudioFormat) -> Callable[[bytes], tuple[float, int]]:
+    """Returns a function that measures chunks of this format: `duration_ms` and `size_in_job`.
+
+    It reads the format once, and not for every chunk.
+    """
+    if audio_format.encoding == _OPUS:
+        return lambda data: (duration_ms(audio_format, data), size_in_job(audio_format, data))
+    frame = _SAMPLE_BYTES * audio_format.channels
+    bytes_per_s = audio_format.sample_rate_hz * frame
+
+    def measure(data: bytes) -> tuple[float, int]:
+        size = len(data)
+        if size % frame:
+            return duration_ms(audio_format, data), size  # raises
+        return size * 1000 / bytes_per_s, size
+
+    return measure
 
 
 def size_in_job(audio_format: common_pb2.AudioFormat, data: bytes) -> int:

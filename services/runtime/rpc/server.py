@@ -102,6 +102,7 @@ class GrpcServer:
             ("grpc.http2.max_ping_strikes", _MAX_PING_STRIKES),
             # gRPC refuses more streams at little cost.
             ("grpc.max_concurrent_streams", max_streams_per_connection),
+            *_window_options(max_request_bytes),
         )
         self._interceptor = CallInterceptor(
             instance_id=instance_id,
@@ -212,6 +213,17 @@ class GrpcServer:
             await asyncio.gather(self._server.stop(grace_s), self._in_process.stop(grace_s))
         if self._probes is not None:
             await self._probes.stop(0)
+
+
+def _window_options(max_request_bytes: int | None) -> tuple[tuple[str, int], ...]:
+    """Flow control for callers that send small messages; gRPC's own for all others (decision 42).
+
+    gRPC otherwise measures each connection with pings, whose timers wake threads while somebody
+    speaks. A window of the largest message is all that live speech needs.
+    """
+    if max_request_bytes is None:
+        return ()
+    return (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", max_request_bytes))
 
 
 async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:

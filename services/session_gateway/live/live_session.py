@@ -120,7 +120,11 @@ class LiveSession:
         may_read = self._stream.may_read
         try:
             async for message in requests:
-                self._on_message(message)
+                for chunk in self._on_message(message):
+                    # Each chunk may be the one that fills the session.
+                    if not may_read.is_set():
+                        await self._stream.until_may_read()
+                    self._carry_out(self._core.on_chunk(self._now(), chunk))
                 if not may_read.is_set():
                     await self._stream.until_may_read()
         except errors.InvalidMessageError as error:
@@ -131,7 +135,8 @@ class LiveSession:
             self._on_half_closed()
         await self._stream.aborted.wait()
 
-    def _on_message(self, message: session_pb2.ClientMessage) -> None:
+    def _on_message(self, message: session_pb2.ClientMessage) -> Iterable[session_pb2.AudioChunk]:
+        """Handles a message, except for chunks that share it: it returns them."""
         now, core = self._now(), self._core
         self._stream.keep_alive(now)
         if message.results_seen:
@@ -139,6 +144,8 @@ class LiveSession:
         match message.WhichOneof("message"):
             case "audio":
                 self._carry_out(core.on_chunk(now, message.audio))
+            case "audio_chunks":
+                return message.audio_chunks.chunks
             case "playback_started":
                 self._carry_out(core.on_playback(now, on=True))
             case "playback_ended":
@@ -149,6 +156,7 @@ class LiveSession:
                 problem = "must be the first message of a stream only"
                 error = errors.InvalidMessageError(f"open: {problem}", fields=[("open", problem)])
                 self._send_event(session_pb2.ServerEvent(error=errors.to_proto(error)))
+        return ()
 
     def _on_half_closed(self) -> None:
         """The client sends nothing more, but still reads.

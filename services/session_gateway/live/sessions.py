@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth.principals import own_tenant, tenant_for
 from lingua_scheduler.services.runtime.auth.quotas import tenant_limits
-from lingua_scheduler.services.runtime.contract.audio import MAX_CHUNK_BYTES
+from lingua_scheduler.services.runtime.contract.audio import MAX_CHUNK_BYTES, MAX_CHUNKS
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import span_of, span_writer_if_on
 from lingua_scheduler.services.runtime.timers import Timers
@@ -254,6 +254,7 @@ class Sessions:
                 result_deadline_ms=settings.result_deadline_ms,
                 resume_within_ms=settings.resume_within_ms,
                 silence_ms=settings.peer_silence_ms,
+                max_chunks=MAX_CHUNKS,
             ),
         )
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, MutableMapping, Sequence
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.contract.audio import (
     UnusableAudioError,
-    duration_ms,
-    size_in_job,
+    measure_of,
 )
 from lingua_scheduler.services.session_gateway.session.effects import EffectBuffer
 from lingua_scheduler.services.session_gateway.session.resume import Replay
@@ -14,6 +13,10 @@ from lingua_scheduler.services.session_gateway.session.speech import MAY_CONTINU
 from lingua_scheduler.services.session_gateway.session.turns import HeldTurns
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, session_pb2
+
+_FIELDS = session_pb2.AudioChunk.DESCRIPTOR.fields_by_name
+_MAX_BYTES = limits.limit_of(_FIELDS["data"]).max_bytes
+_MAX_CLIENT_MS = int(limits.limit_of(_FIELDS["client_ms"]).max)
 
 
 class Intake:
@@ -42,7 +45,7 @@ class Intake:
         counts: MutableMapping[str, int],
         out: EffectBuffer,
     ) -> None:
-        self._format = audio_format
+        self._measure = measure_of(audio_format)
         self._directions = directions
         self._replay = replay
         self._turns = turns
@@ -70,7 +73,7 @@ class Intake:
                 self._refuse_gap(chunk)
             return None
         try:
-            checked = _checked(chunk, self._format, self._directions)
+            checked = self._checked(chunk)
         except _RefusedChunkError as refused:
             self.refuse(chunk, refused.error)
             return None
@@ -83,6 +86,30 @@ class Intake:
         if self._listen is not None and checked.data:
             return checked._replace(quiet_ms=self._listen(checked.direction, checked.data))
         return checked
+
+    def _checked(self, chunk: session_pb2.AudioChunk) -> Chunk:
+        """Checks a chunk against the format and the directions of its session.
+
+        Raises:
+            _RefusedChunkError: it is too large, not audio of this format, or of another direction.
+        """
+        # Each access to this field makes a copy.
+        data, client_ms = chunk.data, chunk.client_ms
+        directions = self._directions
+        has_direction = chunk.HasField("direction")
+        # Nearly all chunks are within these limits and have no other field that could exceed one.
+        is_usual = not has_direction and len(data) <= _MAX_BYTES and client_ms <= _MAX_CLIENT_MS
+        if not is_usual and (found := limits.violations(chunk, "audio.")):
+            raise _RefusedChunkError(invalid(*found[0]))
+        try:
+            lasts, size = self._measure(data)
+        except UnusableAudioError as error:
+            raise _RefusedChunkError(bad_audio("audio.data", str(error))) from None
+        if has_direction or len(directions) > 1:
+            direction = _direction_of(chunk, directions)
+        else:
+            direction = directions[0]
+        return Chunk(chunk.seq, data, lasts, size, chunk.is_final, direction, client_ms)
 
     def refuse(self, chunk: session_pb2.AudioChunk, why: common_pb2.Error) -> None:
         """Tells the client that a chunk cannot be used."""
@@ -144,39 +171,6 @@ class _RefusedChunkError(Exception):
 
     def __init__(self, error: common_pb2.Error) -> None:
         self.error = error
-
-
-def _checked(
-    chunk: session_pb2.AudioChunk,
-    audio_format: common_pb2.AudioFormat,
-    directions: Sequence[Direction],
-) -> Chunk:
-    """Checks a chunk against the format and the directions of its session.
-
-    Raises:
-        _RefusedChunkError: it is too large, not audio of this format, or of another direction.
-    """
-    if found := limits.violations(chunk, "audio."):
-        raise _RefusedChunkError(invalid(*found[0]))
-    # Each access to this field makes a copy.
-    data = chunk.data
-    try:
-        lasts = duration_ms(audio_format, data)
-    except UnusableAudioError as error:
-        raise _RefusedChunkError(bad_audio("audio.data", str(error))) from None
-    if len(directions) == 1 and not chunk.HasField("direction"):
-        direction = directions[0]
-    else:
-        direction = _direction_of(chunk, directions)
-    return Chunk(
-        seq=chunk.seq,
-        data=data,
-        ms=lasts,
-        size=size_in_job(audio_format, data),
-        is_final=chunk.is_final,
-        direction=direction,
-        client_ms=chunk.client_ms,
-    )
 
 
 def _direction_of(chunk: session_pb2.AudioChunk, allowed: Sequence[Direction]) -> Direction:

@@ -67,6 +67,7 @@ class ClientMessage(_message.Message):
     PLAYBACK_STARTED_FIELD_NUMBER: _builtins.int
     PLAYBACK_ENDED_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    AUDIO_CHUNKS_FIELD_NUMBER: _builtins.int
     results_seen: _builtins.int
     """How many utterances the client has seen as Result or Missing: it expects this index next. May be
     set on any message, or sent alone; 0 means nothing. Results are kept for a resume until then, so
@@ -84,6 +85,10 @@ class ClientMessage(_message.Message):
     def playback_ended(self) -> Global___PlaybackEnded: ...
     @_builtins.property
     def close(self) -> Global___Close: ...
+    @_builtins.property
+    def audio_chunks(self) -> Global___AudioChunks:
+        """Only if the gateway takes it: see SessionLimits.max_chunks."""
+
     def __init__(
         self,
         *,
@@ -93,12 +98,13 @@ class ClientMessage(_message.Message):
         playback_started: Global___PlaybackStarted | None = ...,
         playback_ended: Global___PlaybackEnded | None = ...,
         close: Global___Close | None = ...,
+        audio_chunks: Global___AudioChunks | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "close", b"close", "message", b"message", "open", b"open", "playback_ended", b"playback_ended", "playback_started", b"playback_started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_chunks", b"audio_chunks", "close", b"close", "message", b"message", "open", b"open", "playback_ended", b"playback_ended", "playback_started", b"playback_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "close", b"close", "message", b"message", "open", b"open", "playback_ended", b"playback_ended", "playback_started", b"playback_started", "results_seen", b"results_seen"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_chunks", b"audio_chunks", "close", b"close", "message", b"message", "open", b"open", "playback_ended", b"playback_ended", "playback_started", b"playback_started", "results_seen", b"results_seen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "audio", "playback_started", "playback_ended", "close"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "audio", "playback_started", "playback_ended", "close", "audio_chunks"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -358,6 +364,33 @@ class AudioChunk(_message.Message):
 Global___AudioChunk: _TypeAlias = AudioChunk  # noqa: Y015
 
 @_typing.final
+class AudioChunks(_message.Message):
+    """Several chunks, each handled as if it came in a message of its own. A message costs both sides far
+    more than the chunks in it, so a client that has several chunks to send (after a resume, or because
+    it need not send each one at once) should send them together.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chunks(self) -> _containers.RepeatedCompositeFieldContainer[Global___AudioChunk]:
+        """In order. At most SessionLimits.max_chunks of them; as any message, 128 KiB in all."""
+
+    def __init__(
+        self,
+        *,
+        chunks: _abc.Iterable[Global___AudioChunk] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AudioChunks: _TypeAlias = AudioChunks  # noqa: Y015
+
+@_typing.final
 class PlaybackStarted(_message.Message):
     """While the app plays speech, the pause timer is stopped."""
 
@@ -543,6 +576,7 @@ class SessionLimits(_message.Message):
     RESULT_DEADLINE_MS_FIELD_NUMBER: _builtins.int
     RESUME_WITHIN_MS_FIELD_NUMBER: _builtins.int
     SILENCE_MS_FIELD_NUMBER: _builtins.int
+    MAX_CHUNKS_FIELD_NUMBER: _builtins.int
     max_chunk_bytes: _builtins.int
     pause_ms: _builtins.int
     """Length of a pause, for the pause detection of this session."""
@@ -559,6 +593,10 @@ class SessionLimits(_message.Message):
     time, it should consider the gateway frozen and resume elsewhere. A large result may take long
     over a slow line: a client that was wrong should wait longer the next time.
     """
+    max_chunks: _builtins.int
+    """The most chunks of an AudioChunks message; 0: the gateway does not know that message, and would
+    ignore it.
+    """
     def __init__(
         self,
         *,
@@ -569,10 +607,11 @@ class SessionLimits(_message.Message):
         result_deadline_ms: _builtins.int = ...,
         resume_within_ms: _builtins.int = ...,
         silence_ms: _builtins.int = ...,
+        max_chunks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_chunk_bytes", b"max_chunk_bytes", "max_duration_ms", b"max_duration_ms", "max_length_bytes", b"max_length_bytes", "pause_ms", b"pause_ms", "result_deadline_ms", b"result_deadline_ms", "resume_within_ms", b"resume_within_ms", "silence_ms", b"silence_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_chunk_bytes", b"max_chunk_bytes", "max_chunks", b"max_chunks", "max_duration_ms", b"max_duration_ms", "max_length_bytes", b"max_length_bytes", "pause_ms", b"pause_ms", "result_deadline_ms", b"result_deadline_ms", "resume_within_ms", b"resume_within_ms", "silence_ms", b"silence_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

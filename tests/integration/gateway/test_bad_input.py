@@ -290,6 +290,40 @@ async def test_a_gap_is_told_once_and_what_is_sent_again_is_used_once(
     assert await gateway.metric("lingua_gateway_repeated_chunks_total") == repeats + 2
 
 
+async def test_a_chunk_that_cannot_be_used_does_not_affect_those_before_it_in_its_message(
+    client: RawClient, patient: Scene
+) -> None:
+    await client.open(new_session(patient.src, patient.tgt))
+    async with working(await patient.node()):
+        datas = [speech(0), speech(1), speech(2) + b"\0", speech(3)]
+        chunks = [session_pb2.AudioChunk(seq=seq, data=data) for seq, data in enumerate(datas)]
+        await client.say(audio_chunks=session_pb2.AudioChunks(chunks=chunks))
+        error = await client.error("BAD_AUDIO")
+        assert fields_of(error) == {"audio.data"}
+        assert (error.metadata["seq"], error.metadata["expected_seq"]) == ("2", "2")
+        again = [session_pb2.AudioChunk(seq=seq, data=speech(seq)) for seq in range(1, 5)]
+        again[-1].is_final = True
+        await client.say(audio_chunks=session_pb2.AudioChunks(chunks=again))
+        await says(client, "0 1 2 3 4")
+        await client.acked(5)
+
+
+@pytest.mark.parametrize("count", [0, 33])
+async def test_a_message_of_no_chunks_or_too_many_ends_the_stream_but_not_the_session(
+    client: RawClient, patient: Scene, gateway: GatewayProcess, count: int
+) -> None:
+    opened = await client.open(new_session(patient.src, patient.tgt))
+    assert opened.limits.max_chunks == 32
+    chunks = [session_pb2.AudioChunk(seq=seq, data=b"\0\0") for seq in range(count)]
+    await client.say(audio_chunks=session_pb2.AudioChunks(chunks=chunks))
+    assert fields_of(await client.error("INVALID_MESSAGE")) == {"audio_chunks.chunks"}
+    assert await client.status() is grpc.StatusCode.INVALID_ARGUMENT
+    async with raw_client(gateway.address) as again, working(await patient.node()):
+        assert (await again.resume(opened)).next_seq == 0
+        await again.send(speech(1), final=True)
+        await says(again, "1")
+
+
 async def test_more_results_than_there_were_cannot_have_been_seen(
     client: RawClient, patient: Scene
 ) -> None:

@@ -378,6 +378,30 @@ async def test_a_client_that_is_far_ahead_is_not_read_and_loses_nothing(
     assert len(jobs) == count - UTTERANCES_MAX
 
 
+async def test_chunks_of_one_message_are_not_taken_beyond_what_may_be_under_way(
+    client: RawClient, at: list[Scene], gateway: GatewayProcess
+) -> None:
+    node = await at[0].node(slots=3 * UTTERANCES_MAX)
+    taken = await gateway.metric("lingua_gateway_chunks_total")
+    await client.open(new_session(at[0].src, at[0].tgt))
+    count = 3 * UTTERANCES_MAX
+    chunks = [
+        session_pb2.AudioChunk(seq=mark, data=speech(mark), is_final=True) for mark in range(count)
+    ]
+    await client.say(audio_chunks=session_pb2.AudioChunks(chunks=chunks))
+    await client.say(close=session_pb2.Close())
+    assigns = [await node.take_job() for _ in range(UTTERANCES_MAX)]
+    await client.acked(UTTERANCES_MAX)
+    assert await node.settled() == []
+    assert await gateway.metric("lingua_gateway_chunks_total") == taken + UTTERANCES_MAX
+    for assign in assigns:
+        await node.result(assign, heard(assign.job))
+    async with working(node):
+        closed = (await client.event("closed")).closed
+    assert (closed.results, closed.missing) == (count, 0)
+    assert client.outcomes() == [(mark, str(mark)) for mark in range(count)]
+
+
 async def test_a_client_that_is_not_read_may_leave_and_resume(
     client: RawClient, at: list[Scene], gateway: GatewayProcess
 ) -> None:

@@ -88,6 +88,7 @@ async def test_what_is_said_comes_back_translated(client: RawClient, patient: Sc
         result_deadline_ms=30_000,
         resume_within_ms=300_000,
         silence_ms=3000,
+        max_chunks=32,
     )
     await client.send(speech(1), client_ms=123)
     await client.send(speech(2), final=True)

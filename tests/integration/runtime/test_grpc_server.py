@@ -350,3 +350,29 @@ async def test_a_second_signal_ends_the_process_at_once() -> None:
     process.send_signal(signal.SIGTERM)
 
     assert await process.wait() == 128 + signal.SIGTERM
+
+
+async def announced_window(address: str) -> int:
+    """The flow-control window that the server announces for each stream."""
+    reader, writer = await asyncio.open_connection(*address.rsplit(":", 1))
+    try:
+        # The preface, and settings without any.
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+        head = await reader.readexactly(9)
+        assert head[3] == 4  # SETTINGS
+        settings = await reader.readexactly(int.from_bytes(head[:3], "big"))
+    finally:
+        writer.close()
+    entries = [settings[at : at + 6] for at in range(0, len(settings), 6)]
+    found = {entry[1]: int.from_bytes(entry[2:], "big") for entry in entries}
+    return found[4]  # INITIAL_WINDOW_SIZE
+
+
+async def test_callers_with_small_messages_may_send_one_of_the_largest_size_ahead(
+    slow: Slow,
+) -> None:
+    server = make_server(slow, max_request_bytes=128 * 1024)
+    try:
+        assert await announced_window(await server.start()) == 128 * 1024
+    finally:
+        await server.drain()

@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from lingua_scheduler.services.runtime.contract import limits
-from lingua_scheduler.services.runtime.contract.audio import MAX_CHUNK_BYTES
+from lingua_scheduler.services.runtime.contract.audio import MAX_CHUNK_BYTES, MAX_CHUNKS
 from lingua_scheduler.services.runtime.contract.limits import is_map, limit_of
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, session_pb2
@@ -176,6 +176,8 @@ def test_only_the_first_of_many_violations_are_named() -> None:
         limits.check(bad, "hello.")
 
 
-def test_clients_are_told_the_chunk_limit_that_is_enforced() -> None:
+def test_clients_are_told_the_limits_of_chunks_that_are_enforced() -> None:
     data = session_pb2.AudioChunk.DESCRIPTOR.fields_by_name["data"]
     assert limit_of(data).max_bytes == MAX_CHUNK_BYTES
+    chunks = session_pb2.AudioChunks.DESCRIPTOR.fields_by_name["chunks"]
+    assert limit_of(chunks).max_items == MAX_CHUNKS

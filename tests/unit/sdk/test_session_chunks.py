@@ -14,8 +14,8 @@ def kept_chunks(count: int, max_held_bytes: int = 1000) -> KeptChunks:
 
 def written(kept: KeptChunks) -> list[int]:
     seqs = []
-    while (chunk := kept.take()) is not None:
-        seqs.append(chunk.seq)
+    while chunks := kept.take():
+        seqs += [chunk.seq for chunk in chunks]
     return seqs
 
 
