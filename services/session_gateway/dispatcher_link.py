@@ -21,8 +21,12 @@ _SUBMIT = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].methods_by_na
 
 # A dispatcher that does not answer the first message within this time is frozen.
 _GREET_S = 2.0
-# How often replaced streams are checked for jobs.
+# How often replaced streams are checked for jobs, and a shared dispatcher for other gateways.
 _CHECK_EVERY_S = 0.5
+# How long a new stream's dispatcher may be left for one with fewer gateways. Jobs are relayed less
+# if each dispatcher has about as many of them as nodes. If there are more gateways than
+# dispatchers, a longer search would find nothing.
+_SETTLE_S = 15.0
 
 # What may wait to be written: a minute of speech of 200 sessions. Submissions beyond that are
 # refused.
@@ -71,6 +75,10 @@ class DispatcherStream:
         self._take = take
         self.stream = stream
         """The stream."""
+        self.gateways = 1
+        """How many gateways share the dispatcher, as it said last."""
+        self.settled_at = asyncio.get_running_loop().time() + _SETTLE_S
+        """Until when it is left if a dispatcher with fewer gateways is found."""
         self.outbox: Outbox[bytes] = Outbox(
             max_events=_MAX_SUBMISSIONS,
             max_bytes=_MAX_BYTES,
@@ -87,9 +95,10 @@ class DispatcherStream:
 
     async def read(self) -> None:
         """Takes in events until the dispatcher ends the stream."""
-        read, silence = self.stream.read, self.stream.watch(self._ask)
+        read, silence = self.stream.read, self.stream.watch(self.ask)
         while isinstance(response := await read(), dispatcher_pb2.SubmitResponse):
             silence.heard = True
+            self.gateways = response.gateways or self.gateways
             for at, event in enumerate(response.events):
                 if should_yield(at):
                     await asyncio.sleep(0)
@@ -101,7 +110,8 @@ class DispatcherStream:
             self.outbox.close()
             self.stream.cut_after(_FINISH_S, "the dispatcher did not end the stream")
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Sends a request that the dispatcher answers at once."""
         self.outbox.put(b"", 0, droppable=True, replaces="ask")
 
 
@@ -236,8 +246,12 @@ class DispatcherLink:
         )
 
     def is_fit(self, peer: DispatcherStream, greeting: Any) -> bool:
-        """Any dispatcher that answers will do."""
-        return True
+        """Any dispatcher that answers will do, or in a search one with fewer gateways."""
+        peer.gateways = greeting.gateways
+        current = self._connection.current
+        if current is None or not self._connection.channel.is_searching:
+            return True
+        return peer.gateways < current.gateways
 
     def on_current(self, peer: DispatcherStream, replaced: DispatcherStream | None) -> None:
         """New jobs go to this stream, and so do those that wait for one."""
@@ -277,6 +291,10 @@ class DispatcherLink:
         while True:
             await asyncio.sleep(_CHECK_EVERY_S)
             self._end_left_streams(loop.time())
+            current = self._connection.current
+            if current and current.gateways > 1 and loop.time() < current.settled_at:
+                current.ask()
+                self._connection.look_elsewhere()
 
     def _end_left_streams(self, now: float) -> None:
         """Ends streams that have no job any more, or have had their jobs for too long."""

@@ -126,10 +126,22 @@ def test_a_node_of_the_asking_instance_is_taken_if_it_is_about_as_idle(scripts: 
     assert choices(scripts, instance="d2") == {"n2", "n3"}
     assert choices(scripts, instance="d3") == {"n1", "n2", "n3"}
     assert choices(scripts) == {"n1", "n2", "n3"}
-    scripts.reserve("n1", "busy-1")
-    assert choices(scripts, instance="d1") == {"n1"}
-    scripts.reserve("n1", "busy-2")
+    scripts.reserve("n1", "busy")
     assert choices(scripts, instance="d1") == {"n2", "n3"}
+
+
+@pytest.mark.parametrize(
+    ("slots", "near", "others", "is_taken"),
+    [(4, 2, 1, True), (4, 3, 1, False), (4, 1, 0, True), (3, 2, 1, True), (3, 1, 0, False)],
+)
+def test_a_node_of_the_asking_instance_may_have_one_job_more_than_the_least_loaded(
+    scripts: Scripts, slots: int, near: int, others: int, is_taken: bool
+) -> None:
+    for node, owner, jobs in (("n1", "d1", near), ("n2", "d2", others), ("n3", "d2", others)):
+        scripts.join(node, owner=owner, most=slots)
+        for number in range(jobs):
+            scripts.reserve(node, f"busy-{node}-{number}")
+    assert choices(scripts, instance="d1") == ({"n1"} if is_taken else {"n2", "n3"})
 
 
 def test_excluded_nodes_are_not_chosen(three: Scripts) -> None:

@@ -28,6 +28,8 @@ class RawGateway:
         self._may_read.set()
         self._asked = itertools.count(1)
         self.answers = 0
+        self.gateways = 0
+        """Of the dispatcher, as it said last."""
         self._answered = asyncio.Event()
         self._channel = channel or grpc.aio.insecure_channel(
             address, options=(("grpc.use_local_subchannel_pool", 1),)
@@ -135,6 +137,7 @@ class RawGateway:
                     break
                 if not message.events:
                     self.answers += 1
+                    self.gateways = message.gateways
                     self._answered.set()
                 self.inbox.put(message.events)
         self.inbox.ended.set()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -33,17 +33,29 @@ _FLUSH_S = 1.0
 # report them to the dispatcher that they connect to next, which keeps them.
 _LEFT_S = 3.0
 
-# The answer to an empty request: an empty response, serialized.
+# Stands in the outbox for the answer to an empty request.
 _ALIVE = b""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class GatewayStream:
-    """One gateway's stream."""
+    """One gateway's stream.
 
-    def __init__(self, metrics: DispatcherMetrics, max_message_bytes: int) -> None:
+    Args:
+        metrics: count what does not fit.
+        max_message_bytes: the most that a message may have.
+        gateways: tells how many there are, for the answers to empty requests.
+    """
+
+    def __init__(
+        self,
+        metrics: DispatcherMetrics,
+        max_message_bytes: int,
+        gateways: Callable[[], int] = lambda: 1,
+    ) -> None:
         self._metrics = metrics
+        self._gateways = gateways
         self._largest = between_services(max_message_bytes)
         # Serialized responses. Concatenated protobuf messages merge: repeated fields append.
         self.outbox: Outbox[bytes] = Outbox(
@@ -94,7 +106,8 @@ class GatewayStream:
             return (events,)
         answers = taken.count(_ALIVE)
         self._answers -= answers
-        return ([events] if events else []) + [_ALIVE] * answers
+        alive = dispatcher_pb2.SubmitResponse(gateways=self._gateways()).SerializeToString()
+        return ([events] if events else []) + [alive] * answers
 
     @property
     def has_room(self) -> bool:
@@ -131,7 +144,7 @@ class GatewayStreams:
         self, requests: AsyncIterator[dispatcher_pb2.SubmitRequest], context: Context
     ) -> None:
         """Serves one gateway until its stream ends."""
-        gateway = GatewayStream(self._metrics, self._max_message_bytes)
+        gateway = GatewayStream(self._metrics, self._max_message_bytes, self._open.__len__)
         self._open.add(gateway)
         if self._is_drained:
             gateway.end()

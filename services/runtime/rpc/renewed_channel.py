@@ -72,6 +72,8 @@ class RenewedChannel:
         # Whether another instance is wanted, and when the next search may begin.
         self._elsewhere = asyncio.Event()
         self._search_from, self._search_pause = -math.inf, 0.0
+        self.is_searching = False
+        """Whether streams are being opened in search of a better instance."""
 
     @property
     def is_open(self) -> bool:
@@ -144,13 +146,15 @@ class RenewedChannel:
                 new.get_state(try_to_connect=True)
                 if await _is_set_within(lost, _SETTLE_S):
                     return
+                self.is_searching = asked > 1
                 if await _any_of(connect, new, asked):
                     self._use(new)
                     await self._close_unused(old)
-                else:
+                elif not self.is_searching:
                     self._not_before = _now() + _RETRY_S * random.uniform(0.8, 1.2)
                     _log.warning("connection not renewed", extra={"address": self.address})
             finally:
+                self.is_searching = False
                 await self.release(new)
 
     async def _is_over(self, lost: asyncio.Event) -> bool:

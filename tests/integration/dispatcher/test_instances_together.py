@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from lingua_scheduler.services.runtime.rpc.channels import Dialer
+from lingua_scheduler.services.runtime.settings.settings import load_settings
+from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.support.process import SOON_S
 from tests.support.raw_node import RawNode, whoever_gets_it
@@ -349,3 +352,29 @@ async def test_audio_that_a_node_holds_stays_bound_to_it_when_it_moves_to_anothe
     await gateway.submit(at[2].spec(1, reason=TIMEOUT))
     bound, _ = await whoever_gets_it([moved, *others])
     assert bound is moved
+
+
+async def test_gateways_go_to_the_dispatcher_with_the_fewest_of_them(
+    at: list[Scene],
+) -> None:
+    """Whichever they reach first; otherwise most jobs of a dispatcher with many are relayed."""
+    busy = [at[number].gateway() for number in (0, 1) for _ in range(4)]
+    for gateway in busy:
+        await gateway.is_answered()
+    watcher = at[2].gateway()
+    addresses = ",".join(scene.dispatcher.address for scene in at)
+    settings = load_settings({"LINGUA_DISPATCHER_ADDRESS": addresses})
+    links = [DispatcherLink(settings=settings, dialer=Dialer(settings)) for _ in range(3)]
+    try:
+        for link in links:
+            await link.open()
+        asked, counts = (busy[0], busy[-1], watcher), [0, 0, 0]
+        async with asyncio.timeout(3 * SOON_S):
+            while counts != [4, 4, 4]:
+                await asyncio.sleep(0.1)
+                for gateway in asked:
+                    await gateway.is_answered()
+                counts = [gateway.gateways for gateway in asked]
+    finally:
+        for link in links:
+            await link.close()
