@@ -78,6 +78,9 @@ class StreamRunner(Generic[Said, Heard]):
         # Set when there may be something to write, and when a condition may have come true.
         self._ready = asyncio.Event()
         self._changed = asyncio.Event()
+        # Whether the writer waits for `_ready`. It sets the timer before it waits again, so several
+        # wake-ups in one iteration of the loop set it once.
+        self._idle = False
         self._call: Any = None
         self._ending: Ending | None = None
         self._flushing = False
@@ -87,7 +90,8 @@ class StreamRunner(Generic[Said, Heard]):
         """Checks again what there is to write and when the timer is due."""
         self._ready.set()
         self._changed.set()
-        self._arm()
+        if not self._idle:
+            self._arm()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Returns when the condition holds. It is checked after every change."""
@@ -136,6 +140,8 @@ class StreamRunner(Generic[Said, Heard]):
             writer.cancel()
             call.cancel()
             await asyncio.wait([writer])
+            # The writer may have ended before it could do that after a wake-up.
+            self._arm()
             await self._channels.release(lease, renew=is_going_away(ending))
         return ending
 
@@ -161,6 +167,10 @@ class StreamRunner(Generic[Said, Heard]):
         try:
             while True:
                 message = self._speaker.take()
+                # A message may need an answer by some time, and a write may wait for long.
+                if message is not None or self._ready.is_set():
+                    self._arm()
+                self._ready.clear()
                 if message is not None:
                     await call.write(message)
                     # Somebody may be waiting for what was written.
@@ -169,15 +179,20 @@ class StreamRunner(Generic[Said, Heard]):
                     await call.done_writing()
                     return
                 else:
-                    self._arm()
-                    self._ready.clear()
-                    await self._ready.wait()
+                    await self._idle_until_ready()
         except (grpc.RpcError, asyncio.InvalidStateError):
             pass  # the stream is over; the reader finds out why
         except Exception:
             # A stream that only reads would look alive, so end it.
             log.exception("writing to the stream failed", extra={"client": self._name})
             call.cancel()
+
+    async def _idle_until_ready(self) -> None:
+        self._idle = True
+        try:
+            await self._ready.wait()
+        finally:
+            self._idle = False
 
     def close(self, close: Close) -> None:
         """Ends the current stream, if there is one."""

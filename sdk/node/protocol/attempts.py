@@ -1,5 +1,6 @@
 """The attempts that a node is working on, and the slots that they take. No I/O, no clock."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -58,6 +59,9 @@ class Attempts:
         # Executions whose handlers have not ended, including stopped ones.
         self._executing: set[int] = set()
         self._last_run = 0
+        # No deadline of a running attempt is earlier. Exact only after `pop_overdue`, so that it
+        # costs the same however many attempts there are.
+        self._earliest = math.inf
 
     def __len__(self) -> int:
         return len(self._running)
@@ -96,6 +100,8 @@ class Attempts:
             deadline=now + assign.time_left_ms / 1000 if assign.time_left_ms else None,
         )
         self._running[ref] = self._by_run[attempt.run] = attempt
+        if attempt.deadline is not None:
+            self._earliest = min(self._earliest, attempt.deadline)
         self._executing.add(attempt.run)
         self.partials.open(ref, job.partial_interval_ms / 1000)
         return attempt
@@ -112,11 +118,9 @@ class Attempts:
         """Frees the slot of an execution."""
         self._executing.discard(run)
 
-    def deadlines(self) -> Iterator[float]:
-        """Yields the deadlines of all attempts that have one."""
-        for attempt in self._running.values():
-            if attempt.deadline is not None:
-                yield attempt.deadline
+    def next_deadline(self) -> float | None:
+        """Returns when to call `pop_overdue`; None: never. May be too early, never too late."""
+        return self._earliest if self._running and self._earliest < math.inf else None
 
     def pop_overdue(self, now: float) -> list[Attempt]:
         """Returns the attempts whose deadline has passed, each once."""
@@ -125,4 +129,6 @@ class Attempts:
             if attempt.deadline is not None and attempt.deadline <= now:
                 attempt.deadline = None
                 overdue.append(attempt)
+        left = (each.deadline for each in self._running.values() if each.deadline is not None)
+        self._earliest = min(left, default=math.inf)
         return overdue

@@ -117,12 +117,18 @@ class NodeProtocol:
 
     def next_deadline(self, now: float) -> float | None:
         """Returns when to call `on_timer`, or when `take` has more to give; None: never."""
-        times = [*self._attempts.deadlines()]
-        if self._stream is not None:
-            times += self._stream.deadlines(busy=self._busy)
-        if self.welcomed and (due := self._attempts.partials.next_due(now)) is not None:
-            times.append(due)
-        return min(times, default=None)
+        due = self._attempts.next_deadline()
+        stream = self._stream
+        if stream is None:
+            return due
+        on_stream = stream.next_deadline(busy=self._busy)
+        if on_stream is not None and (due is None or on_stream < due):
+            due = on_stream
+        if stream.welcomed:
+            partial = self._attempts.partials.next_due(now)
+            if partial is not None and (due is None or partial < due):
+                due = partial
+        return due
 
     @property
     def _busy(self) -> bool:

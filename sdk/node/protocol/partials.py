@@ -54,5 +54,7 @@ class Partials:
 
     def next_due(self, now: float) -> float | None:
         """Returns when the next waiting partial may be sent; ignores those that are due."""
+        if not self._waiting:
+            return None
         later = (flow.due for flow in self._waiting.values() if flow.due > now)
         return min(later, default=None)

@@ -1,7 +1,6 @@
 """The state of one stream of a node. No I/O, no clock."""
 
 import random
-from collections.abc import Iterable
 
 from lingua_scheduler.sdk._transport.endings import Lost, Moved, Refused
 from lingua_scheduler.sdk._transport.wire import MAX_MESSAGE_BYTES
@@ -84,21 +83,23 @@ class NodeStream:
             self._silence = Silence(now, silence_s, ask_beats=ASK_BEATS)
         self.welcomed = True
 
-    def deadlines(self, *, busy: bool) -> Iterable[float]:
-        """Yields the times at which something is due on this stream.
+    def next_deadline(self, *, busy: bool) -> float | None:
+        """Returns when something is due on this stream; None: never. Called for each job.
 
         Args:
             busy: whether there are jobs or unconfirmed results.
         """
         if self.closing:
-            return
-        if self._silence is not None and (busy or self._silence.awaits_answer):
-            yield self._silence.due
-        yield self._heard + self._patience()
-        if self.welcomed:
-            yield self._next_beat
-        if self.leave_at is not None:
-            yield self.leave_at
+            return None
+        due = self._heard + self._patience()
+        if self.welcomed and self._next_beat < due:
+            due = self._next_beat
+        silence = self._silence
+        if silence is not None and silence.due < due and (busy or silence.awaits_answer):
+            due = silence.due
+        if self.leave_at is not None and self.leave_at < due:
+            due = self.leave_at
+        return due
 
     def beat(self, now: float) -> None:
         """Marks a heartbeat as due if its time has come."""

@@ -113,7 +113,7 @@ class SessionProtocol:
 
     def next_deadline(self) -> float | None:
         """Returns when to call `on_timer`; None if nothing is due."""
-        return None if self._stream is None else min(self._stream.deadlines(), default=None)
+        return None if self._stream is None else self._stream.next_deadline()
 
     def ending(self, now: float) -> Lost | Moved | Refused:
         """Returns why the stream ended, by the last event of the gateway."""

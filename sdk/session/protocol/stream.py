@@ -1,6 +1,5 @@
 """The state of one stream of a session. No I/O, no clock."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lingua_scheduler.sdk._transport.endings import Lost, Moved, Refused
@@ -52,18 +51,18 @@ class SessionStream:
     silence: Silence | None = None
     ask_due: bool = False
 
-    def deadlines(self) -> Iterator[float]:
-        """Yields the times at which something is due on this stream."""
+    def next_deadline(self) -> float | None:
+        """Returns when something is due on this stream; None: never. Called for each chunk."""
         if self.closing:
-            return
-        if not self.opened:
-            yield self.opened_by
-        if self.leave_at is not None:
-            yield self.leave_at
-        if self.confirm_at is not None:
-            yield self.confirm_at
-        if self.silence is not None:
-            yield self.silence.due
+            return None
+        due = None if self.opened else self.opened_by
+        if self.silence is not None and (due is None or self.silence.due < due):
+            due = self.silence.due
+        if self.confirm_at is not None and (due is None or self.confirm_at < due):
+            due = self.confirm_at
+        if self.leave_at is not None and (due is None or self.leave_at < due):
+            due = self.leave_at
+        return due
 
     def confirm_soon(self, now: float) -> None:
         """Schedules a confirmation, unless one is scheduled already."""
