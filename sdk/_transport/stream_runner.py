@@ -17,6 +17,9 @@ from lingua_scheduler.v1 import common_pb2
 
 # How long a stream may take to be flushed and ended by the server.
 FLUSH_S = 1.0
+# uvloop rounds timers to whole milliseconds. Half a millisecond too early, nothing would be due,
+# and the timer would be set for now again and again until the time has come.
+ROUNDING_S = 0.0005
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -218,7 +221,7 @@ class StreamRunner(Generic[Said, Heard]):
                 return
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._ring)
+        self._timer = self._loop.call_at(deadline + ROUNDING_S, self._ring)
 
     def _ring(self) -> None:
         self._timer = None

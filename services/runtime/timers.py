@@ -13,6 +13,9 @@ from typing import Generic, Protocol, TypeVar
 
 # Fewer dead entries than this are not worth removing.
 _MIN_DEAD = 64
+# uvloop rounds to whole milliseconds. Half a millisecond too early, nothing would be due, and the
+# alarm would ring again and again until the time has come: five times for each timer.
+_ROUNDING_MS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -178,4 +181,4 @@ def now_ms() -> float:
 
 
 def _call_at(at_ms: float, callback: Callable[[], None]) -> Alarm:
-    return asyncio.get_running_loop().call_at(at_ms / 1000, callback)
+    return asyncio.get_running_loop().call_at((at_ms + _ROUNDING_MS) / 1000, callback)

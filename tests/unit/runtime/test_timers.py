@@ -5,8 +5,9 @@ import random
 from collections.abc import Callable
 
 import pytest
+import uvloop
 
-from lingua_scheduler.services.runtime.timers import Timers
+from lingua_scheduler.services.runtime.timers import Timers, now_ms
 
 
 class VirtualAlarm:
@@ -215,3 +216,24 @@ async def test_on_an_event_loop_a_timer_fires_at_its_time() -> None:
     timers.set("a", "x", at + 10_000)
     timers.close()
     assert len(timers) == 0
+
+
+def test_the_alarm_rings_no_more_often_than_timers_are_due_although_uvloop_rounds_times() -> None:
+    rings = 0
+
+    def clock() -> float:
+        nonlocal rings
+        rings += 1
+        return now_ms()
+
+    async def fire(count: int) -> None:
+        fired = asyncio.Event()
+        timers: Timers[int, str] = Timers(on_due=lambda *_: fired.set(), clock=clock)
+        for each in range(count):
+            fired.clear()
+            timers.set(each, "only", now_ms() + 2 + each / count)
+            await fired.wait()
+
+    uvloop.run(fire(40))
+
+    assert rings == 40

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+import uvloop
 
 from lingua_scheduler.sdk._transport.channels import Channels
 from lingua_scheduler.sdk._transport.endings import Ending, Lost
@@ -142,3 +143,31 @@ async def test_a_deadline_is_kept_if_the_stream_ends_before_the_writer_runs() ->
 
         async with asyncio.timeout(10):
             await one.speaker.due.wait()
+
+
+def test_a_timer_does_not_ring_early_although_uvloop_rounds_times() -> None:
+    async def early_rings(count: int) -> int:
+        early = left = 0
+        done = asyncio.Event()
+        async with Running() as one:
+            loop = asyncio.get_running_loop()
+
+            def on_due() -> None:
+                nonlocal early, left
+                assert one.speaker.deadline is not None
+                if one.speaker.deadline > loop.time():
+                    early += 1
+                elif left < count:
+                    left += 1
+                    one.speaker.deadline = loop.time() + 0.002 + left / count / 1000
+                else:
+                    one.speaker.deadline = None
+                    done.set()
+
+            one.speaker.on_due = on_due  # type: ignore[method-assign]
+            one.soon()
+            async with asyncio.timeout(60):
+                await done.wait()
+        return early
+
+    assert uvloop.run(early_rings(40)) == 0
