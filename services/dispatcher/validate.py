@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from lingua_scheduler.services.runtime.auth.principals import Role, caller
 from lingua_scheduler.services.runtime.auth.quotas import tenant_limits
+from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.contract.audio import UnusableAudioError, job_audio_ms
 from lingua_scheduler.services.runtime.contract.checks import Check
 from lingua_scheduler.services.runtime.settings.settings import Settings
@@ -13,9 +14,14 @@ from lingua_scheduler.v1 import dispatcher_pb2
 
 def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
     """Checks a job. Raises InvalidMessageError, which names every invalid field below `path`."""
+    has_audio = bool(spec.is_flush or spec.audio)
+    needs_more = spec.strict or spec.held_utterances or spec.included_utterances
+    # Nearly all jobs end here, and every job comes here.
+    if has_audio and not needs_more and limits.fits(spec):
+        return
     check = Check(path)
     check.limits(spec)
-    if not (spec.is_flush or spec.audio):
+    if not has_audio:
         check.no("audio", "must not be empty, unless is_flush is set")
     if spec.strict:
         check.preference(spec.preferred_node_id, spec.strict)

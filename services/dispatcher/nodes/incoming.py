@@ -129,9 +129,9 @@ def _failure_of(
     Raises:
         InvalidMessageError: the report does not even name its attempt.
     """
-    found = limits.violations(report, f"{kind}.")
-    if not found:
+    if limits.fits(report):
         return None
+    found = limits.violations(report, f"{kind}.")
     if limits.violations(report.attempt):
         limits.refuse(found)
     field, problem = found[0]

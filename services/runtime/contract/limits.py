@@ -57,16 +57,20 @@ _BOOL = FieldDescriptor.CPPTYPE_BOOL
 _UTF8_BYTES = 4
 
 
+def fits(message: Message) -> object:
+    """Whether no field of a message is bad: true or false, of any type."""
+    return (_by_class.get(type(message)) or _checker_of(type(message))).fits(message)
+
+
 def check(message: Message, path: str = "") -> None:
     """Raises InvalidMessageError, which names every bad field below `path`."""
-    checker = _by_class.get(type(message)) or _checker_of(type(message))
-    if not checker.fits(message):
+    if not fits(message):
         refuse(violations(message, path))
 
 
 def violations(message: Message, path: str = "") -> list[Violation]:
     """The first `MAX_NAMED` bad fields of a message, in the order of the contract."""
-    checker = _by_class.get(type(message)) or _checker_of(type(message))
+    checker = _checker_of(type(message))
     if checker.fits(message):
         return []
     return list(islice(checker.explain(message, path), MAX_NAMED))
