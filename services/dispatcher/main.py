@@ -105,7 +105,11 @@ class DispatcherService:
             max_message_bytes=settings.max_message_bytes,
         )
         self._relay_server = RelayServer(
-            nodes=self._nodes, metrics=metrics, max_message_bytes=settings.max_message_bytes
+            nodes=self._nodes,
+            metrics=metrics,
+            max_message_bytes=settings.max_message_bytes,
+            fallback=reports,
+            silence_ms=settings.peer_silence_ms,
         )
         self._servicer = DispatcherServicer(
             registry=registry,
@@ -132,9 +136,10 @@ class DispatcherService:
         await self._pool.open()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Heartbeats, waiting jobs, orphans, followed jobs, and the presence of this instance."""
+        """Heartbeats, relays, waiting jobs, orphans, followed jobs, and this instance."""
         return (
             self._heartbeats.run(),
+            self._relay_server.run(),
             self._executor.leases.poll(),
             self._executor.orphans.run(),
             self._followed.run(),

@@ -4,7 +4,7 @@
 - `connected`: all connections, and the orders that go out on them
 - `streams`: serves Connect; uses `admission`, `heartbeats`, `incoming` and `held_audio`
 - `routes`: where homes send orders; uses `connected`, or `relay_client` to another dispatcher's
-  `relay_server`
+  `relay_server`, which remembers `unconfirmed` reports
 
 May import `job` and `pool`. `job`, `pool` and `gateways` must not import it.
 """

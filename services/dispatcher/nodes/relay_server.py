@@ -1,7 +1,7 @@
 """The owner's side of the relay: orders of other homes for nodes that are connected here."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -9,7 +9,8 @@ import grpc
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
 from lingua_scheduler.services.dispatcher.nodes.incoming import too_large
-from lingua_scheduler.services.dispatcher.nodes.stream import Report
+from lingua_scheduler.services.dispatcher.nodes.stream import Report, Responsible
+from lingua_scheduler.services.dispatcher.nodes.unconfirmed import UnconfirmedReports
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
@@ -19,6 +20,7 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _MAX_EVENTS = 10_000
 _MAX_BYTES = 64 * 1024 * 1024
+_LOOK_EVERY_S = 0.5
 
 _FIELDS: dict[type[Any], str] = {
     dispatcher_pb2.JobAck: "ack",
@@ -36,8 +38,15 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class HomeStream:
     """The stream of one home. It answers for the attempts that the home gave to nodes here."""
 
-    def __init__(self, metrics: DispatcherMetrics, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        metrics: DispatcherMetrics,
+        max_message_bytes: int,
+        give_up: Callable[[str, Report], None],
+    ) -> None:
         self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self.unconfirmed = UnconfirmedReports(max_bytes=_MAX_BYTES, give_up=give_up)
         self._largest = between_services(max_message_bytes)
         # Responses, serialized. Concatenated they are one response, because repeated fields append.
         self.outbox: Outbox[bytes] = Outbox(
@@ -56,6 +65,8 @@ class HomeStream:
             self._metrics.too_large.labels("relay").inc()
             response.reports[0].failed.CopyFrom(too_large(report, self._largest))
             data = response.SerializeToString()
+        elif isinstance(report, dispatcher_pb2.JobResult | dispatcher_pb2.JobFailed):
+            self.unconfirmed.add(self._loop.time(), node_id, report, len(data))
         self._put(data, droppable=isinstance(report, dispatcher_pb2.JobPartial))
 
     def on_not_sent(self, node_id: str, attempt: common_pb2.AttemptRef, why: str) -> None:
@@ -89,14 +100,27 @@ def _response(node_id: str, attempt: common_pb2.AttemptRef) -> dispatcher_pb2.Re
 
 
 class RelayServer:
-    """Serves Relay."""
+    """Serves Relay.
+
+    Args:
+        fallback: hears of results and failures that their home does not confirm.
+        silence_ms: how long a home may take to confirm them.
+    """
 
     def __init__(
-        self, *, nodes: ConnectedNodes, metrics: DispatcherMetrics, max_message_bytes: int
+        self,
+        *,
+        nodes: ConnectedNodes,
+        metrics: DispatcherMetrics,
+        max_message_bytes: int,
+        fallback: Responsible,
+        silence_ms: float,
     ) -> None:
         self._nodes = nodes
         self._metrics = metrics
         self._max_message_bytes = max_message_bytes
+        self._fallback = fallback
+        self._silence_s = silence_ms / 1000
         self._homes: set[HomeStream] = set()
         self._draining = False
 
@@ -104,7 +128,7 @@ class RelayServer:
         self, requests: AsyncIterator[dispatcher_pb2.RelayRequest], context: Context
     ) -> None:
         """Serves one home until its stream ends."""
-        home = HomeStream(self._metrics, self._max_message_bytes)
+        home = HomeStream(self._metrics, self._max_message_bytes, self._fallback.on_report)
         self._homes.add(home)
         if self._draining:
             home.outbox.close()
@@ -127,6 +151,15 @@ class RelayServer:
         finally:
             self._homes.discard(home)
             self._nodes.abandon(home)
+            home.unconfirmed.give_up_all()
+
+    async def run(self) -> None:
+        """Gives up reports that homes do not confirm, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            for home in self._homes:
+                home.unconfirmed.give_up_older(loop.time() - self._silence_s)
 
     def drain(self) -> None:
         """Ends the streams, which homes would keep open forever, after the nodes have gone."""
@@ -143,6 +176,8 @@ class RelayServer:
                 if why:
                     home.on_not_sent(order.node_id, order.assign.attempt, why)
             case "cancel":
+                home.unconfirmed.confirm(order.node_id, order.cancel.attempt)
                 self._nodes.cancel(order.node_id, order.cancel)
             case "result_received":
+                home.unconfirmed.confirm(order.node_id, order.result_received.attempt)
                 self._nodes.confirm(order.node_id, order.result_received.attempt)

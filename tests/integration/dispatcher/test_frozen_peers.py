@@ -64,6 +64,34 @@ async def test_a_home_leaves_the_dispatcher_of_a_node_that_is_frozen(
         assert "has said nothing" in home.log()
 
 
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_result_for_a_home_that_is_frozen_or_dies_with_it_is_kept_for_others(
+    pool_process: PoolProcess, redis_url: str, dies: bool
+) -> None:
+    """As if its gateway were in the same process: nobody else has the audio."""
+    async with (
+        running_dispatcher(pool_process, redis_url, instance_id="owner", **PATIENT) as owner,
+        running_dispatcher(pool_process, redis_url, instance_id="home", **PATIENT) as home,
+        together([owner, home], pool_process) as at,
+    ):
+        node, gateway = await at[0].node("a"), at[1].gateway()
+        job = await gateway.submit(at[1].spec())
+        assign = await node.take_job()
+        await gateway.accepted(job)
+        following = at[0].gateway()
+        with home.frozen():
+            await node.result(assign, "hello")
+            await node.settled()
+            if dies:
+                home.kill()
+            await following.attach(job)
+            event = await following.expect(job, "delivered", FOUND_WITHIN_S)
+        assert event.delivered.result.texts.translated == "hello"
+        assert (event.delivered.node_id, event.delivered.attempts) == (node.node_id, 1)
+        if not dies:
+            await node.expect_received(assign)
+
+
 class OldOwner(dispatcher_pb2_grpc.DispatcherServicer):
     """A dispatcher of before there were pings: it ignores what it does not know."""
 

@@ -54,7 +54,7 @@ async def test_a_partial_too_large_for_a_gateway_is_dropped(metrics: DispatcherM
 
 
 async def test_a_report_too_large_for_a_relay_fails_its_attempt(metrics: DispatcherMetrics) -> None:
-    home = HomeStream(metrics, LIMIT)
+    home = HomeStream(metrics, LIMIT, give_up=lambda *_: None)
     home.on_report("n", result(LARGEST))
     (data,) = await home.outbox.take()
     report = dispatcher_pb2.RelayResponse.FromString(data).reports[0]
