@@ -41,22 +41,25 @@ def possible(store: str, topology: str) -> list[str]:
 def draw(names: list[str], rng: random.Random) -> Iterator[list[str]]:
     """Some of these faults, round by round, without an end: every third round has two at a time.
 
-    Of those that are alone, each has its turn before any has a second one. Of two at a time, one at
-    most is of Redis itself: one that is dead cannot be paused, nor filled.
+    Of those that are alone, each has its turn before any has a second one. Two at a time are never
+    both of Redis itself, nor of one kind of process: what is dead cannot be paused, or told to end.
     """
     joined = [name for name in names if not ALL[name].is_alone]
     while True:
         for at, name in enumerate(rng.sample(names, len(names))):
             if at % 2 == 1 and joined:
                 first = rng.choice(joined)
-                others = [
-                    each
-                    for each in joined
-                    if each != first and not {first, each} <= STORE_FAULTS.keys()
-                ]
+                others = [each for each in joined if _may_join(first, each)]
                 if others:
                     yield sorted((first, rng.choice(others)))
             yield [name]
+
+
+def _may_join(one: str, other: str) -> bool:
+    if one == other or {one, other} <= STORE_FAULTS.keys():
+        return False
+    kinds = {getattr(ALL[name], "kind", name) for name in (one, other)}
+    return len(kinds) == 2
 
 
 def excuses_of(faults: list[Fault]) -> Excuses:
