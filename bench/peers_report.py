@@ -121,14 +121,18 @@ def table(result: dict[str, dict[str, Any]]) -> str:
         lines.append(
             f"{name:14}{row['jobs_per_s']:6.0f}{_span(spread['jobs_per_s']):>12}"
             f"{_ratio(row, 'throughput_ratio')}{row['cpu_ms_per_job']:6.2f}"
-            f"{row['p50_ms']:7.1f}{row['p99_ms']:7.1f}{_ratio(row, 'p99_ratio')}"
-            f"{slow['cpu_ms_per_job']:6.2f}{slow['p50_ms']:6.1f}{slow['p99_ms']:7.1f}"
+            f"{_ms(row['p50_ms']):>7}{_ms(row['p99_ms']):>7}{_ratio(row, 'p99_ratio')}"
+            f"{slow['cpu_ms_per_job']:6.2f}{_ms(slow['p50_ms']):>6}{_ms(slow['p99_ms']):>7}"
             f"{_span(spread['p99_ms_at_200_jobs_per_s']):>11}{_ratio(slow, 'p99_ratio')}"
         )
     lines.append("CPU, p50 and p99 in ms; ratios to the best Python peer.")
     skipped = {name: row["skipped"] for name, row in result.items() if "skipped" in row}
     lines += (f"{name} was skipped: {why.splitlines()[0]}" for name, why in skipped.items())
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _ms(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def _span(values: list[float]) -> str:

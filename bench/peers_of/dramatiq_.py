@@ -8,7 +8,7 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
-from peers_of import CORES, REDIS_URL
+from peers_of import CORES, REDIS_URL, THREADS
 
 WORKERS = [
     (
@@ -17,9 +17,12 @@ WORKERS = [
     )
 ]
 
+# One connection for each thread of the client; redis-py raises an error at its default of 100.
+URL = f"{REDIS_URL}?max_connections={THREADS}"
+
 dramatiq.set_encoder(dramatiq.PickleEncoder())
-broker = RedisBroker(url=REDIS_URL, middleware=[])
-broker.add_middleware(Results(backend=RedisBackend(url=REDIS_URL)))
+broker = RedisBroker(url=URL, middleware=[])
+broker.add_middleware(Results(backend=RedisBackend(url=URL)))
 dramatiq.set_broker(broker)
 
 
