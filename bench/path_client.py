@@ -9,6 +9,7 @@ and for each `job sent_ns heard_ns` by the machine's monotonic clock.
 
 import argparse
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -165,6 +166,9 @@ async def main(addresses: list[str], sessions: int) -> None:
     speakers = [Speaker(channels[at % len(channels)]) for at in range(sessions)]
     for speaker in speakers:
         await speaker.open()
+    # So that no measured job waits for a collection of all modules.
+    gc.collect()
+    gc.freeze()
     print("READY", flush=True)
     while line := (await asyncio.to_thread(sys.stdin.readline)).split():
         for speaker in speakers:
