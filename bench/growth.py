@@ -4,10 +4,12 @@
     make bench-growth ARGS="--json"                      one JSON object
     make bench-growth ARGS="--from FILE --plots FOLDER"  charts of an earlier run
 
-Measures CPU milliseconds per job of each process, minus what it uses while idle, always
-with 64 utterances in progress. In the series of nodes, heartbeats are sent once a minute, so that
-10,000 nodes do not drown the jobs; the cost of a heartbeat is measured separately. Cases run one
-after the other, in a random order in each round; results are medians over the rounds.
+Measures CPU milliseconds per job of each process, minus what it uses while idle, with 64 utterances
+in progress. `replicas` are instances of each service, `stacks` are processes with all of them; each
+instance has its own 64 utterances, 64 sessions and 8 nodes. In the series of nodes, heartbeats are
+sent once a minute, so that 10,000 nodes do not drown the jobs; the cost of a heartbeat is measured
+separately. Cases run one after the other, in a random order in each round; results are medians over
+the rounds.
 """
 
 import argparse
@@ -30,7 +32,12 @@ from redis import Redis
 from lingua_scheduler.cli.up.errors import PartFailedError
 
 WIDTH = 64
-COUNTS = {"nodes": (10, 100, 1000, 10_000), "sessions": (10, 64, 500, 2000), "replicas": (1, 2, 4)}
+COUNTS = {
+    "nodes": (10, 100, 1000, 10_000),
+    "sessions": (10, 64, 500, 2000),
+    "replicas": (1, 2, 4),
+    "stacks": (1, 2, 4),
+}
 SETTLE_S, WARM_S, IDLE_S, RUN_S = 1.0, 2.0, 5.0, 4.0
 # During the warm-up every session speaks; this rate is always reached.
 WARM_SESSIONS_A_S = 200
@@ -38,22 +45,28 @@ RARE_BEATS = {"LINGUA_NODE_HEARTBEAT_MS": "60000", "LINGUA_HEARTBEAT_STALE_MS": 
 BEATING, BEAT_S = 2000, 5.0
 CHUNKS, CHUNK_TURNS, CHUNK_TURN_S = 10, 3, 1.5
 SCHEDULER = ("gateway", "dispatcher", "pool", "redis")
+OUTSIDE = ("nodes", "clients")
+# The dispatchers count relayed jobs. Many instances on few cores are slow.
+METRICS = {"LINGUA_DISPATCHER_METRICS_LISTEN": "127.0.0.1:0", "LINGUA_REDIS_TIMEOUT_MS": "4000"}
 Tree = dict[str, Any]
 
 
 def grown(series: str, count: int) -> Tree:
     """One point of a series."""
-    sessions = count if series == "sessions" else SESSIONS
-    nodes = count if series == "nodes" else NODES
-    instances = count if series == "replicas" else 1
-    settings = RARE_BEATS if series == "nodes" else {}
-    with path(sessions, nodes, instances=instances, settings=settings) as one:
+    instances = count if series in ("replicas", "stacks") else 1
+    sessions = count if series == "sessions" else SESSIONS * instances
+    nodes = count if series == "nodes" else NODES * instances
+    width = WIDTH * instances
+    settings = METRICS | (RARE_BEATS if series == "nodes" else {})
+    split = series != "stacks"
+    with path(sessions, nodes, instances=instances, settings=settings, split=split) as one:
         redis_kib = used_kib(one)
         # Read before the first job, because work after the last job is part of its cost.
         idle = idle_ms(one, IDLE_S)
-        one.measure("saturate", max(WARM_S, sessions / WARM_SESSIONS_A_S), WIDTH)
-        before_kib = used_kib(one)
-        full = one.measure("saturate", RUN_S, WIDTH)
+        one.measure("saturate", max(WARM_S, sessions / WARM_SESSIONS_A_S), width)
+        before_kib, before = used_kib(one), one.placed()
+        full = one.measure("saturate", RUN_S, width)
+        placed = one.placed() - before
         job_kib = (used_kib(one) - before_kib) / max(1, full["jobs"])
         cpu = {
             name: max(0.0, ms - idle[name] / full["jobs_per_s"])
@@ -62,7 +75,8 @@ def grown(series: str, count: int) -> Tree:
         return {
             "count": count,
             "jobs_per_s": full["jobs_per_s"],
-            "scheduler_cpu_ms_per_job": sum(cpu[name] for name in SCHEDULER),
+            "scheduler_cpu_ms_per_job": sum(ms for name, ms in cpu.items() if name not in OUTSIDE),
+            "relayed": placed["elsewhere"] / max(1, placed.total()),
             "cpu_ms_per_job": cpu,
             "idle_cpu_ms_per_s": idle,
             **end_to_end(full["rows"]),
@@ -132,11 +146,11 @@ def hops() -> Tree:
 
 def costs(result: Tree) -> dict[str, float]:
     """The input of `capacity.py`."""
-    nodes, sessions, replicas = (result[series] for series in COUNTS)
+    nodes, sessions, replicas = (result[series] for series in ("nodes", "sessions", "replicas"))
     cpu, beat = result["hops"]["cpu_ms_per_job"], result["beat_us"]
-    relay = (
-        replicas[-1]["cpu_ms_per_job"]["dispatcher"] - replicas[0]["cpu_ms_per_job"]["dispatcher"]
-    )
+    first, last = (replicas[at]["cpu_ms_per_job"]["dispatcher"] for at in (0, -1))
+    # What a job costs more if it is relayed.
+    relay = (last - first) / max(0.01, replicas[-1]["relayed"])
     return {
         **{f"{name}_ms": cpu[name] for name in SCHEDULER},
         "relay_ms": max(0.0, relay),

@@ -6,11 +6,13 @@ from typing import Any
 from plots import line_chart
 
 PROCESSES = ("gateway", "dispatcher", "pool", "redis", "nodes", "clients")
-SCHEDULER = PROCESSES[:4]
+STACK = ("all", "redis", "nodes", "clients")
+OUTSIDE = ("nodes", "clients")
 CHARTS = {
     "nodes": ("CPU per job by connected nodes", "nodes", True),
     "sessions": ("CPU per job by open sessions", "sessions", True),
     "replicas": ("CPU per job by replicas of every service", "replicas", False),
+    "stacks": ("CPU per job by processes with all services", "stacks", False),
 }
 
 
@@ -34,10 +36,9 @@ def table(result: dict[str, Any]) -> str:
 
 
 def _series(series: str, rows: list[dict[str, Any]]) -> str:
-    lines = [
-        _row(series, "jobs/s", "scheduler", "relative to the first", *PROCESSES, "idle"),
-        "|" + "---|" * (5 + len(PROCESSES)),
-    ]
+    names = STACK if series == "stacks" else PROCESSES
+    heads = ("jobs/s", "scheduler", "relative to the first", "relayed", *names, "idle")
+    lines = [_row(series, *heads), "|" + "---|" * (1 + len(heads))]
     first = rows[0]["scheduler_cpu_ms_per_job"]
     for row in rows:
         ours = row["scheduler_cpu_ms_per_job"]
@@ -47,8 +48,9 @@ def _series(series: str, rows: list[dict[str, Any]]) -> str:
                 f"{row['jobs_per_s']:.0f}",
                 f"{ours:.2f}",
                 f"{ours / first:.2f}",
-                *(f"{row['cpu_ms_per_job'][name]:.2f}" for name in PROCESSES),
-                f"{sum(row['idle_cpu_ms_per_s'][name] for name in SCHEDULER):.0f}",
+                f"{row['relayed']:.0%}",
+                *(f"{row['cpu_ms_per_job'][name]:.2f}" for name in names),
+                f"{sum(row['idle_cpu_ms_per_s'][name] for name in names[: -len(OUTSIDE)]):.0f}",
             )
         )
     return "\n".join(lines)
@@ -82,8 +84,9 @@ def plots(result: dict[str, Any], folder: Path) -> None:
         if series not in result:
             continue
         rows = result[series]
-        lines = {name: [row["cpu_ms_per_job"][name] for row in rows] for name in SCHEDULER}
-        lines["all four"] = [row["scheduler_cpu_ms_per_job"] for row in rows]
+        names = (STACK if series == "stacks" else PROCESSES)[: -len(OUTSIDE)]
+        lines = {name: [row["cpu_ms_per_job"][name] for row in rows] for name in names}
+        lines["the scheduler"] = [row["scheduler_cpu_ms_per_job"] for row in rows]
         chart = line_chart(
             title, x_label, "CPU ms per job", [row["count"] for row in rows], lines, log_x=log_x
         )

@@ -11,11 +11,14 @@ because the scheduler waits for it on purpose.
 import argparse
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import time
+import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +35,7 @@ NODES, SLOTS = 8, 64
 WARM_S, SATURATE_S, STEADY_S = 3.0, 8.0, 8.0
 PEERS_RATE = 200.0
 TICKS = os.sysconf("SC_CLK_TCK")
+PLACED = re.compile(r'lingua_dispatcher_placed_total\{where="(\w+)"\} (\S+)')
 ENVIRONMENT = {
     **{f"LINGUA_{name}_LISTEN": "127.0.0.1:0" for name in ("POOL", "DISPATCHER", "GATEWAY")},
     **{f"LINGUA_{name}_METRICS_LISTEN": "" for name in ("POOL", "DISPATCHER", "GATEWAY")},
@@ -98,8 +102,19 @@ class Parts:
         self.nodes = nodes
         self.clients = clients
         self.redis_url = scheduler.redis_url
+        self._dispatchers = [each for each in scheduler.services if each.service == "dispatcher"]
         self.pids = {each.name: each.pid for each in scheduler.processes}
         self.pids |= {"redis": scheduler.redis_pid, "nodes": nodes.pid, "clients": clients.pid}
+
+    def placed(self) -> Counter[str]:
+        """Attempts that the dispatchers have placed here and elsewhere, by their metrics."""
+        counts = Counter[str]()
+        for each in self._dispatchers:
+            with urllib.request.urlopen(f"http://{each.metrics}/metrics", timeout=30) as answer:
+                text = answer.read().decode()
+            for where, count in PLACED.findall(text):
+                counts[where] += int(float(count))
+        return counts
 
     def measure(self, *words: object) -> dict[str, Any]:
         """The clients' answer, with the CPU milliseconds per job of every process."""

@@ -15,9 +15,9 @@
 -- of one dispatcher may get ahead of their share.
 local LEAD = 64
 
--- A node is about as idle as another if it is at most this much more loaded, or if one job less would
--- make it as idle. But a node of two or three slots with one job is not about as idle as an idle node.
-local ABOUT, MUCH = 0.125, 0.25
+-- A node is about as idle as another if it is at most this much more loaded; or, if both have jobs, if
+-- one job less would make it as idle.
+local ABOUT = 0.25
 
 -- Samples that are drawn in search of a node nearby, besides the one of the draw.
 local MORE_SAMPLES = 2
@@ -30,8 +30,7 @@ local DAY_MS = 86400000
 -- Whether node is about as idle as best.
 local function about_as_idle(want, now, node, best)
   local beat_ms = want.stale_ms / 3
-  local more = 1 / node.max
-  if more < ABOUT or (more > MUCH and best.used == 0) then more = ABOUT end
+  local more = best.used > 0 and math.max(ABOUT, 1 / node.max) or ABOUT
   return node.used / node.max <= best.used / best.max + more
     and math.floor((now - node.beat) / beat_ms) <= math.floor((now - best.beat) / beat_ms)
 end

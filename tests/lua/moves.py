@@ -8,8 +8,8 @@ from copy import deepcopy
 
 # What the model's scripts have instead of their own number, so that walks reach it.
 LEAD = 1
-# About as idle: at most this much more load, or one job more, if that is not much beside none.
-ABOUT, MUCH = 0.125, 0.25
+# About as idle: at most this much more load, or one job more than some.
+ABOUT = 0.25
 
 Ledgers = dict[str, dict[str, int]]
 
@@ -30,7 +30,7 @@ def after_move(ledgers: Ledgers, direction: str, to: str, taken_from: str) -> Le
 
 def about_as_idle(rank: tuple[float, int], slots: int, best: tuple[float, int]) -> bool:
     """Whether a node with this load and these missed heartbeats may replace the best one."""
-    more = ABOUT if 1 / slots > MUCH and not best[0] else max(ABOUT, 1 / slots)
+    more = max(ABOUT, 1 / slots) if best[0] else ABOUT
     return rank[0] <= best[0] + more and rank[1] <= best[1]
 
 
