@@ -121,16 +121,18 @@ class Sender:
 
     def _add(self, data: bytes, client_ms: int, *, is_final: bool = False) -> None:
         pair = self._cutter.direction
+        if is_final or pair != self._direction:
+            self._direction = pair
+            self._sharing.end()
+        waits = bool(data) and self._may_wait(data)
         self._state.kept.add(
             data,
             is_final=is_final,
             direction=common_pb2.LanguagePair(src=pair.src, tgt=pair.tgt) if pair else None,
             client_ms=client_ms,
+            waits=waits,
         )
-        if is_final or pair != self._direction:
-            self._direction = pair
-            self._sharing.end()
-        if not data or not self._may_wait(data):
+        if not waits:
             self._send_waiting()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._share_s, self._send_waiting)
@@ -145,4 +147,5 @@ class Sender:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._state.kept.release()
         self._connection.wake()

@@ -33,6 +33,8 @@ class KeptChunks:
         # The next to write to the current stream, and one more than the last ever written.
         self._cursor = 0
         self._written = 0
+        # Chunks from here on wait for others to share a message with.
+        self._ready = 0
         # Chunks below the first are acknowledged; those below the second are not needed again.
         self._safe = 0
         self._keep = 0
@@ -68,14 +70,21 @@ class KeptChunks:
         is_final: bool = False,
         direction: common_pb2.LanguagePair | None = None,
         client_ms: int = 0,
+        waits: bool = False,
     ) -> None:
-        """Appends a new chunk."""
+        """Appends a new chunk. If it waits, it is written with the next one that does not."""
         self._chunks.append(
             session_pb2.AudioChunk(
                 seq=self.end, data=data, is_final=is_final, direction=direction, client_ms=client_ms
             )
         )
         self.size += len(data)
+        if not waits:
+            self.release()
+
+    def release(self) -> None:
+        """Lets all chunks that wait be written."""
+        self._ready = self.end
 
     def take(self, most: int = 1) -> list[session_pb2.AudioChunk]:
         """Returns the next chunks to write to the current stream, for one message.
@@ -85,7 +94,7 @@ class KeptChunks:
         """
         chunks: list[session_pb2.AudioChunk] = []
         size = 0
-        while self._cursor < self.end and len(chunks) < most:
+        while self._cursor < self._ready and len(chunks) < most:
             chunk = self._chunks[self._cursor - self.first]
             size += len(chunk.data)
             if chunks and size > MAX_SHARED_BYTES:
@@ -128,7 +137,8 @@ class KeptChunks:
 
     def forget(self) -> None:
         """Drops all chunks."""
-        self.first = self._cursor = self._written = self._safe = self._keep = self.end
+        self.first = self._cursor = self._written = self._ready = self.end
+        self._safe = self._keep = self.end
         self.size = self.held_size = 0
         self._chunks.clear()
 

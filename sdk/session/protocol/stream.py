@@ -122,6 +122,8 @@ class SessionStream:
             if state.playing:
                 return ClientMessage(playback_started=session_pb2.PlaybackStarted())
             return ClientMessage(playback_ended=session_pb2.PlaybackEnded())
+        if state.closing:
+            state.kept.release()
         if chunks := state.kept.take(state.limits.max_chunks):
             if len(chunks) == 1:
                 return ClientMessage(audio=chunks[0])

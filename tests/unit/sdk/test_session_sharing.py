@@ -85,6 +85,36 @@ def test_chunks_that_are_large_together_do_not_share_a_message() -> None:
     assert taken == [[0, 1], [2], [3], [4]]
 
 
+def test_a_chunk_that_waits_is_written_with_the_next_one_that_does_not() -> None:
+    kept = KeptChunks()
+    kept.add(b"00", waits=True)
+    kept.add(b"00", waits=True)
+    assert kept.take(32) == []
+    kept.add(b"00")
+    assert [chunk.seq for chunk in kept.take(32)] == [0, 1, 2]
+    kept.add(b"00", waits=True)
+    assert kept.take(32) == []
+    kept.release()
+    assert [chunk.seq for chunk in kept.take(32)] == [3]
+
+
+def test_a_new_stream_does_not_write_what_waits_either() -> None:
+    kept = KeptChunks()
+    kept.add(b"00")
+    kept.take()
+    kept.add(b"00", waits=True)
+    kept.begin_at(0)
+    assert [chunk.seq for chunk in kept.take(32)] == [0]
+
+
+def test_close_does_not_overtake_a_chunk_that_waits() -> None:
+    driver = Driver()
+    driver.connect(max_chunks=32)
+    driver.protocol.state.kept.add(b"00", waits=True)
+    driver.protocol.close()
+    assert [each.WhichOneof("message") for each in driver.drain()] == ["audio", "close"]
+
+
 def seqs(message: ClientMessage) -> list[int]:
     if message.HasField("audio"):
         return [message.audio.seq]
@@ -137,6 +167,9 @@ async def test_live_speech_waits_to_share_a_message_and_its_end_does_not(peer: P
     await spoken(session, stream)
     for _ in range(3):
         await session.send(CHUNK)
+    # Other messages do not take it along.
+    await session.playback_started()
+    await stream.hear_kind("playback_started")
     assert stream.has_heard() == 0
     await session.finish()
     assert await heard(stream) == [BEFORE_SHARING + at for at in range(4)]
