@@ -44,7 +44,7 @@ def _series(series: str, rows: list[dict[str, Any]]) -> str:
         ours = row["scheduler_cpu_ms_per_job"]
         lines.append(
             _row(
-                f"{row['count']:,}",
+                f"{int(row['count']):,}",
                 f"{row['jobs_per_s']:.0f}",
                 f"{ours:.2f}",
                 f"{ours / first:.2f}",

@@ -67,7 +67,8 @@ end
 
 -- The best node that may be chosen and has room, of drawn.ids[from] to drawn.ids[to]: lowest
 -- effective load, then fewest missed heartbeats, then random. Returns id and settled record, or nil.
--- Changes the order of these nodes.
+-- Changes the order of these nodes. If want.defers is set, the record of a node of another dispatcher
+-- is not settled yet, which its field is_unsettled says: the job may be moved (lib/nearby.lua).
 --
 -- drawn: ids, packed (their records), and left_out (from left_out_of) once it is known.
 -- rule: nil      leaves out all ejected nodes
@@ -121,6 +122,10 @@ function best_of(P, want, now, drawn, from, to, rule)
   end
   if not best or (rule == 'idle' and not unbeaten) then return nil end
   local id, node = ids[best], live_unpack(packed[best])
+  if want.defers and node.owner ~= want.instance then
+    node.is_unsettled = true
+    return id, node
+  end
   slots_settle(P, id, node, now)
   if not is_full(node.used, node.max, node.kept, now) then return id, node end
   -- The cached count was wrong. Correct it and choose the next best.

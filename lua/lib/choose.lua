@@ -94,15 +94,9 @@ local function choose(P, want, now, bound, bound_path, may_wait)
   end
 
   local sizes, entries = pool_sizes(P, want)
-  local sample
-  found.id, found.node, sample = draw_from_pools(P, want, now, sizes, entries, found.tally)
+  found.id, found.node, found.move = draw_nearby(P, want, now, sizes, entries, found.tally)
   found.path = BY_POOL
-  if found.id then
-    local id, node, move = nearby(P, want, now, sizes, entries, found.node, sample)
-    if id then
-      found.id, found.node, found.move = id, node, move
-    end
-  elseif entries == 0 then
+  if not found.id and entries == 0 then
     found.id, found.node = draw_from_all(P, want, now, found.tally)
     found.path = BY_FALLBACK
   end

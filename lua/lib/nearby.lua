@@ -112,6 +112,26 @@ local function nearby(P, want, now, sizes, total, node, sample)
   return nil
 end
 
+-- Draws from all pools in want.pools, and moves the job if it may be. Returns id, settled record, and
+-- the move, if any, for nearby_note; or nil.
+local function draw_nearby(P, want, now, sizes, total, tally)
+  want.defers = want.instance ~= ''
+  local id, node, sample = draw_from_pools(P, want, now, sizes, total, tally)
+  want.defers = false
+  if not id then return nil end
+  local near, found, move = nearby(P, want, now, sizes, total, node, sample)
+  if near then return near, found, move end
+  if node.is_unsettled then
+    slots_settle(P, id, node, now)
+    if is_full(node.used, node.max, node.kept, now) then
+      -- The cached count was wrong. Correct it and draw again.
+      live_put(P, id, node)
+      id, node = draw_from_pools(P, want, now, sizes, total, tally)
+    end
+  end
+  return id, node
+end
+
 -- Records a move that was made.
 local function nearby_note(move)
   redis.call('HINCRBY', move.key, move.to, 1)
