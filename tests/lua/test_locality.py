@@ -255,6 +255,17 @@ def test_an_owner_that_is_nearby_wherever_it_has_a_node_is_noticed(
     assert heard(spread) > stats.binom(6_000, 1 / 41).isf(ALPHA) + 4 * LEAD / 11
 
 
+def test_a_full_node_elsewhere_is_not_taken_though_its_cached_count_is_wrong(
+    scripts: Scripts,
+) -> None:
+    at = fill(scripts, {"d2": 2}, 1)
+    full, free = at["d2"]
+    scripts.client.zadd(scripts.key("node", full, "reserved"), {"x:1": scripts.now + 5_000})
+    assert scripts.known(full).used == 0
+    assert set(draws(scripts, 50, instance="d1")) == {free}
+    assert scripts.known(full).used == 1
+
+
 def test_the_last_room_is_found_at_any_dispatcher(scripts: Scripts) -> None:
     at = fill(scripts, {"d1": 2, "d2": 2}, 1)
     jobs = [f"j{number}" for number in range(4)]
