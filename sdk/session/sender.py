@@ -48,7 +48,6 @@ class Sender:
         self._audio_format = audio_format
         self._chunk_ms = chunk_ms
         self._max_unacknowledged = max_unacknowledged_bytes
-        self._share_s = share_ms / 1000
         self._sharing = Sharing(share_ms)
         self._direction: Pair | None = None
         # Sends chunks that wait for others which do not come.
@@ -135,7 +134,8 @@ class Sender:
         if not waits:
             self._send_waiting()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._share_s, self._send_waiting)
+            longest_s = self._sharing.longest_ms(self._state.limits.pause_ms) / 1000
+            self._timer = asyncio.get_running_loop().call_later(longest_s, self._send_waiting)
 
     def _may_wait(self, data: bytes) -> bool:
         limits = self._state.limits

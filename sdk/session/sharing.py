@@ -36,11 +36,15 @@ class Sharing:
         """
         self._since_end_ms += lasts_ms
         self._waiting_ms += lasts_ms
-        longest = min(self._share_ms, pause_ms * _OF_A_PAUSE)
-        if max_chunks > 1 and self._since_end_ms > AFTER_END_MS and self._waiting_ms < longest:
+        longest_ms = self.longest_ms(pause_ms)
+        if max_chunks > 1 and self._since_end_ms > AFTER_END_MS and self._waiting_ms < longest_ms:
             return True
         self._waiting_ms = 0.0
         return False
+
+    def longest_ms(self, pause_ms: float) -> float:
+        """How long a chunk waits at most, whether another one follows or not."""
+        return min(self._share_ms, pause_ms * _OF_A_PAUSE)
 
     def end(self) -> None:
         """The utterance ends here: the next audio does not wait."""

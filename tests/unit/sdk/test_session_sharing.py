@@ -17,6 +17,8 @@ CHUNK_MS = 100.0
 CHUNK = bytes(3200)
 BEFORE_SHARING = int(AFTER_END_MS / CHUNK_MS)
 LIMITS = {"pause_ms": 3000, "max_chunks": 32}
+# With these, and a long share_ms, nothing is sent in a test because its time is over.
+PATIENT = {"pause_ms": 600_000, "max_chunks": 32}
 
 
 # ---- which chunks wait ----
@@ -58,6 +60,11 @@ def test_small_packets_share_a_message_up_to_the_same_duration() -> None:
     speak(sharing, BEFORE_SHARING)
     waits = [sharing.waits(20.0, pause_ms=3000, max_chunks=32) for _ in range(20)]
     assert waits == ([True] * 9 + [False]) * 2
+
+
+def test_no_wait_is_longer_than_an_eighth_of_a_pause() -> None:
+    sharing = Sharing(SHARE_MS)
+    assert (sharing.longest_ms(3000), sharing.longest_ms(600)) == (SHARE_MS, 75)
 
 
 # ---- which chunks share a message ----
@@ -161,9 +168,8 @@ async def heard(stream: PeerStream) -> list[int]:
 
 
 async def test_live_speech_waits_to_share_a_message_and_its_end_does_not(peer: Peer) -> None:
-    # Longer than the test: nothing is sent because its time is over.
     session = english(peer, share_ms=10_000)
-    stream = await entered(session, peer, **LIMITS)
+    stream = await entered(session, peer, **PATIENT)
     await spoken(session, stream)
     for _ in range(3):
         await session.send(CHUNK)
@@ -187,7 +193,7 @@ async def test_a_chunk_that_no_other_follows_is_sent_after_a_while(peer: Peer) -
 
 async def test_a_change_of_direction_is_sent_at_once(peer: Peer) -> None:
     session = Session(peer.address, a="en", b="es", share_ms=10_000)
-    stream = await entered(session, peer, **LIMITS)
+    stream = await entered(session, peer, **PATIENT)
     await spoken(session, stream, direction=("en", "es"))
     await session.send(CHUNK, direction=("en", "es"))
     await session.send(CHUNK, direction=("es", "en"))
@@ -207,7 +213,7 @@ async def test_nothing_waits_if_the_gateway_listens_for_pauses(peer: Peer) -> No
 
 async def test_what_waits_is_sent_when_the_session_is_closed(peer: Peer) -> None:
     session = english(peer, share_ms=10_000)
-    stream = await entered(session, peer, **LIMITS)
+    stream = await entered(session, peer, **PATIENT)
     await spoken(session, stream)
     await session.send(CHUNK)
     closing = asyncio.create_task(session.close())
