@@ -76,10 +76,10 @@ class Session:
         max_unacknowledged_bytes: `send` waits while more than this is unacknowledged; at least
             1 MiB.
         chunk_ms: the longest chunk of PCM, in milliseconds.
-        share_ms: audio of this duration shares a message, which halves the messages of live speech;
+        share_ms: audio of this duration shares a message, so live speech needs fewer messages;
             0: every chunk is sent at once. In the middle of speech, chunks then wait for the next
             one; `finish`, a change of direction and what follows them are sent at once. By default
-            200, and 0 with VOICE_ACTIVITY, where a wait would let the gateway hear a pause later.
+            300, and 0 with VOICE_ACTIVITY, where a wait would let the gateway hear a pause later.
 
     Attributes:
         audio_format: the format of all audio that is sent.

@@ -7,7 +7,7 @@ has ended.
 """
 
 # Audio of this duration shares a message, unless the app asks for another one.
-SHARE_MS = 200
+SHARE_MS = 300
 # Audio after an end that is sent at once: longer than a gateway's hangover usually is.
 AFTER_END_MS = 500.0
 # Audio waits for at most this share of a pause, so that no wait looks like a pause.
