@@ -101,6 +101,7 @@ class DispatcherService:
             registry=registry,
             submissions=submissions,
             followed=self._followed,
+            views=views,
             metrics=metrics,
             max_message_bytes=settings.max_message_bytes,
         )

@@ -68,6 +68,11 @@ class JobViews:
         state = await self._link.command("HGET", self._prefix + job_id, "state")
         return state.decode() if state else ""
 
+    async def is_elsewhere(self, job_id: str) -> bool:
+        """Whether another dispatcher is the home of a job."""
+        home = await self._link.command("HGET", self._prefix + job_id, "home")
+        return bool(home) and home.decode() != self._instance_id
+
     async def is_gateway_session(self, session_id: str) -> bool:
         """Whether a gateway has, or had until recently, a session with this id."""
         return bool(await self._link.command("EXISTS", self._sessions + session_id))

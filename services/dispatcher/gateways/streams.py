@@ -1,7 +1,9 @@
 """The Submit streams of gateways: their jobs come in, events go out."""
 
 import asyncio
+import contextlib
 import logging
+import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -12,6 +14,7 @@ from lingua_scheduler.services.dispatcher.home.job import JobRegistry
 from lingua_scheduler.services.dispatcher.home.submissions import Submissions
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.validate import check_job
+from lingua_scheduler.services.dispatcher.views import JobViews
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.contract.job_ids import job_id, job_key
@@ -29,9 +32,9 @@ _MAX_EVENTS = 20_000
 _MAX_BYTES = 128 * 1024 * 1024
 # A stream that ends may write the rest within this time; a gateway may have stopped reading.
 _FLUSH_S = 1.0
-# In a drain: time for jobs whose gateways have left. Results that come later are not lost: nodes
-# report them to the dispatcher that they connect to next, which keeps them.
-_LEFT_S = 3.0
+# How often a drain looks for jobs that another dispatcher has taken up, and for how many at once.
+_LOOK_EVERY_S = 0.25
+_LOOKS_AT_ONCE = 64
 
 # Stands in the outbox for the answer to an empty request.
 _ALIVE = b""
@@ -129,9 +132,11 @@ class GatewayStreams:
         registry: JobRegistry,
         submissions: Submissions,
         followed: FollowedJobs,
+        views: JobViews,
         metrics: DispatcherMetrics,
         max_message_bytes: int,
     ) -> None:
+        self._views = views
         self._registry = registry
         self._submissions = submissions
         self._followed = followed
@@ -235,11 +240,28 @@ class GatewayStreams:
     async def drain(self) -> None:
         """Begins no new job, waits until those under way are over, then ends the streams.
 
-        Jobs whose gateways have left are not waited for: the next gateways of their sessions may
-        have another home for them, and this one would not learn of their end.
+        A job whose gateway has left may have another home by now, because the next gateway of its
+        session submitted it elsewhere. Such a job is not waited for: its end is not reported here.
         """
         self._submissions.is_draining = True
-        await self._registry.idle_for_gateways(_LEFT_S)
+        elsewhere: set[str] = set()
+        while not self._registry.idle.is_set():
+            under_way = [job for job in self._registry if not job.is_settled]
+            left = {job.job_id for job in under_way if job.gateway is None}
+            elsewhere |= await self._taken_up(left - elsewhere)
+            if all(job.job_id in elsewhere for job in under_way):
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await self._registry.idle.wait()
         self._is_drained = True
         for gateway in self._open:
             gateway.end()
+
+    async def _taken_up(self, job_ids: set[str]) -> set[str]:
+        """Looks at some of these jobs; returns those that have another home."""
+        some = random.sample(sorted(job_ids), min(len(job_ids), _LOOKS_AT_ONCE))
+        answers = await asyncio.gather(
+            *(self._views.is_elsewhere(job_id) for job_id in some), return_exceptions=True
+        )
+        return {job_id for job_id, answer in zip(some, answers, strict=True) if answer is True}

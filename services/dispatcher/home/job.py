@@ -1,8 +1,6 @@
 """The jobs at their home: the machine of each, and what the shell knows about it."""
 
 import asyncio
-import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -35,9 +33,6 @@ _NO_NODE_NOW = frozenset(
         common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
     )
 )
-
-# How often to check whether gateways have left.
-_LOOK_EVERY_S = 0.25
 
 # The turn had a node, and the attempt was placed on another one.
 _LEFT_ITS_NODE = (
@@ -229,20 +224,6 @@ class JobRegistry:
         self._unsettled -= 1
         if self._unsettled == 0:
             self.idle.set()
-
-    async def idle_for_gateways(self, left_s: float) -> None:
-        """Waits until nothing is under way for a gateway.
-
-        Args:
-            left_s: how long jobs may go on of which no gateway wants to hear.
-        """
-        wanted_at = time.monotonic()
-        while not self.idle.is_set() and time.monotonic() < wanted_at + left_s:
-            if any(job.gateway is not None and not job.is_settled for job in self):
-                wanted_at = time.monotonic()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY_S):
-                    await self.idle.wait()
 
     def remove(self, job: Job) -> None:
         """Forgets a job that is over."""

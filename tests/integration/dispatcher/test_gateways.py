@@ -435,22 +435,6 @@ async def test_while_it_drains_a_known_job_is_taken_up_and_no_new_one_begun(
     await following.ended()
 
 
-async def test_a_drain_does_not_wait_for_the_job_of_a_gateway_that_has_left(own: Scene) -> None:
-    """Another dispatcher may be its home by now; this one would wait until its time is over."""
-    node, gateway = await own.node(), own.gateway()
-    job = await gateway.submit(own.spec())
-    await node.take_job()
-    await gateway.accepted(job)
-    own.dispatcher.terminate()
-    await own.drains()
-    other = own.gateway()
-    await other.is_answered()
-    await gateway.cut()
-    # A stream is ended when no job is waited for, and the node is sent elsewhere.
-    await other.ended()
-    await node.expect("reconnect")
-
-
 async def test_a_stream_that_comes_when_all_jobs_of_a_draining_dispatcher_are_over_is_ended(
     own: Scene,
 ) -> None:

@@ -5,7 +5,7 @@ Each test runs over gRPC as well, so that the transport within a process cannot 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -361,8 +361,47 @@ async def test_closing_a_channel_ends_its_calls_after_the_grace_period(transport
 
 
 async def test_before_the_server_starts_calls_within_the_process_are_unavailable() -> None:
-    error = await failure(InProcessServer().channel().stream_stream(PATH)())
+    channel = InProcessServer().channel()
+    error = await failure(channel.stream_stream(PATH)())
     assert error.code() is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(grpc.aio.AioRpcError, match="does not accept calls"):
+        await channel.stream_stream(PATH)().write(b"")
+
+
+async def test_a_handler_that_does_not_end_holds_up_no_drain_within_the_process() -> None:
+    entered, may_end = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(requests: Any, context: Context) -> None:
+        entered.set()
+        while not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    in_process = InProcessServer()
+    server = GrpcServer(**options(stubborn), in_process=in_process)
+    await server.start()
+    stream = in_process.channel().stream_stream(PATH)()
+    async with asyncio.timeout(WAIT_S):
+        await entered.wait()
+        await server.drain()
+        assert (await failure(stream)).code() is grpc.StatusCode.UNAVAILABLE
+    may_end.set()
+
+
+async def test_a_close_that_is_cancelled_still_ends_the_calls_within_the_process() -> None:
+    in_process = InProcessServer()
+    server = GrpcServer(**options(echo), in_process=in_process)
+    await server.start()
+    try:
+        channel = in_process.channel()
+        stream = channel.stream_stream(PATH)()
+        closing = asyncio.create_task(channel.close(60.0))
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        assert stream.cancelled()
+    finally:
+        await server.drain()
 
 
 async def test_a_response_over_the_limit_of_the_caller_ends_the_call_within_the_process() -> None:

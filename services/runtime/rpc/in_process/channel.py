@@ -53,13 +53,15 @@ class InProcessChannel(grpc.aio.Channel):
         """Ends all calls on it, after the grace period at the latest; accepts no more."""
         self._is_closed = True
         open_calls = list(self._calls)
-        if open_calls and grace:
-            waiting = [asyncio.ensure_future(call.ended.wait()) for call in open_calls]
-            _, late = await asyncio.wait(waiting, timeout=grace)
-            for task in late:
+        waiting = [asyncio.ensure_future(call.ended.wait()) for call in open_calls]
+        try:
+            if waiting and grace:
+                await asyncio.wait(waiting, timeout=grace)
+        finally:
+            for task in waiting:
                 task.cancel()
-        for call in open_calls:
-            call.cancel()
+            for call in open_calls:
+                call.cancel()
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """READY if the server accepts calls."""
@@ -168,6 +170,8 @@ class InProcessClientCall(grpc.aio.Call):
         self._serialize = serialize
         self._deserialize = deserialize
         self._is_half_closed = False
+        # Whether the caller has heard how the call ended.
+        self._has_told = False
         self._sending: asyncio.Task[None] | None = None
 
     # ---- responses ----
@@ -205,6 +209,8 @@ class InProcessClientCall(grpc.aio.Call):
     async def write(self, request: Any) -> None:
         """Sends a request, as soon as the server has room for it."""
         if self._call.status is not None:
+            if not self._has_told:
+                self._raise_for_status()
             raise asyncio.InvalidStateError("RPC already finished.")
         if self._is_half_closed:
             raise asyncio.InvalidStateError('RPC is half closed after calling "done_writing".')
@@ -317,6 +323,7 @@ class InProcessClientCall(grpc.aio.Call):
     def _raise_for_status(self) -> None:
         status = self._call.status
         assert status is not None
+        self._has_told = True
         if self._call.is_cancelled:
             raise asyncio.CancelledError
         if status.code is not grpc.StatusCode.OK:

@@ -21,6 +21,8 @@ from lingua_scheduler.services.runtime.rpc.in_process.channel import InProcessCh
 
 # What a handler's `context.peer()` says of such callers.
 PEER = "in-process:"
+# How long handlers may take to clean up after their calls were broken off.
+_CANCELLED_WITHIN_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +87,9 @@ class InProcessServer:
         for call in left:
             call.break_off(grpc.StatusCode.UNAVAILABLE, "the server has stopped")
         if left:
-            await asyncio.wait(list(left.values()))
+            _, late = await asyncio.wait(list(left.values()), timeout=_CANCELLED_WITHIN_S)
+            if late:
+                _log.error("in-process calls did not end", extra={"calls": len(late)})
 
     @property
     def accepts(self) -> bool:
