@@ -28,6 +28,11 @@ _PING_TOLERANCE = 2
 _MAX_PING_STRIKES = 5
 # The request of a probe is only the name of a service.
 _PROBE_REQUEST_BYTES = 4096
+# Half a second of speech at 16 kHz and 16 bit. gRPC renews a window when half of it is used up, so
+# this is enough for round trips of a quarter of a second.
+_WINDOW_BYTES_PER_STREAM = 16 * 1024
+# As much as gRPC grants every stream by default.
+_MAX_WINDOW_BYTES = 4 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +107,7 @@ class GrpcServer:
             ("grpc.http2.max_ping_strikes", _MAX_PING_STRIKES),
             # gRPC refuses more streams at little cost.
             ("grpc.max_concurrent_streams", max_streams_per_connection),
-            *_window_options(max_request_bytes),
+            *_window_options(max_request_bytes, max_streams_per_connection),
         )
         self._interceptor = CallInterceptor(
             instance_id=instance_id,
@@ -215,15 +220,19 @@ class GrpcServer:
             await self._probes.stop(0)
 
 
-def _window_options(max_request_bytes: int | None) -> tuple[tuple[str, int], ...]:
+def _window_options(max_request_bytes: int | None, max_streams: int) -> tuple[tuple[str, int], ...]:
     """Flow control for callers that send small messages; gRPC's own for all others (decision 42).
 
-    gRPC otherwise measures each connection with pings, whose timers wake threads while somebody
-    speaks. A window of the largest message is all that live speech needs.
+    By default, gRPC measures each connection with pings, whose timers wake threads while somebody
+    speaks, and grants a fast sender ever larger windows. A fixed window limits what a connection
+    can make this process buffer to one window per stream. The same number is the window of the
+    whole connection, so it has to hold what all its streams send during a round trip.
     """
     if max_request_bytes is None:
         return ()
-    return (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", max_request_bytes))
+    shared = min(max_streams * _WINDOW_BYTES_PER_STREAM, _MAX_WINDOW_BYTES)
+    window = max(max_request_bytes, shared)
+    return (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", window))
 
 
 async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:

@@ -16,6 +16,8 @@ from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.rpc.health import LIVENESS
 from lingua_scheduler.services.runtime.rpc.message_sizes import between_services
 from lingua_scheduler.services.runtime.rpc.server import GrpcServer
+from tests.conftest import Eventually
+from tests.security.stranger import PING, Stranger, call, message
 
 SERVICE = "test.Frame"
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -279,6 +281,8 @@ PROCESS = """
 import asyncio, sys
 import grpc
 from lingua_scheduler.services.runtime.rpc.server import GrpcServer
+from tests.conftest import Eventually
+from tests.security.stranger import PING, Stranger, call, message
 from lingua_scheduler.services.runtime.signals import stop_signals
 
 async def main(hang):
@@ -352,27 +356,70 @@ async def test_a_second_signal_ends_the_process_at_once() -> None:
     assert await process.wait() == 128 + signal.SIGTERM
 
 
-async def announced_window(address: str) -> int:
-    """The flow-control window that the server announces for each stream."""
+async def announced_windows(address: str) -> tuple[int, int]:
+    """The flow-control windows that the server announces: of each stream, and of the connection."""
     reader, writer = await asyncio.open_connection(*address.rsplit(":", 1))
+    stream, connection = 65_535, 65_535  # by HTTP/2, until a server announces others
+    # The preface, settings without any, and a ping.
+    hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    writer.write(hello + bytes((0, 0, 8, 6, 0, 0, 0, 0, 0)) + bytes(8))
     try:
-        # The preface, and settings without any.
-        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
-        head = await reader.readexactly(9)
-        assert head[3] == 4  # SETTINGS
-        settings = await reader.readexactly(int.from_bytes(head[:3], "big"))
+        async with asyncio.timeout(30):
+            while True:
+                head = await reader.readexactly(9)
+                payload = await reader.readexactly(int.from_bytes(head[:3], "big"))
+                match head[3]:
+                    case 4:  # SETTINGS
+                        entries = [payload[at : at + 6] for at in range(0, len(payload), 6)]
+                        found = {each[1]: int.from_bytes(each[2:], "big") for each in entries}
+                        stream = found.get(4, stream)  # INITIAL_WINDOW_SIZE
+                    case 8:  # WINDOW_UPDATE
+                        connection += int.from_bytes(payload, "big")
+                    case 6:  # PING: the answer, after what the server announces by itself
+                        return stream, connection
     finally:
         writer.close()
-    entries = [settings[at : at + 6] for at in range(0, len(settings), 6)]
-    found = {entry[1]: int.from_bytes(entry[2:], "big") for entry in entries}
-    return found[4]  # INITIAL_WINDOW_SIZE
 
 
-async def test_callers_with_small_messages_may_send_one_of_the_largest_size_ahead(
+async def windows_of(slow: Slow, **overrides: Any) -> tuple[int, int]:
+    server = make_server(slow, max_request_bytes=128 * 1024, **overrides)
+    try:
+        return await announced_windows(await server.start())
+    finally:
+        await server.drain()
+
+
+async def test_the_speakers_of_a_connection_may_send_ahead_for_a_long_round_trip(
     slow: Slow,
 ) -> None:
+    speakers, bytes_per_s, round_trip_s = 256, 16_000 * 2, 0.2
+    _, connection = await windows_of(slow, max_streams_per_connection=speakers)
+    # gRPC renews a window when half of it is used up.
+    assert connection / 2 >= 1.25 * speakers * bytes_per_s * round_trip_s
+
+
+async def test_a_stream_can_make_a_server_of_small_messages_buffer_only_its_fixed_window(
+    slow: Slow,
+) -> None:
+    found = [
+        (await windows_of(slow, max_streams_per_connection=streams))[0]
+        for streams in (1, 64, 100_000)
+    ]
+    # At least the largest message, at most what gRPC grants by default.
+    assert found == [128 * 1024, 1024 * 1024, 4 * 1024 * 1024]
+
+
+async def test_a_server_of_small_messages_does_not_measure_its_connections(
+    slow: Slow, eventually: Eventually
+) -> None:
+    slow.release.set()
     server = make_server(slow, max_request_bytes=128 * 1024)
     try:
-        assert await announced_window(await server.start()) == 128 * 1024
+        with Stranger(await server.start()) as caller:
+            (stream,) = caller.streams(1)
+            caller.send(call(stream, f"/{SERVICE}/Wait") + message(stream, bytes(10_000)))
+            await eventually(lambda: stream in caller.ended)
+            # gRPC measures with pings, the first of which goes with the answer or before it.
+            assert caller.frames[PING] == 0
     finally:
         await server.drain()
