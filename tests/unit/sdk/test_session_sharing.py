@@ -191,6 +191,20 @@ async def test_a_chunk_that_no_other_follows_is_sent_after_a_while(peer: Peer) -
     await leave(session)
 
 
+async def test_a_chunk_that_no_other_follows_does_not_wait_longer_than_a_pause_allows(
+    peer: Peer,
+) -> None:
+    session = english(peer, share_ms=10_000)
+    stream = await entered(session, peer, **LIMITS)
+    await spoken(session, stream)
+    began = asyncio.get_running_loop().time()
+    await session.send(CHUNK)
+    assert await heard(stream) == [BEFORE_SHARING]
+    # Not after share_ms, but after an eighth of the pause, 0.4 s.
+    assert asyncio.get_running_loop().time() - began < 8
+    await leave(session)
+
+
 async def test_a_change_of_direction_is_sent_at_once(peer: Peer) -> None:
     session = Session(peer.address, a="en", b="es", share_ms=10_000)
     stream = await entered(session, peer, **PATIENT)
