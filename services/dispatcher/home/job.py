@@ -34,6 +34,10 @@ _NO_NODE_NOW = frozenset(
     )
 )
 
+# Begins the names of queues of jobs that wait for a node that has not tried them. No direction has
+# such a name.
+_OTHERS = "!"
+
 # The turn had a node, and the attempt was placed on another one.
 _LEFT_ITS_NODE = (
     pool_pb2.BINDING_OUTCOME_UNAVAILABLE,
@@ -97,6 +101,8 @@ class Job:
     is_over_quota: bool = False
     # The last refusal told it to wait for this node, which has the beginning of its turn.
     turn_node: str = ""
+    # The queue in which it waits for a node that has not tried it; "": it waits for something else.
+    others_line: str = ""
     session_id: str = field(init=False)
     utterance_index: int = field(init=False)
 
@@ -107,6 +113,8 @@ class Job:
     @property
     def line(self) -> str:
         """The queue in which it waits: that of the jobs that lack the same thing."""
+        if self.others_line:
+            return self.others_line
         if self.is_over_quota:
             return self.tenant_line
         return node_line(self.turn_node) if self.turn_node else self.queue
@@ -115,6 +123,18 @@ class Job:
     def tenant_line(self) -> str:
         """The queue of its tenant's jobs over the quota. No direction has such a name."""
         return f"@{self.spec.tenant}"
+
+    def line_besides(self, nodes: tuple[str, ...]) -> str:
+        """The queue of jobs for which only nodes besides these will do: "" if there are none.
+
+        All jobs in it ask for the same, so a refusal of one applies to all. They do not hold up
+        other jobs of the direction, for which there may be room.
+        """
+        if not nodes:
+            return ""
+        tried = ",".join(sorted({*nodes} - {*self.not_sent.values()}))
+        stages = ",".join(map(str, sorted({*self.spec.required_stages})))
+        return f"{_OTHERS}{self.queue} {tried} {stages}"
 
     @property
     def has_left_its_turn(self) -> bool:
@@ -186,6 +206,11 @@ Feed = Callable[[Job, float, Iterable[Effect]], None]
 def node_line(node_id: str) -> str:
     """The queue of jobs that wait for the node of their turn. No direction has such a name."""
     return f"#{node_id}"
+
+
+def direction_of(line: str) -> str:
+    """The direction of a queue made by `line_besides`; "" for all other queues."""
+    return line.removeprefix(_OTHERS).partition(" ")[0] if line.startswith(_OTHERS) else ""
 
 
 def check_epoch(job_id: str, epoch: int, latest: int) -> None:

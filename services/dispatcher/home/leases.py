@@ -165,8 +165,11 @@ class Leases:
 
     # ---- waiting for room ----
 
-    def wait(self, job: Job, _: effects.Wait, now: float) -> None:
+    def wait(self, job: Job, effect: effects.Wait, now: float) -> None:
         """Queues a job for room."""
+        job.others_line = job.line_besides(effect.besides)
+        if job.others_line:
+            job.is_particular = False
         if not job.is_over_quota:
             self._metrics.waits.inc()
         job.timeline.waits(now, max(job.machine.attempts, default=0) + 1)
@@ -174,11 +177,11 @@ class Leases:
             job.waits_since_ms = now
         if not self._waiting.wait(job):
             # The queue is full: for this job the wait is over.
-            self._loop.call_soon(self._end_wait, job)
+            self._loop.call_soon(self._no_place, job)
 
-    def _end_wait(self, job: Job) -> None:
+    def _no_place(self, job: Job) -> None:
         now = now_ms()
-        self._feed(job, now, job.machine.on_timer(now, ("wait", 0)))
+        self._feed(job, now, job.machine.on_no_place(now))
 
     def leave_queue(self, job: Job, waited_ms: float, *, placed: bool) -> None:
         """Takes a job that has waited out of the queue."""
@@ -193,8 +196,9 @@ class Leases:
         self._feed(job, now, job.machine.on_room(now))
 
     def on_room(self, serves: frozenset[str]) -> None:
-        """A slot may be free on a node that is in these pools: the first waiting job asks."""
+        """A node has connected that is in these pools: the first waiting job asks."""
         self._waiting.room_for(serves)
+        self._waiting.node_for(serves)
 
     async def poll(self) -> None:
         """Lets waiting jobs ask now and then, until cancelled."""

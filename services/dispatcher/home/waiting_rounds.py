@@ -8,7 +8,7 @@ asks at a time; otherwise a later one could get the slot that an earlier one was
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from lingua_scheduler.services.dispatcher.home.job import Job
+from lingua_scheduler.services.dispatcher.home.job import Job, direction_of
 from lingua_scheduler.services.dispatcher.home.waiting import WaitingBytes, WaitingRoom
 from lingua_scheduler.services.dispatcher.job.model import Phase
 
@@ -93,6 +93,13 @@ class WaitingRounds:
     def room_for(self, serves: frozenset[str]) -> None:
         """A slot may be free on a node that is in these pools."""
         self.room_in(name for name in self._room.queues() if _serves(serves, name))
+
+    def node_for(self, serves: frozenset[str]) -> None:
+        """A node has connected that is in these pools: it may be one that jobs have not tried."""
+        for name in list(self._room.queues()):
+            direction = direction_of(name)
+            if direction and _serves(serves, direction):
+                self.room_in([name])
 
     def room_in(self, queues: Iterable[str]) -> None:
         """A slot may be free: the first job that waits in these queues asks for it."""

@@ -151,12 +151,15 @@ class Locate:
 
 @dataclass(slots=True)
 class Wait:
-    """Queue the job for room; its turn is on_room.
+    """Queue the job for room; its turn is on_room. If the queue is full, call on_no_place.
 
     A job that got its turn and has to wait again keeps its place. It leaves the queue when its
     phase is no longer WAITING or SELECTING: a turn given to a job that does not wait is lost for
     those that do.
     """
+
+    # Not for room, but for any node besides these.
+    besides: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

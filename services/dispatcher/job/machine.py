@@ -147,10 +147,8 @@ class JobMachine:
             if now < transitions.others_until(job):
                 transitions.wait_for_others(job)
                 return job.take_effects()
-            if tries.hopeless and job.lost_for is not None:
-                transitions.fail(job, job.lost_for)
+            if transitions.give_up_on_others(job):
                 return job.take_effects()
-            tries.readmit_nodes()
         if job.waits.room_since is None:
             job.waits.room_since = now
         wait_until = job.waits.room_since + job.rules.queue_wait_ms
@@ -166,6 +164,12 @@ class JobMachine:
         """A slot may have become free."""
         if self._job.phase is Phase.WAITING:
             transitions.select(self._job)
+        return self._job.take_effects()
+
+    def on_no_place(self, now: float) -> list[Effect]:
+        """The job may not wait, because too many jobs already do."""
+        if self._job.phase is Phase.WAITING:
+            transitions.stop_waiting(self._job)
         return self._job.take_effects()
 
     def on_committed(

@@ -25,6 +25,7 @@ Every event in every phase ("-": nothing happens):
     over quota    -        wait      -        -        -        -        -        -
     refused       -        fail      -        -        -        -        -        -
     room          -        -         select   -        -        -        -        -
+    no place      -        -         fail     -        -        -        -        -
     send failed   -        -         -        next     lost     -        lost     -
     node lost     -        -         -        next     lost     -        lost     -
     node back     -        -         -        -        -        commit   -        -
@@ -74,6 +75,10 @@ up all tries while the others are away for a moment, so the last try waits for a
 tried the job ("timer others"), until other_nodes_wait_ms after the job's first failure; only then
 may it go to one that has. A job that a node called hopeless waits as long for a second opinion, and
 then fails. A job that may go to only one node has no others to wait for.
+
+"no place": too many jobs wait already. It ends a wait as its timer would: "fail" for a job that
+waits for room. One that waits for the node of its turn leaves the turn, and one that waits for
+others asks for any node, or fails if it was called hopeless.
 
 Two kinds of unacknowledged attempts become "lost" instead of "next" if their node is unreachable or
 disconnects, because the node is most likely on its way to another dispatcher. One was placed by a

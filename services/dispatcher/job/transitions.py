@@ -98,7 +98,7 @@ def wait_for_others(job: JobModel) -> None:
     """Waits for a node that has not tried the job."""
     # The wait for room on any node starts after this one.
     job.waits.room_since = None
-    _wait(job, OTHERS, others_until(job))
+    _wait(job, OTHERS, others_until(job), tuple(job.tries.excluded))
 
 
 def wait_for_turn(job: JobModel, now: float, why: FailureCause) -> None:
@@ -121,11 +121,33 @@ def _before_last_third(job: JobModel, until: float) -> float:
     return min(until, job.deadline_ms - kept)
 
 
-def _wait(job: JobModel, key: TimerKey, until: float) -> None:
+def _wait(job: JobModel, key: TimerKey, until: float, besides: tuple[str, ...] = ()) -> None:
     job.phase = Phase.WAITING
-    job.effects.append(Wait())
+    job.effects.append(Wait(besides))
     job.clear_timers(*_WAITS)
     job.set_timer(key, until)
+
+
+def stop_waiting(job: JobModel) -> None:
+    """Ends a wait at once, in the way in which its timer would end it."""
+    (waits_for,) = (key for key in _WAITS if key in job.timers)
+    job.clear_timers(waits_for)
+    if waits_for == BOUND:
+        job.waits.leaves_turn = True
+        select(job)
+    elif waits_for == WAIT:
+        fail(job, waited_in_vain(job))
+    elif not give_up_on_others(job):
+        select(job)
+
+
+def give_up_on_others(job: JobModel) -> bool:
+    """Lets nodes that have tried the job try it again. True: the job fails instead."""
+    if job.tries.hopeless and job.lost_for is not None:
+        fail(job, job.lost_for)
+        return True
+    job.tries.readmit_nodes()
+    return False
 
 
 def decline(job: JobModel, attempt: Attempt, answer: pool_pb2.AllocateResponse) -> None:

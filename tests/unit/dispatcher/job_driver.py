@@ -101,6 +101,9 @@ class Job:
     def room(self) -> "Job":
         return self.then(self.machine.on_room(self.now))
 
+    def no_place(self) -> "Job":
+        return self.then(self.machine.on_no_place(self.now))
+
     def send_failed(self, number: int) -> "Job":
         return self.then(self.machine.on_send_failed(self.now, number, "no stream"))
 

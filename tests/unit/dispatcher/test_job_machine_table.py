@@ -93,6 +93,7 @@ EVENTS: dict[str, Callable[[Job, int], Job]] = {
     "over quota": lambda job, _: job.refused(OVER_QUOTA),
     "refused": lambda job, _: job.refused(NO_NODE),
     "room": lambda job, _: job.room(),
+    "no place": lambda job, _: job.no_place(),
     "send failed": Job.send_failed,
     "node lost": Job.node_lost,
     "node back": Job.node_back,
@@ -175,8 +176,8 @@ def test_the_table_names_every_event_of_the_machine_and_every_event_is_tried() -
     events = {name for name in vars(JobMachine) if name.startswith("on_")}
     assert events == {
         "on_acked", "on_allocated", "on_cancel", "on_committed", "on_failed", "on_kept",
-        "on_node_back", "on_node_lost", "on_partial", "on_refused", "on_rejected", "on_result",
-        "on_room", "on_send_failed", "on_timer", "on_wake",
+        "on_no_place", "on_node_back", "on_node_lost", "on_partial", "on_refused", "on_rejected",
+        "on_result", "on_room", "on_send_failed", "on_timer", "on_wake",
     }  # fmt: skip
 
 

@@ -199,6 +199,11 @@ def test_a_turn_that_waits_for_its_node_no_longer_waits_for_others() -> None:
     assert job.machine.timers == {("bound", 0): 600}
 
 
+def test_a_job_that_waits_for_others_names_the_nodes_that_it_does_not_wait_for() -> None:
+    assert failed_twice().only(fx.Wait) == fx.Wait(("node-2", "node-1"))
+    assert Job().start().refused(ALL_FULL).only(fx.Wait) == fx.Wait()
+
+
 def test_a_job_that_may_go_to_one_node_only_does_not_wait_for_others() -> None:
     job = failed_twice(is_strict=True)
 
@@ -236,3 +241,34 @@ def test_who_waits_in_vain_is_told_what_the_pool_has_counted() -> None:
     job.at(200).timer("wait")
     (failed,) = [effect for effect in job.effects if isinstance(effect, fx.Fail)]
     assert failed.why.metadata == facts
+
+
+# ---- no place to wait ----
+
+
+def test_without_a_place_a_job_that_would_wait_for_room_fails() -> None:
+    assert Job().start().refused(ALL_FULL).no_place().failure() == ALL_FULL
+
+
+def test_without_a_place_a_job_that_would_wait_for_its_node_leaves_the_turn() -> None:
+    job = Job(affinity_wait_ms=50).start().refused(BOUND_FULL).no_place()
+
+    assert not job.asked().wait_for_bound_node
+    assert job.machine.timers == {}
+    assert job.refused(ALL_FULL).no_place().failure() == ALL_FULL
+
+
+def test_without_a_place_the_last_try_may_go_to_a_node_that_has_failed_the_job() -> None:
+    job = failed_twice().no_place()
+
+    assert job.asked().exclude == ()
+    assert job.machine.timers == {}
+    assert job.refused(ALL_FULL).no_place().failure() == ALL_FULL
+
+
+def test_without_a_place_a_hopeless_job_ends_with_the_error_of_its_node() -> None:
+    job = Job().start().given(1).acked(1).failed(1, worth_retry=False)
+
+    job.refused(ALL_FULL, facts=ALL_TRIED).no_place()
+
+    assert job.failure() == common_pb2.ERROR_REASON_JOB_FAILED

@@ -57,10 +57,12 @@ class Pool:
         self.rounds.wait(job)
         return job
 
-    def refuses(self, job_id: str, *, for_quota: bool = False) -> None:
+    def refuses(self, job_id: str, *, for_quota: bool = False, besides: str = "") -> None:
+        """besides: the nodes that have tried the job; there are no others."""
         job = self.jobs[job_id]
         job.is_asking = False
         job.is_over_quota = for_quota
+        job.others_line = job.line_besides(tuple(besides))
         self.rounds.wait(job)
         self.rounds.has_answer(job)
 
@@ -164,5 +166,63 @@ def test_who_is_let_through_and_finds_no_room_waits_for_room_where_its_ticket_pu
     pool.rounds.room_in([QUEUE])
 
     assert pool.asked() == ["early", "early"]
+    pool.places("early")
+    assert pool.asked() == ["late"]
+
+
+def tried(pool: Pool, *names: str, by: str) -> None:
+    """Adds jobs that wait for a node besides those that have tried them."""
+    for name in names:
+        pool.waits(name)
+    pool.rounds.room_in([QUEUE])
+    for name in names:
+        assert pool.asked() == [name]
+        pool.refuses(name, besides=by)
+
+
+def test_jobs_that_wait_for_other_nodes_do_not_hold_up_those_that_wait_for_room() -> None:
+    pool = Pool()
+    tried(pool, *(f"tried-{name}" for name in range(20)), by="a")
+    pool.waits("other")
+
+    pool.rounds.room_for(frozenset([QUEUE]))
+    assert pool.asked() == ["other"]
+    pool.refuses("other")
+    pool.rounds.room_for(frozenset([QUEUE]))
+    assert pool.asked() == ["other"]
+
+
+def test_a_new_node_is_asked_for_by_all_that_wait_for_other_nodes() -> None:
+    pool = Pool()
+    tried(pool, "first", "second", by="a")
+    tried(pool, "third", by="ba")
+    tried(pool, "fourth", by="ab")
+
+    pool.rounds.node_for(frozenset(["zh:fr"]))
+    assert pool.asked() == []
+    pool.rounds.node_for(frozenset(["zh:*"]))
+    assert pool.asked() == ["first", "third"]
+
+    # It is "b". A refusal applies to all that the same nodes have tried.
+    pool.refuses("third", besides="ab")
+    assert pool.asked() == []
+    pool.places("first")
+    assert pool.asked() == ["second"]
+    pool.places("second")
+    # Those that it cannot help ask again later, once for all of them.
+    pool.rounds.poll()
+    assert pool.asked() == ["third"]
+
+
+def test_a_job_that_need_not_wait_for_other_nodes_any_more_waits_where_its_ticket_puts_it() -> None:
+    pool = Pool()
+    tried(pool, "early", by="a")
+    pool.waits("late")
+    pool.rounds.node_for(frozenset([QUEUE]))
+    assert pool.asked() == ["early"]
+    pool.refuses("early")
+
+    pool.rounds.room_for(frozenset([QUEUE]))
+    assert pool.asked() == ["early"]
     pool.places("early")
     assert pool.asked() == ["late"]
