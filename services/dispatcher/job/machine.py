@@ -201,11 +201,14 @@ class JobMachine:
         elif is_returning:
             job.returning = None
             if is_over:
-                # This instance stood still, and another one became the job's home. The node is left
-                # alone: it may have the result, which belongs to the other home.
-                attempt.state = AttemptState.ENDED
-                why = "another dispatcher has finished the job"
-                transitions.fail(job, FailureCause(common_pb2.ERROR_REASON_JOB_FAILED, why))
+                # Another instance was the job's home and has finished it: this one stood still, or
+                # took the job up at that moment. If the other one found no gateway to take the
+                # result, it is kept. The node is left alone: it may have the result, which belongs
+                # to the other home.
+                attempt.state = AttemptState.KEPT
+                job.clear_timers(("grace", number), ("job", number))
+                job.looks = _MAX_LOOKS - 1
+                transitions.fetch(job, attempt)
             else:
                 job.effects.append(Send(attempt))
         return job.take_effects()
@@ -217,6 +220,7 @@ class JobMachine:
             if attempt.state is AttemptState.KEPT and result is not None:
                 transitions.deliver(job, attempt, result)
             elif job.phase is Phase.FETCHING and job.looks >= _MAX_LOOKS:
+                attempt.state = AttemptState.ENDED  # there is nothing to stop at its node
                 why = "its node no longer has the result, and the result was not kept"
                 transitions.fail(job, FailureCause(common_pb2.ERROR_REASON_JOB_FAILED, why))
             elif job.phase is Phase.FETCHING:

@@ -138,9 +138,18 @@ def test_a_home_that_stood_still_while_another_finished_the_job_lets_go_of_it() 
     """Its node has forgotten the attempt by now, and would do it again without a slot."""
     job = running().node_lost(1).node_back(1)
     job.then(job.machine.on_committed(job.now, 1, COMMIT.OUTCOME_ALREADY, is_over=True))
+    assert job.kinds() == [fx.FetchKept]
 
-    assert job.kinds() == [fx.Fail]
+    assert job.kept(None).kinds() == [fx.Fail]
     assert job.phase is Phase.OVER
+
+
+def test_a_home_that_took_up_a_job_while_its_old_home_finished_it_delivers_what_was_kept() -> None:
+    """The old home drained, and its gateway had left."""
+    job = running().node_lost(1).node_back(1)
+    job.then(job.machine.on_committed(job.now, 1, COMMIT.OUTCOME_ALREADY, is_over=True))
+
+    assert job.kept(1).kinds() == [fx.Deliver]
 
 
 def test_when_the_grace_is_over_the_job_goes_elsewhere() -> None:
@@ -199,7 +208,7 @@ def test_what_was_kept_just_before_the_node_was_asked_is_found(kept: int | None)
     job = Job().start().told(1, common_pb2.JOB_STATE_DONE, lease=0).kept(None)
 
     assert job.rejected(1).kinds() == [fx.FetchKept]
-    assert job.kept(kept).kinds() == ([fx.Deliver] if kept else [fx.CancelOnNode, fx.Fail])
+    assert job.kept(kept).kinds() == ([fx.Deliver] if kept else [fx.Fail])
 
 
 def test_of_a_done_job_the_node_may_be_on_its_way_back() -> None:
