@@ -6,10 +6,8 @@ cut, submitted, running, and results on their way.
 """
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,18 +27,6 @@ from tests.support.services import ServiceProcess, addresses
 # Long enough that there is always something under way.
 WORK_MS = 300
 DRAINED_S = 15.0
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[EmbeddedRedis]:
-    """A Redis that comes back with its data."""
-    # Without a sync that may hold up a write: what was answered is in the file.
-    no_sync = ("--appendfsync", "no")
-    with (
-        tempfile.TemporaryDirectory(prefix="lingua-redis-") as folder,
-        EmbeddedRedis(data_dir=Path(folder), args=no_sync) as server,
-    ):
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,22 @@ async def echo(requests: AsyncIterator[bytes], context: Context) -> None:
         await context.write(request)
 
 
+class Waiting:
+    """A handler that waits until its call is broken off."""
+
+    def __init__(self) -> None:
+        self.entered, self.ended = asyncio.Event(), asyncio.Event()
+        self.remaining: float | None = None
+
+    async def __call__(self, requests: Any, context: Context) -> None:
+        self.remaining = context.time_remaining()
+        self.entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
 async def failure(stream: Any) -> grpc.aio.AioRpcError:
     async def exhaust() -> None:
         while await stream.read() is not grpc.aio.EOF:
@@ -144,21 +160,13 @@ async def test_writing_to_a_call_that_has_failed_raises(call: Open) -> None:
 
 
 async def test_cancelling_a_call_ends_its_handler_and_the_tasks_of_it(call: Open) -> None:
-    entered, ended = asyncio.Event(), asyncio.Event()
-
-    async def waits(requests: Any, context: Context) -> None:
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
+    waits = Waiting()
     stream = await call(waits)
     await stream.write(b"")
     async with asyncio.timeout(WAIT_S):
-        await entered.wait()
+        await waits.entered.wait()
         assert stream.cancel()
-        await ended.wait()
+        await waits.ended.wait()
     assert stream.cancelled()
     assert not stream.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -167,14 +175,7 @@ async def test_cancelling_a_call_ends_its_handler_and_the_tasks_of_it(call: Open
 
 @pytest.mark.parametrize("half", ["read", "write"])
 async def test_a_caller_that_stops_waiting_cancels_the_call(call: Open, half: str) -> None:
-    ended = asyncio.Event()
-
-    async def waits(requests: Any, context: Context) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
+    waits = Waiting()
     stream = await call(waits)
 
     async def write_until_full() -> None:
@@ -187,7 +188,7 @@ async def test_a_caller_that_stops_waiting_cancels_the_call(call: Open, half: st
     task.cancel()
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(task, return_exceptions=True)
-        await ended.wait()
+        await waits.ended.wait()
     assert stream.cancelled()
 
 
@@ -225,23 +226,15 @@ async def test_buffers_are_bounded(call: Open, side: str) -> None:
 
 
 async def test_a_deadline_ends_the_call_on_both_sides(call: Open) -> None:
-    ended = asyncio.Event()
-    remaining: list[float] = []
-
-    async def waits(requests: Any, context: Context) -> None:
-        remaining.append(context.time_remaining())
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
+    waits = Waiting()
     stream = await call(waits, timeout=2.0)
     error = await failure(stream)
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     async with asyncio.timeout(WAIT_S):
-        await ended.wait()
+        await waits.ended.wait()
     # gRPC rounds up.
-    assert 0 < remaining[0] < 2.5
+    assert waits.remaining is not None
+    assert 0 < waits.remaining < 2.5
 
 
 async def test_a_call_without_a_deadline_has_no_time_remaining(call: Open) -> None:
@@ -322,15 +315,7 @@ async def test_draining_refuses_new_calls_and_lets_others_end(transport: str) ->
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_call_that_outlives_the_drain_is_broken_off(transport: str) -> None:
-    entered, ended = asyncio.Event(), asyncio.Event()
-
-    async def waits(requests: Any, context: Context) -> None:
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
+    waits = Waiting()
     in_process = InProcessServer() if transport == "in-process" else None
     server = GrpcServer(**options(waits, drain_grace_ms=100), in_process=in_process)
     address = await server.start()
@@ -338,9 +323,9 @@ async def test_a_call_that_outlives_the_drain_is_broken_off(transport: str) -> N
     async with channel, asyncio.timeout(WAIT_S):
         stream = channel.stream_stream(PATH)()
         await stream.write(b"")
-        await entered.wait()
+        await waits.entered.wait()
         await server.drain()
-        await ended.wait()
+        await waits.ended.wait()
         assert (await failure(stream)).code() in (
             grpc.StatusCode.UNAVAILABLE,
             grpc.StatusCode.CANCELLED,
