@@ -149,7 +149,7 @@ def costs(result: Tree) -> dict[str, float]:
     nodes, sessions, replicas = (result[series] for series in ("nodes", "sessions", "replicas"))
     cpu, beat = result["hops"]["cpu_ms_per_job"], result["beat_us"]
     first, last = (replicas[at]["cpu_ms_per_job"]["dispatcher"] for at in (0, -1))
-    # What a job costs more if it is relayed.
+    # The extra cost of a relayed job.
     relay = (last - first) / max(0.01, replicas[-1]["relayed"])
     return {
         **{f"{name}_ms": cpu[name] for name in SCHEDULER},

@@ -58,7 +58,7 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class Variant:
-    """What is measured: a transport at the gateway of a checkout."""
+    """A transport to measure, at the gateway of a checkout."""
 
     label: str
     transport: str

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from tests.support.all_in_one import Part
 from tests.support.node_process import NodeProcess
 from tests.support.scheduler import Scheduler
 from tests.support.services import ServiceProcess, addresses
@@ -78,6 +79,14 @@ async def talking(scheduler: Scheduler, lengths: Sequence[int]) -> AsyncIterator
             await crowd.hear_more(1)
             yield crowd
             crowd.stop()
+
+
+async def notices(service: ServiceProcess | Part, *, up: bool) -> None:
+    """Returns when a service knows that Redis is up, or away."""
+    deadline = time.monotonic() + RECOVERED_S
+    while await service.metric(f"lingua_{service.service}_redis_up") != up:
+        assert time.monotonic() < deadline, f"{service.service} does not notice"
+        await asyncio.sleep(0.02)
 
 
 async def busiest(services: Sequence[ServiceProcess], metric: str) -> ServiceProcess:

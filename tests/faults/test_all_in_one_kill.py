@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from tests.faults.crowd import LONG, PEOPLE, RECOVERED_S, busiest, busy_node, talking
+from tests.faults.crowd import LONG, PEOPLE, busiest, busy_node, notices, talking
 from tests.support.all_in_one import AllInOneProcess, Part
 from tests.support.scheduler import Scheduler
 from tests.support.services import addresses
@@ -89,14 +89,6 @@ async def test_kill_9_of_redis_while_people_speak_loses_no_word(
             await notices(each, up=True)
         await crowd.hear_more(2)
     crowd.check("kill -9 of Redis under processes with all services", record_property)
-
-
-async def notices(service: Part, *, up: bool) -> None:
-    """Returns when a service knows that Redis is up, or away."""
-    deadline = time.monotonic() + RECOVERED_S
-    while await service.metric(f"lingua_{service.service}_redis_up") != up:
-        assert time.monotonic() < deadline, f"{service.service} does not notice"
-        await asyncio.sleep(0.02)
 
 
 async def test_both_processes_are_replaced_in_turn_while_people_speak_and_no_word_is_lost(

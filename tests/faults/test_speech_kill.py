@@ -15,14 +15,14 @@ from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from tests.faults.crowd import (
     LONG,
     PEOPLE,
-    RECOVERED_S,
     Victim,
     busiest,
+    notices,
     talking,
     victim,
 )
 from tests.support.scheduler import Scheduler
-from tests.support.services import ServiceProcess, addresses
+from tests.support.services import addresses
 
 # Long enough that there is always something under way.
 WORK_MS = 300
@@ -98,18 +98,10 @@ async def test_kill_9_of_redis_while_people_speak_loses_no_word(
         await busiest(scheduler.gateways, "lingua_gateway_jobs")
         redis.kill()
         for each in scheduler.services:
-            await notices_outage(each)
+            await notices(each, up=False)
         await asyncio.to_thread(redis.restart)
         await crowd.hear_more(2)
     crowd.check("kill -9 of Redis", record_property)
-
-
-async def notices_outage(service: ServiceProcess) -> None:
-    """Returns when a service knows that Redis is away."""
-    deadline = time.monotonic() + RECOVERED_S
-    while await service.metric(f"lingua_{service.service}_redis_up") > 0:
-        assert time.monotonic() < deadline, f"{service.service} does not notice"
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("kind", ["gateway", "dispatcher", "pool service", "node"])

@@ -1,9 +1,8 @@
 """All services in one process: each still asks who calls, also of the others in the process."""
 
-import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from tests.security.certificates import HOUR, Pair
 from tests.security.issuer import ISSUER, Issuer
 from tests.support.all_in_one import AllInOneProcess
 from tests.support.commands import lingua
-from tests.support.listening_node import ListeningNode
+from tests.support.listening_node import connected_node
 from tests.support.scheduler import SETTINGS
 from tests.support.speaker import speaking
 
@@ -50,25 +49,9 @@ def by_tokens(redis_url: str, issuer: Issuer) -> Iterator[AllInOneProcess]:
         assert "eyJ" not in process.log(), "a token"
 
 
-@contextlib.asynccontextmanager
-async def listening(process: AllInOneProcess, **access: Any) -> AsyncIterator[ListeningNode]:
-    """The node n1, while it is connected."""
-    node = ListeningNode(node_id="n1", langs=["en", "es"], slots=4, work_s=0.03, **access)
-    serving = asyncio.create_task(node.serve(process.dispatcher.address))
-    try:
-        async with asyncio.timeout(30):
-            while not node.connected:
-                assert not serving.done(), serving
-                await asyncio.sleep(0.02)
-        yield node
-    finally:
-        await node.stop()
-        await serving
-
-
 async def test_speech_goes_through_with_tokens(by_tokens: AllInOneProcess, issuer: Issuer) -> None:
     async with (
-        listening(by_tokens, token=issuer.token("node")),
+        connected_node(by_tokens.dispatcher.address, "n1", token=issuer.token("node")),
         speaking(by_tokens.gateway.address, token=issuer.token("client")) as speaker,
     ):
         await speaker.say_sentence(2, 4, 6)
@@ -135,7 +118,7 @@ async def test_speech_goes_through_by_certificates_alone(redis_url: str, tmp_pat
     settings = {name: str(path) for name, path in files.items()}
     with running(redis_url, tls_server_name=NAME, **settings) as process:
         async with (
-            listening(process, tls=tls("node")),
+            connected_node(process.dispatcher.address, "n1", tls=tls("node")),
             speaking(process.gateway.address, tls=tls("app")) as speaker,
         ):
             await speaker.say_sentence(2, 4, 6)

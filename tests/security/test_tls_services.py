@@ -11,7 +11,7 @@ import subprocess
 import sys
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from lingua_scheduler.v1 import (
     pool_pb2_grpc,
 )
 from tests.security.certificates import EXPIRED, HOUR, Pair
-from tests.support.listening_node import ListeningNode
+from tests.support.listening_node import connected_node
 from tests.support.scheduler import SETTINGS
 from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess, ServiceProcess
 from tests.support.speaker import sentences, speaking
@@ -138,24 +138,6 @@ def secured(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             assert not process.faults(), process.log()
 
 
-@contextlib.asynccontextmanager
-async def listening(secured: Secured) -> AsyncIterator[ListeningNode]:
-    """The node n0, while it is connected."""
-    node = ListeningNode(
-        node_id="n0", langs=["en", "es"], slots=4, work_s=0.03, tls=secured.tls("node")
-    )
-    serving = asyncio.create_task(node.serve(secured.dispatcher.address))
-    try:
-        async with asyncio.timeout(30):
-            while not node.connected:
-                assert not serving.done(), serving
-                await asyncio.sleep(0.02)
-        yield node
-    finally:
-        await node.stop()
-        await serving
-
-
 async def code_of(call: Any) -> grpc.StatusCode:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
@@ -166,7 +148,7 @@ async def test_speech_goes_from_a_client_to_a_node_and_back_by_certificates_alon
     secured: Secured,
 ) -> None:
     async with (
-        listening(secured),
+        connected_node(secured.dispatcher.address, "n0", tls=secured.tls("node")),
         speaking(secured.gateway.address, tls=secured.tls("app")) as speaker,
     ):
         await speaker.say_sentence(2, 4, 6)
@@ -326,7 +308,7 @@ async def test_all_certificates_and_their_authority_are_replaced_while_people_ta
 
     over = asyncio.Event()
     async with (
-        listening(secured),
+        connected_node(secured.dispatcher.address, "n0", tls=secured.tls("node")),
         speaking(secured.gateway.address, tls=secured.tls("app")) as speaker,
     ):
         talking = asyncio.create_task(talk())

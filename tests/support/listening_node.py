@@ -6,6 +6,7 @@ that it heard.
 """
 
 import asyncio
+import contextlib
 import logging
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -130,6 +131,22 @@ class ListeningNode(Node):
             else:
                 text = " ".join(words)
                 yield Translated(source=text, translated=text, joined=turn.joined)
+
+
+@contextlib.asynccontextmanager
+async def connected_node(address: str, node_id: str, **access: Any) -> AsyncIterator[ListeningNode]:
+    """A node while it is connected to a dispatcher, with a token or TLS."""
+    node = ListeningNode(node_id=node_id, langs=["en", "es"], slots=4, work_s=0.03, **access)
+    serving = asyncio.create_task(node.serve(address))
+    try:
+        async with asyncio.timeout(30):
+            while not node.connected:
+                assert not serving.done(), serving
+                await asyncio.sleep(0.02)
+        yield node
+    finally:
+        await node.stop()
+        await serving
 
 
 def main() -> None:
