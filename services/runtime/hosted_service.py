@@ -11,6 +11,7 @@ import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from lingua_scheduler.services.runtime.auth.guard import Guard, guard_of
+from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.redis.link import ERROR_KINDS, RedisLink
 from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
@@ -34,6 +35,11 @@ class Runtime:
     link: RedisLink
     registry: CollectorRegistry
     dialer: Dialer
+    tls: ServerTls | None
+    """Of all its servers; None for plain text."""
+    guard: Guard | None
+    """Decides who may call what; None if everyone may call everything."""
+    refusals: Refusals
 
 
 class Service(Protocol):
@@ -132,9 +138,10 @@ class HostedService:
         _count_redis_errors(link, registry)
         tls, dialer = server_tls(settings), Dialer(settings, in_process)
         export_expiry(registry, tls, dialer.tls)
-        self._service = kind.build(Runtime(settings, link, registry, dialer))
+        runtime = Runtime(settings, link, registry, dialer, tls, guard, Refusals(registry))
+        self._service = kind.build(runtime)
         own = in_process.get(in_process_address(self.name))
-        self._server = self._grpc_server(tls, guard, own)
+        self._server = self._grpc_server(runtime, own)
         self._metrics = MetricsServer(
             listen=getattr(settings, f"{self.name}_metrics_listen"),
             registry=registry,
@@ -142,10 +149,8 @@ class HostedService:
             tls=tls.context if tls and settings.metrics_tls == "on" else None,
         )
 
-    def _grpc_server(
-        self, tls: ServerTls | None, guard: Guard | None, in_process: InProcessServer | None
-    ) -> GrpcServer:
-        settings, name = self._settings, self.name
+    def _grpc_server(self, runtime: Runtime, in_process: InProcessServer | None) -> GrpcServer:
+        settings, name, tls = self._settings, self.name, runtime.tls
         server = GrpcServer(
             listen=getattr(settings, f"{name}_listen"),
             variable=variable_name(f"{name}_listen"),
@@ -161,7 +166,8 @@ class HostedService:
             probe_listen=getattr(settings, f"{name}_health_listen"),
             probe_variable=variable_name(f"{name}_health_listen"),
             in_process=in_process,
-            guard=guard,
+            guard=runtime.guard,
+            refusals=runtime.refusals,
             registry=self._registry,
         )
         server.on_drain(self._service.drain)

@@ -2,7 +2,7 @@
 
 An utterance passes through `live` (the shell of a session), `session` (its pure core), `store`
 (the cut is recorded) and `dispatcher_link` (its job is submitted); its result comes back the
-same way. `service` and `main` are the gRPC service and its process;
+same way. `service` is its gRPC service, `web` its WebSockets, and `main` its process;
 `views` reads records for operators.
 
 Only the CLI imports this package. It imports the runtime and the generated code.

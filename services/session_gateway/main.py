@@ -15,6 +15,7 @@ from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.service import SessionGatewayServicer
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
 from lingua_scheduler.services.session_gateway.views import SessionViews
+from lingua_scheduler.services.session_gateway.web.server import WebServer
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 
 
@@ -40,6 +41,7 @@ class SessionGatewayService:
             metrics=metrics,
         )
         runtime.link.on_change.append(lambda up, _: self._sessions.on_redis(up))
+        self._web = WebServer(runtime, self._sessions)
         self._servicer = SessionGatewayServicer(
             sessions=self._sessions, views=SessionViews(link=runtime.link, settings=settings)
         )
@@ -49,10 +51,11 @@ class SessionGatewayService:
         session_pb2_grpc.add_SessionGatewayServicer_to_server(self._servicer, server)
 
     async def open(self, address: str) -> None:
-        """Announces the address of this instance, and connects to a dispatcher."""
+        """Announces the address of this instance, connects to a dispatcher, serves the web."""
         self._address = address
         await self._instances.announce(address)
         await self._dispatchers.open()
+        await self._web.start()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
         """The renewal of sessions, and of the announcement of this instance."""
@@ -60,10 +63,12 @@ class SessionGatewayService:
 
     async def drain(self) -> None:
         """Opens no more sessions, and sends the clients elsewhere."""
+        self._web.drain()
         await self._sessions.drain()
 
     async def close(self) -> None:
-        """Disconnects from the other services."""
+        """Ends the connections of the web, and disconnects from the other services."""
+        await self._web.close()
         await self._instances.leave()
         self._sessions.close()
         await self._dispatchers.close()

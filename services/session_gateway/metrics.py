@@ -58,29 +58,56 @@ _LIKELY_MISSING = (
 )
 
 
+class WebMetrics:
+    """The metrics of the web entry of a gateway."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.connections = Gauge(
+            "lingua_gateway_web_connections",
+            "Open connections of the web entry, WebSockets and others.",
+            registry=registry,
+        )
+        self.requests = Counter(
+            "lingua_gateway_web_requests",
+            "HTTP requests that have ended, by path and status. 101: a WebSocket that was closed.",
+            ["path", "status"],
+            registry=registry,
+        )
+        self.closed = Counter(
+            "lingua_gateway_web_closed",
+            "WebSockets that were closed, by close code; 1000 if the client closed it or left.",
+            ["code"],
+            registry=registry,
+        )
+
+
 class GatewayMetrics:
     """The metrics of one session gateway process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.sessions = Gauge(
-            "lingua_gateway_sessions", "Sessions whose client is connected here.", registry=registry
+            "lingua_gateway_sessions",
+            "Sessions whose client is connected here, by transport: grpc or web.",
+            ["transport"],
+            registry=registry,
         )
         self.opened = Counter(
             "lingua_gateway_sessions_opened",
-            "Sessions that started here, by how: new or resume.",
-            ["how"],
+            "Sessions that started here, by how (new or resume) and transport.",
+            ["how", "transport"],
             registry=registry,
         )
         self.ended = Counter(
             "lingua_gateway_sessions_ended",
-            "Sessions that ended here, by how: closed, left, or the reason of an error.",
-            ["how"],
+            "Sessions that ended here, by how (closed, left, or the reason of an error) and "
+            "transport.",
+            ["how", "transport"],
             registry=registry,
         )
         self._refused = Counter(
             "lingua_gateway_opens_refused",
-            "Sessions that were not opened or resumed, by reason.",
-            ["reason"],
+            "Sessions that were not opened or resumed, by reason and transport.",
+            ["reason", "transport"],
             registry=registry,
         )
         self._missing = Counter(
@@ -130,6 +157,8 @@ class GatewayMetrics:
             registry=registry,
         )
         self._quotas = QuotaMetrics(registry, "sessions")
+        for transport in ("grpc", "web"):
+            self.sessions.labels(transport)
         for reason in _LIKELY_MISSING:
             self._missing.labels(_word(reason))
         self.counts = dict.fromkeys(_COUNTED, 0)
@@ -169,9 +198,9 @@ class GatewayMetrics:
         """Counts an utterance that is reported as missing."""
         self._missing.labels(_word(reason)).inc()
 
-    def refused(self, error: LinguaError) -> None:
+    def refused(self, error: LinguaError, transport: str) -> None:
         """Counts a session that was not opened or resumed."""
-        self._refused.labels(_word(error.reason)).inc()
+        self._refused.labels(_word(error.reason), transport).inc()
         if isinstance(error, QuotaExceededError):
             self._quotas.refused(error)
 

@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.runtime.auth.principals import own_tenant
+from lingua_scheduler.services.session_gateway.live.client import GrpcClient
 from lingua_scheduler.services.session_gateway.live.sessions import Sessions
 from lingua_scheduler.services.session_gateway.views import SessionViews
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
@@ -23,7 +24,7 @@ class SessionGatewayServicer(session_pb2_grpc.SessionGatewayServicer):
     async def Converse(  # type: ignore[override]  # noqa: N802 - the contract's name, as below
         self, request_iterator: AsyncIterator[session_pb2.ClientMessage], context: Context
     ) -> None:
-        await self._sessions.converse(request_iterator, context)
+        await self._sessions.converse(request_iterator, GrpcClient(context))
 
     async def GetSession(  # noqa: N802
         self, request: session_pb2.GetSessionRequest, context: Context

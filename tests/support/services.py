@@ -190,10 +190,21 @@ class GatewayProcess(ServiceProcess):
     def __init__(
         self, *, pool: ServiceProcess, redis_url: str, dispatchers: str, **settings: Any
     ) -> None:
-        settings = {"redis_timeout_ms": PATIENT_REDIS_MS, **settings}
+        settings = {
+            "redis_timeout_ms": PATIENT_REDIS_MS,
+            "gateway_web_listen": "127.0.0.1:0",
+            **settings,
+        }
+        self.web_address = ""
         super().__init__(
             redis_url=redis_url, prefix=pool.prefix, dispatcher_address=dispatchers, **settings
         )
+
+    def _has_addresses(self, address: str, metrics_address: str) -> None:
+        super()._has_addresses(address, metrics_address)
+        # It is not there yet if the gateway listens but has not found Redis.
+        for record in self._events("listening for web")[-1:]:
+            self.web_address = self._settings["gateway_web_listen"] = record["address"]
 
 
 def start_all(services: Sequence[ServiceProcess]) -> None:

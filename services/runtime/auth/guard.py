@@ -3,9 +3,7 @@
 import ipaddress
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import grpc
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lingua_scheduler.services.runtime.addresses import split_address
 from lingua_scheduler.services.runtime.auth.access import is_open, may_call
@@ -21,12 +19,20 @@ from lingua_scheduler.services.runtime.settings.settings import Settings, variab
 if TYPE_CHECKING:
     from lingua_scheduler.services.runtime.auth.tokens import TokenVerifier
 
-Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
-
 AUTHORIZATION = "authorization"
 _HOW = f"send metadata '{AUTHORIZATION}: Bearer <token>', or use a client certificate"
 
 _log = logging.getLogger(__name__)
+
+
+class Credentials(Protocol):
+    """What a call says about its caller; the context of a gRPC call is one."""
+
+    def invocation_metadata(self) -> Any:
+        """Pairs of names and values, among them the token."""
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        """What the caller's certificate says."""
 
 
 class Guard:
@@ -39,7 +45,7 @@ class Guard:
     def __init__(self, verifier: "TokenVerifier | None") -> None:
         self._verifier = verifier
 
-    def admit(self, method: str, context: Context) -> Principal | None:
+    def admit(self, method: str, context: Credentials) -> Principal | None:
         """Admits a call of `package.Service/Method` and sets its `caller`.
 
         Returns:
@@ -61,7 +67,7 @@ class Guard:
             )
         return principal
 
-    def _principal(self, context: Context) -> Principal:
+    def _principal(self, context: Credentials) -> Principal:
         token = bearer_token(context.invocation_metadata() or ())
         if token is not None:
             if self._verifier is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -19,7 +18,9 @@ import grpc
 from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry
 
+from lingua_scheduler.services.runtime.auth.expiry import until_expiry
 from lingua_scheduler.services.runtime.auth.guard import Guard
+from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.errors import (
     InternalError,
@@ -61,6 +62,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     Args:
         guard: None if everyone may call everything.
+        refusals: of all servers of the process; by default of this one alone.
     """
 
     def __init__(
@@ -68,11 +70,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         *,
         instance_id: str,
         guard: Guard | None = None,
+        refusals: Refusals | None = None,
         registry: CollectorRegistry | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self._instance_id = instance_id
         self._guard = guard
+        self._refusals = refusals or Refusals(registry)
         self._observer = CallObserver(registry=registry, tracer=tracer)
         self._wrapped: dict[str, tuple[Handler, Handler]] = {}
         self._open_calls = OpenCalls()
@@ -128,9 +132,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             principal = None
             if self._guard is not None:
                 principal = self._guard.admit(method.name, context)
-            if principal is not None and principal.expires_s is not None and not method.unary:
-                return await _until(principal.expires_s, work(requests, context))
-            return await work(requests, context)
+            if method.unary:
+                return await work(requests, context)
+            return await until_expiry(principal, work(requests, context))
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, grpc.aio.AbortError) and context.done():
                 raise
@@ -148,7 +152,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         """Ends the call with the status of an error."""
         failure = error if isinstance(error, LinguaError) else self._internal(method, error)
         if isinstance(failure, UnauthenticatedError | PermissionDeniedError):
-            self._observer.refused(method, failure)
+            self._refusals.note(method.name, failure)
         try:
             await context.abort(failure.code, failure.message, to_trailing_metadata(failure))
         except grpc.aio.AbortError:
@@ -173,17 +177,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         if not isinstance(error, LinguaError | grpc.aio.BaseError):
             facts = {"method": method.name, "error": type(error).__name__}
             _log.error("call failed after its caller left", exc_info=error, extra=facts)
-
-
-async def _until(expires_s: float, work: Awaitable[Any]) -> Any:
-    """Runs the handler of a stream until the token of its caller expires."""
-    try:
-        async with asyncio.timeout(max(0.0, expires_s - time.time())) as holds:
-            return await work
-    except TimeoutError:
-        if not holds.expired():
-            raise
-        raise UnauthenticatedError("the token has expired; connect again with a new one") from None
 
 
 def _nobody_listens(error: BaseException, context: Context) -> bool:

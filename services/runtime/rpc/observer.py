@@ -12,8 +12,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from lingua_scheduler.services.runtime.auth.access import is_open
-from lingua_scheduler.services.runtime.auth.principals import caller
-from lingua_scheduler.services.runtime.errors import LinguaError, reason_name
 from lingua_scheduler.services.runtime.telemetry.traces import context_from_traceparent
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
@@ -81,16 +79,6 @@ class CallObserver:
                 buckets=_BUCKETS,
                 registry=registry,
             )
-            self._refused = Counter(
-                "lingua_auth_refused",
-                "Calls that were refused for who made them, by reason: unauthenticated (nobody "
-                "knows who), permission_denied (that one may not).",
-                ["reason"],
-                registry=registry,
-            )
-            # Exported from 0 on, so that the first refusal is an increase.
-            for reason in ("unauthenticated", "permission_denied"):
-                self._refused.labels(reason)
 
     def method(self, path: str, *, streams_in: bool, streams_out: bool) -> Method:
         """Describes the method with the path `/package.Service/Name`."""
@@ -123,16 +111,6 @@ class CallObserver:
                     if code in _SERVER_FAULTS:
                         span.set_attribute("error.type", code.name)
                         span.set_status(Status(StatusCode.ERROR, context.details() or None))
-
-    def refused(self, method: Method, error: LinguaError) -> None:
-        """Counts and logs a call that was refused because of its caller, without credentials."""
-        if self._handled is not None:
-            self._refused.labels(reason_name(error.reason).lower()).inc()
-        who = caller()
-        facts = {"method": method.name, "reason": error.message}
-        if who is not None:
-            facts |= {"role": str(who.role), "caller": who.name}
-        _log.info("call refused", extra=facts)
 
     def _span(
         self, method: Method, context: Context

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.runtime.addresses import join_address, split_address
 from lingua_scheduler.services.runtime.auth.guard import Guard
+from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.rpc.health import HealthServicer
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
@@ -55,6 +56,7 @@ class GrpcServer:
         probe_variable: the environment variable that sets `probe_listen`.
         in_process: serves the same calls to other services of this process; None if there are none.
         guard: decides who may call what; None if everyone may call everything.
+        refusals: where calls that the guard refuses are counted; see CallInterceptor.
         registry: where calls are counted; None for nowhere.
         tracer_provider: makes spans; by default the one of the current service, if it traces.
     """
@@ -77,6 +79,7 @@ class GrpcServer:
         probe_variable: str = "",
         in_process: InProcessServer | None = None,
         guard: Guard | None = None,
+        refusals: Refusals | None = None,
         registry: CollectorRegistry | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
@@ -112,6 +115,7 @@ class GrpcServer:
         self._interceptor = CallInterceptor(
             instance_id=instance_id,
             guard=guard,
+            refusals=refusals,
             registry=registry,
             tracer=tracer_if_on(tracer_provider),
         )

@@ -10,6 +10,7 @@ from lingua_scheduler.services.runtime.settings.pool_fields import PoolFields
 from lingua_scheduler.services.runtime.settings.quota_fields import OwnerFields, QuotaFields
 from lingua_scheduler.services.runtime.settings.redis_fields import RedisFields
 from lingua_scheduler.services.runtime.settings.security_fields import SecurityFields
+from lingua_scheduler.services.runtime.settings.web_fields import WebFields
 
 GROUPS: dict[str, type[BaseModel]] = {
     "general": GeneralFields,
@@ -22,6 +23,7 @@ GROUPS: dict[str, type[BaseModel]] = {
     "pool": PoolFields,
     "dispatcher": DispatcherFields,
     "gateway": GatewayFields,
+    "web": WebFields,
 }
 
 # What a profile sets other than the defaults above.

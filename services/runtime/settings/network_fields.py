@@ -66,6 +66,9 @@ class AddressFields(BaseModel):
     pool_listen: Listen = _listens("127.0.0.1:7710", "where the pool service listens")
     dispatcher_listen: Listen = _listens("127.0.0.1:7720", "where the dispatcher listens")
     gateway_listen: Listen = _listens("127.0.0.1:7730", "where the session gateway listens")
+    gateway_web_listen: ListenOrOff = _listens_or_off(
+        "127.0.0.1:7740", "where the session gateway serves WebSockets and HTTP (empty: off)"
+    )
     pool_metrics_listen: ListenOrOff = _listens_or_off(
         "127.0.0.1:9710", "HTTP address of the pool service's /metrics (empty: off)"
     )

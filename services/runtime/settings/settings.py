@@ -28,6 +28,7 @@ from lingua_scheduler.services.runtime.settings.quota_fields import (
 )
 from lingua_scheduler.services.runtime.settings.redis_fields import RedisFields
 from lingua_scheduler.services.runtime.settings.security_fields import SecurityFields
+from lingua_scheduler.services.runtime.settings.web_fields import WebFields
 
 PREFIX = "LINGUA_"
 
@@ -134,6 +135,7 @@ class Settings(
     PoolFields,
     DispatcherFields,
     GatewayFields,
+    WebFields,
     BaseSettings,
 ):
     """All settings of one process, valid and frozen.

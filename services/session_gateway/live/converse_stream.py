@@ -1,19 +1,15 @@
-"""The Converse stream of one client: messages that wait to be written, and when to read more."""
+"""The stream to one client: messages that wait to be written, and when to read more."""
 
 import asyncio
 import contextlib
-from typing import Any
-
-import grpc
 
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S, Outbox
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.live.client import Client
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.v1 import session_pb2
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 # Bounds of what waits for a client that reads slowly. Partials are dropped first; if results do not
 # fit either, the stream ends, and the results that the client has not seen are kept for its resume.
@@ -71,10 +67,10 @@ class ConverseStream:
 
     # ---- writing ----
 
-    async def write(self, context: Context) -> None:
+    async def write(self, client: Client) -> None:
         """Writes messages until the stream is closed."""
         while messages := await self._outbox.take():
-            await context.write(b"".join(messages))
+            await client.write(b"".join(messages))
 
     def send(self, message: session_pb2.ServerMessage) -> bool:
         """Queues a message. Returns False if it does not fit: the client does not read."""

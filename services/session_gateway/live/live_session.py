@@ -12,7 +12,8 @@ from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
-from lingua_scheduler.services.session_gateway.live.converse_stream import Context, ConverseStream
+from lingua_scheduler.services.session_gateway.live.client import Client
+from lingua_scheduler.services.session_gateway.live.converse_stream import ConverseStream
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.session import effects
@@ -106,7 +107,7 @@ class LiveSession:
         self,
         opened: session_pb2.Opened,
         requests: AsyncIterator[session_pb2.ClientMessage],
-        context: Context,
+        client: Client,
     ) -> None:
         """Tells the client that its session is open, and serves its stream to the end."""
         if self._spans is not None:
@@ -114,7 +115,7 @@ class LiveSession:
         self._send_event(session_pb2.ServerEvent(opened=opened))
         self._carry_out(self._core.start(self._now()))
         stream = self._stream
-        await run_duplex(read=self._read(requests), write=stream.write(context), cut=stream.aborted)
+        await run_duplex(read=self._read(requests), write=stream.write(client), cut=stream.aborted)
 
     async def _read(self, requests: AsyncIterator[session_pb2.ClientMessage]) -> None:
         may_read = self._stream.may_read

@@ -16,7 +16,7 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import span_of, span_writer_if_on
 from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
-from lingua_scheduler.services.session_gateway.live.converse_stream import Context
+from lingua_scheduler.services.session_gateway.live.client import Client
 from lingua_scheduler.services.session_gateway.live.live_session import LiveSession
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
@@ -78,21 +78,25 @@ class Sessions:
         self._empty.set()
 
     async def converse(
-        self, requests: AsyncIterator[session_pb2.ClientMessage], context: Context
+        self, requests: AsyncIterator[session_pb2.ClientMessage], client: Client
     ) -> None:
-        """Serves one client until its stream ends."""
+        """Serves one client until its stream ends.
+
+        Raises:
+            LinguaError: what ended the session, which the client has been told.
+        """
         try:
-            session, opened = await self._open(requests, context)
+            session, opened = await self._open(requests, client)
         except errors.LinguaError as error:
-            self._metrics.refused(error)
+            self._metrics.refused(error, client.transport)
             event = session_pb2.ServerEvent(error=errors.to_proto(error))
-            await context.write(session_pb2.ServerMessage(events=[event]))
+            await client.write(session_pb2.ServerMessage(events=[event]).SerializeToString())
             raise
-        self._arrive(session)
+        self._arrive(session, client)
         try:
-            await session.serve(opened, requests, context)
+            await session.serve(opened, requests, client)
         finally:
-            self._depart(session)
+            self._depart(session, client)
             await session.leave()
         if session.ended is not None and session.ended.why is not None:
             raise errors.from_proto(session.ended.why)
@@ -129,7 +133,7 @@ class Sessions:
     # ---- opening ----
 
     async def _open(
-        self, requests: AsyncIterator[session_pb2.ClientMessage], context: Context
+        self, requests: AsyncIterator[session_pb2.ClientMessage], client: Client
     ) -> tuple[LiveSession, session_pb2.Opened]:
         try:
             async with asyncio.timeout(_OPEN_WITHIN_S):
@@ -156,9 +160,10 @@ class Sessions:
             timers=self._timers,
             metrics=self._metrics,
             held_budget=self._held_budget,
-            spans=self._spans_of(record, context),
+            spans=self._spans_of(record, client),
         )
-        self._metrics.opened.labels(how).inc()
+        client.opened(record.opened)
+        self._metrics.opened.labels(how, client.transport).inc()
         return session, self._opened(record, token)
 
     async def _create(
@@ -258,30 +263,29 @@ class Sessions:
             ),
         )
 
-    def _spans_of(self, record: SessionRecord, context: Context) -> SessionSpans | None:
+    def _spans_of(self, record: SessionRecord, client: Client) -> SessionSpans | None:
         if self._span_writer is None:
             return None
-        # At run time this is a plain tuple of pairs, whatever its type says.
-        metadata = dict(context.invocation_metadata() or ())
         return SessionSpans(
             self._span_writer,
-            client=span_of(str(metadata.get("traceparent", ""))),
+            client=span_of(client.traceparent),
+            transport=client.transport,
             session_id=record.session_id,
             epoch=record.epoch,
         )
 
     # ---- live sessions ----
 
-    def _arrive(self, session: LiveSession) -> None:
+    def _arrive(self, session: LiveSession, client: Client) -> None:
         self._live[session.session_id] = session
-        self._metrics.sessions.inc()
+        self._metrics.sessions.labels(client.transport).inc()
         self._empty.clear()
         if self._draining:
             session.go_away(0, _DRAINING)
 
-    def _depart(self, session: LiveSession) -> None:
-        self._metrics.sessions.dec()
-        self._metrics.ended.labels(session.how_it_ended).inc()
+    def _depart(self, session: LiveSession, client: Client) -> None:
+        self._metrics.sessions.labels(client.transport).dec()
+        self._metrics.ended.labels(session.how_it_ended, client.transport).inc()
         # The client may have resumed the same session here.
         if self._live.get(session.session_id) is session:
             del self._live[session.session_id]

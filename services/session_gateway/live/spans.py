@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
 
 _CONVERSE = f"{session_pb2.DESCRIPTOR.services_by_name['SessionGateway'].full_name}/Converse"
+# How the client called, in the words of OpenTelemetry's semantic conventions.
+_CALLS = {
+    "grpc": {"rpc.system.name": "grpc", "rpc.method": _CONVERSE},
+    "web": {"network.protocol.name": "websocket", "url.path": "/v1/converse"},
+}
 _WRITTEN = {
     common_pb2.JobStep.KIND_GATHER: "gather",
     common_pb2.JobStep.KIND_HANGOVER: "hangover",
@@ -45,14 +50,22 @@ class SessionSpans:
     Args:
         writer: writes the spans.
         client: the client's own span, if the client sent one.
+        transport: of the client: grpc or web.
         session_id: of the session.
         epoch: of the session; over 1 if it was resumed.
     """
 
     def __init__(
-        self, writer: SpanWriter, *, client: SpanContext | None, session_id: str, epoch: int
+        self,
+        writer: SpanWriter,
+        *,
+        client: SpanContext | None,
+        transport: str,
+        session_id: str,
+        epoch: int,
     ) -> None:
         self._writer = writer
+        self._call = _CALLS[transport]
         self._session_id = session_id
         self._resumed = epoch > 1
         self._span = writer.child(client) if client else writer.root("session")
@@ -114,8 +127,7 @@ class SessionSpans:
             end_us=now_us,
             kind=SpanKind.SERVER,
             attributes={
-                "rpc.system.name": "grpc",
-                "rpc.method": _CONVERSE,
+                **self._call,
                 "lingua.session_id": self._session_id,
                 "lingua.resumed": self._resumed,
                 "lingua.outcome": how.upper(),

@@ -321,6 +321,8 @@ class LocalScheduler:
             f"{service}_metrics_listen": f"{name}'s metrics",
             f"{service}_health_listen": f"{name}'s health service",
         }
+        if service == "gateway":
+            titles["gateway_web_listen"] = f"{name}'s web entry"
         return {
             variable_name(field): self._listen(getattr(self.settings, field), title, number)
             for field, title in titles.items()

@@ -1,0 +1,46 @@
+"""The client of a session, whatever transport it uses."""
+
+from collections.abc import Awaitable
+from typing import Any, Protocol
+
+import grpc
+
+from lingua_scheduler.v1 import session_pb2
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Client(Protocol):
+    """One connected client, as its session sees it.
+
+    Its messages come separately, as an async iterator. If that ends, the client has sent all it has
+    to say and still reads, as when a gRPC stream is half-closed. If the iterator raises
+    InvalidMessageError, the session ends with that error. If it raises anything else, or the task
+    is cancelled, the connection is lost, and the session can be resumed.
+    """
+
+    transport: str
+    """Its transport, as a label in metrics and traces."""
+    traceparent: str
+    """The W3C trace context that it sent; empty if it sent none."""
+
+    def opened(self, session: session_pb2.NewSession) -> None:
+        """Its session is open: a new one, or one that was opened like this before."""
+
+    def write(self, data: bytes) -> Awaitable[None]:
+        """Sends a ServerMessage, serialized. Returns when there is room for the next one."""
+
+
+class GrpcClient:
+    """The client of a Converse call."""
+
+    transport = "grpc"
+
+    def __init__(self, context: Context) -> None:
+        # At run time this is a plain tuple of pairs, whatever its type says.
+        metadata = dict(context.invocation_metadata() or ())
+        self.traceparent = str(metadata.get("traceparent", ""))
+        self.write = context.write
+
+    def opened(self, session: session_pb2.NewSession) -> None:
+        """Nothing to do: its messages are complete."""

@@ -1,0 +1,17 @@
+"""The web entry: sessions over WebSockets, for browsers, which cannot open gRPC streams.
+
+It is a second transport of the same sessions: `live.sessions` serves its clients and those of gRPC
+alike. docs/web.md is the contract.
+
+    server       listens, drains, ends
+    entry        HTTP requests: refuses or upgrades them
+    client       one connected client: frames in, frames out, pings
+    connections  how many connections there may be
+    refusals     how errors look over HTTP, and as close codes (pure)
+    access       which hosts, origins and subprotocols are accepted (pure)
+    frames       frames from and to messages (pure)
+    pace         how many frames a client may send (pure)
+
+Each line may import those below it. `main` starts it; it may import `live`, `metrics` and the
+runtime.
+"""

@@ -1,0 +1,179 @@
+"""One client that is connected over a WebSocket: its frames in, messages out, and pings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from lingua_scheduler.services.runtime.errors import InvalidMessageError, to_proto
+from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.web.frames import (
+    MAX_FRAME_BYTES,
+    Directions,
+    directions_of,
+    read_binary,
+    read_text,
+    written,
+)
+from lingua_scheduler.services.session_gateway.web.pace import Pace
+from lingua_scheduler.services.session_gateway.web.refusals import SILENT, TOO_LARGE, error_frame
+from lingua_scheduler.v1 import session_pb2
+
+# Seconds that a client has to answer a close frame, and to read what was sent before it.
+_CLOSE_WITHIN_S = 2.0
+# Bytes that may wait in the connection before the next message waits for room.
+_WRITE_AHEAD_BYTES = 64 * 1024
+
+
+class ClientLeftError(Exception):
+    """The connection has ended; the session can be resumed."""
+
+
+class Socket(web.WebSocketResponse):
+    """A WebSocket whose frames are limited, without compression."""
+
+    def __init__(self, protocol: str) -> None:
+        super().__init__(
+            protocols=(protocol,),
+            compress=False,
+            autoping=False,
+            timeout=_CLOSE_WITHIN_S,
+            # Frames must be smaller than this.
+            max_msg_size=MAX_FRAME_BYTES + 1,
+            writer_limit=_WRITE_AHEAD_BYTES,
+        )
+
+    async def close(
+        self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True
+    ) -> bool:
+        """Closes the connection. aiohttp calls this as well, if a frame is too large."""
+        if code == WSCloseCode.MESSAGE_TOO_BIG and not self.closed:
+            code, message = TOO_LARGE, b"FRAME_TOO_LARGE"
+            error = InvalidMessageError(f"a frame has more than {MAX_FRAME_BYTES} bytes")
+            with contextlib.suppress(ConnectionError):
+                await self.send_str(error_frame(to_proto(error)))
+        return await super().close(code=code, message=message, drain=drain)
+
+
+class WebClient:
+    """The client of a session: an async iterator of its messages, and a way to write to it.
+
+    Args:
+        socket: is open.
+        transport: below it.
+        settings: of the gateway.
+        traceparent: the header that it sent; empty if it sent none.
+    """
+
+    transport = "web"
+
+    def __init__(
+        self,
+        socket: Socket,
+        transport: asyncio.WriteTransport,
+        *,
+        settings: Settings,
+        traceparent: str,
+    ) -> None:
+        self.traceparent = traceparent
+        self.has_spoken = False
+        """Whether it has sent a frame."""
+        self._socket = socket
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._directions: Directions = {0: None}
+        self._pace = Pace(
+            self._loop.time(), per_s=settings.web_frames_per_s, burst=settings.web_frames_burst
+        )
+        self._is_reading = False
+        # Kept, because the loop does not.
+        self._pinging: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._silence_ms = settings.keepalive_time_ms + settings.keepalive_timeout_ms
+        self._watch = self._new_watch()
+
+    # ---- its messages ----
+
+    def __aiter__(self) -> WebClient:
+        return self
+
+    async def __anext__(self) -> session_pb2.ClientMessage:
+        """The next message.
+
+        Raises:
+            InvalidMessageError: a frame is not one.
+            ClientLeftError: the connection has ended.
+        """
+        socket = self._socket
+        while True:
+            wait_s = self._pace.wait_s(self._loop.time())
+            if wait_s:
+                await asyncio.sleep(wait_s)
+            self._is_reading = True
+            frame = await socket.receive()
+            self._is_reading = False
+            self._watch.silence.heard = True
+            kind = frame.type
+            if kind is WSMsgType.BINARY:
+                return read_binary(frame.data, self._directions)
+            if kind is WSMsgType.TEXT:
+                self.has_spoken = True
+                return read_text(frame.data)
+            if kind is WSMsgType.PING:
+                await socket.pong(frame.data)
+            elif kind is not WSMsgType.PONG:
+                raise ClientLeftError
+
+    def opened(self, session: session_pb2.NewSession) -> None:
+        """Its session is open."""
+        self._directions = directions_of(session)
+
+    # ---- messages to it ----
+
+    async def write(self, data: bytes) -> None:
+        """Sends a ServerMessage, serialized."""
+        speech, text = written(session_pb2.ServerMessage.FromString(data))
+        for frame in speech:
+            await self._socket.send_bytes(frame)
+        await self._socket.send_str(text)
+
+    async def close(self, code: int, reason: str, error: str = "") -> None:
+        """Closes the connection, whether the client reads or not.
+
+        Args:
+            code: of the close frame.
+            reason: a word for it.
+            error: a text frame that goes first; empty for none.
+        """
+        self._watch.stop()
+        # What a client does not read is dropped after a while.
+        self._loop.call_later(_CLOSE_WITHIN_S, self._transport.abort)
+        with contextlib.suppress(ConnectionError):
+            if error and not self._socket.closed:
+                await self._socket.send_str(error)
+            await self._socket.close(code=code, message=reason.encode(), drain=False)
+
+    # ---- pings ----
+
+    def _new_watch(self) -> StreamWatch:
+        return StreamWatch(silence_ms=self._silence_ms, ask=self._ping, cut=self._cut)
+
+    def _ping(self) -> None:
+        if not self._is_reading:
+            # Its answer would not be read: the session has too much in flight.
+            self._watch.silence.heard = True
+            return
+        self._pinging = self._loop.create_task(self._send_ping())
+
+    async def _send_ping(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._socket.ping()
+
+    def _cut(self, _: str) -> None:
+        if not self._is_reading:
+            self._watch = self._new_watch()
+            return
+        self._closing = self._loop.create_task(self.close(SILENT, "SILENT"))

@@ -1,0 +1,120 @@
+"""How many connections the web entry has, and from how many addresses."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from aiohttp import web
+
+from lingua_scheduler.services.session_gateway.web.refusals import HttpRefusal
+
+# Seconds that a connection has for its next request, headers included. So a peer that sends its
+# request byte by byte is disconnected.
+_REQUEST_WITHIN_S = 10.0
+# Largest line of a request, and largest header. A token may have some kilobytes.
+_MAX_LINE_BYTES = 8190
+_MAX_HEADERS = 64
+
+
+class Connections:
+    """Counts connections, in all and by address.
+
+    Args:
+        most: connections that are served.
+        most_of_address: connections of one address that are served; 0 for no limit.
+    """
+
+    def __init__(self, *, most: int, most_of_address: int) -> None:
+        self._most = most
+        self._most_of_address = most_of_address
+        self._by_address: Counter[str] = Counter()
+        self.count = 0
+        """Open connections."""
+
+    def add(self, address: str) -> None:
+        """A connection is open."""
+        self.count += 1
+        self._by_address[address] += 1
+
+    def remove(self, address: str) -> None:
+        """A connection has ended."""
+        self.count -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    @property
+    def is_flooded(self) -> bool:
+        """Whether there are so many that the next one is dropped without an answer."""
+        return self.count >= 2 * self._most
+
+    def problem(self, address: str) -> str:
+        """Why the last connection of an address may not be served; empty if it may."""
+        if self.count > self._most:
+            return "this gateway has too many connections"
+        if 0 < self._most_of_address < self._by_address[address]:
+            return f"more than {self._most_of_address} connections from one address"
+        return ""
+
+
+class Connection(web.RequestHandler):
+    """One connection, which counts as long as it is open."""
+
+    __slots__ = ("_connections", "address")
+
+    def __init__(
+        self, server: web.Server, connections: Connections, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]  # for none
+            keepalive_timeout=_REQUEST_WITHIN_S,
+            # Bodies of requests are not read.
+            lingering_time=0,
+            max_line_size=_MAX_LINE_BYTES,
+            max_field_size=_MAX_LINE_BYTES,
+            max_headers=_MAX_HEADERS,
+            auto_decompress=False,
+        )
+        self._connections: Connections | None = connections
+        self.address = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Counts it, or drops it if there are far too many."""
+        connections = self._connections
+        assert connections is not None
+        if connections.is_flooded:
+            self._connections = None
+            assert isinstance(transport, asyncio.Transport)
+            transport.abort()
+            return
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else ""
+        connections.add(self.address)
+        super().connection_made(transport)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answers what is not HTTP. It is not logged: anybody can send it."""
+        if request.writer.output_size > 0:
+            raise ConnectionResetError("a part of another response is sent already")
+        return HttpRefusal(status, "BAD_REQUEST", "the request is not valid HTTP/1.1").response()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Counts it no more."""
+        if self._connections is not None:
+            self._connections.remove(self.address)
+            self._connections = None
+            super().connection_lost(exc)
+
+
+def connection_factory(server: web.Server, connections: Connections) -> Callable[[], Connection]:
+    """Makes the protocol of each new connection."""
+    loop = asyncio.get_running_loop()
+    return lambda: Connection(server, connections, loop)

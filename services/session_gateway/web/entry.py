@@ -1,0 +1,278 @@
+"""The HTTP requests of the web entry: each is refused, answered, or becomes a client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from lingua_scheduler.services.runtime.auth.expiry import until_expiry
+from lingua_scheduler.services.runtime.auth.guard import AUTHORIZATION, Guard
+from lingua_scheduler.services.runtime.auth.principals import Principal
+from lingua_scheduler.services.runtime.auth.refusals import Refusals
+from lingua_scheduler.services.runtime.errors import (
+    BackpressureError,
+    DependencyDownError,
+    DrainingError,
+    InvalidMessageError,
+    LinguaError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    internal_error,
+    reason_name,
+    to_proto,
+)
+from lingua_scheduler.services.runtime.rpc.duplex import all_ended
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.live.sessions import Sessions
+from lingua_scheduler.services.session_gateway.metrics import WebMetrics
+from lingua_scheduler.services.session_gateway.web.access import (
+    PROTOCOL,
+    Hosts,
+    Origins,
+    offered_tokens,
+    subprotocols,
+)
+from lingua_scheduler.services.session_gateway.web.client import (
+    ClientLeftError,
+    Socket,
+    WebClient,
+)
+from lingua_scheduler.services.session_gateway.web.connections import Connection, Connections
+from lingua_scheduler.services.session_gateway.web.refusals import (
+    DONE,
+    GO_AWAY,
+    INTERNAL,
+    SILENT,
+    HttpRefusal,
+    close_code,
+    error_frame,
+)
+from lingua_scheduler.v1 import session_pb2
+
+_CONVERSE = f"{session_pb2.DESCRIPTOR.services_by_name['SessionGateway'].full_name}/Converse"
+# Of every response. Nothing that this entry answers may be kept, or taken for something else.
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Server": "lingua-scheduler",
+    "X-Content-Type-Options": "nosniff",
+}
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class WebCredentials:
+    """Who makes a request, as the guard asks for it."""
+
+    def __init__(self, token: str | None, certificate: Mapping[str, Any] | None) -> None:
+        self._token = token
+        names = (certificate or {}).get("subjectAltName", ())
+        self._uris = [value.encode() for kind, value in names if kind == "URI"]
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        """The token as gRPC clients send it."""
+        return ((AUTHORIZATION, self._token),) if self._token is not None else ()
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        """The certificate as gRPC describes it."""
+        return {"peer_uri": self._uris} if self._uris else {}
+
+
+class WebEntry:
+    """Handles requests, and serves clients with `sessions`.
+
+    Args:
+        settings: of the gateway.
+        sessions: of the gateway, whatever their transport.
+        connections: counts those of this entry.
+        guard: decides who may call; None if everyone may.
+        refusals: counts those that may not.
+        metrics: of this entry.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        sessions: Sessions,
+        connections: Connections,
+        guard: Guard | None,
+        refusals: Refusals,
+        metrics: WebMetrics,
+    ) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._connections = connections
+        self._guard = guard
+        self._refusals = refusals
+        self._metrics = metrics
+        self._hosts = Hosts(settings.web_hosts)
+        self._origins = Origins(settings.web_origins)
+        self._routes: dict[str, Handler] = {
+            "/v1/converse": self._converse,
+            "/healthz": self._health,
+        }
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_serving = False
+        """Whether Redis is up."""
+        self.is_draining = False
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answers one request."""
+        path = request.path if request.path in self._routes else "other"
+        try:
+            response = await self._answer(request)
+        except HttpRefusal as refusal:
+            response = refusal.response()
+        except Exception as error:
+            failure = internal_error(self._settings.instance_id)
+            facts = {"error_id": failure.metadata["error_id"], "path": path}
+            _log.error("web request failed", exc_info=error, extra=facts)
+            response = HttpRefusal.of(failure).response()
+        self._metrics.requests.labels(path, str(response.status)).inc()
+        if not response.prepared:
+            response.headers.update(_HEADERS)
+        return response
+
+    async def close(self) -> None:
+        """Ends all connections; their sessions can be resumed elsewhere."""
+        for task in self._tasks:
+            task.cancel()
+        await all_ended(list(self._tasks))
+
+    # ---- requests ----
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        host = request.headers.get("Host", "")
+        if not self._hosts.accepts(host):
+            raise HttpRefusal(
+                403,
+                "WRONG_HOST",
+                f"this server is not called {host[:100]!r}: use its address, or add the name to "
+                "LINGUA_WEB_HOSTS",
+            )
+        origin = request.headers.get("Origin")
+        if not self._origins.accepts(origin, host):
+            raise HttpRefusal(
+                403,
+                "WRONG_ORIGIN",
+                f"pages of {str(origin)[:100]!r} may not use this server: see LINGUA_WEB_ORIGINS",
+            )
+        if problem := self._connections.problem(_address(request)):
+            raise HttpRefusal.of(BackpressureError(problem))
+        handler = self._routes.get(request.path)
+        if handler is None:
+            raise HttpRefusal(404, "NOT_FOUND", "there is nothing at this path")
+        if request.method != "GET":
+            raise HttpRefusal(
+                405, "METHOD_NOT_ALLOWED", "only GET is allowed here", headers={"Allow": "GET"}
+            )
+        return await handler(request)
+
+    async def _health(self, _: web.BaseRequest) -> web.StreamResponse:
+        serving = self.is_serving and not self.is_draining
+        status = {"status": "SERVING" if serving else "NOT_SERVING"}
+        return web.json_response(status, status=200 if serving else 503)
+
+    def _admit(self, request: web.BaseRequest, tokens: list[str]) -> Principal | None:
+        """Admits a request as a call of Converse. Raises HttpRefusal."""
+        headers = [*request.headers.getall("Authorization", ())]
+        given = [*headers, *(f"Bearer {token}" for token in tokens)]
+        if len(given) > 1:
+            raise HttpRefusal.of(
+                InvalidMessageError("more than one token: send it in one header or subprotocol")
+            )
+        if self._guard is None:
+            return None
+        certificate = request.get_extra_info("peercert")
+        credentials = WebCredentials(given[0] if given else None, certificate)
+        try:
+            return self._guard.admit(_CONVERSE, credentials)
+        except (UnauthenticatedError, PermissionDeniedError) as error:
+            self._refusals.note(_CONVERSE, error)
+            raise HttpRefusal.of(error) from None
+
+    # ---- conversations ----
+
+    async def _converse(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            raise HttpRefusal(
+                426,
+                "UPGRADE_REQUIRED",
+                "this is a WebSocket: connect with ws:// or wss://",
+                headers={"Upgrade": "websocket"},
+            )
+        offered = subprotocols(request.headers.getall("Sec-WebSocket-Protocol", ()))
+        if PROTOCOL not in offered:
+            raise HttpRefusal.of(
+                InvalidMessageError(f"the client has to offer the subprotocol {PROTOCOL!r}")
+            )
+        principal = self._admit(request, offered_tokens(offered))
+        if self.is_draining:
+            raise HttpRefusal.of(DrainingError("this gateway is draining; connect to another one"))
+        if not self.is_serving:
+            raise HttpRefusal.of(DependencyDownError("Redis is not available"))
+        socket = Socket(PROTOCOL)
+        if request.can_read_body or not socket.can_prepare(request).ok:
+            raise HttpRefusal.of(InvalidMessageError("the request is not a WebSocket handshake"))
+        transport = request.transport
+        assert transport is not None
+        socket.headers.update(_HEADERS)
+        await socket.prepare(request)
+        client = WebClient(
+            socket,
+            transport,
+            settings=self._settings,
+            traceparent=request.headers.get("traceparent", ""),
+        )
+        await self._serve(client, principal)
+        return socket
+
+    async def _serve(self, client: WebClient, principal: Principal | None) -> None:
+        """Serves a client until it leaves or its session ends, and closes its connection."""
+        conversation = self._sessions.converse(client, client)
+        task = asyncio.create_task(until_expiry(principal, conversation))
+        self._tasks.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            await all_ended([task])
+            self._tasks.discard(task)
+        code, reason, error = self._end(task, client)
+        self._metrics.closed.labels(str(code)).inc()
+        await client.close(code, reason, error)
+
+    def _end(self, task: asyncio.Task[None], client: WebClient) -> tuple[int, str, str]:
+        """How to close a connection: the code, a word, and a frame to send first."""
+        if task.cancelled():
+            return GO_AWAY, "GO_AWAY", ""
+        error = task.exception()
+        if error is None:
+            return DONE, "CLOSED", ""
+        if isinstance(error, ClientLeftError | ConnectionError):
+            return DONE, "", ""
+        if isinstance(error, InvalidMessageError) and not client.has_spoken:
+            return SILENT, "NO_OPEN", ""
+        if isinstance(error, UnauthenticatedError | PermissionDeniedError):
+            self._refusals.note(_CONVERSE, error)
+        if not isinstance(error, LinguaError):
+            failure = internal_error(self._settings.instance_id)
+            facts = {"error_id": failure.metadata["error_id"], "error": type(error).__name__}
+            _log.error("web session failed", exc_info=error, extra=facts)
+            return INTERNAL, "INTERNAL", error_frame(to_proto(failure))
+        # The session tells its client of all errors but this one.
+        expired = isinstance(error, UnauthenticatedError)
+        frame = error_frame(to_proto(error)) if expired else ""
+        return close_code(error), reason_name(error.reason), frame
+
+
+def _address(request: web.BaseRequest) -> str:
+    protocol = request.protocol
+    assert isinstance(protocol, Connection)
+    return protocol.address

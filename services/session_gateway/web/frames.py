@@ -1,0 +1,114 @@
+"""Frames of the web entry, from and to the messages of the contract. Pure.
+
+A text frame has a message in protobuf's JSON form. Audio and speech go in binary frames: a header
+of fixed size, then the bytes. docs/web.md describes both.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+
+from google.protobuf import json_format
+
+from lingua_scheduler.services.runtime.contract import limits
+from lingua_scheduler.services.runtime.errors import InvalidMessageError
+from lingua_scheduler.v1 import common_pb2, session_pb2
+
+# The most bytes of a frame, as of a message over gRPC.
+MAX_FRAME_BYTES = 128 * 1024
+
+AUDIO = 1
+SPEECH = 2
+
+# Type, flags, two bytes 0, seq, client_ms.
+_AUDIO_HEADER = struct.Struct(">BBHQQ")
+# Type, three bytes 0, utterance index.
+_SPEECH_HEADER = struct.Struct(">B3xI")
+_IS_FINAL = 1
+_DIRECTION_SHIFT = 1
+_KNOWN_FLAGS = 0b111
+
+# The direction of a chunk by the bits of its flags. 0: the chunk has none.
+Directions = Mapping[int, common_pb2.LanguagePair | None]
+_FIXED: Directions = {0: None}
+
+
+def directions_of(session: session_pb2.NewSession) -> Directions:
+    """The directions that chunks of a session can name."""
+    if not session.HasField("conversation"):
+        return _FIXED
+    a, b = session.conversation.a, session.conversation.b
+    return {
+        0: None,
+        1: common_pb2.LanguagePair(src=a, tgt=b),
+        2: common_pb2.LanguagePair(src=b, tgt=a),
+    }
+
+
+def read_binary(frame: bytes, directions: Directions) -> session_pb2.ClientMessage:
+    """Reads a binary frame of a client.
+
+    Raises:
+        InvalidMessageError: it is not a frame of audio.
+    """
+    if len(frame) < _AUDIO_HEADER.size:
+        raise _bad(f"has {len(frame)} bytes; its header alone has {_AUDIO_HEADER.size}")
+    kind, flags, zero, seq, client_ms = _AUDIO_HEADER.unpack_from(frame)
+    if kind != AUDIO:
+        raise _bad(f"has the type {kind}; clients send only {AUDIO} (audio)")
+    if flags > _KNOWN_FLAGS or zero:
+        raise _bad("has bits set that have no meaning")
+    message = session_pb2.ClientMessage()
+    chunk = message.audio
+    chunk.seq = seq
+    chunk.data = frame[_AUDIO_HEADER.size :]
+    if client_ms:
+        chunk.client_ms = client_ms
+    if flags:
+        if flags & _IS_FINAL:
+            chunk.is_final = True
+        way = flags >> _DIRECTION_SHIFT
+        if way not in directions:
+            raise _bad(f"names the direction {way}; this session has {sorted(directions)}")
+        direction = directions[way]
+        if direction is not None:
+            chunk.direction.CopyFrom(direction)
+    return message
+
+
+def read_text(frame: str) -> session_pb2.ClientMessage:
+    """Reads a text frame of a client.
+
+    Raises:
+        InvalidMessageError: it is not a message, or a field is not valid.
+    """
+    message = session_pb2.ClientMessage()
+    try:
+        json_format.Parse(frame, message)
+    except (json_format.ParseError, ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidMessageError(f"the text frame is not a ClientMessage in JSON: {why}") from None
+    if message.HasField("audio"):
+        problem = "must be sent in a binary frame"
+        raise InvalidMessageError(f"audio: {problem}", fields=[("audio", problem)])
+    limits.check(message)
+    return message
+
+
+def written(message: session_pb2.ServerMessage) -> tuple[list[bytes], str]:
+    """The frames of a message: binary ones with speech, which go first, and the text frame.
+
+    The speech is removed from the message.
+    """
+    speech = []
+    for event in message.events:
+        if event.HasField("result") and event.result.speech:
+            result = event.result
+            speech.append(_SPEECH_HEADER.pack(SPEECH, result.utterance_index) + result.speech)
+            result.ClearField("speech")
+    as_dict = json_format.MessageToDict(message)
+    return speech, json.dumps(as_dict, ensure_ascii=False, separators=(",", ":"))
+
+
+def _bad(problem: str) -> InvalidMessageError:
+    return InvalidMessageError(f"the binary frame {problem}")

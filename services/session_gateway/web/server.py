@@ -1,0 +1,120 @@
+"""The server of the web entry: where it listens, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+
+from aiohttp import web
+
+from lingua_scheduler.services.runtime.addresses import join_address, split_address
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.hosted_service import Runtime
+from lingua_scheduler.services.runtime.rpc.tls import ServerTls
+from lingua_scheduler.services.runtime.settings.settings import variable_name
+from lingua_scheduler.services.session_gateway.live.sessions import Sessions
+from lingua_scheduler.services.session_gateway.metrics import WebMetrics
+from lingua_scheduler.services.session_gateway.web.connections import (
+    Connections,
+    connection_factory,
+)
+from lingua_scheduler.services.session_gateway.web.entry import WebEntry
+
+# Seconds that a peer has for its TLS handshake, and to answer the end of TLS.
+_HANDSHAKE_WITHIN_S = 10.0
+_SHUTDOWN_WITHIN_S = 2.0
+# Connections that may wait to be accepted.
+_BACKLOG = 128
+
+_log = logging.getLogger(__name__)
+
+
+class WebServer:
+    """The web entry of a gateway; does nothing if `gateway_web_listen` is empty.
+
+    It follows Redis by itself, and serves from `start` to `close`.
+
+    Args:
+        runtime: of the process.
+        sessions: of the gateway.
+    """
+
+    def __init__(self, runtime: Runtime, sessions: Sessions) -> None:
+        settings = runtime.settings
+        self._listen = settings.gateway_web_listen
+        self._tls = runtime.tls
+        self._connections = Connections(
+            most=settings.web_connections_max,
+            most_of_address=settings.web_connections_per_address,
+        )
+        metrics = WebMetrics(runtime.registry)
+        metrics.connections.set_function(lambda: self._connections.count)
+        self._entry = WebEntry(
+            settings=settings,
+            sessions=sessions,
+            connections=self._connections,
+            guard=runtime.guard,
+            refusals=runtime.refusals,
+            metrics=metrics,
+        )
+        self._http: web.Server | None = None
+        self._listening: asyncio.Server | None = None
+        runtime.link.on_change.append(lambda up, _: self._set_serving(up))
+
+    async def start(self) -> None:
+        """Starts to listen; does nothing if it does already.
+
+        Raises:
+            SettingsError: the address cannot be bound.
+        """
+        if not self._listen or self._listening is not None:
+            return
+        host, port = split_address(self._listen)
+        self._http = web.Server(self._entry.handle)
+        # asyncio accepts the time limits of TLS only together with TLS.
+        tls = self._tls
+        try:
+            self._listening = await asyncio.get_running_loop().create_server(
+                connection_factory(self._http, self._connections),
+                host,
+                port,
+                ssl=_changing_context(tls) if tls is not None else None,
+                ssl_handshake_timeout=_HANDSHAKE_WITHIN_S if tls is not None else None,
+                ssl_shutdown_timeout=_SHUTDOWN_WITHIN_S if tls is not None else None,
+                backlog=_BACKLOG,
+            )
+        except OSError as error:
+            raise SettingsError(
+                f"{variable_name('gateway_web_listen')}={self._listen!r}: cannot listen there: "
+                f"{error.strerror or error}; set another address, or an empty one for no web entry"
+            ) from error
+        bound = self._listening.sockets[0].getsockname()[1]
+        _log.info("listening for web", extra={"address": join_address(host, bound)})
+
+    def drain(self) -> None:
+        """Accepts no more clients. Those that are connected are served on."""
+        self._entry.is_draining = True
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        if self._listening is None or self._http is None:
+            return
+        self._listening.close()
+        await self._entry.close()
+        self._http.pre_shutdown()
+        await self._http.shutdown(_SHUTDOWN_WITHIN_S)
+
+    def _set_serving(self, serving: bool) -> None:
+        self._entry.is_serving = serving
+
+
+def _changing_context(tls: ServerTls) -> ssl.SSLContext:
+    """A context that uses, for each connection, the certificates that are in the files then."""
+    first = tls.context()
+
+    def use_current(connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+        connection.context = tls.context()
+
+    first.sni_callback = use_current
+    return first
