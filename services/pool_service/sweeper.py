@@ -13,8 +13,10 @@ import logging
 import time
 
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
+from lingua_scheduler.services.pool_service.fleet.offered import offers
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.registry import Registry
+from lingua_scheduler.services.runtime.contract.offers import TTL_MS, offers_key, packed
 from lingua_scheduler.services.runtime.errors import LinguaError
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.script_calls import Sweep
@@ -24,18 +26,20 @@ _log = logging.getLogger(__name__)
 
 # Nodes that one step checks: about a millisecond of Redis.
 _NODES_A_STEP = 1000
-# How often the gauges are updated, which reads all nodes and pools. If that takes longer than a
-# fiftieth of the interval, the interval grows, up to a limit.
-_GAUGES_EVERY_S, _GAUGES_AT_LEAST_EVERY_S = 15.0, 60.0
+# How often the fleet is sampled, which reads all nodes and pools. If that takes longer than a
+# fiftieth of the interval, the interval grows, up to a limit. If the number of pools has changed,
+# the next sample comes earlier, but not so early that it would take more than that share.
+_SAMPLE_EVERY_S, _SAMPLE_AT_LEAST_EVERY_S = 15.0, 60.0
 _REST = 50
 
 
 class Sweeper:
     """Checks some nodes every `sweep_interval_ms`, and all of them in turn.
 
-    It also updates the gauges: while Redis answers, they are at most 15 seconds old (up to 60 if
-    there are so many nodes and pools that reading them takes long), plus one `sweep_interval_ms`.
-    A scrape does not read Redis.
+    It also samples the fleet, for the gauges and for the directions that gateways offer to clients:
+    while Redis answers, these are at most 15 seconds old (up to 60 if there are so many nodes and
+    pools that reading them takes long), plus one `sweep_interval_ms`. A new direction appears with
+    the next sweep. A scrape does not read Redis.
     """
 
     def __init__(
@@ -53,6 +57,8 @@ class Sweeper:
         self._capacity = capacity
         self._metrics = metrics
         self._cursor = "0"
+        # How many pools there were before the last sample.
+        self._pools_sampled = -1
         self._sweep = Sweep(
             nodes_per_step=_NODES_A_STEP,
             heartbeat_stale_ms=settings.heartbeat_stale_ms,
@@ -64,19 +70,34 @@ class Sweeper:
         """Sweeps until it is cancelled, and continues after failures of Redis."""
         interval = self._settings.sweep_interval_ms / 1000
         loop = asyncio.get_running_loop()
-        gauges_due = loop.time()
+        sample_due = rested = loop.time()
         while True:
             try:
                 await self.step()
-                if (began := loop.time()) >= gauges_due:
-                    self._metrics.show(await self._capacity.sample(began), time.time())
-                    rest = max(_GAUGES_EVERY_S, _REST * (loop.time() - began))
-                    gauges_due = began + min(rest, _GAUGES_AT_LEAST_EVERY_S)
+                began = loop.time()
+                if began >= sample_due or (began >= rested and await self._pools_changed()):
+                    await self._sample(began)
+                    rest = min(_REST * (loop.time() - began), _SAMPLE_AT_LEAST_EVERY_S)
+                    rested, sample_due = began + rest, began + max(rest, _SAMPLE_EVERY_S)
             except LinguaError as error:
                 _log.warning("sweep postponed", extra={"reason": str(error)})
             except Exception:
                 _log.exception("sweep failed")
             await asyncio.sleep(interval)
+
+    async def _pools_changed(self) -> bool:
+        return await self._count_pools() != self._pools_sampled
+
+    async def _count_pools(self) -> int:
+        return int(await self._link.command("HLEN", f"{self._settings.redis_prefix}:pools"))
+
+    async def _sample(self, now: float) -> None:
+        self._pools_sampled = await self._count_pools()
+        sample = await self._capacity.sample(now)
+        self._metrics.show(sample, time.time())
+        value = packed(int(time.time() * 1000), offers(sample.rooms))
+        key = offers_key(self._settings.redis_prefix)
+        await self._link.command("SET", key, value, "PX", TTL_MS)
 
     async def step(self) -> None:
         """Checks one page of nodes, and expels or deletes those that have timed out."""

@@ -122,10 +122,10 @@ def guard_of(settings: Settings, service: str) -> Guard | None:
     Raises:
         SettingsError: nobody could call the server, or everybody on the network could.
     """
-    listen = f"{service}_listen"
-    address = getattr(settings, listen)
+    reachable = _reachable_by_others(settings, service)
     if settings.auth == "off":
-        if not is_loopback(address) and not settings.listen_without_auth:
+        if reachable and not settings.listen_without_auth:
+            listen, address = reachable[0]
             raise SettingsError(
                 f"{variable_name(listen)}={address!r}: without auth, everyone who can reach this "
                 f"address could use and control the {service} service. Set "
@@ -143,18 +143,26 @@ def guard_of(settings: Settings, service: str) -> Guard | None:
             f"{variable_name('auth_jwks_file')}, or {variable_name('tls_client_ca_file')} "
             "(mutual TLS)"
         )
-    if not settings.tls_cert_file and not is_loopback(address):
-        # Harmless if a proxy in front of this address terminates TLS.
-        _log.warning(
-            "auth is on without tls",
-            extra={"address": address, "unset": variable_name("tls_cert_file")},
-        )
+    if not settings.tls_cert_file:
+        for _, address in reachable:
+            # Harmless if a proxy in front of this address terminates TLS.
+            _log.warning(
+                "auth is on without tls",
+                extra={"address": address, "unset": variable_name("tls_cert_file")},
+            )
     if not has_keys:
         return Guard(None)
     # Imported late because it takes long to load and is needed only with auth.
     from lingua_scheduler.services.runtime.auth.tokens import TokenVerifier
 
     return Guard(TokenVerifier(settings))
+
+
+def _reachable_by_others(settings: Settings, service: str) -> list[tuple[str, str]]:
+    """The settings of addresses of a service that other machines can reach, with their values."""
+    listens = [f"{service}_listen", f"{service}_web_listen"]
+    found = [(name, str(getattr(settings, name, ""))) for name in listens]
+    return [(name, address) for name, address in found if address and not is_loopback(address)]
 
 
 def is_loopback(address: str) -> bool:

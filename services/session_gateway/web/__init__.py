@@ -10,6 +10,7 @@ alike. docs/web.md is the contract.
     refusals     how errors look over HTTP, and as close codes (pure)
     access       which hosts, origins and subprotocols are accepted (pure)
     frames       frames from and to messages (pure)
+    languages    the directions that nodes offer
     pace         how many frames a client may send (pure)
 
 Each line may import those below it. `main` starts it; it may import `live`, `metrics` and the

@@ -85,9 +85,7 @@ class WebClient:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._directions: Directions = {0: None}
-        self._pace = Pace(
-            self._loop.time(), per_s=settings.web_frames_per_s, burst=settings.web_frames_burst
-        )
+        self._pace = Pace(per_s=settings.web_frames_per_s, burst=settings.web_frames_burst)
         self._is_reading = False
         # Kept, because the loop does not.
         self._pinging: asyncio.Task[None] | None = None

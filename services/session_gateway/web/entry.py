@@ -42,6 +42,7 @@ from lingua_scheduler.services.session_gateway.web.client import (
     WebClient,
 )
 from lingua_scheduler.services.session_gateway.web.connections import Connection, Connections
+from lingua_scheduler.services.session_gateway.web.languages import Languages
 from lingua_scheduler.services.session_gateway.web.refusals import (
     DONE,
     GO_AWAY,
@@ -59,6 +60,13 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Server": "lingua-scheduler",
     "X-Content-Type-Options": "nosniff",
+}
+# Of every response to a page of another origin that may use this entry.
+_CORS = {
+    "Access-Control-Allow-Headers": "authorization",
+    "Access-Control-Allow-Methods": "GET",
+    "Access-Control-Max-Age": "600",
+    "Vary": "Origin",
 }
 
 _log = logging.getLogger(__name__)
@@ -89,6 +97,7 @@ class WebEntry:
     Args:
         settings: of the gateway.
         sessions: of the gateway, whatever their transport.
+        languages: that nodes offer.
         connections: counts those of this entry.
         guard: decides who may call; None if everyone may.
         refusals: counts those that may not.
@@ -100,6 +109,7 @@ class WebEntry:
         *,
         settings: Settings,
         sessions: Sessions,
+        languages: Languages,
         connections: Connections,
         guard: Guard | None,
         refusals: Refusals,
@@ -113,8 +123,10 @@ class WebEntry:
         self._metrics = metrics
         self._hosts = Hosts(settings.web_hosts)
         self._origins = Origins(settings.web_origins)
+        self._languages = languages
         self._routes: dict[str, Handler] = {
             "/v1/converse": self._converse,
+            "/v1/languages": self._list_languages,
             "/healthz": self._health,
         }
         self._tasks: set[asyncio.Task[None]] = set()
@@ -137,6 +149,11 @@ class WebEntry:
         self._metrics.requests.labels(path, str(response.status)).inc()
         if not response.prepared:
             response.headers.update(_HEADERS)
+            origin = request.headers.get("Origin")
+            if origin is not None and self._origins.accepts(
+                origin, request.headers.get("Host", "")
+            ):
+                response.headers.update(_CORS, **{"Access-Control-Allow-Origin": origin})
         return response
 
     async def close(self) -> None:
@@ -168,6 +185,8 @@ class WebEntry:
         handler = self._routes.get(request.path)
         if handler is None:
             raise HttpRefusal(404, "NOT_FOUND", "there is nothing at this path")
+        if request.method == "OPTIONS":
+            return web.Response(status=204, headers={"Allow": "GET, OPTIONS"})
         if request.method != "GET":
             raise HttpRefusal(
                 405, "METHOD_NOT_ALLOWED", "only GET is allowed here", headers={"Allow": "GET"}
@@ -178,6 +197,14 @@ class WebEntry:
         serving = self.is_serving and not self.is_draining
         status = {"status": "SERVING" if serving else "NOT_SERVING"}
         return web.json_response(status, status=200 if serving else 503)
+
+    async def _list_languages(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._admit(request, [])
+        try:
+            body = await self._languages.body()
+        except DependencyDownError as error:
+            raise HttpRefusal.of(error) from None
+        return web.Response(text=body, content_type="application/json")
 
     def _admit(self, request: web.BaseRequest, tokens: list[str]) -> Principal | None:
         """Admits a request as a call of Converse. Raises HttpRefusal."""

@@ -84,9 +84,12 @@ def read_text(frame: str) -> session_pb2.ClientMessage:
     """
     message = session_pb2.ClientMessage()
     try:
+        # json_format takes a list for an object with these names.
+        if frame.lstrip()[:1] != "{":
+            raise ValueError("it has to be an object")
         json_format.Parse(frame, message)
     except (json_format.ParseError, ValueError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        why = str(error)
         raise InvalidMessageError(f"the text frame is not a ClientMessage in JSON: {why}") from None
     if message.HasField("audio"):
         problem = "must be sent in a binary frame"

@@ -20,6 +20,7 @@ from lingua_scheduler.services.session_gateway.web.connections import (
     connection_factory,
 )
 from lingua_scheduler.services.session_gateway.web.entry import WebEntry
+from lingua_scheduler.services.session_gateway.web.languages import Languages
 
 # Seconds that a peer has for its TLS handshake, and to answer the end of TLS.
 _HANDSHAKE_WITHIN_S = 10.0
@@ -53,6 +54,7 @@ class WebServer:
         self._entry = WebEntry(
             settings=settings,
             sessions=sessions,
+            languages=Languages(link=runtime.link, settings=settings),
             connections=self._connections,
             guard=runtime.guard,
             refusals=runtime.refusals,

@@ -1,0 +1,60 @@
+"""How fast a client may send, and how many may be connected."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lingua_scheduler.services.session_gateway.web.connections import Connections
+from lingua_scheduler.services.session_gateway.web.pace import Pace
+
+
+def test_a_burst_is_read_at_once_and_what_follows_at_the_rate() -> None:
+    pace = Pace(per_s=10, burst=3)
+    assert [round(pace.wait_s(100.0), 6) for _ in range(5)] == [0.0, 0.0, 0.0, 0.1, 0.2]
+
+
+def test_quiet_time_is_saved_up_to_a_burst() -> None:
+    pace = Pace(per_s=10, burst=2)
+    pace.wait_s(0.0)
+    pace.wait_s(0.0)
+    assert [round(pace.wait_s(1000.0), 6) for _ in range(3)] == [0.0, 0.0, 0.1]
+
+
+@given(st.lists(st.floats(0, 0.3), max_size=60), st.integers(1, 50), st.integers(1, 20))
+def test_no_client_exceeds_its_rate(gaps: list[float], per_s: int, burst: int) -> None:
+    now, pace, read = 0.0, Pace(per_s=per_s, burst=burst), []
+    for gap in gaps:
+        now += gap
+        now += pace.wait_s(now)
+        read.append(now)
+    for first in range(len(read)):
+        for last in range(first, len(read)):
+            allowed = burst + (read[last] - read[first]) * per_s
+            assert last - first + 1 <= allowed + 1e-6
+
+
+def test_connections_are_limited_in_all_and_by_address() -> None:
+    connections = Connections(most=3, most_of_address=2)
+    for address in ("a", "a"):
+        connections.add(address)
+        assert not connections.problem(address)
+    connections.add("a")
+    assert connections.problem("a") == "more than 2 connections from one address"
+    connections.remove("a")
+    assert not connections.problem("a")
+    for address in ("b", "c"):
+        connections.add(address)
+    assert connections.problem("c") == "this gateway has too many connections"
+    assert not connections.is_flooded
+    for address in ("d", "e"):
+        connections.add(address)
+    assert connections.is_flooded
+    for address in ("a", "a", "b", "c", "d", "e"):
+        connections.remove(address)
+    assert (connections.count, connections._by_address) == (0, {})
+
+
+def test_an_address_of_a_proxy_has_no_limit_of_its_own() -> None:
+    connections = Connections(most=1000, most_of_address=0)
+    for _ in range(900):
+        connections.add("proxy")
+    assert not connections.problem("proxy")
