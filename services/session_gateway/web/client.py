@@ -10,6 +10,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from lingua_scheduler.services.runtime.errors import InvalidMessageError, to_proto
 from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.web.connections import Connection
 from lingua_scheduler.services.session_gateway.web.frames import (
     MAX_FRAME_BYTES,
     Directions,
@@ -24,6 +25,8 @@ from lingua_scheduler.v1 import session_pb2
 
 # Seconds that a client has to answer a close frame, and to read what was sent before it.
 _CLOSE_WITHIN_S = 2.0
+# Seconds for a client to notice that its frame was too large.
+_LINGER_S = 0.5
 # Bytes that may wait in the connection before the next message waits for room.
 _WRITE_AHEAD_BYTES = 64 * 1024
 
@@ -52,10 +55,17 @@ class Socket(web.WebSocketResponse):
         """Closes the connection. aiohttp calls this as well, if a frame is too large."""
         if code == WSCloseCode.MESSAGE_TOO_BIG and not self.closed:
             code, message = TOO_LARGE, b"FRAME_TOO_LARGE"
-            error = InvalidMessageError(f"a frame has more than {MAX_FRAME_BYTES} bytes")
             with contextlib.suppress(ConnectionError):
-                await self.send_str(error_frame(to_proto(error)))
+                await self._refuse_large_frame(message)
         return await super().close(code=code, message=message, drain=drain)
+
+    async def _refuse_large_frame(self, reason: bytes) -> None:
+        error = InvalidMessageError(f"a frame has more than {MAX_FRAME_BYTES} bytes")
+        await self.send_str(error_frame(to_proto(error)))
+        await self.send_frame(TOO_LARGE.to_bytes(2, "big") + reason, WSMsgType.CLOSE)
+        # Meanwhile what the client still sends is read and dropped. If the connection were closed
+        # at once, the kernel would reset it, and the client might not get to read the above.
+        await asyncio.sleep(_LINGER_S)
 
 
 class WebClient:
@@ -63,7 +73,7 @@ class WebClient:
 
     Args:
         socket: is open.
-        transport: below it.
+        connection: below it.
         settings: of the gateway.
         traceparent: the header that it sent; empty if it sent none.
     """
@@ -73,7 +83,7 @@ class WebClient:
     def __init__(
         self,
         socket: Socket,
-        transport: asyncio.WriteTransport,
+        connection: Connection,
         *,
         settings: Settings,
         traceparent: str,
@@ -82,7 +92,9 @@ class WebClient:
         self.has_spoken = False
         """Whether it has sent a frame."""
         self._socket = socket
-        self._transport = transport
+        assert connection.transport is not None
+        self._connection = connection
+        self._transport = connection.transport
         self._loop = asyncio.get_running_loop()
         self._directions: Directions = {0: None}
         self._pace = Pace(per_s=settings.web_frames_per_s, burst=settings.web_frames_burst)
@@ -114,8 +126,10 @@ class WebClient:
             frame = await socket.receive()
             self._is_reading = False
             self._watch.silence.heard = True
+            self._connection.unread_bytes = 0
             kind = frame.type
             if kind is WSMsgType.BINARY:
+                self.has_spoken = True
                 return read_binary(frame.data, self._directions)
             if kind is WSMsgType.TEXT:
                 self.has_spoken = True

@@ -14,6 +14,9 @@ _REQUEST_WITHIN_S = 10.0
 # Largest line of a request, and largest header. A token may have some kilobytes.
 _MAX_LINE_BYTES = 8190
 _MAX_HEADERS = 64
+# Bytes that may come before they are a request or a message. aiohttp stops reading at half a
+# megabyte of messages that wait to be read, and reads a quarter at once.
+_MAX_UNREAD_BYTES = 2 * 1024 * 1024
 
 
 class Connections:
@@ -60,7 +63,7 @@ class Connections:
 class Connection(web.RequestHandler):
     """One connection, which counts as long as it is open."""
 
-    __slots__ = ("_connections", "address")
+    __slots__ = ("_connections", "address", "unread_bytes")
 
     def __init__(
         self, server: web.Server, connections: Connections, loop: asyncio.AbstractEventLoop
@@ -79,6 +82,16 @@ class Connection(web.RequestHandler):
         )
         self._connections: Connections | None = connections
         self.address = ""
+        self.unread_bytes = 0
+        """Bytes that have come since the last request or message."""
+
+    def data_received(self, data: bytes) -> None:
+        """Takes bytes in, unless they never become a message, as endless fragments do not."""
+        self.unread_bytes += len(data)
+        if self.unread_bytes > _MAX_UNREAD_BYTES and self.transport is not None:
+            self.transport.abort()
+            return
+        super().data_received(data)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Counts it, or drops it if there are far too many."""

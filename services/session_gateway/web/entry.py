@@ -136,6 +136,7 @@ class WebEntry:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answers one request."""
+        _connection(request).unread_bytes = 0
         path = request.path if request.path in self._routes else "other"
         try:
             response = await self._answer(request)
@@ -180,7 +181,7 @@ class WebEntry:
                 "WRONG_ORIGIN",
                 f"pages of {str(origin)[:100]!r} may not use this server: see LINGUA_WEB_ORIGINS",
             )
-        if problem := self._connections.problem(_address(request)):
+        if problem := self._connections.problem(_connection(request).address):
             raise HttpRefusal.of(BackpressureError(problem))
         handler = self._routes.get(request.path)
         if handler is None:
@@ -247,13 +248,11 @@ class WebEntry:
         socket = Socket(PROTOCOL)
         if request.can_read_body or not socket.can_prepare(request).ok:
             raise HttpRefusal.of(InvalidMessageError("the request is not a WebSocket handshake"))
-        transport = request.transport
-        assert transport is not None
         socket.headers.update(_HEADERS)
         await socket.prepare(request)
         client = WebClient(
             socket,
-            transport,
+            _connection(request),
             settings=self._settings,
             traceparent=request.headers.get("traceparent", ""),
         )
@@ -299,7 +298,7 @@ class WebEntry:
         return close_code(error), reason_name(error.reason), frame
 
 
-def _address(request: web.BaseRequest) -> str:
-    protocol = request.protocol
-    assert isinstance(protocol, Connection)
-    return protocol.address
+def _connection(request: web.BaseRequest) -> Connection:
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    return connection

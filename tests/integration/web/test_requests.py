@@ -1,0 +1,171 @@
+"""HTTP at the web entry: what is refused before a WebSocket opens, health, languages."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.process import SOON_S
+from tests.support.raw_http import handshake, raw_connection, request
+from tests.support.scene import Scene
+from tests.support.services import GatewayProcess
+
+EVIL = "http://evil.example"
+
+
+async def get(
+    gateway: GatewayProcess, path: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], Any]:
+    """Status, headers and JSON of a request."""
+    url = f"http://{gateway.web_address}{path}"
+    async with (
+        aiohttp.ClientSession() as http,
+        http.request(method, url, headers=headers) as response,
+    ):
+        body = await response.text()
+        return response.status, dict(response.headers), json.loads(body) if body else None
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "headers", "status", "reason"),
+    [
+        ("/", "GET", {}, 404, "NOT_FOUND"),
+        ("/v1/converse/", "GET", {}, 404, "NOT_FOUND"),
+        ("/v1/../v1/Converse", "GET", {}, 404, "NOT_FOUND"),
+        ("/v1/converse", "POST", {}, 405, "METHOD_NOT_ALLOWED"),
+        ("/v1/languages", "DELETE", {}, 405, "METHOD_NOT_ALLOWED"),
+        ("/v1/converse", "GET", {}, 426, "UPGRADE_REQUIRED"),
+        ("/v1/converse", "GET", {"Upgrade": "h2c"}, 426, "UPGRADE_REQUIRED"),
+        ("/healthz", "GET", {"Host": "evil.example"}, 403, "WRONG_HOST"),
+        ("/v1/languages", "GET", {"Origin": EVIL}, 403, "WRONG_ORIGIN"),
+        ("/v1/languages", "OPTIONS", {"Origin": EVIL}, 403, "WRONG_ORIGIN"),
+    ],
+)
+async def test_a_request_is_refused_and_told_why_in_json(
+    gateway: GatewayProcess,
+    path: str,
+    method: str,
+    headers: dict[str, str],
+    status: int,
+    reason: str,
+) -> None:
+    found, answered, body = await get(gateway, path, method, **headers)
+    assert (found, body["reason"]) == (status, reason)
+    assert body["message"]
+    assert set(body) == {"reason", "message", "metadata", "retryAfterMs"}
+    assert answered["Connection"] == "close"
+    assert answered["Server"] == "lingua-scheduler"
+    assert "Access-Control-Allow-Origin" not in answered
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 101),
+        ({"Origin": "http://{host}"}, 101),
+        ({"Origin": EVIL}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example", "Origin": EVIL}, 403),
+        ({"Host": ""}, 400),
+        ({"Sec_WebSocket_Protocol": ""}, 400),
+        ({"Sec_WebSocket_Protocol": "lingua.v2"}, 400),
+        ({"Sec_WebSocket_Protocol": "lingua.v1, bearer.a, bearer.b"}, 400),
+        ({"Sec_WebSocket_Protocol": "lingua.v1, bearer.a", "Authorization": "Bearer b"}, 400),
+        ({"Sec_WebSocket_Version": "12"}, 400),
+        ({"Sec_WebSocket_Key": "short"}, 400),
+        ({"Sec_WebSocket_Key": ""}, 400),
+        ({"Connection": "keep-alive"}, 400),
+        ({"Content_Length": "5"}, 400),
+        ({"Transfer_Encoding": "chunked"}, 400),
+    ],
+)
+async def test_only_a_proper_handshake_of_an_accepted_page_opens_a_websocket(
+    gateway: GatewayProcess, headers: dict[str, str], status: int
+) -> None:
+    address = gateway.web_address
+    filled = {name: value.format(host=address) for name, value in headers.items()}
+    async with raw_connection(address) as connection:
+        await connection.send(handshake(address, **filled))
+        assert await connection.status() == status
+        if status != 101:
+            await connection.ended()
+
+
+async def test_a_request_hidden_behind_a_refused_upgrade_is_not_served(
+    gateway: GatewayProcess,
+) -> None:
+    address = gateway.web_address
+    requests = "lingua_gateway_web_requests_total"
+    before = await gateway.metric(requests, path="/healthz")
+    async with raw_connection(address) as connection:
+        refused = handshake(address, Sec_WebSocket_Version="12")
+        await connection.send(refused + request(address, "/healthz"))
+        assert await connection.status() == 400
+        rest = await connection.reader.read(100_000)
+        assert b"HTTP/1.1" not in rest
+    assert await gateway.metric(requests, path="/healthz") == before
+
+
+async def test_health_says_whether_sessions_can_be_opened(gateway: GatewayProcess) -> None:
+    status, headers, body = await get(gateway, "/healthz")
+    assert (status, body) == (200, {"status": "SERVING"})
+    assert headers["Cache-Control"] == "no-store"
+
+
+async def test_the_directions_of_the_nodes_are_listed_soon_after_they_connect(
+    gateway: GatewayProcess, patient: Scene
+) -> None:
+    async def listed() -> list[dict[str, Any]]:
+        status, _, body = await get(gateway, "/v1/languages")
+        assert status == 200
+        assert int(body["asOfMs"]) >= 0
+        return [each for each in body["directions"] if each["src"] == patient.src]
+
+    assert await listed() == []
+    await patient.node(slots=1)
+    async with asyncio.timeout(SOON_S):
+        while len(found := await listed()) < 2:
+            pass
+    assert found == [
+        {"src": patient.src, "tgt": "*", "speech": False, "room": True},
+        {"src": patient.src, "tgt": patient.tgt, "speech": True, "room": True},
+    ]
+
+
+async def test_a_page_of_another_origin_that_is_allowed_can_read_the_answers(
+    gateway: GatewayProcess,
+) -> None:
+    own = f"http://{gateway.web_address}"
+    status, headers, _ = await get(gateway, "/v1/languages", "OPTIONS", Origin=own)
+    assert status == 204
+    assert headers["Access-Control-Allow-Origin"] == own
+    assert headers["Access-Control-Allow-Headers"] == "authorization"
+    assert headers["Vary"] == "Origin"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"".join(b"A%d: b\r\n" % at for at in range(200)) + b"\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"b" * 20_000 + b"\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"\0" * 1000,
+    ],
+)
+async def test_what_is_not_http_is_refused(gateway: GatewayProcess, data: bytes) -> None:
+    async with raw_connection(gateway.web_address) as connection:
+        await connection.send(data)
+        status = 0
+        with contextlib.suppress(TimeoutError):
+            status = await connection.status(within=5)
+        assert status in (0, 400, 403)
+    assert not gateway.faults()
