@@ -134,7 +134,15 @@ OVERVIEW: Rows = {
 
 GATEWAY: Rows = {
     "Sessions": [
-        Panel("Connected", [("lingua_gateway_sessions", "{{instance}}")]),
+        Panel(
+            "Connected",
+            [
+                (
+                    "sum by (instance, transport) (lingua_gateway_sessions)",
+                    "{{instance}} {{transport}}",
+                )
+            ],
+        ),
         Panel(
             "Opened and ended",
             [
@@ -150,6 +158,19 @@ GATEWAY: Rows = {
             [(rate("lingua_quota_refused_total", "limit"), "{{limit}}")],
             "ops",
             "Sessions that were not opened, and refused placements; a waiting job retries often.",
+        ),
+        Panel("Connections to the web entry", [("lingua_gateway_web_connections", "{{instance}}")]),
+        Panel(
+            "Web requests that were refused, and WebSockets by close code",
+            [
+                (
+                    'sum by (status) (rate(lingua_gateway_web_requests_total{status=~"[45].."}'
+                    "[$__rate_interval]))",
+                    "{{status}}",
+                ),
+                (rate("lingua_gateway_web_closed_total", "code"), "closed: {{code}}"),
+            ],
+            "ops",
         ),
         Panel(
             "Calls refused: unauthenticated or not permitted",

@@ -18,7 +18,9 @@ LABELS = {
     "peer",
     "reason",
     "src",
+    "status",
     "tgt",
+    "transport",
     "where",
 }
 
