@@ -70,6 +70,8 @@ class PodProcess(CommandProcess):
             listens = {"": self.ports[each], "METRICS_": free_port(), "HEALTH_": health}
             for kind, port in listens.items():
                 self.environ[f"LINGUA_{each.upper()}_{kind}LISTEN"] = f"127.0.0.1:{port}"
+        if "gateway" in runs:
+            self.environ["LINGUA_GATEWAY_WEB_LISTEN"] = "127.0.0.1:0"
         before_term_s = self._container["lifecycle"]["preStop"]["sleep"]["seconds"]
         self.ends_within_s = pod_of(deployment)["terminationGracePeriodSeconds"] - before_term_s
         """From SIGTERM to the kill."""

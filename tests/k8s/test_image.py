@@ -56,6 +56,7 @@ def test_it_exposes_the_ports_of_the_defaults() -> None:
         for component in COMPONENTS
         for what in ("listen", "metrics_listen")
     }
+    ports.add(split_address(settings.gateway_web_listen)[1])
     assert {int(port) for port in said("^EXPOSE (.*)").split()} == ports
 
 

@@ -1,4 +1,4 @@
-"""The ingress of production: it lets two kinds of streams through, and nothing else."""
+"""The ingress of production: it lets streams of clients and nodes through, and little else."""
 
 import re
 from typing import Any
@@ -36,7 +36,7 @@ def policy_of(manifests: Manifests, route: Resource) -> dict[str, Any]:
         each["spec"]
         for each in manifests.of("BackendTrafficPolicy")
         if each["spec"]["targetRefs"]
-        == [{"group": "gateway.networking.k8s.io", "kind": "GRPCRoute", "name": name_of(route)}]
+        == [{"group": "gateway.networking.k8s.io", "kind": route["kind"], "name": name_of(route)}]
     )
     policy: dict[str, Any] = found
     return policy
@@ -53,10 +53,35 @@ def test_only_conversations_and_connections_of_nodes_come_in(secured: Manifests)
         assert method.server_streaming
 
 
+def test_of_the_web_entry_only_what_pages_need_comes_in(secured: Manifests) -> None:
+    (route,) = secured.of("HTTPRoute")
+    (rule,) = route["spec"]["rules"]
+    assert [each["path"] for each in rule["matches"]] == [
+        {"type": "Exact", "value": "/v1/converse"},
+        {"type": "Exact", "value": "/v1/languages"},
+    ]
+    settings = load_settings(secured.environment(secured.deployment("gateway")))
+    assert [settings.web_hosts] == route["spec"]["hostnames"]
+    policy = policy_of(secured, route)
+    limits = policy["timeout"]["http"]
+    assert (ms(limits["requestTimeout"]), ms(limits["maxStreamDuration"])) == (0, 0)
+    assert ms(limits["streamIdleTimeout"]) > SETTINGS.session_idle_ms
+    assert policy["healthCheck"]["active"]["http"]["path"] == "/healthz"
+
+
+def test_no_two_routes_have_the_same_name(secured: Manifests) -> None:
+    names = [
+        name
+        for route in secured.of("GRPCRoute", "HTTPRoute")
+        for name in route["spec"]["hostnames"]
+    ]
+    assert len(names) == len(set(names)) == 3
+
+
 def test_every_route_has_a_listener_with_tls_and_a_backend(secured: Manifests) -> None:
     (gateway,) = secured.of("Gateway")
     listeners = {each["name"]: each for each in gateway["spec"]["listeners"]}
-    for route in secured.of("GRPCRoute"):
+    for route in secured.of("GRPCRoute", "HTTPRoute"):
         (parent,) = route["spec"]["parentRefs"]
         listener = listeners[parent["sectionName"]]
         assert parent["name"] == name_of(gateway)
@@ -67,9 +92,7 @@ def test_every_route_has_a_listener_with_tls_and_a_backend(secured: Manifests) -
         service = secured.one("Service", backend["name"])["spec"]
         assert [each["port"] for each in service["ports"]] == [backend["port"]]
         assert "clusterIP" not in service
-        served_by = {"SessionGateway": "gateway", "Dispatcher": "dispatcher"}
-        name = match_of(route)[0].rpartition(".")[2]
-        pods = secured.deployment(served_by[name])
+        pods = secured.deployment("dispatcher" if "nodes" in name_of(route) else "gateway")
         assert secured.selected(service["selector"]) == [name_of(pods)]
 
 
@@ -87,7 +110,7 @@ def test_tls_goes_on_to_the_pods_by_the_name_of_their_certificates(secured: Mani
     (policy,) = secured.of("BackendTLSPolicy")
     behind = {
         rule["backendRefs"][0]["name"]
-        for route in secured.of("GRPCRoute")
+        for route in secured.of("GRPCRoute", "HTTPRoute")
         for rule in route["spec"]["rules"]
     }
     assert {each["name"] for each in policy["spec"]["targetRefs"]} == behind

@@ -45,6 +45,7 @@ CUSTOM = {
     "BackendTrafficPolicy",
     "EnvoyProxy",
     "GRPCRoute",
+    "HTTPRoute",
     "Gateway",
     "PodMonitor",
     "PrometheusRule",
@@ -112,6 +113,7 @@ def test_every_service_listens_for_others_on_the_ports_of_the_defaults(
             (f"{component}_listen", "grpc"),
             (f"{component}_metrics_listen", "metrics"),
             (f"{component}_health_listen", "health"),
+            *((("gateway_web_listen", "web"),) if component == "gateway" else ()),
         ):
             host, number = split_address(getattr(settings, setting))
             assert host == "0.0.0.0"
@@ -129,7 +131,11 @@ def test_every_service_is_found_by_all_its_pods(manifests: Manifests) -> None:
         assert address.startswith("dns:///")
         assert service["clusterIP"] == "None"
         assert manifests.selected(service["selector"]) == [name_of(deployment)]
-        assert [(each["port"], each["targetPort"]) for each in service["ports"]] == [(port, port)]
+        ports = [port]
+        if component == "gateway":
+            ports.append(split_address(DEFAULTS.gateway_web_listen)[1])
+        found = [(each["port"], each["targetPort"]) for each in service["ports"]]
+        assert found == [(each, each) for each in ports]
         assert port == port_of(deployment, component, "grpc")
 
 

@@ -17,6 +17,7 @@ POOL, DISPATCHER, GATEWAY = (
     split_address(getattr(SETTINGS, f"{service}_listen"))[1]
     for service in ("pool", "dispatcher", "gateway")
 )
+WEB = split_address(SETTINGS.gateway_web_listen)[1]
 REDIS, DNS, OTLP = 6379, 53, 4317
 
 
@@ -106,6 +107,7 @@ def _number(port: int | str, target: Place) -> int | None:
 SERVICES = ("pool", "dispatcher", "gateway")
 PICTURE = {
     ("ingress", "gateway", GATEWAY),
+    ("ingress", "gateway", WEB),
     ("gateway", "dispatcher", DISPATCHER),
     ("ingress", "dispatcher", DISPATCHER),
     ("dispatcher", "dispatcher", DISPATCHER),

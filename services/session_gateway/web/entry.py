@@ -55,6 +55,7 @@ from lingua_scheduler.services.session_gateway.web.refusals import (
 from lingua_scheduler.v1 import session_pb2
 
 _CONVERSE = f"{session_pb2.DESCRIPTOR.services_by_name['SessionGateway'].full_name}/Converse"
+_HEALTH = "/healthz"
 # Of every response. Nothing that this entry answers may be kept, or taken for something else.
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -127,7 +128,7 @@ class WebEntry:
         self._routes: dict[str, Handler] = {
             "/v1/converse": self._converse,
             "/v1/languages": self._list_languages,
-            "/healthz": self._health,
+            _HEALTH: self._health,
         }
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_serving = False
@@ -167,7 +168,9 @@ class WebEntry:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         host = request.headers.get("Host", "")
-        if not self._hosts.accepts(host):
+        # Load balancers ask for health, by whatever name, and have to get an answer.
+        is_probe = request.path == _HEALTH
+        if not is_probe and not self._hosts.accepts(host):
             raise HttpRefusal(
                 403,
                 "WRONG_HOST",
@@ -181,7 +184,8 @@ class WebEntry:
                 "WRONG_ORIGIN",
                 f"pages of {str(origin)[:100]!r} may not use this server: see LINGUA_WEB_ORIGINS",
             )
-        if problem := self._connections.problem(_connection(request).address):
+        problem = self._connections.problem(_connection(request).address)
+        if problem and not is_probe:
             raise HttpRefusal.of(BackpressureError(problem))
         handler = self._routes.get(request.path)
         if handler is None:

@@ -197,7 +197,7 @@ async def test_a_half_open_peer_is_found_by_pings_and_a_live_one_is_kept(
 
 
 async def test_connections_are_limited_by_address_and_in_all(gateway: GatewayProcess) -> None:
-    url = f"http://{gateway.web_address}/healthz"
+    url = f"http://{gateway.web_address}/v1/languages"
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(OF_ADDRESS):
             await stack.enter_async_context(raw_socket(gateway.web_address))

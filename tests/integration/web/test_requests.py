@@ -39,7 +39,8 @@ async def get(
         ("/v1/languages", "DELETE", {}, 405, "METHOD_NOT_ALLOWED"),
         ("/v1/converse", "GET", {}, 426, "UPGRADE_REQUIRED"),
         ("/v1/converse", "GET", {"Upgrade": "h2c"}, 426, "UPGRADE_REQUIRED"),
-        ("/healthz", "GET", {"Host": "evil.example"}, 403, "WRONG_HOST"),
+        ("/v1/languages", "GET", {"Host": "evil.example"}, 403, "WRONG_HOST"),
+        ("/healthz", "GET", {"Origin": EVIL}, 403, "WRONG_ORIGIN"),
         ("/v1/languages", "GET", {"Origin": EVIL}, 403, "WRONG_ORIGIN"),
         ("/v1/languages", "OPTIONS", {"Origin": EVIL}, 403, "WRONG_ORIGIN"),
     ],
@@ -114,6 +115,8 @@ async def test_health_says_whether_sessions_can_be_opened(gateway: GatewayProces
     status, headers, body = await get(gateway, "/healthz")
     assert (status, body) == (200, {"status": "SERVING"})
     assert headers["Cache-Control"] == "no-store"
+    # Load balancers use names of their own.
+    assert (await get(gateway, "/healthz", Host="cluster-7"))[0] == 200
 
 
 async def test_the_directions_of_the_nodes_are_listed_soon_after_they_connect(
