@@ -56,6 +56,7 @@ class EnvoyProcess(Process):
         binary: the server.
         gateways: their addresses.
         service: what their health service is asked for.
+        web: the addresses of their web entries, if WebSockets are balanced as well.
         tls: how it calls them; None for plain text.
     """
 
@@ -65,12 +66,14 @@ class EnvoyProcess(Process):
         binary: Path,
         gateways: Sequence[str],
         service: str,
+        web: Sequence[str] = (),
         tls: BackendTls | None = None,
     ) -> None:
         super().__init__("envoy")
         self.address = ""
+        self.web_address = ""
         self._binary = binary
-        self._config = _config(gateways, service, tls)
+        self._config = _config(gateways, service, web, tls)
 
     def start(self) -> None:
         """Starts the process; it is not ready yet."""
@@ -91,19 +94,20 @@ class EnvoyProcess(Process):
         """Returns when it listens and a gateway is healthy."""
         self.wait_for(self._is_ready, "ready")
 
-    async def sends_to(self, gateways: set[str]) -> None:
+    async def sends_to(self, gateways: set[str], cluster: str = "gateways") -> None:
         """Returns when it takes these gateways, and no others, for healthy."""
         deadline = time.monotonic() + SOON_S
-        while (now := await asyncio.to_thread(self.healthy)) != gateways:
+        while (now := await asyncio.to_thread(self.healthy, cluster)) != gateways:
             assert time.monotonic() < deadline, f"it sends to {now}, not to {gateways}"
             await asyncio.sleep(0.02)
 
-    def healthy(self) -> set[str]:
-        """The gateways that get streams."""
-        (cluster,) = self._admin("clusters?format=json")["cluster_statuses"]
+    def healthy(self, cluster: str = "gateways") -> set[str]:
+        """The gateways that get streams, or with `web` WebSockets."""
+        clusters = self._admin("clusters?format=json")["cluster_statuses"]
+        (status,) = (each for each in clusters if each["name"] == cluster)
         return {
             _address(host["address"])
-            for host in cluster.get("host_statuses", [])
+            for host in status.get("host_statuses", [])
             if host["health_status"] == {"eds_health_status": "HEALTHY"}
         }
 
@@ -113,7 +117,8 @@ class EnvoyProcess(Process):
         listeners = self._admin("listeners?format=json").get("listener_statuses", [])
         if not listeners or not self.healthy():
             return False
-        self.address = _address(listeners[0]["local_address"])
+        bound = {each["name"]: _address(each["local_address"]) for each in listeners}
+        self.address, self.web_address = bound["clients"], bound.get("web", "")
         return True
 
     def _admin(self, path: str) -> dict[str, Any]:
@@ -131,32 +136,55 @@ def _socket(host: str, port: int) -> dict[str, Any]:
     return {"socket_address": {"address": host, "port_value": port}}
 
 
-def _config(gateways: Sequence[str], service: str, tls: BackendTls | None) -> dict[str, Any]:
+def _config(
+    gateways: Sequence[str], service: str, web: Sequence[str], tls: BackendTls | None
+) -> dict[str, Any]:
+    converse = f"/{service}/Converse"
+    listeners = [_listener("clients", "HTTP2", _route(converse, "gateways"))]
+    health: dict[str, Any] = {"grpc_health_check": {"service_name": service}}
+    clusters = [_cluster("gateways", gateways, "http2_protocol_options", health, tls)]
+    if web:
+        listeners.append(_listener("web", "HTTP1", _route("/v1/", "web"), upgrade="websocket"))
+        health = {"http_health_check": {"path": "/healthz"}}
+        clusters.append(_cluster("web", web, "http_protocol_options", health, tls))
+    return {
+        "admin": {"address": _socket("127.0.0.1", 0)},
+        "static_resources": {"listeners": listeners, "clusters": clusters},
+    }
+
+
+def _route(prefix: str, cluster: str) -> dict[str, Any]:
+    # 0: never. By itself it ends every stream after 15 s.
+    return {"match": {"prefix": prefix}, "route": {"cluster": cluster, "timeout": "0s"}}
+
+
+def _listener(name: str, codec: str, route: dict[str, Any], upgrade: str = "") -> dict[str, Any]:
     manager = {
         "@type": _MANAGER,
-        "stat_prefix": "clients",
-        "codec_type": "HTTP2",
+        "stat_prefix": name,
+        "codec_type": codec,
         # 0: never. A session may be silent for long.
         "stream_idle_timeout": "0s",
-        "route_config": {
-            "virtual_hosts": [
-                {
-                    "name": "clients",
-                    "domains": ["*"],
-                    "routes": [
-                        {
-                            "match": {"prefix": f"/{service}/Converse"},
-                            # 0: never. By itself it ends every stream after 15 s.
-                            "route": {"cluster": "gateways", "timeout": "0s"},
-                        }
-                    ],
-                }
-            ]
-        },
+        "upgrade_configs": [{"upgrade_type": upgrade}] if upgrade else [],
+        "route_config": {"virtual_hosts": [{"name": name, "domains": ["*"], "routes": [route]}]},
         "http_filters": [{"name": "router", "typed_config": {"@type": _ROUTER}}],
     }
+    return {
+        "name": name,
+        "address": _socket("127.0.0.1", 0),
+        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
+    }
+
+
+def _cluster(
+    name: str,
+    hosts: Sequence[str],
+    protocol: str,
+    health: dict[str, Any],
+    tls: BackendTls | None,
+) -> dict[str, Any]:
     cluster: dict[str, Any] = {
-        "name": "gateways",
+        "name": name,
         "type": "STATIC",
         "connect_timeout": "1s",
         "lb_policy": "LEAST_REQUEST",
@@ -169,22 +197,21 @@ def _config(gateways: Sequence[str], service: str, tls: BackendTls | None) -> di
                 "no_traffic_interval": "0.2s",
                 "unhealthy_threshold": 1,
                 "healthy_threshold": 1,
-                "grpc_health_check": {"service_name": service},
+                **health,
             }
         ],
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": _HTTP_OPTIONS,
-                "explicit_http_config": {"http2_protocol_options": {}},
+                "explicit_http_config": {protocol: {}},
             }
         },
         "load_assignment": {
-            "cluster_name": "gateways",
+            "cluster_name": name,
             "endpoints": [
                 {
                     "lb_endpoints": [
-                        {"endpoint": {"address": _socket(*split_address(gateway))}}
-                        for gateway in gateways
+                        {"endpoint": {"address": _socket(*split_address(host))}} for host in hosts
                     ]
                 }
             ],
@@ -192,12 +219,4 @@ def _config(gateways: Sequence[str], service: str, tls: BackendTls | None) -> di
     }
     if tls is not None:
         cluster["transport_socket"] = tls.socket()
-    listener = {
-        "name": "clients",
-        "address": _socket("127.0.0.1", 0),
-        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
-    }
-    return {
-        "admin": {"address": _socket("127.0.0.1", 0)},
-        "static_resources": {"listeners": [listener], "clusters": [cluster]},
-    }
+    return cluster
