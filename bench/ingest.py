@@ -5,7 +5,8 @@
     make bench-ingest ARGS="--against PYTHON"    gateway and clients of another checkout, in turns
 
 Transports: `grpc` sends every chunk in a message of its own; `sdk` is the SDK, whose chunks share
-messages in the middle of speech.
+messages in the middle of speech; `websocket` is the web entry, and `echo` beside it a bare aiohttp
+server that echoes the same frames.
 
 Measures the CPU of the gateway and of the clients per chunk, the delay of the gateway's event
 loop, and the memory of a session, for 100, 500 and 2,000 people who all speak at once. Every
@@ -52,6 +53,15 @@ SETTINGS = {
     "LINGUA_RESULT_DEADLINE_MS": "120000",
     "LINGUA_REDIS_TIMEOUT_MS": "4000",
     "LINGUA_KEEPALIVE_TIMEOUT_MS": "60000",
+    "LINGUA_GATEWAY_WEB_LISTEN": "127.0.0.1:0",
+    # All clients are on this machine.
+    "LINGUA_WEB_CONNECTIONS_MAX": "10000",
+    "LINGUA_WEB_CONNECTIONS_PER_ADDRESS": "0",
+}
+# Of each transport: the program that serves it, and which of its addresses it uses.
+SERVERS = dict.fromkeys(TRANSPORTS, ("ingest_gateway.py", "address")) | {
+    "websocket": ("ingest_gateway.py", "web"),
+    "echo": ("ingest_echo.py", "web"),
 }
 Tree = dict[str, Any]
 
@@ -128,10 +138,9 @@ def started(
 ) -> Iterator[tuple[Ingest, float]]:
     """A gateway with its clients, and the KiB that one open session takes."""
     with ExitStack() as stack:
-        gateway = stack.enter_context(
-            child("ingest_gateway.py", python=variant.python, environ=environ)
-        )
-        address = gateway.ask("address")["address"]
+        program, wanted = SERVERS[variant.transport]
+        gateway = stack.enter_context(child(program, python=variant.python, environ=environ))
+        address = gateway.ask("address")[wanted]
         # Memory that any number of sessions needs is not that of a session.
         with client(variant, address, 10, 10):
             pass

@@ -11,9 +11,11 @@ who cannot send in time goes on from there, and does not send faster to catch up
 import argparse
 import asyncio
 import json
+import struct
 import sys
 from typing import Protocol
 
+import aiohttp
 import grpc
 import uvloop
 
@@ -21,6 +23,16 @@ from lingua_scheduler.sdk import Result, Session
 from lingua_scheduler.v1 import common_pb2, session_pb2, session_pb2_grpc
 
 CHUNK = bytes(3200)
+WEB_HEADER = struct.Struct(">BBHQQ")
+WEB_SESSION = {
+    "direction": {"src": "en", "tgt": "es"},
+    "audioFormat": {
+        "encoding": "AUDIO_ENCODING_PCM_S16LE",
+        "sampleRateHz": 16_000,
+        "channels": 1,
+    },
+    "options": {"requireTts": True},
+}
 EVERY_S = 0.1
 # Sessions that open at the same time, with a new connection each.
 OPENING = 20
@@ -122,8 +134,86 @@ def sdk_transports(address: str, sessions: int, connections: int) -> list[Transp
     return [Sdk(address) for _ in range(sessions)]
 
 
+class WebSocket:
+    """A session over a WebSocket of its own (docs/web.md)."""
+
+    def __init__(self, address: str, http: aiohttp.ClientSession) -> None:
+        self._url = f"ws://{address}/v1/converse"
+        self._http = http
+        self._results = 0
+        self._arrived: asyncio.Queue[str] = asyncio.Queue()
+
+    async def open(self) -> None:
+        """Returns when the session is open."""
+        await self._connect()
+        await self._socket.send_str(json.dumps({"open": {"new": WEB_SESSION}}))
+        assert await self._arrived.get() == "opened"
+
+    async def _connect(self) -> None:
+        self._socket = await self._http.ws_connect(
+            self._url, protocols=("lingua.v1",), compress=0, max_msg_size=0
+        )
+        # Reads all the time, as browsers do, and so answers pings.
+        self._reading = asyncio.create_task(self._read())
+
+    async def send(self, seq: int, data: bytes, *, is_final: bool) -> None:
+        """Sends a chunk."""
+        await self._socket.send_bytes(WEB_HEADER.pack(1, is_final, 0, seq, 0) + data)
+
+    async def result(self) -> None:
+        """Returns when the next result has arrived."""
+        while (kind := await self._arrived.get()) != "result":
+            if kind in ("missing", "error"):
+                sys.exit(kind)
+        self._results += 1
+        await self._socket.send_str(json.dumps({"resultsSeen": self._results}))
+
+    async def _read(self) -> None:
+        async for frame in self._socket:
+            if frame.type is aiohttp.WSMsgType.TEXT:
+                for event in json.loads(frame.data).get("events", ()):
+                    self._arrived.put_nowait(next(iter(event)))
+        self._arrived.put_nowait("error")
+
+
+class Echo(WebSocket):
+    """A WebSocket of which every frame comes back."""
+
+    async def open(self) -> None:
+        """Returns when the connection is open."""
+        await self._connect()
+
+    async def result(self) -> None:
+        """Returns when the last frame has come back."""
+        await self._arrived.get()
+
+    async def _read(self) -> None:
+        async for frame in self._socket:
+            if frame.data[1] == 1:
+                self._arrived.put_nowait("last")
+
+
+def websockets(address: str, sessions: int, connections: int) -> list[Transport]:
+    """A connection for each session."""
+    del connections
+    http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+    return [WebSocket(address, http) for _ in range(sessions)]
+
+
+def echoes(address: str, sessions: int, connections: int) -> list[Transport]:
+    """The same to a server that only echoes."""
+    del connections
+    http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+    return [Echo(address, http) for _ in range(sessions)]
+
+
 # All chunks of `grpc` have a message of their own.
-TRANSPORTS = {"grpc": grpc_transports, "sdk": sdk_transports}
+TRANSPORTS = {
+    "grpc": grpc_transports,
+    "sdk": sdk_transports,
+    "websocket": websockets,
+    "echo": echoes,
+}
 
 
 class Speaker:

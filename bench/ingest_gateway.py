@@ -3,7 +3,8 @@
 It runs what `lingua serve gateway` runs. A task beside it sleeps 10 ms again and again; the time by
 which a sleep takes longer is the delay of the event loop, including the wait for a core. The
 process prints READY, and then answers commands from stdin, each with one line of JSON: `address`,
-where it listens, and `delays`, all delays since the last such command.
+where it listens for gRPC and (`web`) for WebSockets, and `delays`, all delays since the last such
+command.
 """
 
 import asyncio
@@ -43,10 +44,10 @@ class LoopProbe:
         return delays
 
 
-async def answer(probe: LoopProbe, address: str) -> None:
+async def answer(probe: LoopProbe, **addresses: str) -> None:
     """Answers commands until stdin ends."""
     while word := (await asyncio.to_thread(sys.stdin.readline)).strip():
-        told = {"delays_ms": probe.take()} if word == "delays" else {"address": address}
+        told = {"delays_ms": probe.take()} if word == "delays" else addresses
         print(json.dumps(told), flush=True)
 
 
@@ -56,9 +57,9 @@ async def main() -> None:
     tasks = [asyncio.create_task(probe.run())]
 
     def ready(*told: str) -> None:
-        # Another checkout may tell more in front, but always ends with address and metrics.
-        address = told[-2]
-        tasks.append(asyncio.create_task(answer(probe, address)))
+        # Other checkouts tell less: only address and metrics, or no address for the web.
+        _, address, _, web = {2: ("", *told, ""), 3: (*told, "")}.get(len(told), told)
+        tasks.append(asyncio.create_task(answer(probe, address=address, web=web)))
         print("READY", flush=True)
 
     await serve(load_settings(), ready)

@@ -39,6 +39,7 @@ PLACED = re.compile(r'lingua_dispatcher_placed_total\{where="(\w+)"\} (\S+)')
 ENVIRONMENT = {
     **{f"LINGUA_{name}_LISTEN": "127.0.0.1:0" for name in ("POOL", "DISPATCHER", "GATEWAY")},
     **{f"LINGUA_{name}_METRICS_LISTEN": "" for name in ("POOL", "DISPATCHER", "GATEWAY")},
+    "LINGUA_GATEWAY_WEB_LISTEN": "",
     "LINGUA_LOG_LEVEL": "warning",
     "LINGUA_HANGOVER_MANUAL_MS": "0",
     "LINGUA_PADDING_MANUAL_MS": "0",

@@ -39,6 +39,7 @@ class DispatcherService:
 
     grpc_name = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"].full_name
     max_request_bytes: int | None = None
+    web_address = ""
 
     def __init__(self, runtime: Runtime) -> None:
         settings = runtime.settings

@@ -26,6 +26,7 @@ class PoolService:
 
     grpc_name = pool_pb2.DESCRIPTOR.services_by_name["PoolService"].full_name
     max_request_bytes: int | None = None
+    web_address = ""
 
     def __init__(self, runtime: Runtime) -> None:
         settings, link = runtime.settings, runtime.link

@@ -50,6 +50,10 @@ class Service(Protocol):
     max_request_bytes: int | None
     """Size limit of messages from its callers; None for `max_message_bytes`."""
 
+    @property
+    def web_address(self) -> str:
+        """Where it serves browsers, once it is open; empty if it does not."""
+
     def register(self, server: grpc.aio.Server) -> None:
         """Adds the servicer to the server."""
 
@@ -172,6 +176,11 @@ class HostedService:
         )
         server.on_drain(self._service.drain)
         return server
+
+    @property
+    def web_address(self) -> str:
+        """Where it serves browsers; empty if it does not."""
+        return self._service.web_address
 
     async def start(self) -> None:
         """Listens; the health stays NOT_SERVING.

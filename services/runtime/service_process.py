@@ -25,8 +25,9 @@ from lingua_scheduler.services.runtime.telemetry.logs import configure_logs
 ALL = "all"
 """The service in log lines of a process that hosts several, if none of them wrote the line."""
 
-Ready = Callable[[str, str, str], None]
-"""Called with a service's name, its gRPC address, and its metrics address ("" if they are off)."""
+Ready = Callable[[str, str, str, str], None]
+"""Called with a service's name and its addresses: of gRPC, of metrics ("" if they are off), and for
+browsers ("" if it serves none)."""
 
 # Between attempts to reach Redis at the start.
 _OPEN_AGAIN_S = 0.5
@@ -136,7 +137,7 @@ async def _serve(
             for each in hosted:
                 each.serve(link.up)
             for each in hosted:
-                ready(each.name, each.address, each.metrics_address)
+                ready(each.name, each.address, each.metrics_address, each.web_address)
             working = [task for each in hosted for task in each.begin_work()]
             await _until_stopped(stopped, working)
         finally:

@@ -46,6 +46,11 @@ class SessionGatewayService:
             sessions=self._sessions, views=SessionViews(link=runtime.link, settings=settings)
         )
 
+    @property
+    def web_address(self) -> str:
+        """Where it serves browsers; empty if it does not."""
+        return self._web.address
+
     def register(self, server: grpc.aio.Server) -> None:
         """Adds the servicer to the server."""
         session_pb2_grpc.add_SessionGatewayServicer_to_server(self._servicer, server)

@@ -25,6 +25,7 @@ def test_the_wheel_works_without_the_checkout(tmp_path: Path) -> None:
         for service in ("POOL", "DISPATCHER", "GATEWAY")
         for what in ("LISTEN", "METRICS_LISTEN")
     }
+    settings["LINGUA_GATEWAY_WEB_LISTEN"] = "127.0.0.1:0"
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,

@@ -39,6 +39,7 @@ def environ() -> Iterator[dict[str, str]]:
         for service in ("POOL", "DISPATCHER", "GATEWAY")
         for what in ("LISTEN", "METRICS_LISTEN")
     }
+    free["LINGUA_GATEWAY_WEB_LISTEN"] = ""
     with LocalScheduler(environ={**kept, **free}) as up:
         found = {
             f"LINGUA_{service.upper()}_ADDRESS": up.addresses(service)

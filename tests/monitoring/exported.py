@@ -17,7 +17,7 @@ registries = []
 make = hosted_service.new_registry
 hosted_service.new_registry = lambda: registries.append(make()) or registries[0]
 
-def ready(service, address, metrics):
+def ready(service, address, metrics, web):
     (registry,) = registries
     families = {}
     for collector in registry._collector_to_names:
@@ -76,6 +76,7 @@ def exported_by(service: str, redis_url: str, prefix: str) -> Exported:
         "LINGUA_REDIS_PREFIX": prefix,
         f"LINGUA_{service.upper()}_LISTEN": "127.0.0.1:0",
         f"LINGUA_{service.upper()}_METRICS_LISTEN": "127.0.0.1:0",
+        "LINGUA_GATEWAY_WEB_LISTEN": "127.0.0.1:0",
         # Nobody listens there: what a service exports does not depend on others.
         "LINGUA_POOL_ADDRESS": "127.0.0.1:1",
         "LINGUA_DISPATCHER_ADDRESS": "127.0.0.1:1",

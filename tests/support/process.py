@@ -213,4 +213,10 @@ def environment(**settings: object) -> dict[str, str]:
     kept = {
         key: value for key, value in os.environ.items() if not key.startswith(("LINGUA_", "OTEL_"))
     }
-    return {**kept, **{f"LINGUA_{name.upper()}": str(value) for name, value in settings.items()}}
+    # Where a gateway is started without a word about it, its web entry has a free port as well.
+    free = {"LINGUA_GATEWAY_WEB_LISTEN": "127.0.0.1:0"}
+    return {
+        **kept,
+        **free,
+        **{f"LINGUA_{name.upper()}": str(value) for name, value in settings.items()},
+    }

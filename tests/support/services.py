@@ -22,7 +22,7 @@ for name, value in json.loads(os.environ["TEST_LIMITS"]).items():
     assert hasattr(module, constant), name
     setattr(module, constant, value)
 
-def ready(service, address, metrics):
+def ready(service, address, metrics, web):
     print("ready", service, address, metrics, flush=True)
 
 try:

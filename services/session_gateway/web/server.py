@@ -60,6 +60,8 @@ class WebServer:
             refusals=runtime.refusals,
             metrics=metrics,
         )
+        self.address = ""
+        """Where it listens; empty before `start`, and if it is off."""
         self._http: web.Server | None = None
         self._listening: asyncio.Server | None = None
         runtime.link.on_change.append(lambda up, _: self._set_serving(up))
@@ -91,8 +93,8 @@ class WebServer:
                 f"{variable_name('gateway_web_listen')}={self._listen!r}: cannot listen there: "
                 f"{error.strerror or error}; set another address, or an empty one for no web entry"
             ) from error
-        bound = self._listening.sockets[0].getsockname()[1]
-        _log.info("listening for web", extra={"address": join_address(host, bound)})
+        self.address = join_address(host, self._listening.sockets[0].getsockname()[1])
+        _log.info("listening for web", extra={"address": self.address})
 
     def drain(self) -> None:
         """Accepts no more clients. Those that are connected are served on."""

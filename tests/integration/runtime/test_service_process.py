@@ -32,6 +32,7 @@ def tell(*words):
 
 class Told:
     max_request_bytes = None
+    web_address = ""
 
     def __init__(self, name, runtime):
         self.name, self.order = name, orders.get(name, "")
@@ -78,7 +79,7 @@ class Told:
 def kind(name):
     return ServiceKind(name, lambda runtime: Told(name, runtime))
 
-def ready(service, address, metrics):
+def ready(service, address, metrics, web):
     tell("ready", service, address)
 
 kinds = [kind(name) for name in os.environ["TEST_SERVICES"].split()]

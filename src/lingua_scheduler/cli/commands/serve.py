@@ -96,10 +96,10 @@ def _run(serve: Serve, *, announce: bool, await_settings: bool, until_eof: bool)
         os.environ.update(json.loads(line))
     settings = load_settings()
 
-    def ready(service: str, address: str, metrics: str) -> None:
+    def ready(service: str, address: str, metrics: str, web: str) -> None:
         if announce:
-            told = {"service": service, "address": address, "metrics": metrics, "pid": os.getpid()}
-            print(json.dumps(told), flush=True)
+            where = {"address": address, "metrics": metrics, "web": web}
+            print(json.dumps({"service": service, **where, "pid": os.getpid()}), flush=True)
 
     async def run() -> None:
         await serve(settings, ready)

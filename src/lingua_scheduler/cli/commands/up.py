@@ -14,6 +14,7 @@ import click
 from lingua_scheduler.cli.failures import FAILED, Failure
 from lingua_scheduler.cli.options import Options, json_option, pass_options, seconds_option
 from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
+from lingua_scheduler.cli.up.listening import reachable
 from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler
 from lingua_scheduler.cli.views.output import print_json
 from lingua_scheduler.services.runtime.settings.settings import Settings, masked_url, variable_name
@@ -115,6 +116,7 @@ def _document(scheduler: LocalScheduler) -> dict[str, Any]:
                 "name": each.name,
                 "address": each.address,
                 "metrics": each.metrics,
+                "web": each.web,
                 "pid": each.pid,
             }
             for each in scheduler.services
@@ -127,9 +129,11 @@ def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
     lines = [f"Note   {note}" for note in scheduler.notes]
     name_width = max(len(each.name) for each in scheduler.services)
     width = max(len(each.address) for each in scheduler.services)
+    tls = "s" if scheduler.settings.tls_cert_file else ""
     for each in scheduler.services:
         metrics = f"metrics http://{each.metrics}/metrics" if each.metrics else "metrics off"
-        lines.append(f"{each.name:<{name_width}} {each.address:<{width}}  {metrics}")
+        web = f"  web http{tls}://{reachable(each.web)}" if each.web else ""
+        lines.append(f"{each.name:<{name_width}} {each.address:<{width}}  {metrics}{web}")
     lines += ["", "In another terminal:", *how_to_talk(scheduler), ""]
     end = "Ctrl-C ends everything."
     if seconds is not None:

@@ -14,10 +14,11 @@ LOG_LINES_KEPT = 10
 
 
 class Endpoint(NamedTuple):
-    """Where a service listens; `metrics` is empty if they are off."""
+    """Where a service listens; `metrics` and `web` are empty if it does not."""
 
     address: str
     metrics: str
+    web: str
 
 
 class ChildProcess:
@@ -112,7 +113,7 @@ class ChildProcess:
         announced: dict[str, Endpoint] = {}
         for line in self._process.stdout:
             told = json.loads(line)
-            announced[told["service"]] = Endpoint(told["address"], told["metrics"])
+            announced[told["service"]] = Endpoint(told["address"], told["metrics"], told["web"])
             if len(announced) == len(self._services):
                 self.endpoints = announced
                 self._on_change()

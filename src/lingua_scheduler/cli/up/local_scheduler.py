@@ -69,6 +69,12 @@ class LocalService:
         return found.metrics if found else ""
 
     @property
+    def web(self) -> str:
+        """Where it serves browsers; empty if it does not."""
+        found = self.process.endpoints.get(self.service)
+        return found.web if found else ""
+
+    @property
     def pid(self) -> int:
         """Process id of its current or last process."""
         return self.process.pid

@@ -147,10 +147,12 @@ class SupervisedProcess:
     def _keep_addresses(self) -> None:
         """Let the next process listen on the same addresses, so that peers and clients find it."""
         self.endpoints = self._process.endpoints
-        for service, (address, metrics) in self.endpoints.items():
+        for service, (address, metrics, web) in self.endpoints.items():
             self._environ[variable_name(f"{service}_listen")] = address
             if metrics:
                 self._environ[variable_name(f"{service}_metrics_listen")] = metrics
+            if web:
+                self._environ[variable_name(f"{service}_web_listen")] = web
 
     def _start(self) -> ChildProcess:
         self._started_at = time.monotonic()
