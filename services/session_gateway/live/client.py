@@ -1,13 +1,17 @@
 """The client of a session, whatever transport it uses."""
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias
 
 import grpc
 
 from lingua_scheduler.v1 import session_pb2
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+
+Take: TypeAlias = Callable[[session_pb2.ClientMessage], bool]
+"""Handles a message; False if the session does not read now, and has not handled it."""
 
 
 class Client(Protocol):
@@ -24,8 +28,13 @@ class Client(Protocol):
     traceparent: str
     """The W3C trace context that it sent; empty if it sent none."""
 
-    def opened(self, session: session_pb2.NewSession) -> None:
-        """Its session is open: a new one, or one that was opened like this before."""
+    def opened(self, session: session_pb2.NewSession, take: Take) -> None:
+        """Its session is open.
+
+        Args:
+            session: how it was opened, now or before it was resumed.
+            take: handles a message at once, while the iterator is awaited and has none before it.
+        """
 
     def write(self, data: bytes) -> Awaitable[None]:
         """Sends a ServerMessage, serialized. Returns when there is room for the next one."""
@@ -42,5 +51,5 @@ class GrpcClient:
         self.traceparent = str(metadata.get("traceparent", ""))
         self.write = context.write
 
-    def opened(self, session: session_pb2.NewSession) -> None:
-        """Nothing to do: its messages are complete."""
+    def opened(self, session: session_pb2.NewSession, take: Take) -> None:
+        """Nothing to do: its messages are complete, and come by the iterator."""

@@ -136,6 +136,13 @@ class LiveSession:
             self._on_half_closed()
         await self._stream.aborted.wait()
 
+    def take(self, message: session_pb2.ClientMessage) -> bool:
+        """Handles a message that has no chunks to share it; False if messages are not read now."""
+        if not self._stream.may_read.is_set() or self.ended is not None:
+            return False
+        self._on_message(message)
+        return True
+
     def _on_message(self, message: session_pb2.ClientMessage) -> Iterable[session_pb2.AudioChunk]:
         """Handles a message, except for chunks that share it: it returns them."""
         now, core = self._now(), self._core

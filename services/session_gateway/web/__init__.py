@@ -6,6 +6,7 @@ alike. docs/web.md is the contract.
     server       listens, drains, ends
     entry        HTTP requests: refuses or upgrades them
     client       one connected client: frames in, frames out, pings
+    direct_queue hands audio to sessions without waking a task
     connections  how many connections there may be
     refusals     how errors look over HTTP, and as close codes (pure)
     access       which hosts, origins and subprotocols are accepted (pure)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType
 
 from lingua_scheduler.services.runtime.errors import InvalidMessageError, to_proto
 from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.live.client import Take
 from lingua_scheduler.services.session_gateway.web.connections import Connection
+from lingua_scheduler.services.session_gateway.web.direct_queue import DirectResponse
 from lingua_scheduler.services.session_gateway.web.frames import (
     MAX_FRAME_BYTES,
     Directions,
@@ -35,7 +37,7 @@ class ClientLeftError(Exception):
     """The connection has ended; the session can be resumed."""
 
 
-class Socket(web.WebSocketResponse):
+class Socket(DirectResponse):
     """A WebSocket whose frames are limited, without compression."""
 
     def __init__(self, protocol: str) -> None:
@@ -97,7 +99,14 @@ class WebClient:
         self._transport = connection.transport
         self._loop = asyncio.get_running_loop()
         self._directions: Directions = {0: None}
-        self._pace = Pace(per_s=settings.web_frames_per_s, burst=settings.web_frames_burst)
+        self._pace = Pace(
+            per_s=settings.web_frames_per_s,
+            burst=settings.web_frames_burst,
+            clock=self._loop.time,
+        )
+        self._take: Take | None = None
+        # Of a frame that was taken directly.
+        self._failure: Exception | None = None
         self._is_reading = False
         # Kept, because the loop does not.
         self._pinging: asyncio.Task[None] | None = None
@@ -119,12 +128,13 @@ class WebClient:
         """
         socket = self._socket
         while True:
-            wait_s = self._pace.wait_s(self._loop.time())
-            if wait_s:
+            if wait_s := self._pace.wait_s():
                 await asyncio.sleep(wait_s)
             self._is_reading = True
             frame = await socket.receive()
             self._is_reading = False
+            if self._failure is not None:
+                raise self._failure
             self._watch.silence.heard = True
             self._connection.unread_bytes = 0
             kind = frame.type
@@ -139,9 +149,26 @@ class WebClient:
             elif kind is not WSMsgType.PONG:
                 raise ClientLeftError
 
-    def opened(self, session: session_pb2.NewSession) -> None:
+    def opened(self, session: session_pb2.NewSession, take: Take) -> None:
         """Its session is open."""
         self._directions = directions_of(session)
+        self._take = take
+        self._socket.take_directly(self._take_audio)
+
+    def _take_audio(self, frame: bytes) -> bool:
+        """Gives a chunk to the session at once; False if it has to be read like other frames."""
+        if not self._is_reading or not self._pace.passes():
+            return False
+        self._watch.silence.heard = True
+        self._connection.unread_bytes = 0
+        assert self._take is not None
+        try:
+            return self._take(read_binary(frame, self._directions))
+        except InvalidMessageError:
+            return False
+        except Exception as error:
+            self._failure = error
+            return False
 
     # ---- messages to it ----
 

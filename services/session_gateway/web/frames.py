@@ -24,6 +24,7 @@ SPEECH = 2
 _AUDIO_HEADER = struct.Struct(">BBHQQ")
 # Type, three bytes 0, utterance index.
 _SPEECH_HEADER = struct.Struct(">B3xI")
+_BINARY_ONLY = frozenset({"audio", "audio_chunks"})
 _IS_FINAL = 1
 _DIRECTION_SHIFT = 1
 _KNOWN_FLAGS = 0b111
@@ -91,9 +92,10 @@ def read_text(frame: str) -> session_pb2.ClientMessage:
     except (json_format.ParseError, ValueError, RecursionError) as error:
         why = str(error)
         raise InvalidMessageError(f"the text frame is not a ClientMessage in JSON: {why}") from None
-    if message.HasField("audio"):
-        problem = "must be sent in a binary frame"
-        raise InvalidMessageError(f"audio: {problem}", fields=[("audio", problem)])
+    field = message.WhichOneof("message")
+    if field in _BINARY_ONLY:
+        problem = "audio must be sent in binary frames"
+        raise InvalidMessageError(f"{field}: {problem}", fields=[(field, problem)])
     limits.check(message)
     return message
 

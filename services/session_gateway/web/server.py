@@ -19,6 +19,7 @@ from lingua_scheduler.services.session_gateway.web.connections import (
     Connections,
     connection_factory,
 )
+from lingua_scheduler.services.session_gateway.web.direct_queue import is_usable
 from lingua_scheduler.services.session_gateway.web.entry import WebEntry
 from lingua_scheduler.services.session_gateway.web.languages import Languages
 
@@ -94,6 +95,8 @@ class WebServer:
                 f"{error.strerror or error}; set another address, or an empty one for no web entry"
             ) from error
         self.address = join_address(host, self._listening.sockets[0].getsockname()[1])
+        if not is_usable():
+            _log.warning("direct frames unavailable")
         _log.info("listening for web", extra={"address": self.address})
 
     def drain(self) -> None:

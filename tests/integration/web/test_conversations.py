@@ -1,12 +1,37 @@
 """Sessions over WebSockets, on a real gateway, dispatcher, pool service and Redis."""
 
+from collections.abc import Iterator
+
+import pytest
+
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from tests.support.audio import speech
 from tests.support.raw_client import new_session, raw_client, working
 from tests.support.raw_node import RawNode
 from tests.support.scene import Scene
-from tests.support.services import GatewayProcess
+from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 from tests.support.web_client import WebClient, web_client
+
+
+@pytest.fixture(scope="module", params=["direct frames", "queued frames"])
+def gateway(
+    request: pytest.FixtureRequest,
+    patient_process: DispatcherProcess,
+    pool_process: PoolProcess,
+    redis_url: str,
+) -> Iterator[GatewayProcess]:
+    """A gateway that takes audio directly, and one that takes it as the others frames."""
+    is_direct = request.param == "direct frames"
+    with GatewayProcess(
+        pool=pool_process,
+        redis_url=redis_url,
+        dispatchers=patient_process.address,
+        hangover_manual_ms=100,
+        limits={"web.direct_queue._USABLE": is_direct},
+    ) as process:
+        yield process
+        assert ("direct frames unavailable" in process.log()) is not is_direct
+        assert not process.faults(), process.log()
 
 
 async def talker(scene: Scene) -> RawNode:

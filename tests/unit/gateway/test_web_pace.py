@@ -7,25 +7,45 @@ from lingua_scheduler.services.session_gateway.web.connections import Connection
 from lingua_scheduler.services.session_gateway.web.pace import Pace
 
 
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def test_a_burst_is_read_at_once_and_what_follows_at_the_rate() -> None:
-    pace = Pace(per_s=10, burst=3)
-    assert [round(pace.wait_s(100.0), 6) for _ in range(5)] == [0.0, 0.0, 0.0, 0.1, 0.2]
+    pace = Pace(per_s=10, burst=6, clock=Clock())
+    assert [round(pace.wait_s(), 6) for _ in range(5)] == [0.0, 0.0, 0.0, 0.1, 0.2]
+
+
+def test_only_what_need_not_wait_passes_without_asking_the_time() -> None:
+    pace = Pace(per_s=10, burst=4, clock=Clock())
+    assert [pace.passes() for _ in range(4)] == [True, True, False, False]
+    assert round(pace.wait_s(), 6) == 0.1
 
 
 def test_quiet_time_is_saved_up_to_a_burst() -> None:
-    pace = Pace(per_s=10, burst=2)
-    pace.wait_s(0.0)
-    pace.wait_s(0.0)
-    assert [round(pace.wait_s(1000.0), 6) for _ in range(3)] == [0.0, 0.0, 0.1]
+    clock = Clock()
+    pace = Pace(per_s=10, burst=4, clock=clock)
+    for _ in range(2):
+        pace.wait_s()
+    clock.now = 1000.0
+    assert [round(pace.wait_s(), 6) for _ in range(3)] == [0.0, 0.0, 0.1]
 
 
-@given(st.lists(st.floats(0, 0.3), max_size=60), st.integers(1, 50), st.integers(1, 20))
+@given(st.lists(st.floats(0, 0.3), max_size=60), st.integers(1, 50), st.integers(2, 20))
 def test_no_client_exceeds_its_rate(gaps: list[float], per_s: int, burst: int) -> None:
-    now, pace, read = 0.0, Pace(per_s=per_s, burst=burst), []
-    for gap in gaps:
-        now += gap
-        now += pace.wait_s(now)
-        read.append(now)
+    clock = Clock()
+    pace, read = Pace(per_s=per_s, burst=burst, clock=clock), []
+    for at, gap in enumerate(gaps):
+        clock.now += gap
+        if at % 2 or not pace.passes():
+            clock.now += pace.wait_s()
+        read.append(clock.now)
     for first in range(len(read)):
         for last in range(first, len(read)):
             allowed = burst + (read[last] - read[first]) * per_s
