@@ -57,6 +57,17 @@ async def test_nobody_gets_in_without_a_valid_token(services: Services, issuer: 
     assert await services.gateway.metric("lingua_auth_refused_total") == before + 4
 
 
+async def test_a_page_can_ask_why_its_websocket_was_refused(
+    services: Services, issuer: Issuer
+) -> None:
+    url = f"http://{services.gateway.web_address}/v1/converse"
+    async with aiohttp.ClientSession() as http:
+        for role, status in (("", 401), ("node", 403), ("client", 426)):
+            headers = {"Authorization": f"Bearer {token(issuer, role)}"} if role else {}
+            async with http.get(url, headers=headers) as response:
+                assert response.status == status
+
+
 @pytest.mark.parametrize("role", ["node", "operator", "service"])
 async def test_only_clients_may_converse(services: Services, issuer: Issuer, role: str) -> None:
     status, body = await refused(services, token(issuer, role))

@@ -232,15 +232,9 @@ class WebEntry:
     # ---- conversations ----
 
     async def _converse(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.headers.get("Upgrade", "").lower() != "websocket":
-            raise HttpRefusal(
-                426,
-                "UPGRADE_REQUIRED",
-                "this is a WebSocket: connect with ws:// or wss://",
-                headers={"Upgrade": "websocket"},
-            )
+        is_upgrade = request.headers.get("Upgrade", "").lower() == "websocket"
         offered = subprotocols(request.headers.getall("Sec-WebSocket-Protocol", ()))
-        if PROTOCOL not in offered:
+        if is_upgrade and PROTOCOL not in offered:
             raise HttpRefusal.of(
                 InvalidMessageError(f"the client has to offer the subprotocol {PROTOCOL!r}")
             )
@@ -249,6 +243,15 @@ class WebEntry:
             raise HttpRefusal.of(DrainingError("this gateway is draining; connect to another one"))
         if not self.is_serving:
             raise HttpRefusal.of(DependencyDownError("Redis is not available"))
+        if not is_upgrade:
+            # Last: a browser does not tell its page why an upgrade was refused, but the page can
+            # ask here, with the same checks.
+            raise HttpRefusal(
+                426,
+                "UPGRADE_REQUIRED",
+                "this is a WebSocket: connect with ws:// or wss://",
+                headers={"Upgrade": "websocket"},
+            )
         socket = Socket(PROTOCOL)
         if request.can_read_body or not socket.can_prepare(request).ok:
             raise HttpRefusal.of(InvalidMessageError("the request is not a WebSocket handshake"))
