@@ -75,7 +75,7 @@ class WebMetrics:
         )
         self.closed = Counter(
             "lingua_gateway_web_closed",
-            "WebSockets that were closed, by close code; 1000 if the client closed it or left.",
+            "WebSockets that were closed, by close code; 1000 also if the client left.",
             ["code"],
             registry=registry,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 
 from lingua_scheduler.services.runtime.errors import InvalidMessageError, to_proto
 from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
@@ -93,6 +93,8 @@ class WebClient:
         self.traceparent = traceparent
         self.has_spoken = False
         """Whether it has sent a frame."""
+        self.close_code = 0
+        """The code with which its connection was closed from here; 0 if it is open."""
         self._socket = socket
         assert connection.transport is not None
         self._connection = connection
@@ -147,6 +149,10 @@ class WebClient:
             if kind is WSMsgType.PING:
                 await socket.pong(frame.data)
             elif kind is not WSMsgType.PONG:
+                if kind is WSMsgType.ERROR and isinstance(frame.data, WebSocketError):
+                    # The socket has closed the connection by itself.
+                    is_large = frame.data.code == WSCloseCode.MESSAGE_TOO_BIG
+                    self.close_code = TOO_LARGE if is_large else frame.data.code
                 raise ClientLeftError
 
     def opened(self, session: session_pb2.NewSession, take: Take) -> None:
@@ -188,6 +194,7 @@ class WebClient:
             error: a text frame that goes first; empty for none.
         """
         self._watch.stop()
+        self.close_code = self.close_code or code
         # What a client does not read is dropped after a while.
         self._loop.call_later(_CLOSE_WITHIN_S, self._transport.abort)
         with contextlib.suppress(ConnectionError):

@@ -277,9 +277,8 @@ class WebEntry:
             task.cancel()
             await all_ended([task])
             self._tasks.discard(task)
-        code, reason, error = self._end(task, client)
-        self._metrics.closed.labels(str(code)).inc()
-        await client.close(code, reason, error)
+        await client.close(*self._end(task, client))
+        self._metrics.closed.labels(str(client.close_code)).inc()
 
     def _end(self, task: asyncio.Task[None], client: WebClient) -> tuple[int, str, str]:
         """How to close a connection: the code, a word, and a frame to send first."""

@@ -88,12 +88,13 @@ async def test_the_largest_chunk_of_the_contract_fits_and_a_larger_one_is_refuse
 
 
 async def test_a_frame_over_the_limit_ends_the_connection_with_its_own_code(
-    web: WebClient, patient: Scene
+    web: WebClient, gateway: GatewayProcess, patient: Scene
 ) -> None:
     await web.open(new_session(patient.src, patient.tgt))
     await web.chunk(0, bytes(128 * 1024))
     assert await web.closed() == 4413
     assert web.events[-1]["error"]["reason"] == "ERROR_REASON_INVALID_MESSAGE"
+    await gateway.reaches(1, "lingua_gateway_web_closed_total", code="4413")
 
 
 async def test_a_frame_that_says_it_is_large_is_refused_before_it_is_sent(
@@ -136,6 +137,7 @@ async def test_a_client_that_sends_too_fast_is_read_slowly_and_loses_nothing(
 async def test_a_client_that_does_not_open_in_time_is_disconnected(gateway: GatewayProcess) -> None:
     async with web_client(gateway.web_address) as client:
         assert await client.closed() == 4408
+    await gateway.reaches(1, "lingua_gateway_web_closed_total", code="4408")
 
 
 async def test_a_peer_that_does_not_send_its_request_is_disconnected(
@@ -189,6 +191,7 @@ async def test_a_half_open_peer_is_found_by_pings_and_a_live_one_is_kept(
         assert not answering.done()
         answering.cancel()
         await asyncio.gather(answering, return_exceptions=True)
+    await gateway.reaches(2, "lingua_gateway_web_closed_total", code="4408")
     name = "lingua_gateway_sessions_ended_total"
     await gateway.reaches(2, name, how="left", transport="web")
 
