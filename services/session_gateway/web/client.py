@@ -73,6 +73,9 @@ class Socket(DirectResponse):
 class WebClient:
     """The client of a session: an async iterator of its messages, and a way to write to it.
 
+    Raises:
+        ConnectionError: the connection has ended.
+
     Args:
         socket: is open.
         connection: below it.
@@ -96,7 +99,8 @@ class WebClient:
         self.close_code = 0
         """The code with which its connection was closed from here; 0 if it is open."""
         self._socket = socket
-        assert connection.transport is not None
+        if connection.transport is None:
+            raise ConnectionResetError("the client left during the handshake")
         self._connection = connection
         self._transport = connection.transport
         self._loop = asyncio.get_running_loop()
@@ -114,7 +118,7 @@ class WebClient:
         self._pinging: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._silence_ms = settings.keepalive_time_ms + settings.keepalive_timeout_ms
-        self._watch = self._new_watch()
+        self._watch: StreamWatch | None = self._new_watch()
 
     # ---- its messages ----
 
@@ -137,8 +141,7 @@ class WebClient:
             self._is_reading = False
             if self._failure is not None:
                 raise self._failure
-            self._watch.silence.heard = True
-            self._connection.unread_bytes = 0
+            self._heard()
             kind = frame.type
             if kind is WSMsgType.BINARY:
                 self.has_spoken = True
@@ -163,13 +166,12 @@ class WebClient:
 
     def _take_audio(self, frame: bytes) -> bool:
         """Gives a chunk to the session at once; False if it has to be read like other frames."""
-        if not self._is_reading or not self._pace.passes():
+        take = self._take
+        if take is None or not self._is_reading or not self._pace.passes():
             return False
-        self._watch.silence.heard = True
-        self._connection.unread_bytes = 0
-        assert self._take is not None
+        self._heard()
         try:
-            return self._take(read_binary(frame, self._directions))
+            return take(read_binary(frame, self._directions))
         except InvalidMessageError:
             return False
         except Exception as error:
@@ -193,7 +195,7 @@ class WebClient:
             reason: a word for it.
             error: a text frame that goes first; empty for none.
         """
-        self._watch.stop()
+        self._let_go()
         self.close_code = self.close_code or code
         # What a client does not read is dropped after a while.
         self._loop.call_later(_CLOSE_WITHIN_S, self._transport.abort)
@@ -202,15 +204,27 @@ class WebClient:
                 await self._socket.send_str(error)
             await self._socket.close(code=code, message=reason.encode(), drain=False)
 
+    def _let_go(self) -> None:
+        """Drops what refers back to this, because cycles are rarely collected."""
+        if self._watch is not None:
+            self._watch.stop()
+        self._watch = self._take = None
+        self._socket.take_directly(None)
+
     # ---- pings ----
 
     def _new_watch(self) -> StreamWatch:
         return StreamWatch(silence_ms=self._silence_ms, ask=self._ping, cut=self._cut)
 
+    def _heard(self) -> None:
+        self._connection.unread_bytes = 0
+        if self._watch is not None:
+            self._watch.silence.heard = True
+
     def _ping(self) -> None:
         if not self._is_reading:
             # Its answer would not be read: the session has too much in flight.
-            self._watch.silence.heard = True
+            self._heard()
             return
         self._pinging = self._loop.create_task(self._send_ping())
 

@@ -43,8 +43,8 @@ class DirectQueue(WebSocketDataQueue):
 class DirectResponse(web.WebSocketResponse):
     """A WebSocket whose frames come into a DirectQueue."""
 
-    def take_directly(self, take: Callable[[bytes], bool]) -> None:
-        """Sets what takes binary frames."""
+    def take_directly(self, take: Callable[[bytes], bool] | None) -> None:
+        """Sets what takes binary frames; None for nothing."""
         if isinstance(self._reader, DirectQueue):
             self._reader.take = take
 

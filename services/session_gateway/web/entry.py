@@ -56,6 +56,8 @@ from lingua_scheduler.v1 import session_pb2
 
 _CONVERSE = f"{session_pb2.DESCRIPTOR.services_by_name['SessionGateway'].full_name}/Converse"
 _HEALTH = "/healthz"
+# As nginx counts them.
+_CLIENT_LEFT = 499
 # Of every response. Nothing that this entry answers may be kept, or taken for something else.
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -143,6 +145,9 @@ class WebEntry:
             response = await self._answer(request)
         except HttpRefusal as refusal:
             response = refusal.response()
+        except ConnectionError as error:
+            _without_frames(error)
+            response = web.Response(status=_CLIENT_LEFT)  # nobody reads it
         except Exception as error:
             failure = internal_error(self._settings.instance_id)
             facts = {"error_id": failure.metadata["error_id"], "path": path}
@@ -264,6 +269,7 @@ class WebEntry:
             traceparent=request.headers.get("traceparent", ""),
         )
         await self._serve(client, principal)
+        _without_frames(socket.exception())
         return socket
 
     async def _serve(self, client: WebClient, principal: Principal | None) -> None:
@@ -277,7 +283,10 @@ class WebEntry:
             task.cancel()
             await all_ended([task])
             self._tasks.discard(task)
-        await client.close(*self._end(task, client))
+        ended = self._end(task, client)
+        if not task.cancelled():
+            _without_frames(task.exception())
+        await client.close(*ended)
         self._metrics.closed.labels(str(client.close_code)).inc()
 
     def _end(self, task: asyncio.Task[None], client: WebClient) -> tuple[int, str, str]:
@@ -302,6 +311,16 @@ class WebEntry:
         expired = isinstance(error, UnauthenticatedError)
         frame = error_frame(to_proto(error)) if expired else ""
         return close_code(error), reason_name(error.reason), frame
+
+
+def _without_frames(error: BaseException | None) -> None:
+    """Lets go of the frames in which an error was raised.
+
+    They refer to tasks and sockets that keep the error. Without this, every connection would be a
+    reference cycle, which the garbage collector rarely looks for (see service_process).
+    """
+    if error is not None:
+        error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
 def _connection(request: web.BaseRequest) -> Connection:
