@@ -10,8 +10,8 @@ from lingua_scheduler.v1 import session_pb2
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-Take: TypeAlias = Callable[[session_pb2.ClientMessage], bool]
-"""Handles a message; False if the session does not read now, and has not handled it."""
+Take: TypeAlias = Callable[[session_pb2.AudioChunk], bool]
+"""Handles a chunk; False if the session does not read now, and has not handled it."""
 
 
 class Client(Protocol):
@@ -33,7 +33,7 @@ class Client(Protocol):
 
         Args:
             session: how it was opened, now or before it was resumed.
-            take: handles a message at once, while the iterator is awaited and has none before it.
+            take: handles a chunk at once, while the iterator is awaited and has nothing before it.
         """
 
     def write(self, data: bytes) -> Awaitable[None]:

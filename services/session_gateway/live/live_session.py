@@ -136,11 +136,13 @@ class LiveSession:
             self._on_half_closed()
         await self._stream.aborted.wait()
 
-    def take(self, message: session_pb2.ClientMessage) -> bool:
-        """Handles a message that has no chunks to share it; False if messages are not read now."""
+    def take(self, chunk: session_pb2.AudioChunk) -> bool:
+        """Handles a chunk that came alone; False if messages are not read now."""
         if not self._stream.may_read.is_set() or self.ended is not None:
             return False
-        self._on_message(message)
+        now = self._now()
+        self._stream.keep_alive(now)
+        self._carry_out(self._core.on_chunk(now, chunk))
         return True
 
     def _on_message(self, message: session_pb2.ClientMessage) -> Iterable[session_pb2.AudioChunk]:

@@ -17,6 +17,7 @@ from lingua_scheduler.services.session_gateway.web.frames import (
     MAX_FRAME_BYTES,
     Directions,
     directions_of,
+    read_audio,
     read_binary,
     read_text,
     written,
@@ -166,12 +167,13 @@ class WebClient:
 
     def _take_audio(self, frame: bytes) -> bool:
         """Gives a chunk to the session at once; False if it has to be read like other frames."""
-        take = self._take
-        if take is None or not self._is_reading or not self._pace.passes():
+        take, watch = self._take, self._watch
+        if take is None or watch is None or not self._is_reading or not self._pace.passes():
             return False
-        self._heard()
+        watch.silence.heard = True
+        self._connection.unread_bytes = 0
         try:
-            return take(read_binary(frame, self._directions))
+            return take(read_audio(frame, self._directions))
         except InvalidMessageError:
             return False
         except Exception as error:
@@ -182,6 +184,9 @@ class WebClient:
 
     async def write(self, data: bytes) -> None:
         """Sends a ServerMessage, serialized."""
+        if not data:
+            await self._socket.send_str("{}")
+            return
         speech, text = written(session_pb2.ServerMessage.FromString(data))
         for frame in speech:
             await self._socket.send_bytes(frame)

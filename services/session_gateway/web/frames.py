@@ -47,7 +47,12 @@ def directions_of(session: session_pb2.NewSession) -> Directions:
 
 
 def read_binary(frame: bytes, directions: Directions) -> session_pb2.ClientMessage:
-    """Reads a binary frame of a client.
+    """Reads a binary frame of a client. Raises InvalidMessageError."""
+    return session_pb2.ClientMessage(audio=read_audio(frame, directions))
+
+
+def read_audio(frame: bytes, directions: Directions) -> session_pb2.AudioChunk:
+    """Reads the chunk in a binary frame.
 
     Raises:
         InvalidMessageError: it is not a frame of audio.
@@ -59,12 +64,7 @@ def read_binary(frame: bytes, directions: Directions) -> session_pb2.ClientMessa
         raise _bad(f"has the type {kind}; clients send only {AUDIO} (audio)")
     if flags > _KNOWN_FLAGS or zero:
         raise _bad("has bits set that have no meaning")
-    message = session_pb2.ClientMessage()
-    chunk = message.audio
-    chunk.seq = seq
-    chunk.data = frame[_AUDIO_HEADER.size :]
-    if client_ms:
-        chunk.client_ms = client_ms
+    chunk = session_pb2.AudioChunk(seq=seq, data=frame[_AUDIO_HEADER.size :], client_ms=client_ms)
     if flags:
         if flags & _IS_FINAL:
             chunk.is_final = True
@@ -74,7 +74,7 @@ def read_binary(frame: bytes, directions: Directions) -> session_pb2.ClientMessa
         direction = directions[way]
         if direction is not None:
             chunk.direction.CopyFrom(direction)
-    return message
+    return chunk
 
 
 def read_text(frame: str) -> session_pb2.ClientMessage:
