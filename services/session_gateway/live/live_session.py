@@ -83,6 +83,8 @@ class LiveSession:
         self._renewed_chunk_ms = 0.0
         # Whether the client was told to resume elsewhere.
         self._sent_away = False
+        # Whether its messages may be read.
+        self._may_take = True
         self._specs = JobSpecs(
             session_id=record.session_id,
             opened=record.opened,
@@ -138,11 +140,12 @@ class LiveSession:
 
     def take(self, chunk: session_pb2.AudioChunk) -> bool:
         """Handles a chunk that came alone; False if messages are not read now."""
-        if not self._stream.may_read.is_set() or self.ended is not None:
+        if not self._may_take:
             return False
-        now = self._now()
+        now = self._loop.time() * 1000
         self._stream.keep_alive(now)
-        self._carry_out(self._core.on_chunk(now, chunk))
+        if todo := self._core.on_chunk(now, chunk):
+            self._carry_out(todo)
         return True
 
     def _on_message(self, message: session_pb2.ClientMessage) -> Iterable[session_pb2.AudioChunk]:
@@ -319,6 +322,7 @@ class LiveSession:
 
     def _set_gate(self, effect: effects.Gate) -> None:
         (self._stream.may_read.set if effect.is_open else self._stream.may_read.clear)()
+        self._may_take = effect.is_open
 
     def _send_event(self, event: session_pb2.ServerEvent) -> None:
         self._send(effects.Send(session_pb2.ServerMessage(events=[event])))
@@ -329,6 +333,7 @@ class LiveSession:
 
     def _end(self, end: effects.End) -> None:
         self.ended = end
+        self._may_take = False
         self._stream.close()
 
     # ---- clocks ----

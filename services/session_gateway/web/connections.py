@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from aiohttp import web
 
@@ -63,7 +64,7 @@ class Connections:
 class Connection(web.RequestHandler):
     """One connection, which counts as long as it is open."""
 
-    __slots__ = ("_connections", "address", "unread_bytes")
+    __slots__ = ("_connections", "_frames", "address", "unread_bytes")
 
     def __init__(
         self, server: web.Server, connections: Connections, loop: asyncio.AbstractEventLoop
@@ -82,6 +83,7 @@ class Connection(web.RequestHandler):
         )
         self._connections: Connections | None = connections
         self.address = ""
+        self._frames: Any = None
         self.unread_bytes = 0
         """Bytes that have come since the last request or message."""
 
@@ -90,8 +92,18 @@ class Connection(web.RequestHandler):
         self.unread_bytes += len(data)
         if self.unread_bytes > _MAX_UNREAD_BYTES and self.transport is not None:
             self.transport.abort()
-            return
-        super().data_received(data)
+        elif self._frames is None:
+            super().data_received(data)
+        else:
+            # Once it is a WebSocket, this is all that aiohttp does.
+            failed, _ = self._frames.feed_data(data)
+            if failed:
+                self.close()
+
+    def set_parser(self, parser: Any, data_received_cb: Any = None) -> None:
+        """From now on, what comes in are frames. aiohttp calls this."""
+        super().set_parser(parser, data_received_cb)
+        self._frames = parser
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Counts it, or drops it if there are far too many."""
@@ -123,7 +135,7 @@ class Connection(web.RequestHandler):
         """Counts it no more."""
         if self._connections is not None:
             self._connections.remove(self.address)
-            self._connections = None
+            self._connections = self._frames = None
             super().connection_lost(exc)
 
 
