@@ -39,6 +39,9 @@ class Client(Protocol):
     def write(self, data: bytes) -> Awaitable[None]:
         """Sends a ServerMessage, serialized. Returns when there is room for the next one."""
 
+    def beat(self) -> bool:
+        """Sends an empty message at once; False if it cannot, and has not."""
+
 
 class GrpcClient:
     """The client of a Converse call."""
@@ -53,3 +56,7 @@ class GrpcClient:
 
     def opened(self, session: session_pb2.NewSession, take: Take) -> None:
         """Nothing to do: its messages are complete, and come by the iterator."""
+
+    def beat(self) -> bool:
+        """Not offered: a write of gRPC has to be awaited."""
+        return False

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.rpc.outbox import SHARE_WITHIN_S, Outbox
@@ -48,6 +49,8 @@ class ConverseStream:
         # The client takes a gateway for frozen if it sends nothing for the whole of this time.
         self._send_every_ms = settings.peer_silence_ms / 2
         self._sent_ms = self._loop.time() * 1000
+        # Set while messages are written: see `Client.beat`.
+        self._beat: Callable[[], bool] = bool
         self.may_read = asyncio.Event()
         """Cleared while the client's messages must not be read."""
         self.may_read.set()
@@ -69,6 +72,7 @@ class ConverseStream:
 
     async def write(self, client: Client) -> None:
         """Writes messages until the stream is closed."""
+        self._beat = client.beat
         while messages := await self._outbox.take():
             await client.write(b"".join(messages))
 
@@ -106,11 +110,14 @@ class ConverseStream:
 
     def _send_nothing(self, now: float) -> None:
         self._sent_ms = now
+        if not self._outbox and self._beat():
+            return
         self._outbox.put(b"", 0, droppable=True, replaces="life")
 
     def close(self) -> None:
         """Accepts no more messages, and ends the stream once those that wait are written."""
         self.may_read.set()
+        self._beat = bool
         if not self._outbox.closed:
             self._outbox.close()
             self._loop.call_later(_FLUSH_S, self.aborted.set)

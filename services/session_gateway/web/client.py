@@ -30,6 +30,8 @@ from lingua_scheduler.v1 import session_pb2
 _CLOSE_WITHIN_S = 2.0
 # Seconds for a client to notice that its frame was too large.
 _LINGER_S = 0.5
+# A text frame with "{}".
+_SIGN_OF_LIFE = b"\x81\x02{}"
 # Bytes that may wait in the connection before the next message waits for room.
 _WRITE_AHEAD_BYTES = 64 * 1024
 
@@ -115,6 +117,7 @@ class WebClient:
         # Of a frame that was taken directly.
         self._failure: Exception | None = None
         self._is_reading = False
+        self._is_writing = False
         # Kept, because the loop does not.
         self._pinging: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -184,13 +187,20 @@ class WebClient:
 
     async def write(self, data: bytes) -> None:
         """Sends a ServerMessage, serialized."""
-        if not data:
-            await self._socket.send_str("{}")
-            return
         speech, text = written(session_pb2.ServerMessage.FromString(data))
+        self._is_writing = True
         for frame in speech:
             await self._socket.send_bytes(frame)
         await self._socket.send_str(text)
+        self._is_writing = False
+
+    def beat(self) -> bool:
+        """Sends a sign of life at once, unless something else is being sent."""
+        transport = self._transport
+        if self._is_writing or transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        transport.write(_SIGN_OF_LIFE)
+        return True
 
     async def close(self, code: int, reason: str, error: str = "") -> None:
         """Closes the connection, whether the client reads or not.

@@ -1,5 +1,6 @@
 """Sessions over WebSockets, on a real gateway, dispatcher, pool service and Redis."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -116,3 +117,16 @@ async def test_a_session_moves_between_the_transports(
             result = await web.result(2)
     assert result["texts"]["translated"] == "3"
     assert result["direction"] == {"src": patient.tgt, "tgt": patient.src}
+
+
+async def test_a_client_that_sends_gets_signs_of_life(web: WebClient, patient: Scene) -> None:
+    opened = await web.open(new_session(patient.src, patient.tgt))
+    silence_s = opened["limits"]["silenceMs"] / 1000
+    before = web.texts
+    for seq in range(int(silence_s / 0.1)):
+        await web.chunk(seq, speech(seq))
+        await asyncio.sleep(0.1)
+    # One in each half of that time.
+    assert web.texts >= before + 1
+    await web.say(close={})
+    assert not [event for event in web.events if "error" in event]
