@@ -1,7 +1,7 @@
 """Hands audio to its session as soon as the frame is complete, without waking a task.
 
-This uses private parts of aiohttp: where a WebSocket puts its frames. A chunk then costs half as
-much (decision 48). `is_usable` checks that these parts are as expected; if they are not, all frames
+This uses private parts of aiohttp: where a WebSocket puts its frames. A chunk then costs a third
+less (decision 48). `is_usable` checks that these parts are as expected; if they are not, all frames
 take the public way.
 """
 
