@@ -58,6 +58,14 @@ def test_without_auth_a_service_listens_on_loopback_only_unless_told_otherwise()
     assert guard_of(Settings(pool_listen="0.0.0.0:1", listen_without_auth="yes"), "pool") is None
 
 
+def test_the_web_entry_of_a_gateway_is_no_exception() -> None:
+    settings = Settings(gateway_web_listen="0.0.0.0:7740")
+    with pytest.raises(SettingsError, match=r"LINGUA_GATEWAY_WEB_LISTEN='0\.0\.0\.0:7740'"):
+        guard_of(settings, "gateway")
+    assert guard_of(settings, "dispatcher") is None
+    assert guard_of(Settings(gateway_web_listen=""), "gateway") is None
+
+
 def test_the_process_says_so_and_ends(redis_url: str, prefix: str) -> None:
     process = PoolProcess(redis_url=redis_url, prefix=prefix, pool_listen="0.0.0.0:0")
     process.start()

@@ -272,6 +272,35 @@ def test_no_text_made_from_the_settings_shows_a_password(rest: str) -> None:
     assert all("pa55" not in text for text in texts)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("LINGUA_WEB_HOSTS", "talk.example:443"),
+        ("LINGUA_WEB_HOSTS", "http://talk.example"),
+        ("LINGUA_WEB_HOSTS", "a b"),
+        ("LINGUA_WEB_ORIGINS", "talk.example"),
+        ("LINGUA_WEB_ORIGINS", "https://talk.example/"),
+        ("LINGUA_WEB_ORIGINS", "https://talk.example:99999"),
+        ("LINGUA_WEB_ORIGINS", "ftp://talk.example"),
+        ("LINGUA_WEB_ORIGINS", "null"),
+    ],
+)
+def test_hosts_and_origins_of_the_web_are_checked(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=variable):
+        load_settings({variable: value})
+
+
+def test_hosts_and_origins_of_the_web_are_lists() -> None:
+    settings = load_settings(
+        {
+            "LINGUA_WEB_HOSTS": "talk.example,other.example",
+            "LINGUA_WEB_ORIGINS": "https://talk.example,http://localhost:5173",
+        }
+    )
+    assert settings.web_hosts == "talk.example,other.example"
+    assert load_settings({"LINGUA_WEB_HOSTS": "*", "LINGUA_WEB_ORIGINS": "*"}).web_origins == "*"
+
+
 def test_rows_cover_every_setting_group_by_group_with_a_description() -> None:
     rows = list(load_settings({}).rows())
     groups = [row.group for row in rows]
