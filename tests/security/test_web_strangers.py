@@ -6,6 +6,7 @@ import json
 import random
 import struct
 import time
+import uuid
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -34,7 +35,7 @@ SEED = 16
 @pytest.fixture(scope="module")
 def pool(redis_url: str) -> Iterator[PoolProcess]:
     """A pool service without auth."""
-    with PoolProcess(redis_url=redis_url, prefix="test:web-strangers") as process:
+    with PoolProcess(redis_url=redis_url, prefix=f"test:{uuid.uuid4().hex[:8]}") as process:
         yield process
 
 
@@ -157,23 +158,23 @@ async def test_a_bad_first_frame_closes_the_connection_with_its_code(
         assert await peer.close_code() == code
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        frame(BINARY, b""),
-        frame(BINARY, struct.pack(">BBHQQ", 9, 0, 0, 0, 0)),
-        frame(BINARY, struct.pack(">BBHQQ", 1, 2, 0, 0, 0)),
-        frame(BINARY, struct.pack(">BBHQQ", 1, 0x80, 0, 0, 0)),
-        frame(TEXT, b'{"resultsSeen": -1}'),
-    ],
-)
+BAD_FRAMES_LATER = {
+    "an empty binary frame": frame(BINARY, b""),
+    "an unknown type": frame(BINARY, struct.pack(">BBHQQ", 9, 0, 0, 0, 0)),
+    "a direction that the session has not": frame(BINARY, struct.pack(">BBHQQ", 1, 2, 0, 0, 0)),
+    "an unknown flag": frame(BINARY, struct.pack(">BBHQQ", 1, 0x80, 0, 0, 0)),
+    "a negative count": frame(TEXT, b'{"resultsSeen": -1}'),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD_FRAMES_LATER))
 async def test_a_bad_frame_ends_the_session_with_an_error(
-    gateway: GatewayProcess, here: Scene, data: bytes
+    gateway: GatewayProcess, here: Scene, name: str
 ) -> None:
     async with raw_socket(gateway.web_address) as peer:
         await peer.send(opening(here))
         assert b'"opened"' in (await peer.next_frame())[1]
-        await peer.send(data)
+        await peer.send(BAD_FRAMES_LATER[name])
         kind, text = await peer.next_frame()
         assert (kind, json.loads(text)["events"][0]["error"]["reason"]) == (
             TEXT,
