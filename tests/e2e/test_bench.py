@@ -28,6 +28,8 @@ def test_the_benchmark_of_the_path_measures_every_part(monkeypatch: pytest.Monke
     assert result["overhead_at_half"]["to_node"]["p50_ms"] > 0
 
 
+# Each transport has processes of its own, which start one after the other.
+@pytest.mark.timeout(300)
 def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = import_module("ingest")
     for name in ("WARM_S", "WINDOW_S"):

@@ -130,7 +130,8 @@ async def test_the_directions_of_the_nodes_are_listed_soon_after_they_connect(
 
     assert await listed() == []
     await patient.node(slots=1)
-    async with asyncio.timeout(SOON_S):
+    # Soon, unless the machine is so slow that a sample of the fleet takes long.
+    async with asyncio.timeout(6 * SOON_S):
         while len(found := await listed()) < 2:
             pass
     assert found == [
