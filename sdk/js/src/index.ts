@@ -1,0 +1,12 @@
+/** Speech translation sessions of Lingua Scheduler, for browsers and Node.js. */
+
+export { type AudioFormat, type Encoding, SPEECH_FORMAT } from "./audio-format.js";
+export * from "./errors.js";
+export * from "./events.js";
+export { type Offer, type OfferedDirection, offeredDirections } from "./languages.js";
+export type { Counts } from "./protocol/state.js";
+export type { PauseDetection, SessionOptions } from "./session/options.js";
+export type { Audio, SendOptions } from "./session/sender.js";
+export { Session, type Unacknowledged } from "./session/session.js";
+export type { WebSocketConstructor, WebSocketLike } from "./session/socket.js";
+export type { Token } from "./session/tokens.js";

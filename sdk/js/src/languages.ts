@@ -1,0 +1,59 @@
+/** Which directions a scheduler offers. */
+
+import { SessionUnavailableError } from "./errors.js";
+import { fieldsOf, integerOf, isFields, messagesOf, textOf } from "./protocol/json.js";
+import { httpAddress, parseAddresses } from "./session/addresses.js";
+
+/** A direction that nodes offer. */
+export interface OfferedDirection {
+  readonly src: string;
+  readonly tgt: string;
+  /** Whether nodes can speak the translation. */
+  readonly speech: boolean;
+  /** Whether a node has room now. */
+  readonly room: boolean;
+}
+
+export interface Offer {
+  readonly directions: readonly OfferedDirection[];
+  /** When the scheduler looked, in milliseconds since the epoch. */
+  readonly asOfMs: number;
+}
+
+/**
+ * Asks a gateway which directions there are nodes for.
+ *
+ * Throws SessionUnavailableError if the gateway cannot be reached or does not answer.
+ */
+export async function offeredDirections(
+  address: string,
+  { token, signal }: { readonly token?: string; readonly signal?: AbortSignal } = {},
+): Promise<Offer> {
+  const [webSocketAddress = ""] = parseAddresses(address);
+  const url = new URL("/v1/languages", httpAddress(webSocketAddress));
+  let answer: unknown;
+  try {
+    const response = await fetch(url, {
+      headers: token === undefined ? {} : { Authorization: `Bearer ${token}` },
+      ...(signal === undefined ? {} : { signal }),
+    });
+    if (!response.ok) {
+      throw new Error(`HTTP status ${response.status}`);
+    }
+    answer = await response.json();
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    const what = `${url.href} does not answer: ${why}`;
+    throw new SessionUnavailableError("UNREACHABLE", what, 0, { cause: error });
+  }
+  const fields = isFields(answer) ? answer : fieldsOf({}, "answer");
+  return {
+    directions: messagesOf(fields, "directions").map((each) => ({
+      src: textOf(each, "src"),
+      tgt: textOf(each, "tgt"),
+      speech: each.speech === true,
+      room: each.room === true,
+    })),
+    asOfMs: integerOf(fields, "asOfMs"),
+  };
+}

@@ -1,0 +1,140 @@
+/** Decides what follows when a connection has ended. No I/O, no clock. */
+
+import { SessionRefusedError, SessionUnavailableError } from "../errors.js";
+import type { Effect } from "./effects.js";
+import { type Ending, inWords, refused, type ServerError } from "./endings.js";
+import { type Random, Retries } from "./retry.js";
+import type { SessionState } from "./state.js";
+
+/** The session fails after this many connections in a row on which the server broke the contract. */
+export const MAX_FAULTS = 5;
+/** How long a gateway that has not answered a resume may still take over the session. */
+const LATE_RESUME_MS = 60_000;
+
+/** A retry cannot help: the caller has no permission, the session was forgotten, or it is no gateway. */
+const FATAL = new Set([
+  "UNAUTHENTICATED",
+  "PERMISSION_DENIED",
+  "SESSION_NOT_FOUND",
+  "BAD_ADDRESS",
+  // Only in HTTP refusals.
+  "WRONG_ORIGIN",
+  "WRONG_HOST",
+  "NOT_FOUND",
+]);
+
+/** How far a connection had come when it ended. */
+export interface Reached {
+  /** The session was open on it. */
+  readonly opened: boolean;
+  /** It asked to resume the session. */
+  readonly askedToResume: boolean;
+}
+
+/** The effect that follows the end of a connection. */
+export type Next = Extract<Effect, { do: "retry" | "fail" | "over" }>;
+
+export class Reconnection {
+  #retries: Retries;
+  #faults = 0;
+  /** The last refusal of Open since the session was last open. */
+  #refusal: ServerError | null = null;
+  #lateResumeUntil = 0;
+
+  /** @param reconnectMs how long to try before giving up; null: as long as the server allows. */
+  constructor(
+    private readonly state: SessionState,
+    random: Random,
+    reconnectMs: number | null,
+  ) {
+    this.#retries = new Retries(random, reconnectMs);
+  }
+
+  /** A connection is about to be opened. Returns when the gateway must have answered. */
+  connecting(now: number): number {
+    this.#retries.away(now);
+    return this.#retries.answerBy(now);
+  }
+
+  /** The session is open. Returns for how many milliseconds it was not. */
+  opened(now: number, resumeWithinMs: number): number {
+    this.#refusal = null;
+    return this.#retries.opened(now, resumeWithinMs);
+  }
+
+  /** The current connection has brought the session forward. */
+  progress(): void {
+    this.#faults = 0;
+    this.#retries.progress();
+  }
+
+  /** The server broke the contract. */
+  fault(): void {
+    this.#faults += 1;
+  }
+
+  /** The connection has ended, or could not be opened. */
+  next(now: number, ending: Ending, reached: Reached): Next {
+    this.#retries.away(now);
+    if (!reached.opened && reached.askedToResume && ending.kind === "lost") {
+      this.#lateResumeUntil = now + LATE_RESUME_MS;
+    }
+    if (ending.kind === "refused") {
+      return this.#afterRefusal(now, reached, ending.error, ending.final);
+    }
+    return this.#retry(now, ending, ending.kind === "moved" ? ending.afterMs : 0);
+  }
+
+  #afterRefusal(now: number, reached: Reached, error: ServerError, final: boolean): Next {
+    const { reason, message } = error;
+    if (reason === "SESSION_NOT_FOUND" && this.state.isComplete) {
+      return { do: "over" };
+    }
+    if (this.#isFinal(now, reached, error, final)) {
+      const isKnown = this.state.sessionId !== "";
+      const refusal = new SessionRefusedError(reason, message, error.fieldViolations);
+      return { do: "fail", error: isKnown ? this.state.lost(reason, message) : refusal };
+    }
+    if (reached.opened && reason === "INVALID_MESSAGE") {
+      this.#faults += 1;
+    }
+    // That one gateway is draining says nothing about the others.
+    if (!reached.opened && reason !== "DRAINING") {
+      this.#refusal = error;
+    }
+    return this.#retry(now, refused(error), error.retryAfterMs);
+  }
+
+  /** Whether a retry cannot help. */
+  #isFinal(now: number, reached: Reached, { reason }: ServerError, final: boolean): boolean {
+    if (reason === "SESSION_TAKEN_OVER") {
+      // A resume that this client abandoned may have taken over; true once for each.
+      const wasUs = now < this.#lateResumeUntil;
+      this.#lateResumeUntil = 0;
+      return !wasUs;
+    }
+    return final || FATAL.has(reason) || (!reached.opened && reason === "INVALID_MESSAGE");
+  }
+
+  #retry(now: number, ending: Ending, askedMs: number): Next {
+    if (this.#faults >= MAX_FAULTS) {
+      const what = `${MAX_FAULTS} connections in a row failed: ${inWords(ending)}`;
+      return { do: "fail", error: this.state.lost("BROKEN_PROMISE", what) };
+    }
+    // A quota has no room before the time that the server gave.
+    const strictly = ending.kind === "refused" && ending.error.reason === "QUOTA_EXCEEDED";
+    const moved = ending.kind === "moved";
+    const wait = this.#retries.nextWait(now, { askedMs, moved, strictly });
+    return wait === null ? this.#giveUp(ending, askedMs) : { do: "retry", afterMs: wait };
+  }
+
+  #giveUp(ending: Ending, askedMs: number): Next {
+    const said = ending.kind === "refused" ? ending.error : this.#refusal;
+    const reason = said?.reason ?? "UNREACHABLE";
+    const within = `${this.#retries.withinMs / 1000} s`;
+    const what = `no gateway accepted the session within ${within}; last: ${inWords(ending)}`;
+    const isKnown = this.state.sessionId !== "";
+    const unavailable = new SessionUnavailableError(reason, what, askedMs);
+    return { do: "fail", error: isKnown ? this.state.lost(reason, what) : unavailable };
+  }
+}

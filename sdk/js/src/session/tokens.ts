@@ -1,0 +1,119 @@
+/** Where tokens come from, and whether the next one may help. Errors never contain one. */
+
+import { type Ending, lost, refused, serverError } from "../protocol/endings.js";
+
+/** A token, or a function that returns one. Functions are asked at every connection. */
+export type Token = string | (() => string | Promise<string>);
+
+/** What fits into a WebSocket's subprotocol. Every JWT does. */
+const TOKEN = /^[A-Za-z0-9._~+-]+$/;
+
+/**
+ * Provides a token for every connection, and decides whether a refusal is final.
+ *
+ * The refusal of a fixed string is final. Otherwise the function is asked once more, and the refusal
+ * is final if it returns the same token, or if the new one is refused as well.
+ */
+export class TokenSource {
+  /** What the function threw, if it could not provide the last token. */
+  failure: unknown = undefined;
+  /** The token for the next connection; empty for none. */
+  current = "";
+  #source: (() => string | Promise<string>) | null = null;
+  /** The token that was refused last, and why. */
+  #refused = "";
+  #said = "";
+  #refusals = 0;
+
+  constructor(token: Token | undefined) {
+    if (typeof token === "function") {
+      this.#source = token;
+    } else if (token !== undefined) {
+      this.current = checked("token", token);
+    }
+  }
+
+  /** Fetches the token for the next connection. Returns why that failed, or null. */
+  async ask(withinMs: number): Promise<Ending | null> {
+    if (this.#source === null) {
+      return null;
+    }
+    try {
+      this.current = checked("the function's token", await inTime(this.#source, withinMs));
+    } catch (error) {
+      this.failure = error;
+      return lost(`no token: ${error instanceof TokenProblem ? error.message : nameOf(error)}`);
+    }
+    this.failure = undefined;
+    if (this.current === this.#refused) {
+      return unauthenticated(`${this.#said}; the token function returned the same token again`);
+    }
+    return null;
+  }
+
+  /**
+   * Returns how a connection ended; expired if another token may help.
+   *
+   * @param ending by the server's account.
+   * @param good whether the server had accepted the connection.
+   */
+  judge(ending: Ending, good: boolean): Ending {
+    if (good) {
+      this.#refused = "";
+      this.#refusals = 0;
+    }
+    if (ending.kind !== "refused" || ending.error.reason !== "UNAUTHENTICATED") {
+      return ending;
+    }
+    this.#refusals += 1;
+    this.#refused = this.current;
+    this.#said = ending.error.message;
+    if (this.#source !== null && this.#refusals === 1) {
+      return { kind: "expired", why: `UNAUTHENTICATED: ${this.#said}` };
+    }
+    return unauthenticated(this.#said + this.#hint(good));
+  }
+
+  #hint(good: boolean): string {
+    if (this.#source !== null) {
+      return "; the previous token was refused as well";
+    }
+    return this.current !== "" && good ? "; pass a function as token to renew it" : "";
+  }
+}
+
+/** Its message is ours, and contains no secret. */
+class TokenProblem extends Error {}
+
+async function inTime(source: () => string | Promise<string>, withinMs: number): Promise<string> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      reject(new TokenProblem(`none within ${Math.round(withinMs)} ms`));
+    }, withinMs);
+  });
+  try {
+    return await Promise.race([source(), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function checked(what: string, token: unknown): string {
+  if (typeof token !== "string") {
+    throw new TokenProblem(`${what} must be text, and is ${typeof token}`);
+  }
+  if (!TOKEN.test(token)) {
+    throw new TokenProblem(`${what} must be letters, digits and . _ ~ + - alone, without Bearer`);
+  }
+  return token;
+}
+
+function unauthenticated(message: string): Ending {
+  return refused(serverError("UNAUTHENTICATED", message));
+}
+
+/** Describes an error without its message, which may contain a secret. */
+function nameOf(error: unknown): string {
+  return `the token function threw ${error instanceof Error ? error.name : typeof error}`;
+}
