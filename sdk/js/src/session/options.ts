@@ -100,7 +100,8 @@ export function checkOptions(options: SessionOptions): CheckedOptions {
 }
 
 function webSocketOf(options: SessionOptions): WebSocketConstructor {
-  const found = options.WebSocket ?? globalThis.WebSocket;
+  const runtime: { readonly WebSocket?: WebSocketConstructor } = globalThis;
+  const found = options.WebSocket ?? runtime.WebSocket;
   if (found === undefined) {
     throw new TypeError(
       "WebSocket: this JavaScript runtime has none (Node.js has one from version 22 on); pass " +
