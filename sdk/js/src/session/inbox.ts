@@ -64,7 +64,7 @@ export class EventQueue<E extends SessionEvent> {
   }
 
   /** Yields events until the end. */
-  read(): AsyncIterableIterator<E> {
+  read(): AsyncIterableIterator<E, undefined> {
     const next = async (): Promise<IteratorResult<E, undefined>> => {
       for (;;) {
         const event = this.#pop();
@@ -80,7 +80,10 @@ export class EventQueue<E extends SessionEvent> {
         await new Promise<void>((resolve) => this.#wake.push(resolve));
       }
     };
-    const iterator: AsyncIterableIterator<E> = { next, [Symbol.asyncIterator]: () => iterator };
+    const iterator: AsyncIterableIterator<E, undefined> = {
+      next,
+      [Symbol.asyncIterator]: () => iterator,
+    };
     return iterator;
   }
 

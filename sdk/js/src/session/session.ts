@@ -174,7 +174,7 @@ export class Session {
    * unless `results()` is read and this is not: then only the newest events are kept. Throws
    * SessionLostError after the last event of a session that was lost.
    */
-  events(): AsyncIterableIterator<SessionEvent> {
+  events(): AsyncIterableIterator<SessionEvent, undefined> {
     this.#inbox.events.isRead = true;
     return this.#inbox.events.read();
   }
@@ -186,7 +186,7 @@ export class Session {
    * second iterator continues where the first stopped. Throws SessionLostError after the last
    * result of a session that was lost.
    */
-  results(): AsyncIterableIterator<Outcome> {
+  results(): AsyncIterableIterator<Outcome, undefined> {
     const queue = this.#inbox.results;
     if (queue.dropped > 0 && !queue.isRead) {
       throw new TypeError(
