@@ -59,7 +59,9 @@ export class Link {
       this.#do(this.#protocol.onDisconnected(now(), ending));
       this.#changed();
       if (this.#error !== null) {
-        this.#error.cause ??= token.failure;
+        if (token.failure !== undefined) {
+          this.#error.cause ??= token.failure;
+        }
         throw this.#error;
       }
       if (this.#protocol.state.over) {

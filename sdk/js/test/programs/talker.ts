@@ -54,6 +54,8 @@ async function main(orders: Orders): Promise<void> {
   });
   note({ what: "opened", session: session.sessionId });
   const hearing = hear(session);
+  // If the session is lost, speaking fails too, and that is reported.
+  hearing.catch(() => undefined);
   await speak(session, orders, second !== undefined);
   await session.close();
   await hearing;
