@@ -18,8 +18,8 @@ pytest.importorskip("lingua_scheduler.services.session_gateway.web", reason="nee
 NOWHERE = ("qax", "qbx")
 
 
-def write(path: Path, issuer: Issuer, **claims: Any) -> None:
-    path.write_text(issuer.token("client", **claims))
+def write(path: Path, issuer: Issuer, role: str = "client", **claims: Any) -> None:
+    path.write_text(issuer.token(role, **claims))
 
 
 async def test_a_session_goes_on_with_the_next_token(
@@ -59,10 +59,13 @@ async def test_a_refused_token_is_explained(
     services: Services, issuer: Issuer, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
-    for claims, reason in (({"exp": 1}, "UNAUTHENTICATED"), ({"role": "node"}, "")):
+    refused: dict[str, dict[str, Any]] = {
+        "UNAUTHENTICATED": {"exp": 1},
+        "PERMISSION_DENIED": {"role": "node"},
+    }
+    for reason, claims in refused.items():
         write(file, issuer, **claims)
         talker = JavaScriptTalker("js", [services.gateway.web_address], token_file=file)
         await asyncio.wait_for(talker.talk(), 60)
         (lost,) = talker.told("lost")
-        assert lost["name"] == "SessionRefusedError", lost
-        assert not reason or lost["reason"] == reason
+        assert (lost["name"], lost["reason"]) == ("SessionRefusedError", reason)
