@@ -10,3 +10,14 @@ export type { Audio, SendOptions } from "./session/sender.js";
 export { Session, type Unacknowledged } from "./session/session.js";
 export type { WebSocketConstructor, WebSocketLike } from "./session/socket.js";
 export type { Token } from "./session/tokens.js";
+export { Microphone, type MicrophoneOptions } from "./microphone/microphone.js";
+export { type RecordedBlock, Recording, type RecordingOptions } from "./microphone/recording.js";
+export { Resampler, toInt16 } from "./microphone/resampler.js";
+export { VoiceActivity, type VoiceActivityOptions } from "./microphone/voice-activity.js";
+export {
+  type PlaybackListener,
+  type Played,
+  Player,
+  type PlayerOptions,
+  type Speech,
+} from "./player/player.js";
