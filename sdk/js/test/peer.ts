@@ -1,7 +1,7 @@
 /** A gateway on a real socket that does what the test tells it. */
 
 import assert from "node:assert/strict";
-import { createServer, type IncomingMessage, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 
@@ -78,6 +78,8 @@ export class Peer {
   sockets = new Queue<PeerSocket>();
   /** Decides about each request, with and without an upgrade; null accepts it. */
   refuse: (token: string) => Refusal | null = () => null;
+  /** Answers other requests; returns whether it did. */
+  serve: (request: IncomingMessage, response: ServerResponse) => boolean = () => false;
   readonly #server: Server;
   readonly #webSockets: WebSocketServer;
 
@@ -88,6 +90,9 @@ export class Peer {
       handleProtocols: (protocols) => (protocols.has("lingua.v1") ? "lingua.v1" : false),
     });
     this.#server = createServer((request, response) => {
+      if (this.serve(request, response)) {
+        return;
+      }
       const token = (request.headers.authorization ?? "").replace("Bearer ", "");
       const refusal = this.refuse(token) ?? { status: 426, reason: "UPGRADE_REQUIRED" };
       response.writeHead(refusal.status, { "Content-Type": "application/json" });

@@ -36,6 +36,12 @@ interface Item {
   readonly reject: (error: unknown) => void;
 }
 
+/** Speech whose turn has come. It has no source until the browser lets the page play. */
+interface Playing {
+  source: AudioBufferSourceNode | null;
+  isStopped: boolean;
+}
+
 /**
  * Plays speech, one piece after the other.
  *
@@ -50,7 +56,7 @@ export class Player {
   #context: AudioContext | null;
   readonly #ownsContext: boolean;
   readonly #queue: Item[] = [];
-  #current: { readonly source: AudioBufferSourceNode; readonly item: Item } | null = null;
+  #current: Playing | null = null;
   #running = false;
   #closed = false;
 
@@ -62,7 +68,7 @@ export class Player {
 
   /** Whether speech is being played. */
   get playing(): boolean {
-    return this.#current !== null;
+    return this.#current?.source != null;
   }
 
   /**
@@ -141,17 +147,23 @@ export class Player {
     this.#running = true;
     let started = false;
     for (let item = this.#queue.shift(); item !== undefined; item = this.#queue.shift()) {
+      const playing: Playing = { source: null, isStopped: false };
+      this.#current = playing;
       try {
         const context = this.#open();
         await running(context);
-        if (!started) {
-          started = true;
-          this.#session?.playbackStarted();
+        if (!playing.isStopped) {
+          if (!started) {
+            started = true;
+            this.#session?.playbackStarted();
+          }
+          await playOut(context, item.sound, playing);
         }
-        item.resolve(await this.#playOne(context, item));
+        item.resolve(playing.isStopped ? "stopped" : "played");
       } catch (error) {
         item.reject(error);
       }
+      this.#current = null;
     }
     this.#running = false;
     if (started) {
@@ -159,35 +171,32 @@ export class Player {
     }
   }
 
-  async #playOne(context: AudioContext, item: Item): Promise<Played> {
-    const { sampleRateHz, channels } = item.sound;
-    const frames = channels[0]?.length ?? 0;
-    const buffer = context.createBuffer(channels.length, frames, sampleRateHz);
-    channels.forEach((samples, channel) => {
-      buffer.copyToChannel(samples, channel);
-    });
-    const source = context.createBufferSource();
-    source.buffer = buffer;
-    source.connect(context.destination);
-    const current = { source, item };
-    this.#current = current;
-    await new Promise<void>((resolve) => {
-      source.onended = (): void => {
-        resolve();
-      };
-      source.start();
-    });
-    source.disconnect();
-    const wasStopped = this.#current !== current;
-    this.#current = null;
-    return wasStopped ? "stopped" : "played";
-  }
-
   #stopCurrent(): void {
-    const current = this.#current;
-    this.#current = null;
-    current?.source.stop();
+    if (this.#current !== null) {
+      this.#current.isStopped = true;
+      this.#current.source?.stop();
+    }
   }
+}
+
+/** Plays a sound to its end, or until its source is stopped. */
+async function playOut(context: AudioContext, sound: Sound, playing: Playing): Promise<void> {
+  const { sampleRateHz, channels } = sound;
+  const buffer = context.createBuffer(channels.length, channels[0]?.length ?? 0, sampleRateHz);
+  channels.forEach((samples, channel) => {
+    buffer.copyToChannel(samples, channel);
+  });
+  const source = context.createBufferSource();
+  source.buffer = buffer;
+  source.connect(context.destination);
+  playing.source = source;
+  await new Promise<void>((resolve) => {
+    source.onended = (): void => {
+      resolve();
+    };
+    source.start();
+  });
+  source.disconnect();
 }
 
 /** Returns when the context plays. Throws PlayerError if the browser does not let it. */
