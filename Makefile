@@ -58,6 +58,22 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(READY)  ## all tests, or TESTS=tests/unit
 	$(PYTEST) $(TESTS) $(ARGS)
 
+# The JavaScript SDK. Without Node.js its targets do nothing but say so.
+JS := sdk/js
+NO_NODE := Skipped: the JavaScript SDK needs Node.js 20 or later with npm. To get them: \
+  apt-get install --no-install-recommends nodejs npm, or https://nodejs.org
+WITH_NPM = @command -v npm >/dev/null || { echo "$(NO_NODE)"; exit 0; }; cd $(JS) && \
+  { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci; } &&
+.PHONY: js js-test js-lint
+js:  ## build the JavaScript SDK, sdk/js, and its test programs; needs Node.js
+	$(WITH_NPM) npm run --silent build && npm run --silent build-tests
+
+js-test:  ## tests of the JavaScript SDK; with Chromium also in a browser
+	$(WITH_NPM) npm test
+
+js-lint:  ## format, lint and types of the JavaScript SDK
+	$(WITH_NPM) npm run --silent lint
+
 # The percentage of lines that all tests together must run.
 FLOOR ?= 94
 coverage: $(READY)  ## all tests with line coverage over all processes; TESTS=... FLOOR=0
@@ -172,4 +188,4 @@ release-image:  ## the image for production; requires PYTHON_DIGEST=sha256:... o
 	$(MAKE) image IMAGE_ARGS='$(IMAGE_ARGS) --build-arg PYTHON=$(PYTHON_TAG)@$(PYTHON_DIGEST)'
 
 clean:  ## remove the venv and everything built
-	rm -rf $(VENV) $(TALKING) dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(TALKING) $(JS)/node_modules $(JS)/dist $(JS)/build dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -15,6 +15,10 @@ ROOT = Path(__file__).parents[2]
 TREATMENTS = {
     # Runs as a program beside a real scheduler (test_programs).
     "python",
+    # Runs with Node.js beside a real scheduler (test_javascript).
+    "js",
+    # A page: its script has the right types (test_javascript).
+    "html",
     # Its commands run in order (test_commands). A block with a command of ELSEWHERE is checked
     # instead: commands, options, targets, files and variables that it names exist (test_blocks).
     "bash",
