@@ -7,7 +7,6 @@ the reader are supplied. Pages are not run here: the compiler checks what they u
 import asyncio
 import re
 import wave
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ __all__ = ["with_nodes"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Path:
     """A folder in which programs find the SDK, ws and a recording."""
     node_program()
     scope = tmp_path / "node_modules" / "@lingua-scheduler"
@@ -38,7 +37,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         file.setsampwidth(2)
         file.setframerate(16_000)
         file.writeframes(bytes(32_000))
-    yield tmp_path
+    return tmp_path
 
 
 @pytest.mark.parametrize("block", blocks("js"), ids=str)
@@ -46,7 +45,8 @@ async def test_every_program_runs(block: Block, folder: Path, with_nodes: LocalS
     supplied = "".join(
         f"const {name} = {value};\n" for name, value in SUPPLIED.items() if name in block.code
     )
-    code = block.code.replace("127.0.0.1:7740", with_nodes.web.split(",")[0])
+    web = next(each.web for each in with_nodes.services if each.web)
+    code = block.code.replace("127.0.0.1:7740", web)
     program = folder / "program.mjs"
     program.write_text(supplied + code)
     exit_code, written = await run_program(program, cwd=folder)
