@@ -43,6 +43,16 @@ describe("the end of a connection, by its code", () => {
     });
   }
 
+  test("a quota that an open session has survived is not why it breaks later", () => {
+    const driver = new Driver();
+    driver.connect();
+    driver.say(failed("QUOTA_EXCEEDED", {}, 60_000));
+    assert((retryOf(driver.close(1006)) ?? 1e9) <= 100, "it waits for the quota");
+    driver.connect();
+    driver.say(failed("QUOTA_EXCEEDED", {}, 3000));
+    assert.equal(retryOf(driver.close(4429)), 3000);
+  });
+
   test("an abandoned resume of this client that took over is no stranger", () => {
     const driver = new Driver();
     driver.connect();

@@ -177,6 +177,8 @@ describe("tokens", () => {
       const opening = Session.open({ addresses: peer.address, languages, token, WebSocket });
       await assert.rejects(opening, (error) => {
         assert(error instanceof SessionRefusedError);
+        const isSame = typeof token === "function" && token() === token();
+        assert.equal(/the same token again/.test(error.message), isSame);
         return error.reason === "UNAUTHENTICATED";
       });
     }

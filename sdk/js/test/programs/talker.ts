@@ -139,7 +139,6 @@ function toldToStop(): () => boolean {
   const stop = (): void => {
     told = true;
     lines.close();
-    process.stdin.unref();
   };
   lines.once("line", stop);
   lines.once("close", stop);
@@ -156,4 +155,7 @@ try {
   const reason = error instanceof SessionError ? error.reason : "";
   note({ what: "lost", name: (error as Error).name, reason, message: (error as Error).message });
   process.exitCode = error instanceof SessionError ? 0 : 1;
+} finally {
+  // An open stdin would keep the process alive.
+  process.stdin.destroy();
 }
