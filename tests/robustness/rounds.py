@@ -4,23 +4,31 @@ import asyncio
 import contextlib
 import random
 import time
+import uuid
+from collections.abc import Sequence
 
 from tests.robustness.faults.choice import ALL, excuses_of
 from tests.robustness.faults.clients import HOSTILE
 from tests.robustness.faults.fault import Fault
 from tests.robustness.history import History, Struck
 from tests.robustness.hostile import HOSTILE_EXCUSES, HostilePeers
+from tests.robustness.traffic import WHO
 from tests.robustness.traffic.client import Talker
 from tests.robustness.world import World
+from tests.support.javascript import JavaScriptTalker, is_built
 
 PEOPLE = 10
 # Every third of them wants partial texts, so often at most.
 PARTIALS_MS = 200
+# Each so many of them use the JavaScript SDK, if it is built (make js).
+JAVASCRIPT_EACH = 5
 # Far more than anything here may take: the result deadline is 30 s.
 HEARD_S = 40.0
 ENDED_S = 60.0
 # The longest lease (running_lease_ms), and some for a busy machine.
 LEASES_S = 16.0
+
+AnyTalker = Talker | JavaScriptTalker
 
 
 async def run_round(
@@ -34,15 +42,7 @@ async def run_round(
     since = time.monotonic()
     faults = [ALL[name](random.Random(rng.random())) for name in names]
     people = max(people, *(each.people for each in faults))
-    talkers = [
-        Talker(
-            f"client-{at}",
-            world.gateways,
-            random.Random(rng.random()),
-            partial_interval_ms=PARTIALS_MS if at % 3 == 0 else 0,
-        )
-        for at in range(people)
-    ]
+    talkers = [_talker(world, at, random.Random(rng.random())) for at in range(people)]
     history = History(name=" + ".join(names), seed=seed)
     tasks = [asyncio.create_task(each.talk()) for each in talkers]
     try:
@@ -71,6 +71,21 @@ async def run_round(
     return history
 
 
+def _talker(world: World, at: int, rng: random.Random) -> AnyTalker:
+    """One person, with the SDK for Python or for JavaScript."""
+    partial_interval_ms = PARTIALS_MS if at % 3 == 0 else 0
+    if at % JAVASCRIPT_EACH == JAVASCRIPT_EACH - 1 and is_built() and world.web_gateways:
+        return JavaScriptTalker(
+            f"javascript-{at}",
+            world.web_gateways,
+            partial_interval_ms=partial_interval_ms,
+            features={WHO: uuid.uuid4().hex},
+            start=rng.randrange(100),
+        )
+    name = f"client-{at}"
+    return Talker(name, world.gateways, rng, partial_interval_ms=partial_interval_ms)
+
+
 async def _collect(world: World, since: float, history: History) -> None:
     """What the world has to say of a round that began then."""
     history.leases_left = await world.leases_left(LEASES_S)
@@ -96,10 +111,12 @@ async def _strike(world: World, faults: list[Fault], rng: random.Random, history
             tasks.create_task(one(fault, after, lasts))
 
 
-async def all_heard(talkers: list[Talker], tasks: list[asyncio.Task[None]], after: float) -> None:
+async def all_heard(
+    talkers: Sequence[AnyTalker], tasks: list[asyncio.Task[None]], after: float
+) -> None:
     """Returns when everybody has had a result since then, or has ended, or it takes too long."""
 
-    def waits(talker: Talker, task: asyncio.Task[None]) -> bool:
+    def waits(talker: AnyTalker, task: asyncio.Task[None]) -> bool:
         results = talker.history.results()
         return not task.done() and not (results and results[-1]["t"] > after)
 
@@ -110,7 +127,7 @@ async def all_heard(talkers: list[Talker], tasks: list[asyncio.Task[None]], afte
         await asyncio.sleep(0.05)
 
 
-async def ended(talkers: list[Talker], tasks: list[asyncio.Task[None]]) -> None:
+async def ended(talkers: Sequence[AnyTalker], tasks: list[asyncio.Task[None]]) -> None:
     """Waits for the ends of all sessions; one that does not come to its end is lost."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ENDED_S):

@@ -118,6 +118,12 @@ class World:
         """The addresses that clients connect to."""
         return self._way("clients", "gateway")
 
+    @property
+    def web_gateways(self) -> list[str]:
+        """The addresses that clients in JavaScript connect to; none if all are in one process."""
+        links = self.network.links
+        return [link.address for name, link in links.items() if name.startswith("browsers>")]
+
     async def known_nodes(self) -> list[pool_pb2.Node]:
         """All nodes, as the pool service sees them."""
         address = next(self.services[name].address for name in self.of("pool"))
@@ -184,6 +190,10 @@ class World:
         else:
             self._start_split()
         self._links("clients", "gateway")
+        for name in self.of("gateway"):
+            gateway = self.services[name]
+            if isinstance(gateway, GatewayProcess):
+                self.network.link("browsers", name, gateway.web_address)
         for name, node in self.nodes.items():
             node.dispatchers = self._links(name, "dispatcher")
             node.start()

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,17 @@ TALKER = SDK / "build" / "test" / "programs" / "talker.js"
 SOON_S = 60.0
 
 
+def is_built() -> bool:
+    """Whether programs can run here."""
+    return shutil.which("node") is not None and TALKER.exists()
+
+
 def node_program() -> str:
     """Returns the path of Node.js. Skips the test if there is none, or if the SDK is not built."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs Node.js 20 or later, such as Debian's nodejs and npm; then: make js")
-    if not TALKER.exists():
+    if not is_built():
         pytest.skip("the JavaScript SDK is not built: make js")
     sources = [*(SDK / "src").rglob("*.ts"), *(SDK / "test").rglob("*.ts")]
     if max(each.stat().st_mtime for each in sources) > TALKER.stat().st_mtime:
@@ -51,6 +56,7 @@ class JavaScriptTalker:
         directions: Sequence[tuple[str, str]] = (("en", "es"),),
         token_file: Path | None = None,
         partial_interval_ms: int = 0,
+        features: Mapping[str, str] | None = None,
         start: int = 0,
     ) -> None:
         self.history = ClientHistory(name=name, partial_interval_ms=partial_interval_ms)
@@ -60,17 +66,18 @@ class JavaScriptTalker:
             "directions": [{"src": src, "tgt": tgt} for src, tgt in directions],
             "tokenFile": str(token_file or ""),
             "partialIntervalMs": partial_interval_ms,
-            "features": {},
+            "features": dict(features or {}),
             "start": start,
         }
         self._process: asyncio.subprocess.Process | None = None
         self._changed = asyncio.Event()
+        self._enough = False
 
     def stop(self) -> None:
         """Breaks off; that ends the sentence."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._enough = True
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
     async def talk(self) -> None:
         """From opening the session to its last result; whatever happens is written down."""
@@ -85,11 +92,14 @@ class JavaScriptTalker:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         errors = asyncio.create_task(self._process.stderr.read())
+        if self._enough:
+            self.stop()
         try:
             async for line in self._process.stdout:
                 self._note(json.loads(line))
-            code = await self._process.wait()
-            assert code == 0, f"{self.history.name}: exit code {code}: {(await errors).decode()}"
+            if code := await self._process.wait():
+                said = (await errors).decode()
+                self.history.lost = f"CRASHED: exit code {code} of {self.history.name}: {said}"
         finally:
             if self._process.returncode is None:
                 self._process.kill()
