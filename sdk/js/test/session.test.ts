@@ -178,7 +178,7 @@ describe("tokens", () => {
       await assert.rejects(opening, (error) => {
         assert(error instanceof SessionRefusedError);
         const isSame = typeof token === "function" && token() === token();
-        assert.equal(error.message.includes('the same token again'), isSame);
+        assert.equal(error.message.includes("the same token again"), isSame);
         return error.reason === "UNAUTHENTICATED";
       });
     }
@@ -327,12 +327,33 @@ test("a session that is aborted ends at once, and says what was lost", async (co
 test("a socket that takes nothing keeps frames in the SDK, not in its buffer", async (context) => {
   const [peer] = await peers(context, 1);
   assert(peer);
-  const { session, socket } = await openAt(context, peer);
+  let most = 0;
+  class Watched extends WebSocket {
+    override send(data: string | Uint8Array): void {
+      super.send(data);
+      most = Math.max(most, this.bufferedAmount);
+    }
+  }
+  const { session, socket } = await openAt(context, peer, { WebSocket: Watched });
   socket.socket.pause();
-  await session.send(new Uint8Array(2 * 1024 * 1024));
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  const size = 8 * 1024 * 1024;
+  await session.send(new Uint8Array(size));
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  assert(most > 200_000, "the network has taken everything");
+  assert(most < 300_000, `${most} bytes in the socket`);
   socket.socket.resume();
-  for (let seq = 0; seq < Math.ceil((2 * 1024 * 1024) / 3200); seq += 1) {
+  for (let seq = 0; seq < Math.ceil(size / 3200); seq += 1) {
     assert.equal((await socket.audio()).seq, seq);
   }
+});
+
+test("an app may use its buffer again as soon as it has called send", async (context) => {
+  const [peer] = await peers(context, 1);
+  assert(peer);
+  const { session, socket } = await openAt(context, peer);
+  const samples = new Int16Array(4).fill(257);
+  const sending = session.send(samples);
+  samples.fill(0);
+  await sending;
+  assert.deepEqual([...(await socket.audio()).data], Array(8).fill(1));
 });
