@@ -7,10 +7,14 @@ import type { TestContext } from "node:test";
 
 import { WebSocket, WebSocketServer } from "ws";
 
-import { Session, type SessionOptions } from "../src/index.js";
+import { Session, type SessionOptions, type WebSocketConstructor } from "../src/index.js";
 import { opened } from "./events.js";
 
 const PATIENCE_MS = 10_000;
+
+/** What sessions use in these tests: the package ws, or the runtime's own WebSocket. */
+export const ClientSocket: WebSocketConstructor =
+  process.env.LINGUA_TEST_WEBSOCKET === "global" ? globalThis.WebSocket : WebSocket;
 
 type Heard = { kind: "text"; message: Record<string, unknown> } | { kind: "audio"; frame: Buffer };
 
@@ -155,7 +159,7 @@ export async function openAt(
   const opening = Session.open({
     addresses: peer.address,
     languages: { src: "en", tgt: "es" },
-    WebSocket,
+    WebSocket: ClientSocket,
     ...options,
   });
   const socket = await peer.sockets.next();

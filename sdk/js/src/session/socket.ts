@@ -24,6 +24,8 @@ export type WebSocketConstructor = new (address: string, protocols: string[]) =>
 
 export const PROTOCOL = "lingua.v1";
 const NORMAL = 1000;
+const ABNORMAL = 1006;
+const CLOSE_FOLLOWS_MS = 100;
 /** A gateway that is slow to refuse is slow to explain. */
 const EXPLAIN_MS = 3000;
 const HTTP_WOULD_ACCEPT = 426;
@@ -50,8 +52,12 @@ export class Socket {
     socket.onclose = (event: { readonly code: number; readonly reason: string }): void => {
       listener.onClosed(event.code, event.reason);
     };
-    // A close event follows each error, and has more to say.
-    socket.onerror = null;
+    // A close event should follow, and has more to say.
+    socket.onerror = (): void => {
+      setTimeout(() => {
+        listener.onClosed(ABNORMAL, "");
+      }, CLOSE_FOLLOWS_MS);
+    };
   }
 
   /** Bytes that were sent, and that the network has not taken yet. */
@@ -132,8 +138,10 @@ function opening(socket: WebSocketLike, { withinMs, signal }: Dialling): Promise
     socket.onclose = (): void => {
       finish("failed");
     };
-    // Without a handler, the package ws throws.
-    socket.onerror = (): void => undefined;
+    // A close event should follow, but the WebSocket of Node.js does not always send one.
+    socket.onerror = (): void => {
+      finish("failed");
+    };
     if (signal.aborted) {
       finish("late");
     }
