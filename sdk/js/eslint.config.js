@@ -29,6 +29,33 @@ export default tseslint.config(
     },
   },
   {
+    // Pure: no I/O, no clock, no timers.
+    files: [
+      "src/protocol/*.ts",
+      "src/session/chunks.ts",
+      "src/microphone/{resampler,segmenter,voice-activity}.ts",
+      "src/player/speech-audio.ts",
+    ],
+    rules: {
+      "no-restricted-globals": [
+        "error",
+        ...["Date", "console", "document", "fetch", "navigator", "performance", "queueMicrotask"],
+        ...["setInterval", "setTimeout", "WebSocket", "window"],
+      ],
+      "no-restricted-properties": ["error", { object: "Math", property: "random" }],
+      "no-restricted-imports": ["error", { patterns: ["node:*"] }],
+    },
+  },
+  {
+    files: ["src/protocol/*.ts"],
+    rules: {
+      "no-restricted-imports": [
+        "error",
+        { patterns: ["node:*", "../session/*", "../microphone/*", "../player/*"] },
+      ],
+    },
+  },
+  {
     files: ["tools/*.js"],
     languageOptions: { globals: { process: "readonly", console: "readonly" } },
   },
