@@ -122,7 +122,7 @@ class World:
     def web_gateways(self) -> list[str]:
         """The addresses that clients in JavaScript connect to; none if all are in one process."""
         links = self.network.links
-        return [link.address for name, link in links.items() if name.startswith("browsers>")]
+        return [link.address for name, link in links.items() if name.startswith("clients-web>")]
 
     async def known_nodes(self) -> list[pool_pb2.Node]:
         """All nodes, as the pool service sees them."""
@@ -190,10 +190,11 @@ class World:
         else:
             self._start_split()
         self._links("clients", "gateway")
+        # Named so that faults between clients and gateways strike these as well.
         for name in self.of("gateway"):
             gateway = self.services[name]
             if isinstance(gateway, GatewayProcess):
-                self.network.link("browsers", name, gateway.web_address)
+                self.network.link("clients-web", name, gateway.web_address)
         for name, node in self.nodes.items():
             node.dispatchers = self._links(name, "dispatcher")
             node.start()
