@@ -17,8 +17,6 @@ from tests.support.javascript import SDK, node_program, run_program
 
 from .blocks import Block, blocks
 
-pytest.importorskip("lingua_scheduler.services.session_gateway.web", reason="needs the web entry")
-
 SUPPLIED = {"askYourLoginServer": 'async () => "token"'}
 
 __all__ = ["with_nodes"]

@@ -16,8 +16,6 @@ from tests.support.javascript import JavaScriptTalker, node_program, talking
 from tests.support.scheduler import Scheduler
 from tests.support.services import addresses
 
-pytest.importorskip("lingua_scheduler.services.session_gateway.web", reason="needs the web entry")
-
 PEOPLE = 3
 EN_ES, ES_EN = ("en", "es"), ("es", "en")
 

@@ -5,14 +5,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lingua_scheduler.services.runtime.auth.token_claims import LEEWAY_S
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
 from tests.support.javascript import JavaScriptTalker, talking
-
-pytest.importorskip("lingua_scheduler.services.session_gateway.web", reason="needs the web entry")
 
 # Languages that no node of other tests has.
 NOWHERE = ("qax", "qbx")
