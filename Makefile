@@ -126,13 +126,13 @@ rules:  ## regenerate the rules of the Prometheus operator from monitoring/alert
 MINUTES ?=
 SEED ?=
 OUT ?=
-robustness: $(READY)  ## faults under load, MINUTES=30 SEED=1 TOPOLOGY=all OUT=folder for the report; docs/robustness.md
+robustness: $(READY) js  ## faults under load, MINUTES=30 SEED=1 TOPOLOGY=all OUT=folder for the report; docs/robustness.md
 	$(BIN)/python -m tests.robustness $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
 
 robustness-mutations: $(READY)  ## break rules on purpose, in copies, and check that tests notice
 	$(BIN)/python -m tests.robustness.mutations $(ARGS)
 
-soak: $(READY)  ## MINUTES=20 of steady traffic; memory, files and tasks must stay flat
+soak: $(READY) js  ## MINUTES=20 of steady traffic; memory, files and tasks must stay flat
 	$(BIN)/python -m tests.robustness.soak $(if $(MINUTES),--minutes $(MINUTES))
 
 bench: $(READY)  ## the whole path, from client to node and back; ARGS=--json

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from tests.robustness import loss
 from tests.robustness.faults.choice import ALL, draw, possible
-from tests.robustness.report import HEAD, Report, plain
-from tests.robustness.rounds import PEOPLE, run_round
+from tests.robustness.report import HEAD, KINDS_HEAD, Report, plain
+from tests.robustness.rounds import JAVASCRIPT_EACH, PEOPLE, run_round
 from tests.robustness.store import AOF, EMPTY, SENTINEL
 from tests.robustness.validate import validate
 from tests.robustness.validate.hostile import summary
 from tests.robustness.world import SPLIT, TOPOLOGIES, World
+from tests.support import javascript
 
 # Of one world; then the next kind of Redis has its turn.
 ROUNDS_A_WORLD = 12
@@ -54,7 +55,8 @@ def arguments() -> argparse.Namespace:
             parser.error(f"no such fault: {', '.join(unknown)}; there are:\n" + "\n".join(ALL))
     if not any(drawn_from(chosen).values()):
         where = f"in the topology {chosen.topology!r} with {chosen.store or 'any Redis'}"
-        found = {name for each in STORES for name in possible(each, chosen.topology)}
+        web = not javascript.why_not()
+        found = {name for each in STORES for name in possible(each, chosen.topology, web=web)}
         here = "\n".join(sorted(found))
         parser.error(f"these faults cannot happen {where}; there are:\n{here}")
     return chosen
@@ -64,7 +66,7 @@ def drawn_from(chosen: argparse.Namespace) -> dict[str, list[str]]:
     """The faults that the command line allows, by kind of Redis."""
     drawn = {}
     for store in [chosen.store] if chosen.store else STORES:
-        may_be = possible(store, chosen.topology)
+        may_be = possible(store, chosen.topology, web=not javascript.why_not())
         if chosen.faults:
             named = names_of(chosen.faults)
             drawn[store] = named if set(named) <= set(may_be) else []
@@ -125,10 +127,16 @@ async def one(
 def main() -> None:
     """Runs until the time is over, or it is interrupted."""
     chosen = arguments()
+    reason = javascript.why_not()
+    if not reason and javascript.is_out_of_date():
+        sys.exit("the JavaScript SDK is older than its sources: make js")
     why_not = loss.enter()
     about = f"seed {chosen.seed}, topology {chosen.topology}, {chosen.people} people, "
     about += f"{os.cpu_count()} cores; packet loss: " + (
         f"only stalls of the proxy ({why_not}): {loss.HOW_TO}" if why_not else "real, by iptables"
+    )
+    about += "; JavaScript clients: " + (
+        f"none ({reason})" if reason else f"one in {JAVASCRIPT_EACH}"
     )
     print(about, flush=True)
     report = Report(chosen.out)
@@ -140,6 +148,7 @@ def main() -> None:
         if report.rows:
             rows = [row.cells() for _, row in sorted(report.rows.items())]
             print(plain([HEAD, *rows]))
+            print(plain([KINDS_HEAD, *(kind.cells() for kind in report.kinds.values())]))
             print(report.totals())
         report.write(about)
     sys.exit(1 if report.violations else 0)

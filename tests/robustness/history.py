@@ -9,12 +9,15 @@ from pathlib import Path
 
 from tests.support.records import Record
 
+PYTHON, JAVASCRIPT = "Python", "JavaScript"
+
 
 @dataclass
 class ClientHistory:
     """One session, as its app saw it.
 
     Attributes:
+        kind: of the client: which SDK it uses.
         said: a time and a word, in the order in which they were said.
         events: what came: `t`, `what`, `index` and more, see traffic/client.py.
         partial_interval_ms: how often it wants partial texts at most; 0: never.
@@ -22,6 +25,7 @@ class ClientHistory:
     """
 
     name: str
+    kind: str = PYTHON
     session: str = ""
     said: list[tuple[float, int]] = field(default_factory=list)
     events: list[Record] = field(default_factory=list)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.robustness.history import History, Lost
+from tests.robustness.history import JAVASCRIPT, ClientHistory, History, Lost
 from tests.robustness.validate import Violation
 from tests.robustness.validate.recovery import longest_stall, recovery
 from tests.robustness.validate.turns import left_turns, turns
@@ -19,6 +19,7 @@ class Row:
     """All rounds of one fault.
 
     Attributes:
+        of_javascript: how many of the utterances clients in JavaScript said.
         missing: how many utterances, by reason.
         turns: how many times a sentence had to go on at the node that held what came before.
         moved_turns: how many times it went on elsewhere, with what was held.
@@ -30,6 +31,7 @@ class Row:
     fault: str
     runs: int = 0
     utterances: int = 0
+    of_javascript: int = 0
     executed: int = 0
     missing: dict[str, int] = field(default_factory=dict)
     lost: dict[str, Lost] = field(default_factory=dict)
@@ -61,31 +63,95 @@ class Row:
                 self.recoveries.append(after)
             for each in client.outcomes():
                 self.utterances += 1
+                self.of_javascript += client.kind == JAVASCRIPT
                 if each["what"] == "missing":
                     self.missing[each["reason"]] = self.missing.get(each["reason"], 0) + 1
 
     def cells(self) -> list[str]:
         """As the table shows it."""
-        median = statistics.median(self.recoveries) if self.recoveries else 0.0
         missing = ", ".join(f"{count} {why}" for why, count in sorted(self.missing.items()))
         return [
             self.fault,
             str(self.runs),
             str(self.utterances),
+            str(self.of_javascript),
             str(self.executed),
             missing or "0",
             f"{self.moved_turns}, {self.broken_turns} of {self.turns}",
             ", ".join(map(str, self.lost.values())),
             f"{self.longest_stall_s:.1f}",
-            f"{median:.1f} / {max(self.recoveries, default=0.0):.1f}",
+            _median_and_most(self.recoveries),
             str(self.violations),
         ]
 
+
+@dataclass
+class KindOfClient:
+    """All sessions of clients that use the same SDK.
+
+    Attributes:
+        reconnected: how many times a session lost its gateway and looked for another one.
+    """
+
+    kind: str
+    sessions: int = 0
+    utterances: int = 0
+    missing: int = 0
+    lost_sessions: int = 0
+    reconnected: int = 0
+    longest_stall_s: float = 0.0
+    recoveries: list[float] = field(default_factory=list)
+    violations: int = 0
+
+    def add(self, client: ClientHistory, healed: float, violations: int) -> None:
+        """One more session; `healed` is when the last fault of its round was over."""
+        self.sessions += 1
+        self.utterances += len(client.outcomes())
+        self.missing += len(client.outcomes()) - len(client.results())
+        self.lost_sessions += bool(client.lost)
+        self.reconnected += sum(each["what"] == "reconnecting" for each in client.events)
+        self.longest_stall_s = max(self.longest_stall_s, longest_stall(client))
+        if (after := recovery(client, healed)) is not None:
+            self.recoveries.append(after)
+        self.violations += violations
+
+    def cells(self) -> list[str]:
+        """As the table shows it."""
+        return [
+            self.kind,
+            str(self.sessions),
+            str(self.utterances),
+            str(self.missing),
+            str(self.lost_sessions),
+            str(self.reconnected),
+            f"{self.longest_stall_s:.1f}",
+            _median_and_most(self.recoveries),
+            str(self.violations),
+        ]
+
+
+def _median_and_most(times: Sequence[float]) -> str:
+    median = statistics.median(times) if times else 0.0
+    return f"{median:.1f} / {max(times, default=0.0):.1f}"
+
+
+KINDS_HEAD = (
+    "clients",
+    "sessions",
+    "utterances",
+    "missing",
+    "lost sessions",
+    "reconnected",
+    "longest stall s",
+    "recovery s p50 / max",
+    "violations",
+)
 
 HEAD = (
     "fault",
     "runs",
     "utterances",
+    "of JavaScript",
     "executed",
     "missing",
     "turns moved, broken",
@@ -106,6 +172,7 @@ class Report:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.rows: dict[str, Row] = {}
+        self.kinds: dict[str, KindOfClient] = {}
         self.violations: list[Violation] = []
         self._folder = folder
         if folder is not None:
@@ -118,6 +185,10 @@ class Report:
         # Two at a time have one row: there are too many pairs for one each.
         name = "two at a time" if " + " in history.name else history.name
         self.rows.setdefault(name, Row(name)).add(history, violations)
+        for client in history.clients:
+            kind = self.kinds.setdefault(client.kind, KindOfClient(client.kind))
+            its = sum(each.who == client.name for each in violations)
+            kind.add(client, history.healed, its)
         self.violations += violations
         if not violations:
             return None
@@ -142,11 +213,10 @@ class Report:
         )
 
     def markdown(self) -> str:
-        """The table."""
-        rows = [HEAD, *(row.cells() for _, row in sorted(self.rows.items()))]
-        lines = ["| " + " | ".join(cells) + " |" for cells in rows]
-        lines.insert(1, "|" + "---|" * len(HEAD))
-        return "\n".join(lines)
+        """The tables: by fault, and by kind of client."""
+        by_fault = [row.cells() for _, row in sorted(self.rows.items())]
+        by_kind = [kind.cells() for kind in self.kinds.values()]
+        return f"{_markdown(HEAD, by_fault)}\n\n{_markdown(KINDS_HEAD, by_kind)}"
 
     def write(self, about: str) -> None:
         """Into the folder, if there is one."""
@@ -157,8 +227,15 @@ class Report:
             f"{about}\n\n{self.totals()}\n\n{self.markdown()}\n"
         )
         told = {"about": about, "rows": [asdict(row) for row in self.rows.values()]}
+        told["kinds"] = [asdict(kind) for kind in self.kinds.values()]
         told["violations"] = [str(each) for each in self.violations]
         (self._folder / "report.json").write_text(json.dumps(told, indent=1))
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, *rows)]
+    lines.insert(1, "|" + "---|" * len(head))
+    return "\n".join(lines)
 
 
 def plain(rows: Iterable[Sequence[str]]) -> str:

@@ -15,7 +15,7 @@ from tests.robustness.hostile import HOSTILE_EXCUSES, HostilePeers
 from tests.robustness.traffic import WHO
 from tests.robustness.traffic.client import Talker
 from tests.robustness.world import World
-from tests.support.javascript import JavaScriptTalker, is_built
+from tests.support.javascript import JavaScriptTalker, why_not
 
 PEOPLE = 10
 # Every third of them wants partial texts, so often at most.
@@ -42,7 +42,7 @@ async def run_round(
     since = time.monotonic()
     faults = [ALL[name](random.Random(rng.random())) for name in names]
     people = max(people, *(each.people for each in faults))
-    talkers = [_talker(world, at, random.Random(rng.random())) for at in range(people)]
+    talkers = [talker(world, at, random.Random(rng.random())) for at in range(people)]
     history = History(name=" + ".join(names), seed=seed)
     tasks = [asyncio.create_task(each.talk()) for each in talkers]
     try:
@@ -71,10 +71,10 @@ async def run_round(
     return history
 
 
-def _talker(world: World, at: int, rng: random.Random) -> AnyTalker:
+def talker(world: World, at: int, rng: random.Random) -> AnyTalker:
     """One person, with the SDK for Python or for JavaScript."""
     partial_interval_ms = PARTIALS_MS if at % 3 == 0 else 0
-    if at % JAVASCRIPT_EACH == JAVASCRIPT_EACH - 1 and is_built() and world.web_gateways:
+    if at % JAVASCRIPT_EACH == JAVASCRIPT_EACH - 1 and not why_not():
         return JavaScriptTalker(
             f"javascript-{at}",
             world.web_gateways,

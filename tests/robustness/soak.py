@@ -18,11 +18,13 @@ from pathlib import Path
 
 from tests.robustness.growth import Sample, growth_by_kind
 from tests.robustness.history import History
-from tests.robustness.report import plain
+from tests.robustness.report import KINDS_HEAD, Report, plain
+from tests.robustness.rounds import talker
 from tests.robustness.store import AOF
-from tests.robustness.traffic.client import Talker, vanish
+from tests.robustness.traffic.client import vanish, vanish_from_web
 from tests.robustness.validate import validate
 from tests.robustness.world import World
+from tests.support.javascript import why_not
 
 SAMPLE_S = 5.0
 # How long one session talks; then another takes its place.
@@ -54,12 +56,12 @@ async def person(world: World, at: int, ends: float, done: History) -> None:
     """Talks in one session after the other."""
     rng = random.Random(at)
     while time.monotonic() < ends:
-        talker = Talker(f"client-{at}", world.gateways, rng)
-        task = asyncio.create_task(talker.talk())
+        one = talker(world, at, rng)
+        task = asyncio.create_task(one.talk())
         await asyncio.sleep(min(SESSION_S * rng.uniform(0.5, 1.5), ends - time.monotonic() + 1))
-        talker.stop()
+        one.stop()
         await task
-        done.clients.append(talker.history)
+        done.clients.append(one.history)
 
 
 async def vanishing(world: World, ends: float, per_s: float) -> int:
@@ -67,7 +69,10 @@ async def vanishing(world: World, ends: float, per_s: float) -> int:
     rng, count = random.Random(-1), 0
     async with asyncio.TaskGroup() as gone:
         while per_s and time.monotonic() < ends:
-            gone.create_task(vanish(world.gateways, rng, 0.0))
+            if count % 2:
+                gone.create_task(vanish(world.gateways, rng, 0.0))
+            else:
+                gone.create_task(vanish_from_web(world.web_gateways, rng, 0.0))
             count += 1
             await asyncio.sleep(1 / per_s)
     return count
@@ -117,11 +122,12 @@ def main() -> None:
             )
         )
     violations = validate(done)
-    utterances = sum(len(client.outcomes()) for client in done.clients)
-    print(
-        f"{chosen.minutes:g} minutes, {len(done.clients)} sessions, {utterances} utterances;"
-        f" {gone} sessions vanished"
-    )
+    report = Report()
+    report.add(done, violations, {})
+    print(f"{chosen.minutes:g} minutes; {gone} sessions vanished")
+    if reason := why_not():
+        print(f"JavaScript clients: none ({reason})")
+    print(plain([KINDS_HEAD, *(kind.cells() for kind in report.kinds.values())]))
     print(plain(rows))
     for violation in violations[:20]:
         print(f"VIOLATION {violation}")

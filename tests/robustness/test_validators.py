@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from tests.robustness.faults.choice import ALL, draw, excuses_of
-from tests.robustness.history import ANY_NODE, ClientHistory, Excuses, History, NodeHistory, Struck
+from tests.robustness.history import (
+    ANY_NODE,
+    JAVASCRIPT,
+    PYTHON,
+    ClientHistory,
+    Excuses,
+    History,
+    NodeHistory,
+    Struck,
+)
 from tests.robustness.report import Report
 from tests.robustness.validate import validate
 from tests.robustness.validate.recovery import longest_stall, recovery
@@ -303,6 +312,25 @@ def test_the_report_counts_turns_that_moved_or_broke_whether_they_are_excused_or
         report.add(history, [], {})
     assert "1 turns moved and 1 broken of 3" in report.totals()
     assert "| 1, 1 of 3 |" in report.markdown()
+
+
+def test_the_report_counts_by_kind_of_client() -> None:
+    history = good()
+    other = ClientHistory(name="javascript-1", kind=JAVASCRIPT, said=[(1.0, 2)])
+    other.events = [
+        {"t": 9.0, "what": "reconnecting", "why": "cut"},
+        result(0, 2),
+        missing(1, "JOB_FAILED"),
+    ]
+    history.clients.append(other)
+    report = Report()
+    report.add(history, validate(history), {})
+    python, javascript = report.kinds.values()
+    assert (python.kind, python.sessions, python.utterances, python.violations) == (PYTHON, 1, 4, 0)
+    assert (javascript.kind, javascript.utterances, javascript.missing) == (JAVASCRIPT, 2, 1)
+    assert (javascript.reconnected, javascript.violations) == (1, 1)
+    assert report.rows["kill"].of_javascript == 2
+    assert "| JavaScript | 1 | 2 | 1 | 0 | 1 | 9.0 |" in report.markdown()
 
 
 def struck(name: str, at: str) -> Excuses:

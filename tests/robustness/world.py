@@ -17,7 +17,7 @@ from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 from tests.robustness.network import Network
 from tests.robustness.processes import CLOCK_RUNNER, WorldNode, settings
 from tests.robustness.store import SENTINEL, Store, running_store, until
-from tests.support.all_in_one import AllInOneProcess
+from tests.support.all_in_one import AllInOneProcess, Part
 from tests.support.process import Process
 from tests.support.services import (
     DispatcherProcess,
@@ -120,9 +120,18 @@ class World:
 
     @property
     def web_gateways(self) -> list[str]:
-        """The addresses that clients in JavaScript connect to; none if all are in one process."""
-        links = self.network.links
-        return [link.address for name, link in links.items() if name.startswith("clients-web>")]
+        """The addresses that clients in JavaScript connect to."""
+        return self._way("clients-web", "gateway").split(",")
+
+    @property
+    def web_addresses(self) -> dict[str, str]:
+        """Where the gateways themselves serve browsers, by name."""
+        gateways = {name: self.services[name] for name in self.of("gateway")}
+        return {
+            name: gateway.web_address
+            for name, gateway in gateways.items()
+            if isinstance(gateway, GatewayProcess | Part)
+        }
 
     async def known_nodes(self) -> list[pool_pb2.Node]:
         """All nodes, as the pool service sees them."""
@@ -190,11 +199,8 @@ class World:
         else:
             self._start_split()
         self._links("clients", "gateway")
-        # Named so that faults between clients and gateways strike these as well.
-        for name in self.of("gateway"):
-            gateway = self.services[name]
-            if isinstance(gateway, GatewayProcess):
-                self.network.link("clients-web", name, gateway.web_address)
+        for name, address in self.web_addresses.items():
+            self.network.link("clients-web", name, address)
         for name, node in self.nodes.items():
             node.dispatchers = self._links(name, "dispatcher")
             node.start()

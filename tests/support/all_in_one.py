@@ -54,12 +54,20 @@ class AllInOneProcess(ServiceProcess):
     def has_addresses(self, part: "Part", address: str, metrics_address: str) -> None:
         """A service listens there, and will after a restart."""
         part.address, part.metrics_address = address, metrics_address
+        if part is self.gateway:
+            # It is not there yet if the gateway listens but has not found Redis.
+            for record in self._events("listening for web")[-1:]:
+                part.web_address = self._settings["gateway_web_listen"] = record["address"]
         self._settings[f"{part.service}_listen"] = address
         self._settings[f"{part.service}_metrics_listen"] = metrics_address
 
 
 class Part(ServiceProcess):
-    """One service of the process. To kill, start or freeze it is to do that to all of them."""
+    """One service of the process. To kill, start or freeze it is to do that to all of them.
+
+    Attributes:
+        web_address: where the gateway serves browsers; empty for the other services.
+    """
 
     service = ""
 
@@ -68,7 +76,7 @@ class Part(ServiceProcess):
         self.service = service
         self.title = f"{service} of all"
         self.prefix = host.prefix
-        self.address = self.metrics_address = ""
+        self.address = self.metrics_address = self.web_address = ""
 
     @property
     def _process(self) -> "ForkedProcess | subprocess.Popen[bytes] | None":

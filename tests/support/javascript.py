@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.robustness.history import ClientHistory
+from tests.robustness.history import JAVASCRIPT, ClientHistory
 from tests.support.records import Record
 
 SDK = Path(__file__).parents[2] / "sdk" / "js"
@@ -22,21 +22,27 @@ TALKER = SDK / "build" / "test" / "programs" / "talker.js"
 SOON_S = 60.0
 
 
-def is_built() -> bool:
-    """Whether programs can run here."""
-    return shutil.which("node") is not None and TALKER.exists()
+def why_not() -> str:
+    """Why programs cannot run here; empty if they can, or if they are out of date."""
+    if shutil.which("node") is None:
+        return "needs Node.js 20 or later, such as Debian's nodejs and npm; then: make js"
+    return "" if TALKER.exists() else "the JavaScript SDK is not built: make js"
+
+
+def is_out_of_date() -> bool:
+    """Whether the programs are older than their sources."""
+    sources = [*(SDK / "src").rglob("*.ts"), *(SDK / "test").rglob("*.ts")]
+    return max(each.stat().st_mtime for each in sources) > TALKER.stat().st_mtime
 
 
 def node_program() -> str:
     """Returns the path of Node.js. Skips the test if there is none, or if the SDK is not built."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs Node.js 20 or later, such as Debian's nodejs and npm; then: make js")
-    if not is_built():
-        pytest.skip("the JavaScript SDK is not built: make js")
-    sources = [*(SDK / "src").rglob("*.ts"), *(SDK / "test").rglob("*.ts")]
-    if max(each.stat().st_mtime for each in sources) > TALKER.stat().st_mtime:
+    if reason := why_not():
+        pytest.skip(reason)
+    if is_out_of_date():
         pytest.fail("the JavaScript SDK is older than its sources: make js")
+    node = shutil.which("node")
+    assert node is not None
     return node
 
 
@@ -59,7 +65,9 @@ class JavaScriptTalker:
         features: Mapping[str, str] | None = None,
         start: int = 0,
     ) -> None:
-        self.history = ClientHistory(name=name, partial_interval_ms=partial_interval_ms)
+        self.history = ClientHistory(
+            name=name, kind=JAVASCRIPT, partial_interval_ms=partial_interval_ms
+        )
         self.records: list[Record] = []
         self._orders = {
             "addresses": [f"ws://{address}" for address in gateways],

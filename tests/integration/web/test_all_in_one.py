@@ -13,13 +13,6 @@ from tests.support.services import running
 from tests.support.web_client import web_client
 
 
-def web_of(process: AllInOneProcess) -> str:
-    """Where its gateway serves browsers."""
-    address = process._events("listening for web")[-1]["address"]
-    assert isinstance(address, str)
-    return address
-
-
 async def test_a_page_talks_to_a_process_with_all_services(redis_url: str) -> None:
     process = AllInOneProcess(
         redis_url=redis_url, prefix=f"test:{uuid.uuid4().hex[:8]}", hangover_manual_ms=50
@@ -28,7 +21,7 @@ async def test_a_page_talks_to_a_process_with_all_services(redis_url: str) -> No
         running(process),
         scene(process.dispatcher, process.pool) as here,  # type: ignore[arg-type]
         working(await here.node()),
-        web_client(web_of(process)) as web,
+        web_client(process.gateway.web_address) as web,
     ):
         await web.open(new_session(here.src, here.tgt))
         await web.chunk(0, speech(4), final=True)
@@ -47,7 +40,7 @@ async def test_its_log_lines_name_the_gateway(redis_url: str, tmp_path: Path) ->
         auth_secret_file=str(secret),
     )
     async with running(process):
-        url = f"http://{web_of(process)}/v1/languages"
+        url = f"http://{process.gateway.web_address}/v1/languages"
         async with aiohttp.ClientSession() as http, http.get(url) as response:
             assert response.status == 401
         await process.logs("call refused")

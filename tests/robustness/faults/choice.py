@@ -28,13 +28,17 @@ HOME_AND_NODE = Excuses(
 )
 
 
-def possible(store: str, topology: str) -> list[str]:
-    """The names of all faults that can happen with this kind of Redis, in this topology."""
+def possible(store: str, topology: str, *, web: bool = True) -> list[str]:
+    """The names of all faults that can happen with this kind of Redis, in this topology.
+
+    `web`: whether there are clients that use the web entry.
+    """
     return [
         name
         for name, each in ALL.items()
         if (not each.stores or store in each.stores)
         and (not each.topologies or topology in each.topologies)
+        and (web or not each.is_of_web)
     ]
 
 

@@ -4,10 +4,12 @@ import asyncio
 import random
 
 from tests.robustness.faults.fault import FULL, Fault
-from tests.robustness.traffic.client import vanish
+from tests.robustness.traffic.client import vanish, vanish_from_web
 from tests.robustness.world import World
 
 VANISHING = 40
+# Each so many of them use the web entry.
+WEB_EACH = 2
 HOSTILE = "hostile peers"
 
 
@@ -41,10 +43,13 @@ class Vanish(Fault):
     async def inject(self, world: World) -> None:
         """All of them come within three seconds."""
         self.at = "clients"
-        self._gone = [
-            asyncio.create_task(vanish(world.gateways, self.rng, self.rng.uniform(0.0, 3.0)))
-            for _ in range(VANISHING)
-        ]
+        for at in range(VANISHING):
+            after = self.rng.uniform(0.0, 3.0)
+            if at % WEB_EACH:
+                gone = vanish(world.gateways, self.rng, after)
+            else:
+                gone = vanish_from_web(world.web_gateways, self.rng, after)
+            self._gone.append(asyncio.create_task(gone))
 
     async def heal(self, world: World) -> None:
         """All are gone."""

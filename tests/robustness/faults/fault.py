@@ -23,6 +23,7 @@ class Fault:
         people: how many talk at least; 0: as many as the run says.
         is_alone: it is long, or strikes several at once: it is not drawn together with another.
         at: what it hit, once injected.
+        is_of_web: it strikes only clients that use the web entry: those in JavaScript.
         lost: how many packets, once healed; None: it is not about packets.
     """
 
@@ -35,6 +36,7 @@ class Fault:
     stall_s: ClassVar[float] = 0.0
     people: ClassVar[int] = 0
     is_alone: ClassVar[bool] = False
+    is_of_web: ClassVar[bool] = False
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

@@ -1,6 +1,7 @@
 """The network between two processes is cut, silent, slow or lossy; or Redis' answers get lost."""
 
 import asyncio
+import re
 from typing import ClassVar
 
 from tests.robustness.faults.fault import Fault
@@ -11,7 +12,7 @@ from tests.robustness.world import ALL, SPLIT, World
 
 
 class _OnLinks(Fault):
-    """Strikes one link of a kind; `between` are the ends of its name."""
+    """Strikes one link of a kind; `between` are the kinds at its ends."""
 
     between: ClassVar[tuple[str, str]]
 
@@ -23,7 +24,7 @@ class _OnLinks(Fault):
         fitting = [
             link
             for name, link in sorted(world.network.links.items())
-            if name.split(">")[0].startswith(caller) and name.split(">")[1].startswith(target)
+            if re.fullmatch(rf"{caller}(-\d+)?>{target}(-\d+)?", name)
         ]
         # One that nobody uses would prove nothing.
         return [link for link in fitting if link.is_used] or fitting
@@ -110,17 +111,18 @@ _LOSS_RATES = (0.01, 0.03, 0.1, 0.2)
 
 _PAIRS = {
     "client and gateway": ("clients", "gateway"),
+    "web client and gateway": ("clients-web", "gateway"),
     "gateway and dispatcher": ("gateway", "dispatcher"),
-    "dispatcher and pool": ("dispatcher-", "pool"),
+    "dispatcher and pool": ("dispatcher", "pool"),
     "dispatcher and dispatcher": ("dispatchers", "dispatcher"),
     "node and dispatcher": ("node", "dispatcher"),
     "gateway and Redis": ("gateway", "redis"),
-    "dispatcher and Redis": ("dispatcher-", "redis"),
+    "dispatcher and Redis": ("dispatcher", "redis"),
     "pool and Redis": ("pool", "redis"),
-    "all-in-one process and Redis": ("all-", "redis"),
+    "all-in-one process and Redis": ("all", "redis"),
 }
 # Within a process there are no links.
-_EVERYWHERE = ("clients", "dispatchers", "node")
+_EVERYWHERE = ("clients", "clients-web", "dispatchers", "node")
 
 
 def _made() -> dict[str, type[Fault]]:
@@ -129,7 +131,7 @@ def _made() -> dict[str, type[Fault]]:
         bases = [(CutOff, "cut"), (HalfOpen, "half open"), (Slow, "slow"), (Lossy, "loss")]
         if "redis" in between:
             bases.append((LostAnswers, "answers lost"))
-        topologies = frozenset({ALL if between[0] == "all-" else SPLIT})
+        topologies = frozenset({ALL if between[0] == "all" else SPLIT})
         if between[0] in _EVERYWHERE:
             topologies = frozenset({SPLIT, ALL})
         for base, verb in bases:
@@ -141,6 +143,7 @@ def _made() -> dict[str, type[Fault]]:
                 "excuses": Excuses(turns=ANY_NODE if moves else frozenset()),
                 "stores": frozenset({AOF, EMPTY}) if "redis" in between else frozenset(),
                 "topologies": topologies,
+                "is_of_web": between[0] == "clients-web",
                 "__doc__": base.__doc__,
             }
             made[f"{verb}: {pair}"] = type(base.__name__, (base,), fields)

@@ -10,7 +10,10 @@ import itertools
 import random
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
+
+import aiohttp
 
 from lingua_scheduler.sdk import (
     Accepted,
@@ -29,7 +32,9 @@ from lingua_scheduler.sdk import (
 from tests.robustness.history import ClientHistory
 from tests.robustness.traffic import WHO
 from tests.support.listening_node import WORD_MS, audio_of
+from tests.support.raw_client import new_session
 from tests.support.records import Record
+from tests.support.web_client import web_client
 
 # Words of a sentence; an utterance has 15 at most, so some are cut in the middle.
 LENGTHS = (5, 18, 8, 12, 31, 6, 9)
@@ -109,6 +114,21 @@ async def vanish(gateways: str, rng: random.Random, after: float) -> None:
                 await session.finish()
             await asyncio.sleep(rng.uniform(0.0, 0.5))
             raise _Vanished
+
+
+async def vanish_from_web(gateways: Sequence[str], rng: random.Random, after: float) -> None:
+    """The same over a WebSocket: no close frame is sent either."""
+    await asyncio.sleep(after)
+    new = new_session("en", "es")
+    with contextlib.suppress(AssertionError, aiohttp.ClientError, OSError):
+        async with web_client(rng.choice(gateways)) as web:
+            await web.open(new)
+            words = rng.randint(2, 20)
+            for seq in range(words):
+                is_final = seq == words - 1 and rng.random() < 0.5
+                await web.chunk(seq, audio_of(2 * seq + 2), final=is_final)
+            await asyncio.sleep(rng.uniform(0.0, 0.5))
+            web.cut()
 
 
 def as_record(event: Event) -> Record:
