@@ -151,13 +151,17 @@ class Silence:
     control_s: float
 
 
+HOSTILE_PEERS = ("client", "node", "web")
+"""The kinds of hostile peers, each a program of traffic/."""
+
+
 @dataclass
 class HostileHistory:
     """What hostile peers did, and what else was seen while they did it.
 
     Attributes:
         acts: how often each act was done, by name.
-        cycles: how often the client and the node have done all of their acts.
+        cycles: how often each hostile peer has done all of its acts.
         broke: tracebacks of acts that failed by a mistake of their own.
         silences: those of services, but for very short ones.
         memory_mb: of each process, before the hostile peers began, and the most since then.

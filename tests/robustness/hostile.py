@@ -16,7 +16,7 @@ import grpc
 import redis
 
 from lingua_scheduler.v1 import common_pb2, pool_pb2
-from tests.robustness.history import Excuses, HostileHistory
+from tests.robustness.history import HOSTILE_PEERS, Excuses, HostileHistory
 from tests.robustness.traffic.hostile_node import NODE_ID
 from tests.robustness.traffic.watcher import CONTROL, silences
 from tests.robustness.world import World
@@ -59,7 +59,7 @@ class _Program(Process):
 
 
 class HostilePeers:
-    """A hostile client and a hostile node, at work inside the block.
+    """A hostile client, a hostile node and a hostile web peer, at work inside the block.
 
     Attributes:
         history: complete when the block has been left.
@@ -69,7 +69,7 @@ class HostilePeers:
         self.history = HostileHistory()
         self._world = world
         self._rng = random.Random(seed)
-        self._peers = {"client": _Program("hostile_client"), "node": _Program("hostile_node")}
+        self._peers = {who: _Program(f"hostile_{who}") for who in HOSTILE_PEERS}
         self._watcher, self._control = _Program("watcher", "watch"), _Program("watcher", "control")
         self._sampling: asyncio.Task[None] | None = None
         self._told: dict[str, tuple[str, int]] = {}
@@ -87,6 +87,7 @@ class HostilePeers:
             program.run(
                 HOSTILE_SEED=str(self._rng.randrange(2**32)),
                 HOSTILE_RECORDS=str(program.records),
+                HOSTILE_WEB=",".join(self._world.web_addresses.values()),
                 HOSTILE_GATEWAYS=self._addresses("gateway"),
                 HOSTILE_DISPATCHERS=self._addresses("dispatcher"),
                 HOSTILE_POOLS=self._addresses("pool"),

@@ -10,24 +10,21 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from google.protobuf.json_format import MessageToDict
 
 from tests.support.audio import speech
 from tests.support.raw_client import new_session, working
-from tests.support.raw_http import (
-    BINARY,
-    CLOSE,
-    PING,
-    TEXT,
-    RawConnection,
-    frame,
-    handshake,
-    raw_connection,
-    raw_socket,
-)
+from tests.support.raw_http import CLOSE, TEXT, frame, handshake, raw_connection, raw_socket
 from tests.support.scene import Scene, scene
 from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
-from tests.support.web_client import WebClient, audio_frame, web_client
+from tests.support.web_attacks import (
+    BAD_FRAMES,
+    BAD_FRAMES_LATER,
+    FLOODS,
+    flood,
+    noise,
+    open_frame,
+)
+from tests.support.web_client import WebClient, web_client
 
 SEED = 16
 
@@ -120,32 +117,7 @@ async def good(gateway: GatewayProcess, here: Scene) -> AsyncIterator[GoodClient
 
 
 def opening(here: Scene) -> bytes:
-    new = MessageToDict(new_session(here.src, here.tgt))
-    return frame(TEXT, json.dumps({"open": {"new": new}}).encode())
-
-
-BAD_FRAMES = {
-    "a text frame before open": (frame(TEXT, b'{"close": {}}'), 4400),
-    "audio before open": (frame(BINARY, audio_frame(0, b"ab")), 4400),
-    "no JSON": (frame(TEXT, b"hello"), 4400),
-    "an unknown field": (frame(TEXT, b'{"shout": 1}'), 4400),
-    "audio in JSON": (frame(TEXT, b'{"audio": {"seq": 0}}'), 4400),
-    "an open without a start": (frame(TEXT, b'{"open": {}}'), 4400),
-    "deep JSON": (frame(TEXT, b'{"open":' * 10_000), 4400),
-    "text that is not UTF-8": (frame(TEXT, b"\xff\xfe{}"), 1007),
-    "an unknown opcode": (frame(3, b"x"), 1002),
-    "a reserved bit": (frame(TEXT, b"{}", first=0xC1), 1002),
-    "a long ping": (frame(PING, bytes(126)), 1002),
-    "a continuation of nothing": (frame(0, b"x"), 1002),
-    "a frame in the middle of another": (
-        frame(TEXT, b"{", first=TEXT) + frame(TEXT, b"{}"),
-        1002,
-    ),
-    "a session that does not exist": (
-        frame(TEXT, b'{"open": {"resume": {"sessionId": "x", "resumeToken": "y"}}}'),
-        4404,
-    ),
-}
+    return open_frame(new_session(here.src, here.tgt))
 
 
 @pytest.mark.parametrize("name", list(BAD_FRAMES))
@@ -156,15 +128,6 @@ async def test_a_bad_first_frame_closes_the_connection_with_its_code(
     async with raw_socket(gateway.web_address) as peer:
         await peer.send(data)
         assert await peer.close_code() == code
-
-
-BAD_FRAMES_LATER = {
-    "an empty binary frame": frame(BINARY, b""),
-    "an unknown type": frame(BINARY, struct.pack(">BBHQQ", 9, 0, 0, 0, 0)),
-    "a direction that the session has not": frame(BINARY, struct.pack(">BBHQQ", 1, 2, 0, 0, 0)),
-    "an unknown flag": frame(BINARY, struct.pack(">BBHQQ", 1, 0x80, 0, 0, 0)),
-    "a negative count": frame(TEXT, b'{"resultsSeen": -1}'),
-}
 
 
 @pytest.mark.parametrize("name", list(BAD_FRAMES_LATER))
@@ -189,20 +152,6 @@ async def test_noise_of_all_kinds_disturbs_nobody(
     chance = random.Random(SEED)
     address = gateway.web_address
 
-    def noise() -> bytes:
-        kind = chance.randrange(6)
-        if kind == 0:
-            return chance.randbytes(chance.randrange(1, 300))
-        if kind == 1:
-            return frame(BINARY, chance.randbytes(chance.randrange(60)))
-        if kind == 2:
-            return frame(TEXT, chance.randbytes(chance.randrange(60)))
-        if kind == 3:
-            return frame(chance.randrange(16), chance.randbytes(chance.randrange(200)))
-        if kind == 4:
-            return frame(TEXT, b"{}")[: chance.randrange(8)]
-        return frame(BINARY, audio_frame(chance.randrange(9), chance.randbytes(200)))
-
     async def disturb() -> None:
         with contextlib.suppress(ConnectionError):
             async with raw_connection(address) as peer:
@@ -211,7 +160,7 @@ async def test_noise_of_all_kinds_disturbs_nobody(
                 if chance.random() < 0.7:
                     await peer.send(opening(here))
                 for _ in range(chance.randrange(1, 6)):
-                    await peer.send(noise())
+                    await peer.send(noise(chance))
                 if chance.random() < 0.5:
                     with contextlib.suppress(TimeoutError):
                         await peer.close_code(within=0.3)
@@ -221,34 +170,16 @@ async def test_noise_of_all_kinds_disturbs_nobody(
     assert good.said
 
 
-async def flood(peer: RawConnection, data: bytes, seconds: float) -> None:
-    """Sends as fast as the connection takes it."""
-    with contextlib.suppress(TimeoutError, ConnectionError):
-        async with asyncio.timeout(seconds):
-            while not peer.reader.at_eof():
-                peer.writer.write(data)
-                await peer.writer.drain()
-
-
-@pytest.mark.parametrize("kind", ["empty frames", "pings", "signs of life", "audio", "fragments"])
+@pytest.mark.parametrize("kind", FLOODS)
 async def test_a_flood_slows_only_its_sender_down(
     gateway: GatewayProcess, here: Scene, good: GoodClient, kind: str
 ) -> None:
-    data = {
-        "empty frames": frame(BINARY, b"") * 1000,
-        "pings": frame(PING, b"") * 1000,
-        "signs of life": frame(TEXT, b"{}") * 1000,
-        "audio": b"".join(frame(BINARY, audio_frame(at, bytes(320))) for at in range(1000)),
-        "fragments": frame(0, b"", first=0) * 1000,
-    }[kind]
     memory = gateway.memory_bytes()
     said = good.said
     async with raw_socket(gateway.web_address) as peer:
         await peer.send(opening(here))
-        if kind == "fragments":
-            await peer.send(frame(BINARY, b"", first=BINARY))
         began = time.monotonic()
-        await flood(peer, data, 3.0)
+        await flood(peer, kind, 3.0)
         # A connection that is cut off is over sooner.
         await asyncio.sleep(max(0.0, 3.0 - (time.monotonic() - began)))
     assert good.said > said

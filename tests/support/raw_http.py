@@ -92,6 +92,11 @@ class RawConnection:
                 code = int.from_bytes(found[1][:2], "big")
         return code
 
+    def stop_reading(self) -> None:
+        """Reads nothing from now on, like a peer that has vanished."""
+        assert isinstance(self.writer.transport, asyncio.ReadTransport)
+        self.writer.transport.pause_reading()
+
     async def ended(self, within: float = SOON_S) -> None:
         """Returns when the peer has closed the connection."""
         async with asyncio.timeout(within):
@@ -102,11 +107,12 @@ class RawConnection:
 
 @contextlib.asynccontextmanager
 async def raw_connection(
-    address: str, tls: ssl.SSLContext | None = None
+    address: str, tls: ssl.SSLContext | None = None, source: str = ""
 ) -> AsyncIterator[RawConnection]:
-    """A connection inside the block."""
+    """A connection inside the block; `source` is the address that it comes from."""
     host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
+    local = (source, 0) if source else None
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=tls, local_addr=local)
     try:
         yield RawConnection(reader, writer)
     finally:
@@ -114,9 +120,9 @@ async def raw_connection(
 
 
 @contextlib.asynccontextmanager
-async def raw_socket(address: str) -> AsyncIterator[RawConnection]:
-    """A WebSocket inside the block."""
-    async with raw_connection(address) as connection:
+async def raw_socket(address: str, source: str = "") -> AsyncIterator[RawConnection]:
+    """A WebSocket inside the block; `source` is the address that it comes from."""
+    async with raw_connection(address, source=source) as connection:
         await connection.send(handshake(address))
         assert await connection.status() == 101
         yield connection

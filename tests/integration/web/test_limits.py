@@ -24,6 +24,7 @@ from tests.support.raw_http import (
 )
 from tests.support.scene import Scene
 from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
+from tests.support.web_attacks import large_frames
 from tests.support.web_client import WebClient, audio_frame, web_client
 
 OUTBOX_BYTES = 300_000
@@ -97,17 +98,13 @@ async def test_a_frame_over_the_limit_ends_the_connection_with_its_own_code(
     await gateway.reaches(1, "lingua_gateway_web_closed_total", code="4413")
 
 
-async def test_a_frame_that_says_it_is_large_is_refused_before_it_is_sent(
-    gateway: GatewayProcess,
+@pytest.mark.parametrize("name", list(large_frames()))
+async def test_a_large_frame_is_refused_before_it_is_complete(
+    gateway: GatewayProcess, name: str
 ) -> None:
     async with raw_socket(gateway.web_address) as peer:
-        await peer.send(frame(BINARY, b"x", length=2**40))
-        assert await peer.close_code() == 4413
-    async with raw_socket(gateway.web_address) as peer:
-        for _ in range(4):
-            # Fragments of one message count together.
-            await peer.send(frame(BINARY, bytes(60_000), first=BINARY))
-            await peer.send(frame(0, bytes(60_000), first=0))
+        for data in large_frames()[name]:
+            await peer.send(data)
         assert await peer.close_code() == 4413
 
 

@@ -8,7 +8,7 @@ caught by a longer bound.
 
 from collections.abc import Iterator
 
-from tests.robustness.history import History, HostileHistory, Silence
+from tests.robustness.history import HOSTILE_PEERS, History, HostileHistory, Silence
 from tests.robustness.validate.violation import Violation
 
 SILENT_S = 1.0
@@ -27,7 +27,7 @@ def hostile_peers_were_at_work(history: History) -> Iterator[Violation]:
     rule = "hostile peers are at work"
     if history.hostile is None:
         return
-    for who in ("client", "node"):
+    for who in HOSTILE_PEERS:
         if not history.hostile.cycles.get(who):
             done = [name for name in history.hostile.acts if name.startswith(who)]
             yield Violation(rule, who, f"it has done only {len(done)} kinds of acts")
