@@ -30,9 +30,13 @@ class Pool:
         return self.process.prefix
 
     def keys(self) -> set[str]:
-        """All keys without their prefix, except the layout, which is there from the start."""
+        """All keys that requests write, without their prefix.
+
+        The service itself writes the layout at its start, and what nodes offer from time to time.
+        """
         found = self.store.scan_iter(match=f"{self.prefix}:*", count=1000)
-        return {key.decode().removeprefix(f"{self.prefix}:") for key in found} - {"layout"}
+        names = {key.decode().removeprefix(f"{self.prefix}:") for key in found}
+        return names - {"layout", "offers"}
 
     def forget_all(self) -> None:
         """Deletes all keys of this service."""
