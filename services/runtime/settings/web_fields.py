@@ -33,6 +33,11 @@ def _origins(value: str) -> str:
 class WebFields(BaseModel):
     """What the web entry of the session gateway accepts."""
 
+    talk_page: bool = field(
+        True,
+        "whether the web entry serves the talk page, for two people at one device",
+        "must be yes or no",
+    )
     web_hosts: Annotated[str, AfterValidator(_hosts)] = field(
         "",
         "names by which browsers reach the web entry, separated by commas; IP addresses and "

@@ -11,8 +11,11 @@ alike. docs/web.md is the contract.
     refusals     how errors look over HTTP, and as close codes (pure)
     access       which hosts, origins and subprotocols are accepted (pure)
     frames       frames from and to messages (pure)
+    talk_page    the files of the page that this entry serves
     languages    the directions that nodes offer
     pace         how many frames a client may send (pure)
+
+`page/` has the files of the talk page and no Python.
 
 Each line may import those below it. `main` starts it; it may import `live`, `metrics` and the
 runtime.

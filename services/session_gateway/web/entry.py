@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
@@ -52,13 +53,14 @@ from lingua_scheduler.services.session_gateway.web.refusals import (
     close_code,
     error_frame,
 )
+from lingua_scheduler.services.session_gateway.web.talk_page import PageFile
 from lingua_scheduler.v1 import session_pb2
 
 _CONVERSE = f"{session_pb2.DESCRIPTOR.services_by_name['SessionGateway'].full_name}/Converse"
 _HEALTH = "/healthz"
 # As nginx counts them.
 _CLIENT_LEFT = 499
-# Of every response. Nothing that this entry answers may be kept, or taken for something else.
+# Of every response that does not say otherwise. Nothing may be kept, or taken for something else.
 _HEADERS = {
     "Cache-Control": "no-store",
     "Server": "lingua-scheduler",
@@ -75,6 +77,15 @@ _CORS = {
 _log = logging.getLogger(__name__)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Route(NamedTuple):
+    """What is served at a path."""
+
+    handler: Handler
+    label: str
+    """Its name in metrics."""
+    methods: tuple[str, ...] = ("GET",)
 
 
 class WebCredentials:
@@ -105,6 +116,7 @@ class WebEntry:
         guard: decides who may call; None if everyone may.
         refusals: counts those that may not.
         metrics: of this entry.
+        page: the files of the talk page, by path; none if it is off.
     """
 
     def __init__(
@@ -117,6 +129,7 @@ class WebEntry:
         guard: Guard | None,
         refusals: Refusals,
         metrics: WebMetrics,
+        page: Mapping[str, PageFile],
     ) -> None:
         self._settings = settings
         self._sessions = sessions
@@ -127,10 +140,17 @@ class WebEntry:
         self._hosts = Hosts(settings.web_hosts)
         self._origins = Origins(settings.web_origins)
         self._languages = languages
-        self._routes: dict[str, Handler] = {
+        handlers = {
             "/v1/converse": self._converse,
             "/v1/languages": self._list_languages,
             _HEALTH: self._health,
+        }
+        self._routes = {
+            **{
+                path: Route(partial(_send, file), "page", ("GET", "HEAD"))
+                for path, file in page.items()
+            },
+            **{path: Route(handler, path) for path, handler in handlers.items()},
         }
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_serving = False
@@ -140,9 +160,10 @@ class WebEntry:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answers one request."""
         _connection(request).unread_bytes = 0
-        path = request.path if request.path in self._routes else "other"
+        route = self._routes.get(request.path)
+        path = route.label if route is not None else "other"
         try:
-            response = await self._answer(request)
+            response = await self._answer(request, route)
         except HttpRefusal as refusal:
             response = refusal.response()
         except ConnectionError as error:
@@ -155,7 +176,8 @@ class WebEntry:
             response = HttpRefusal.of(failure).response()
         self._metrics.requests.labels(path, str(response.status)).inc()
         if not response.prepared:
-            response.headers.update(_HEADERS)
+            for name, value in _HEADERS.items():
+                response.headers.setdefault(name, value)
             origin = request.headers.get("Origin")
             if origin is not None and self._origins.accepts(
                 origin, request.headers.get("Host", "")
@@ -171,7 +193,7 @@ class WebEntry:
 
     # ---- requests ----
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, route: Route | None) -> web.StreamResponse:
         host = request.headers.get("Host", "")
         # Load balancers ask for health, by whatever name, and have to get an answer.
         is_probe = request.path == _HEALTH
@@ -192,16 +214,23 @@ class WebEntry:
         problem = self._connections.problem(_connection(request).address)
         if problem and not is_probe:
             raise HttpRefusal.of(BackpressureError(problem))
-        handler = self._routes.get(request.path)
-        if handler is None:
-            raise HttpRefusal(404, "NOT_FOUND", "there is nothing at this path")
-        if request.method == "OPTIONS":
-            return web.Response(status=204, headers={"Allow": "GET, OPTIONS"})
-        if request.method != "GET":
-            raise HttpRefusal(
-                405, "METHOD_NOT_ALLOWED", "only GET is allowed here", headers={"Allow": "GET"}
+        if route is None:
+            is_off = request.path == "/"
+            why = (
+                "the talk page is off: see LINGUA_TALK_PAGE"
+                if is_off
+                else "nothing is at this path"
             )
-        return await handler(request)
+            raise HttpRefusal(404, "NOT_FOUND", why)
+        if request.method == "OPTIONS":
+            allowed = ", ".join((*route.methods, "OPTIONS"))
+            return web.Response(status=204, headers={"Allow": allowed})
+        if request.method not in route.methods:
+            allowed = ", ".join(route.methods)
+            raise HttpRefusal(
+                405, "METHOD_NOT_ALLOWED", f"allowed here: {allowed}", headers={"Allow": allowed}
+            )
+        return await route.handler(request)
 
     async def _health(self, _: web.BaseRequest) -> web.StreamResponse:
         serving = self.is_serving and not self.is_draining
@@ -311,6 +340,10 @@ class WebEntry:
         expired = isinstance(error, UnauthenticatedError)
         frame = error_frame(to_proto(error)) if expired else ""
         return close_code(error), reason_name(error.reason), frame
+
+
+async def _send(file: PageFile, request: web.BaseRequest) -> web.StreamResponse:
+    return file.response(request)
 
 
 def _without_frames(error: BaseException | None) -> None:

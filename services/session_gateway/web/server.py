@@ -22,6 +22,7 @@ from lingua_scheduler.services.session_gateway.web.connections import (
 from lingua_scheduler.services.session_gateway.web.direct_queue import is_usable
 from lingua_scheduler.services.session_gateway.web.entry import WebEntry
 from lingua_scheduler.services.session_gateway.web.languages import Languages
+from lingua_scheduler.services.session_gateway.web.talk_page import page_files
 
 # Seconds that a peer has for its TLS handshake, and to answer the end of TLS.
 _HANDSHAKE_WITHIN_S = 10.0
@@ -40,6 +41,9 @@ class WebServer:
     Args:
         runtime: of the process.
         sessions: of the gateway.
+
+    Raises:
+        SettingsError: the talk page is on, and its files are not there.
     """
 
     def __init__(self, runtime: Runtime, sessions: Sessions) -> None:
@@ -60,6 +64,7 @@ class WebServer:
             guard=runtime.guard,
             refusals=runtime.refusals,
             metrics=metrics,
+            page=page_files() if self._listen and settings.talk_page else {},
         )
         self.address = ""
         """Where it listens; empty before `start`, and if it is off."""

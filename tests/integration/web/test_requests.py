@@ -31,7 +31,7 @@ async def get(
 @pytest.mark.parametrize(
     ("path", "method", "headers", "status", "reason"),
     [
-        ("/", "GET", {}, 404, "NOT_FOUND"),
+        ("/nothing", "GET", {}, 404, "NOT_FOUND"),
         ("/v1/converse/", "GET", {}, 404, "NOT_FOUND"),
         ("/v1/../v1/Converse", "GET", {}, 404, "NOT_FOUND"),
         ("/v1/converse", "POST", {}, 405, "METHOD_NOT_ALLOWED"),
