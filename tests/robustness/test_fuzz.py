@@ -1,6 +1,6 @@
 """Malformed and senseless messages to every method: a clear status, no crash, and nobody is harmed.
 
-In CI a few hundred calls, always the same. FUZZ_EXAMPLES=5000 makes more, at random.
+In CI a few hundred calls, always the same. `make fuzz EXAMPLES=5000` makes more, at random.
 """
 
 import asyncio
@@ -36,6 +36,10 @@ STREAMS = [method for method in METHODS if method.is_stream]
 UNARY = [method for method in METHODS if not method.is_stream]
 # More tasks than before, after everything has ended.
 TASKS_MORE = 5
+
+if EXAMPLES:
+    # As long as it takes.
+    pytestmark = pytest.mark.timeout(0)
 
 fuzzed = settings(
     max_examples=EXAMPLES or 25,
