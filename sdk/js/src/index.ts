@@ -9,7 +9,7 @@ export type { PauseDetection, SessionOptions } from "./session/options.js";
 export type { Audio, SendOptions } from "./session/sender.js";
 export { Session, type Unacknowledged } from "./session/session.js";
 export type { WebSocketConstructor, WebSocketLike } from "./session/socket.js";
-export type { Token } from "./session/tokens.js";
+export type { Token, TokenFunction } from "./session/tokens.js";
 export { Microphone, type MicrophoneOptions } from "./microphone/microphone.js";
 export { type RecordedBlock, Recording, type RecordingOptions } from "./microphone/recording.js";
 export { Resampler, toInt16 } from "./microphone/resampler.js";

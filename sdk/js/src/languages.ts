@@ -1,8 +1,12 @@
 /** Which directions a scheduler offers. */
 
-import { SessionUnavailableError } from "./errors.js";
+import { SessionRefusedError, SessionUnavailableError } from "./errors.js";
 import { fieldsOf, integerOf, isFields, messagesOf, textOf } from "./protocol/json.js";
 import { httpAddress, parseAddresses } from "./session/addresses.js";
+import { refusalOf } from "./session/socket.js";
+
+/** From this status on, a retry may help. */
+const TOO_MANY_REQUESTS = 429;
 
 /** A direction that nodes offer. */
 export interface OfferedDirection {
@@ -23,7 +27,8 @@ export interface Offer {
 /**
  * Asks a gateway which directions there are nodes for.
  *
- * Throws SessionUnavailableError if the gateway cannot be reached or does not answer.
+ * Throws SessionRefusedError if the gateway refuses the token or the page, such as UNAUTHENTICATED;
+ * SessionUnavailableError if it cannot be reached or cannot answer now.
  */
 export async function offeredDirections(
   address: string,
@@ -38,10 +43,13 @@ export async function offeredDirections(
       ...(signal === undefined ? {} : { signal }),
     });
     if (!response.ok) {
-      throw new Error(`HTTP status ${response.status}`);
+      throw refusal(response.status, await response.text());
     }
     answer = await response.json();
   } catch (error) {
+    if (error instanceof SessionRefusedError || error instanceof SessionUnavailableError) {
+      throw error;
+    }
     const why = error instanceof Error ? error.message : String(error);
     const what = `${url.href} does not answer: ${why}`;
     throw new SessionUnavailableError("UNREACHABLE", what, 0, { cause: error });
@@ -56,4 +64,15 @@ export async function offeredDirections(
     })),
     asOfMs: integerOf(fields, "asOfMs"),
   };
+}
+
+function refusal(status: number, body: string): Error {
+  const ending = refusalOf(status, body);
+  if (ending.kind !== "refused") {
+    return new Error(`HTTP status ${status}`);
+  }
+  const { reason, message, retryAfterMs } = ending.error;
+  return status < TOO_MANY_REQUESTS
+    ? new SessionRefusedError(reason, message)
+    : new SessionUnavailableError(reason, message, retryAfterMs);
 }

@@ -168,6 +168,23 @@ describe("tokens", () => {
     assert.equal(asked, 3);
   });
 
+  test("that were refused are named to the function, which may have had none", async (context) => {
+    const [peer] = await peers(context, 1);
+    assert(peer);
+    peer.refuse = (token) => (token === "new" ? null : { status: 401, reason: "UNAUTHENTICATED" });
+    const told: (string | null)[] = [];
+    const token = (refused: string | null): string => {
+      told.push(refused);
+      return refused === null ? "" : "new";
+    };
+    const { socket } = await openAt(context, peer, { token });
+    socket.socket.terminate();
+    assert((await (await peer.sockets.next()).opens()).resume);
+    // A token that was accepted is not named, and may be used again.
+    assert.deepEqual(told.slice(0, 2), [null, ""]);
+    assert.equal(told[2], null);
+  });
+
   test("that are refused again and again end the session", async (context) => {
     const [peer] = await peers(context, 1);
     assert(peer);

@@ -2,8 +2,15 @@
 
 import { type Ending, lost, refused, serverError } from "../protocol/endings.js";
 
+/**
+ * Returns the token for the next connection; empty for none.
+ *
+ * @param refused the token that a gateway has refused, which must not be returned again; else null.
+ */
+export type TokenFunction = (refused: string | null) => string | Promise<string>;
+
 /** A token, or a function that returns one. Functions are asked at every connection. */
-export type Token = string | (() => string | Promise<string>);
+export type Token = string | TokenFunction;
 
 /** What fits into a WebSocket's subprotocol. Every JWT does. */
 const TOKEN = /^[A-Za-z0-9._~+-]+$/;
@@ -19,9 +26,9 @@ export class TokenSource {
   failure: unknown = undefined;
   /** The token for the next connection; empty for none. */
   current = "";
-  #source: (() => string | Promise<string>) | null = null;
+  #source: TokenFunction | null = null;
   /** The token that was refused last, and why. */
-  #refused = "";
+  #refused: string | null = null;
   #said = "";
   #refusals = 0;
 
@@ -39,7 +46,8 @@ export class TokenSource {
       return null;
     }
     try {
-      this.current = checked("the function's token", await inTime(this.#source, withinMs));
+      const token = await inTime(this.#source(this.#refused), withinMs);
+      this.current = (token as unknown) === "" ? "" : checked("the function's token", token);
     } catch (error) {
       this.failure = error;
       return lost(`no token: ${error instanceof TokenProblem ? error.message : nameOf(error)}`);
@@ -59,7 +67,7 @@ export class TokenSource {
    */
   judge(ending: Ending, good: boolean): Ending {
     if (good) {
-      this.#refused = "";
+      this.#refused = null;
       this.#refusals = 0;
     }
     if (ending.kind !== "refused" || ending.error.reason !== "UNAUTHENTICATED") {
@@ -85,7 +93,7 @@ export class TokenSource {
 /** Its message is ours, and contains no secret. */
 class TokenProblem extends Error {}
 
-async function inTime(source: () => string | Promise<string>, withinMs: number): Promise<string> {
+async function inTime(token: string | Promise<string>, withinMs: number): Promise<string> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
@@ -93,7 +101,7 @@ async function inTime(source: () => string | Promise<string>, withinMs: number):
     }, withinMs);
   });
   try {
-    return await Promise.race([source(), late]);
+    return await Promise.race([token, late]);
   } finally {
     clearTimeout(timer);
   }

@@ -1,0 +1,161 @@
+// @ts-check
+/** What the user can do, and how the parts of the page work together. */
+
+import { Audio } from "./audio.js";
+import { storeChoices } from "./choices.js";
+import { Offers } from "./offers.js";
+import { Sessions } from "./sessions.js";
+import { Speeches } from "./speeches.js";
+import { Talking } from "./talking.js";
+import { TokenKeeper } from "./token.js";
+
+/** @import { Store } from "./store.js" */
+/** @import { Interface, Side, Utterance } from "./types.js" */
+
+export class Controller {
+  #store;
+  #token;
+  #offers;
+  #audio;
+  #sessions;
+  /** @type {Speeches} */
+  #speeches;
+  /** @type {Talking} */
+  #talking;
+
+  /** @param {Store} store */
+  constructor(store) {
+    this.#store = store;
+    this.#token = new TokenKeeper(store);
+    this.#offers = new Offers(store, this.#token);
+    this.#audio = new Audio({
+      playbackStarted: () => {
+        this.#talking.pause();
+        this.#sessions.playbackStarted();
+      },
+      playbackEnded: () => this.#sessions.playbackEnded(),
+    });
+    this.#sessions = new Sessions(store, this.#token, {
+      onResult: (number, result) => this.#speeches.add(number, result),
+      onIdle: () => this.#audio.closeMicrophone(),
+    });
+    this.#speeches = new Speeches(store, this.#audio, () => !this.#talking.hears);
+    this.#talking = new Talking(store, this.#audio, this.#sessions, {
+      onStart: () => this.#speeches.stop(),
+      onQuiet: () => void this.#speeches.pump(),
+      isPlaying: () => this.#speeches.busy,
+    });
+  }
+
+  start() {
+    void this.#offers.ask();
+    for (const gesture of ["pointerup", "keydown", "click", "touchend"]) {
+      addEventListener(gesture, () => this.#audio.unlock(), { capture: true, passive: true });
+    }
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) {
+        this.#talking.end();
+        this.#audio.closeMicrophone();
+      }
+    });
+    addEventListener("blur", () => this.release());
+    addEventListener("pagehide", () => {
+      this.#talking.end();
+      this.#sessions.leave();
+      this.#audio.closeMicrophone();
+    });
+  }
+
+  /** The microphone's level, from 0 to 1. */
+  get level() {
+    return this.#audio.level;
+  }
+
+  /** @param {Side} side */
+  press(side) {
+    void this.#talking.hold(side);
+  }
+
+  release() {
+    if (!this.#store.state.handsFree) {
+      this.#talking.end();
+    }
+  }
+
+  /** Ends talking, whatever started it. */
+  stop() {
+    this.#talking.end();
+  }
+
+  /** @param {Side} side */
+  toggle(side) {
+    void this.#talking.toggle(side);
+  }
+
+  /**
+   * @param {Side} side
+   * @param {string} language
+   */
+  choose(side, language) {
+    this.#store.dispatch({ type: "choose", side, language });
+    if (this.#store.state.talk === null) {
+      this.#sessions.leave();
+    }
+    storeChoices(this.#store.state);
+  }
+
+  /** @param {boolean} on */
+  setHandsFree(on) {
+    this.#talking.end();
+    this.#store.dispatch({ type: "hands-free", on });
+    storeChoices(this.#store.state);
+  }
+
+  turn() {
+    this.#store.dispatch({ type: "turn" });
+    storeChoices(this.#store.state);
+  }
+
+  /** @param {Interface} chosen */
+  setInterface(chosen) {
+    this.#store.dispatch({ type: "interface", interface: chosen });
+    storeChoices(this.#store.state);
+  }
+
+  /** @param {Utterance} utterance */
+  replay(utterance) {
+    this.#audio.unlock();
+    void this.#speeches.replay(utterance);
+  }
+
+  dismiss() {
+    this.#store.dispatch({ type: "problem", problem: null });
+  }
+
+  /** A new session, now. */
+  restart() {
+    this.dismiss();
+    this.#sessions.leave();
+    this.#sessions.get();
+  }
+
+  /** @param {string} token */
+  async useToken(token) {
+    if (await this.#token.use(token)) {
+      this.dismiss();
+      void this.#offers.ask();
+    }
+  }
+
+  /** Opens the dialog for a token. */
+  askToken() {
+    this.dismiss();
+    void this.#token.ask();
+  }
+
+  /** Closes it without a token: the page says what that means. */
+  leaveToken() {
+    this.#store.dispatch({ type: "token", token: "" });
+    this.#store.dispatch({ type: "problem", problem: { reason: "UNAUTHENTICATED", detail: "" } });
+  }
+}

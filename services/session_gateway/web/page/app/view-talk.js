@@ -1,0 +1,142 @@
+// @ts-check
+/** The button to talk with. */
+
+import { Component, createRef, html } from "./html.js";
+import * as icons from "./icons.js";
+
+/** @import { Controller } from "./controller.js" */
+/** @import { Text, TextKey } from "./texts.js" */
+/** @import { Side, State, TalkPhase } from "./types.js" */
+
+/** @type {Record<TalkPhase, [TextKey, TextKey | ""]>} */
+const LABELS = {
+  preparing: ["talk.preparing", ""],
+  recording: ["talk.recording", "talk.release"],
+  listening: ["talk.listening", "talk.stop"],
+  hearing: ["talk.hearing", "talk.stop"],
+  paused: ["talk.paused", "talk.wait"],
+};
+
+/**
+ * @typedef {object} TalkProps
+ * @property {Side} side
+ * @property {State} state
+ * @property {Text} text
+ * @property {Controller} controller
+ * @property {string} describedBy
+ */
+
+/** @extends {Component<TalkProps>} */
+export class TalkButton extends Component {
+  #button = /** @type {import("preact").RefObject<HTMLButtonElement>} */ (createRef());
+  #frame = 0;
+
+  /** Shows how loud it is, without rendering anything anew. */
+  #meter = () => {
+    const { state, side, controller } = this.props;
+    const isOn = state.talk?.side === side;
+    // Loudness is heard as the logarithm of the level: -50 dB to full scale.
+    const level = 1 + Math.log10(Math.max(controller.level, 0.003)) / 2.5;
+    this.#button.current?.style.setProperty("--level", isOn ? level.toFixed(2) : "0");
+    this.#frame = isOn ? requestAnimationFrame(this.#meter) : 0;
+  };
+
+  /** @override */
+  componentDidUpdate() {
+    if (this.#frame === 0 && this.props.state.talk?.side === this.props.side) {
+      this.#meter();
+    }
+  }
+
+  /** @override */
+  componentWillUnmount() {
+    cancelAnimationFrame(this.#frame);
+  }
+
+  get #handsFree() {
+    return this.props.state.handsFree;
+  }
+
+  #onPointerDown = (/** @type {PointerEvent} */ event) => {
+    if (this.#handsFree || event.button !== 0) {
+      return;
+    }
+    // A finger that slides off still ends it.
+    this.#button.current?.setPointerCapture(event.pointerId);
+    this.props.controller.press(this.props.side);
+  };
+
+  #onRelease = () => {
+    const { state, side, controller } = this.props;
+    if (!this.#handsFree && state.talk?.side === side) {
+      controller.release();
+    }
+  };
+
+  #onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (this.#handsFree || (event.key !== " " && event.key !== "Enter")) {
+      return;
+    }
+    event.preventDefault();
+    if (!event.repeat) {
+      this.props.controller.press(this.props.side);
+    }
+  };
+
+  #onKeyUp = (/** @type {KeyboardEvent} */ event) => {
+    if (!this.#handsFree && (event.key === " " || event.key === "Enter")) {
+      event.preventDefault();
+      this.#onRelease();
+    }
+  };
+
+  #onClick = (/** @type {MouseEvent} */ event) => {
+    const { state, side, controller } = this.props;
+    if (this.#handsFree) {
+      controller.toggle(side);
+    } else if (event.detail === 0) {
+      // From a screen reader, which cannot hold a button: the next one ends it.
+      if (state.talk?.side === side) {
+        controller.release();
+      } else {
+        controller.press(side);
+      }
+    }
+  };
+
+  /** @override */
+  render() {
+    const { side, state, text, describedBy } = this.props;
+    const { talk, handsFree, languages } = state;
+    const phase = talk?.side === side ? talk.phase : null;
+    const [label, note] =
+      phase === null
+        ? /** @type {const} */ ([handsFree ? "talk.tap" : "talk.hold", ""])
+        : LABELS[phase];
+    return html`<button
+      type="button"
+      class="talk"
+      data-action="talk"
+      data-phase=${phase ?? "off"}
+      aria-pressed=${phase !== null}
+      aria-describedby=${describedBy}
+      disabled=${languages.a === "" || languages.b === ""}
+      ref=${this.#button}
+      onPointerDown=${this.#onPointerDown}
+      onPointerUp=${this.#onRelease}
+      onPointerCancel=${this.#onRelease}
+      onLostPointerCapture=${this.#onRelease}
+      onKeyDown=${this.#onKeyDown}
+      onKeyUp=${this.#onKeyUp}
+      onBlur=${this.#onRelease}
+      onClick=${this.#onClick}
+      onContextMenu=${(/** @type {Event} */ event) => event.preventDefault()}
+    >
+      <span class="talk-mark">${icons.microphone()}</span>
+      <span class="talk-words">
+        <span class="talk-label">${text(label)}</span>
+        ${note !== "" && html`<span class="talk-note">${text(note)}</span>`}
+      </span>
+    </button>`;
+  }
+}
