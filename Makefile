@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture test coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness robustness-mutations soak
+.PHONY: help run picture test coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ SEED ?=
 OUT ?=
 robustness: $(READY) js  ## faults under load, MINUTES=30 SEED=1 TOPOLOGY=all OUT=folder for the report; docs/robustness.md
 	$(BIN)/python -m tests.robustness $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
+
+fuzz: $(READY)  ## random input to every port, EXAMPLES=1000 of each kind, ARGS="-k web"
+	FUZZ_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest tests/robustness/test_fuzz.py $(ARGS)
 
 robustness-mutations: $(READY)  ## break rules on purpose, in copies, and check that tests notice
 	$(BIN)/python -m tests.robustness.mutations $(ARGS)

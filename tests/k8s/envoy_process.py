@@ -144,7 +144,9 @@ def _config(
     health: dict[str, Any] = {"grpc_health_check": {"service_name": service}}
     clusters = [_cluster("gateways", gateways, "http2_protocol_options", health, tls)]
     if web:
-        listeners.append(_listener("web", "HTTP1", _route("/v1/", "web"), upgrade="websocket"))
+        routes = [_route(prefix, "web") for prefix in ("/v1/", "/page/")]
+        routes.append({**routes[0], "match": {"path": "/"}})
+        listeners.append(_listener("web", "HTTP1", *routes, upgrade="websocket"))
         health = {"http_health_check": {"path": "/healthz"}}
         clusters.append(_cluster("web", web, "http_protocol_options", health, tls))
     return {
@@ -158,7 +160,7 @@ def _route(prefix: str, cluster: str) -> dict[str, Any]:
     return {"match": {"prefix": prefix}, "route": {"cluster": cluster, "timeout": "0s"}}
 
 
-def _listener(name: str, codec: str, route: dict[str, Any], upgrade: str = "") -> dict[str, Any]:
+def _listener(name: str, codec: str, *routes: dict[str, Any], upgrade: str = "") -> dict[str, Any]:
     manager = {
         "@type": _MANAGER,
         "stat_prefix": name,
@@ -166,7 +168,7 @@ def _listener(name: str, codec: str, route: dict[str, Any], upgrade: str = "") -
         # 0: never. A session may be silent for long.
         "stream_idle_timeout": "0s",
         "upgrade_configs": [{"upgrade_type": upgrade}] if upgrade else [],
-        "route_config": {"virtual_hosts": [{"name": name, "domains": ["*"], "routes": [route]}]},
+        "route_config": {"virtual_hosts": [{"name": name, "domains": ["*"], "routes": routes}]},
         "http_filters": [{"name": "router", "typed_config": {"@type": _ROUTER}}],
     }
     return {

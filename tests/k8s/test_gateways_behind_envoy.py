@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from lingua_scheduler.sdk import Channels
+from lingua_scheduler.services.session_gateway.web.talk_page import page_files
 from tests.conftest import Eventually
 from tests.k8s.envoy_process import EnvoyProcess
 from tests.k8s.manifests import COMPONENTS
@@ -189,6 +190,24 @@ async def test_websockets_are_spread_over_all_gateways(
         shares = await sessions_of(scheduler.gateways)
     assert sum(shares) == PEOPLE
     assert min(shares) >= 2, shares
+
+
+async def test_the_talk_page_is_loaded_through_the_proxy(
+    scheduler: Scheduler, proxy: EnvoyProcess
+) -> None:
+    await proxy.sends_to({each.web_address for each in scheduler.gateways}, "web")
+    connector = aiohttp.TCPConnector(limit=6)
+    async with aiohttp.ClientSession(f"http://{proxy.web_address}", connector=connector) as http:
+
+        async def load(path: str) -> bytes:
+            async with http.get(path) as response:
+                assert response.status == 200
+                return await response.read()
+
+        loaded = await asyncio.gather(*map(load, page_files()))
+        assert loaded == [file.body for file in page_files().values()]
+        async with http.get("/healthz") as response:
+            assert response.status == 404
 
 
 @pytest.mark.parametrize("how", ["killed", "drained"])

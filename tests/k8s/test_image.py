@@ -9,7 +9,9 @@ import sys
 import time
 import tomllib
 import uuid
+import zipfile
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,45 @@ def test_it_exposes_the_ports_of_the_defaults() -> None:
     }
     ports.add(split_address(settings.gateway_web_listen)[1])
     assert {int(port) for port in said("^EXPOSE (.*)").split()} == ports
+
+
+def is_ignored(path: Path) -> bool:
+    """Whether .dockerignore keeps a file out of the build, as far as it uses patterns."""
+    ignored = False
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!").removeprefix("**/")
+        names = [path.name, *(str(each) for each in (path, *path.parents))]
+        if line.startswith("**/"):
+            names = list(path.parts)
+        if pattern and not line.startswith("#") and any(fnmatch(name, pattern) for name in names):
+            ignored = not line.startswith("!")
+    return ignored
+
+
+def wheel_files(source: Path, out: Path) -> set[str]:
+    """What is in the wheel that is built of a folder."""
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
+    subprocess.run([*build, str(source)], check=True, capture_output=True)
+    (wheel,) = out.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_what_is_copied_into_it_makes_the_whole_wheel(tmp_path: Path) -> None:
+    def ignored(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if is_ignored((Path(folder) / name).relative_to(ROOT))]
+
+    context = tmp_path / "context"
+    context.mkdir()
+    for names in re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE, re.MULTILINE):
+        for name in names.split():
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, context / name, symlinks=True, ignore=ignored)
+            elif not is_ignored(Path(name)):
+                shutil.copy(ROOT / name, context / name)
+    found = wheel_files(context, tmp_path / "of-image")
+    assert any(name.endswith("/web/page/index.html") for name in found)
+    assert found == wheel_files(ROOT, tmp_path / "of-checkout")
 
 
 def test_its_user_is_the_one_of_the_pods(manifests: Manifests) -> None:

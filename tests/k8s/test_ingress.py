@@ -4,6 +4,8 @@ import re
 from typing import Any
 
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
+from lingua_scheduler.services.session_gateway.web import connections
+from lingua_scheduler.services.session_gateway.web.talk_page import page_files
 from lingua_scheduler.v1 import dispatcher_pb2, session_pb2
 from tests.k8s.manifests import Manifests, Resource, name_of
 
@@ -59,14 +61,28 @@ def test_of_the_web_entry_only_what_pages_need_comes_in(secured: Manifests) -> N
     assert [each["path"] for each in rule["matches"]] == [
         {"type": "Exact", "value": "/v1/converse"},
         {"type": "Exact", "value": "/v1/languages"},
+        {"type": "Exact", "value": "/"},
+        {"type": "PathPrefix", "value": "/page/"},
     ]
+    assert all(path == "/" or path.startswith("/page/") for path in page_files())
     settings = load_settings(secured.environment(secured.deployment("gateway")))
     assert [settings.web_hosts] == route["spec"]["hostnames"]
     policy = policy_of(secured, route)
     limits = policy["timeout"]["http"]
     assert (ms(limits["requestTimeout"]), ms(limits["maxStreamDuration"])) == (0, 0)
     assert ms(limits["streamIdleTimeout"]) > SETTINGS.session_idle_ms
+    assert 0 < ms(limits["connectionIdleTimeout"]) < 1000 * connections._REQUEST_WITHIN_S
     assert policy["healthCheck"]["active"]["http"]["path"] == "/healthz"
+
+
+def test_the_talk_page_is_off_in_production_until_somebody_wants_it(
+    secured: Manifests, dev: Manifests
+) -> None:
+    on = {
+        given: load_settings(given.environment(given.deployment("gateway"))).talk_page
+        for given in (secured, dev)
+    }
+    assert on == {secured: False, dev: True}
 
 
 def test_no_two_routes_have_the_same_name(secured: Manifests) -> None:

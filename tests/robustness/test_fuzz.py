@@ -1,6 +1,6 @@
 """Malformed and senseless messages to every method: a clear status, no crash, and nobody is harmed.
 
-In CI a few hundred calls, always the same. FUZZ_EXAMPLES=5000 makes more, at random.
+In CI a few hundred calls, always the same. `make fuzz EXAMPLES=5000` makes more, at random.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from lingua_scheduler.sdk import Result, Session
 from lingua_scheduler.services.runtime.errors import from_rpc_error
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+from tests.robustness.fuzz import web
 from tests.robustness.fuzz.limits import beyond, beyond_on_stream
 from tests.robustness.fuzz.messages import broken, random_message
 from tests.robustness.fuzz.peers import METHODS, Method, call
@@ -35,6 +36,10 @@ STREAMS = [method for method in METHODS if method.is_stream]
 UNARY = [method for method in METHODS if not method.is_stream]
 # More tasks than before, after everything has ended.
 TASKS_MORE = 5
+
+if EXAMPLES:
+    # As long as it takes.
+    pytestmark = pytest.mark.timeout(0)
 
 fuzzed = settings(
     max_examples=EXAMPLES or 25,
@@ -90,6 +95,35 @@ class Target:
                     fields = [each.field for each in said.field_violations]
                     answers.append((error.code(), fields))
         return answers
+
+    def attack_web(self, requests: list[tuple[str, int]]) -> None:
+        """Sessions and requests of these kinds and seeds, all at once; none ends like a bug."""
+        answers = self.runner.run(self._attack_web(requests))
+        for made, answer in zip(requests, answers, strict=True):
+            assert answer.status in web.STATUSES, f"{made}: status {answer.status}"
+            assert answer.code in web.CODES, f"{made}: closed with {answer.code}"
+
+    async def _attack_web(self, requests: list[tuple[str, int]]) -> list[web.Answer]:
+        address = self.world.web_addresses["gateway-0"]
+        made = []
+        for kind, seed in requests:
+            rng = random.Random(seed)
+            if kind == "session":
+                frames = web.mutated(web.whole_session(rng), rng)
+                made.append(web.talk(address, frames, rng))
+            else:
+                made.append(web.ask(address, web.mutated_request(address, rng)))
+        return await asyncio.gather(*made)
+
+    def translations(self, seeds: list[int]) -> list[web.Answer]:
+        """What comes back from sessions that are written in unusual ways."""
+        return self.runner.run(self._translations(seeds))
+
+    async def _translations(self, seeds: list[int]) -> list[web.Answer]:
+        address = self.world.web_addresses["gateway-0"]
+        said = [web.session("en", "es", 2, 4, 6) for _ in seeds]
+        made = [web.respelled(each, random.Random(s)) for each, s in zip(said, seeds, strict=True)]
+        return await asyncio.gather(*(web.translate(address, each) for each in made))
 
     async def close(self) -> None:
         """Leaves."""
@@ -197,6 +231,32 @@ def test_messages_in_a_senseless_order_end_a_stream_clearly_or_not_at_all(target
         target.attack(calls)
 
     run()
+    target.check()
+
+
+def test_a_web_session_with_something_wrong_in_it_ends_clearly_or_not_at_all(
+    target: Target,
+) -> None:
+    kinds = st.sampled_from(["session", "session", "session", "request"])
+    requests = st.lists(
+        st.tuples(kinds, st.integers(0, 2**32)), min_size=2 * AT_ONCE, max_size=2 * AT_ONCE
+    )
+
+    @fuzzed
+    @given(requests)
+    def run(made: list[tuple[str, int]]) -> None:
+        target.attack_web(made)
+
+    run()
+    target.check()
+
+
+def test_a_web_session_may_be_written_in_any_way_that_the_protocol_allows(target: Target) -> None:
+    first = random.randrange(2**32) if EXAMPLES else 0
+    for seed in range(first, first + (EXAMPLES or 24), 4):
+        for answer in target.translations([*range(seed, seed + 4)]):
+            assert (answer.status, answer.code) == (101, 0), (seed, answer)
+            assert answer.events[-1]["result"]["texts"]["source"] == "2 4 6", (seed, answer)
     target.check()
 
 

@@ -39,6 +39,9 @@ HANDSHAKES: list[tuple[dict[str, str], int]] = [
     ({"Connection": "keep-alive"}, 400),
     ({"Content_Length": "5"}, 400),
     ({"Transfer_Encoding": "chunked"}, 400),
+    ({"Sec_WebSocket_Version": "\xff13"}, 400),
+    ({"Sec_WebSocket_Key": "\xff" * 24}, 400),
+    ({"Connection": "Up\xffrade"}, 400),
 ]
 """Headers of handshakes that are refused, and the status. See raw_http.request for their form."""
 

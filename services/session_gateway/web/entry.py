@@ -287,7 +287,7 @@ class WebEntry:
                 headers={"Upgrade": "websocket"},
             )
         socket = Socket(PROTOCOL)
-        if request.can_read_body or not socket.can_prepare(request).ok:
+        if not _is_handshake(socket, request):
             raise HttpRefusal.of(InvalidMessageError("the request is not a WebSocket handshake"))
         socket.headers.update(_HEADERS)
         await socket.prepare(request)
@@ -344,6 +344,16 @@ class WebEntry:
 
 async def _send(file: PageFile, request: web.BaseRequest) -> web.StreamResponse:
     return file.response(request)
+
+
+def _is_handshake(socket: Socket, request: web.BaseRequest) -> bool:
+    if request.can_read_body:
+        return False
+    try:
+        return socket.can_prepare(request).ok
+    except ValueError:
+        # aiohttp decodes the key, and quotes bad headers, without regard for bytes beyond ASCII.
+        return False
 
 
 def _without_frames(error: BaseException | None) -> None:

@@ -1,6 +1,8 @@
 """Which hosts, origins and subprotocols the web entry accepts."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lingua_scheduler.services.session_gateway.web.access import (
     Hosts,
@@ -89,6 +91,15 @@ def test_pages_of_this_server_and_programs_are_accepted(origin: str | None, host
 def test_pages_of_others_are_refused(origin: str) -> None:
     assert not Origins("").accepts(origin, LOCAL)
     assert not Origins("https://talk.example").accepts(origin, LOCAL)
+
+
+@given(st.text(), st.text() | st.none(), st.sampled_from(["", "*", "a.example"]))
+def test_any_header_is_accepted_or_refused(host: str, origin: str | None, allowed: str) -> None:
+    is_named = Hosts(allowed).accepts(host)
+    is_page = Origins(allowed).accepts(origin, host)
+    assert is_named in (True, False)
+    assert is_page or origin is not None
+    assert offered_tokens(subprotocols([host])) is not None
 
 
 def test_further_origins_can_be_allowed() -> None:

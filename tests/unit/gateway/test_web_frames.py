@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import struct
 
 import pytest
@@ -17,6 +18,7 @@ from lingua_scheduler.services.session_gateway.web.frames import (
     written,
 )
 from lingua_scheduler.v1 import common_pb2, session_pb2
+from tests.robustness.fuzz.messages import random_message
 
 FIXED = directions_of(session_pb2.NewSession(direction=common_pb2.LanguagePair(src="en", tgt="es")))
 BOTH = directions_of(session_pb2.NewSession(conversation=session_pb2.LanguageSet(a="en", b="es")))
@@ -134,6 +136,25 @@ ANY_JSON = st.recursive(
 def test_any_json_is_a_message_or_is_refused(value: object) -> None:
     with contextlib.suppress(InvalidMessageError):
         read_text(json.dumps(value))
+
+
+@given(st.integers(0, 2**32))
+def test_a_message_in_json_is_read_as_it_is_or_refused(seed: int) -> None:
+    message = random_message(session_pb2.ClientMessage.DESCRIPTOR, random.Random(seed))
+    with contextlib.suppress(InvalidMessageError):
+        assert read_text(MessageToJson(message)) == message
+
+
+@given(st.integers(0, 2**32), st.data())
+def test_changed_json_of_a_session_is_a_message_or_is_refused(
+    seed: int, data: st.DataObject
+) -> None:
+    message = random_message(session_pb2.ClientMessage.DESCRIPTOR, random.Random(seed))
+    whole = MessageToJson(message)
+    at = data.draw(st.integers(0, len(whole)))
+    cut = data.draw(st.integers(0, 8))
+    with contextlib.suppress(InvalidMessageError):
+        read_text(whole[:at] + data.draw(st.text(max_size=4)) + whole[at + cut :])
 
 
 def test_speech_goes_first_in_frames_of_its_own() -> None:

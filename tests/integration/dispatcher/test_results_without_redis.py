@@ -1,0 +1,47 @@
+"""A home dies while Redis is down, and a node finishes its job: the result is not lost."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from tests.support.scene import together
+from tests.support.services import PATIENT, PoolProcess, running_dispatcher
+
+# The follower polls as soon as Redis is back, and orphans are tried again every second.
+FOUND_WITHIN_S = 30.0
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    """A Redis server that keeps its data when it is killed."""
+    with EmbeddedRedis(data_dir=tmp_path / "redis") as server:
+        yield server
+
+
+async def test_a_result_whose_home_died_while_redis_was_down_is_kept_when_it_is_back(
+    own_redis: EmbeddedRedis, prefix: str
+) -> None:
+    """As if its gateway were in the same process: nobody else has the audio."""
+    settings = {**PATIENT, "redis_timeout_ms": 300, "heartbeat_stale_ms": 60_000}
+    with PoolProcess(redis_url=own_redis.url, prefix=prefix, **settings) as pool:
+        async with (
+            running_dispatcher(pool, own_redis.url, instance_id="owner", **settings) as owner,
+            running_dispatcher(pool, own_redis.url, instance_id="home", **settings) as home,
+            together([owner, home], pool) as at,
+        ):
+            node, gateway = await at[0].node("a"), at[1].gateway()
+            job = await gateway.submit(at[1].spec())
+            assign = await node.take_job()
+            await gateway.accepted(job)
+            own_redis.kill()
+            home.kill()
+            await node.result(assign, "hello")
+            await owner.logs("orphaned result not kept")
+            own_redis.restart()
+            following = at[0].gateway()
+            await following.attach(job)
+            event = await following.expect(job, "delivered", FOUND_WITHIN_S)
+            assert event.delivered.result.texts.translated == "hello"
+            assert (event.delivered.node_id, event.delivered.attempts) == (node.node_id, 1)
