@@ -11,6 +11,7 @@ from tests.security.conftest import Services
 from tests.security.issuer import Issuer
 from tests.security.test_expiry import gone
 from tests.support.raw_client import new_session
+from tests.support.raw_http import handshake, raw_connection
 from tests.support.web_client import web_client
 
 
@@ -78,6 +79,18 @@ async def test_two_tokens_are_refused(services: Services, issuer: Issuer) -> Non
     mine = token(issuer)
     status, body = await refused(services, mine, Authorization=f"Bearer {mine}")
     assert (status, body["reason"]) == (400, "INVALID_MESSAGE")
+
+
+async def test_subprotocols_come_in_one_header_and_tokens_are_not_logged(
+    services: Services, issuer: Issuer
+) -> None:
+    address, secret = services.gateway.web_address, token(issuer)
+    asked = handshake(address, Sec_WebSocket_Protocol=f"bearer.{secret}")
+    second = b"Sec-WebSocket-Protocol: lingua.v1\r\n\r\n"
+    async with raw_connection(address) as connection:
+        await connection.send(asked[:-2] + second)
+        assert await connection.status() == 400
+    assert secret not in services.gateway.log()
 
 
 async def test_languages_are_for_clients_and_health_is_for_all(

@@ -1,8 +1,11 @@
 """The web entry with TLS: certificates that change while it runs, and callers' certificates."""
 
+import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -10,9 +13,9 @@ import pytest
 from tests.security.certificates import Certificates, Pair, server_settings
 from tests.support.process import SOON_S
 from tests.support.raw_client import new_session
-from tests.support.raw_http import raw_connection, request
+from tests.support.raw_http import RawConnection, raw_connection, request
 from tests.support.services import GatewayProcess, PoolProcess, running
-from tests.support.web_client import web_client
+from tests.support.web_client import all_left, web_client
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def trusting(certificates: Certificates, shown: Pair | None = None) -> ssl.SSLCo
     return context
 
 
-def gateway_of(redis_url: str, prefix: str, **settings: str) -> GatewayProcess:
+def gateway_of(redis_url: str, prefix: str, **settings: Any) -> GatewayProcess:
     """A gateway alone: sessions open without a dispatcher."""
     pool = PoolProcess(redis_url=redis_url, prefix=prefix)
     return GatewayProcess(pool=pool, redis_url=redis_url, dispatchers="127.0.0.1:1", **settings)
@@ -71,6 +74,45 @@ async def test_plain_text_is_not_answered(served: tuple[GatewayProcess, Pair]) -
     async with raw_connection(gateway.web_address) as connection:
         await connection.send(request(gateway.web_address, "/healthz"))
         assert await connection.status(within=SOON_S) == 0
+
+
+async def test_peers_without_a_handshake_count_and_are_disconnected(
+    redis_url: str, prefix: str, certificates: Certificates
+) -> None:
+    gateway = gateway_of(
+        redis_url,
+        prefix,
+        web_connections_per_address=3,
+        limits={"web.listener._HANDSHAKE_WITHIN_S": 3.0},
+        **server_settings(certificates.issue()),
+    )
+    context = trusting(certificates)
+    async with running(gateway), contextlib.AsyncExitStack() as stack:
+        silent = [
+            await stack.enter_async_context(raw_connection(gateway.web_address)) for _ in range(20)
+        ]
+        # Twice as many as may be served are left; the others are cut off at once.
+        await ended(silent, at_least=14)
+        assert await gateway.metric("lingua_gateway_web_connections") <= 6
+        # Another address is served meanwhile.
+        async with raw_connection(gateway.web_address, context, "127.0.0.2") as other:
+            await other.send(request(gateway.web_address, "/healthz"))
+            assert await other.status() == 200
+        await ended(silent, at_least=20)
+        await all_left(gateway)
+    assert not gateway.faults(), gateway.log()
+
+
+async def ended(peers: list[RawConnection], at_least: int) -> None:
+    """Waits until so many of the peers were disconnected."""
+    waits = [asyncio.ensure_future(each.ended()) for each in peers]
+    for number, wait in enumerate(asyncio.as_completed(waits), 1):
+        await wait
+        if number == at_least:
+            break
+    for each in waits:
+        each.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
 
 
 async def test_a_new_certificate_is_used_from_the_next_connection_on(

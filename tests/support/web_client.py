@@ -12,6 +12,7 @@ from google.protobuf.json_format import MessageToDict
 
 from lingua_scheduler.v1 import session_pb2
 from tests.support.process import SOON_S
+from tests.support.services import GatewayProcess
 
 Event = dict[str, Any]
 
@@ -116,6 +117,13 @@ class WebClient:
                 self._changed.set()
         finally:
             self._changed.set()
+
+
+async def all_left(gateway: GatewayProcess) -> None:
+    """Returns when the web entry has no connections."""
+    async with asyncio.timeout(SOON_S):
+        while await gateway.metric("lingua_gateway_web_connections"):
+            pass
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ It is a second transport of the same sessions: `live.sessions` serves its client
 alike. docs/web.md is the contract.
 
     server       listens, drains, ends
+    listener     accepts connections
     entry        HTTP requests: refuses or upgrades them
     client       one connected client: frames in, frames out, pings
     direct_queue hands audio to sessions without waking a task

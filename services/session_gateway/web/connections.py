@@ -12,6 +12,8 @@ from lingua_scheduler.services.session_gateway.web.refusals import HttpRefusal
 # Seconds that a connection has for its next request, headers included. So a peer that sends its
 # request byte by byte is disconnected.
 _REQUEST_WITHIN_S = 10.0
+# Seconds that a peer may leave a response unread, once the buffers are full.
+_READ_WITHIN_S = 30.0
 # Largest line of a request, and largest header. A token may have some kilobytes.
 _MAX_LINE_BYTES = 8190
 _MAX_HEADERS = 64
@@ -47,10 +49,11 @@ class Connections:
         if not self._by_address[address]:
             del self._by_address[address]
 
-    @property
-    def is_flooded(self) -> bool:
-        """Whether there are so many that the next one is dropped without an answer."""
-        return self.count >= 2 * self._most
+    def is_flooded(self, address: str) -> bool:
+        """Whether there are so many that the next one of an address is dropped unanswered."""
+        return self.count >= 2 * self._most or (
+            0 < 2 * self._most_of_address <= self._by_address[address]
+        )
 
     def problem(self, address: str) -> str:
         """Why the last connection of an address may not be served; empty if it may."""
@@ -62,12 +65,16 @@ class Connections:
 
 
 class Connection(web.RequestHandler):
-    """One connection, which counts as long as it is open."""
+    """One connection from an address, which counts already, and does so until it is lost."""
 
-    __slots__ = ("_connections", "_frames", "address", "unread_bytes")
+    __slots__ = ("_connections", "_frames", "_unread_timer", "address", "is_made", "unread_bytes")
 
     def __init__(
-        self, server: web.Server, connections: Connections, loop: asyncio.AbstractEventLoop
+        self,
+        server: web.Server,
+        connections: Connections,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
     ) -> None:
         super().__init__(
             server,
@@ -81,9 +88,12 @@ class Connection(web.RequestHandler):
             max_headers=_MAX_HEADERS,
             auto_decompress=False,
         )
-        self._connections: Connections | None = connections
-        self.address = ""
+        self._connections = connections
+        self.address = address
+        self.is_made = False
+        """Whether it was made, and will be lost. With TLS that is after the handshake."""
         self._frames: Any = None
+        self._unread_timer: asyncio.TimerHandle | None = None
         self.unread_bytes = 0
         """Bytes that have come since the last request or message."""
 
@@ -106,18 +116,28 @@ class Connection(web.RequestHandler):
         self._frames = parser
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Counts it, or drops it if there are far too many."""
-        connections = self._connections
-        assert connections is not None
-        if connections.is_flooded:
-            self._connections = None
-            assert isinstance(transport, asyncio.Transport)
-            transport.abort()
-            return
-        peer = transport.get_extra_info("peername")
-        self.address = str(peer[0]) if peer else ""
-        connections.add(self.address)
+        """It is open, TLS included."""
+        self.is_made = True
         super().connection_made(transport)
+
+    def pause_writing(self) -> None:
+        """The peer does not read. Sessions have a rule of their own for that."""
+        super().pause_writing()
+        transport = self.transport
+        if self._frames is None and isinstance(transport, asyncio.Transport):
+            self._unread_timer = asyncio.get_running_loop().call_later(
+                _READ_WITHIN_S, transport.abort
+            )
+
+    def resume_writing(self) -> None:
+        """The peer has read."""
+        super().resume_writing()
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     def handle_error(
         self,
@@ -133,13 +153,13 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Counts it no more."""
-        if self._connections is not None:
-            self._connections.remove(self.address)
-            self._connections = self._frames = None
-            super().connection_lost(exc)
+        self._stop_timer()
+        self._connections.remove(self.address)
+        self._frames = None
+        super().connection_lost(exc)
 
 
-def connection_factory(server: web.Server, connections: Connections) -> Callable[[], Connection]:
-    """Makes the protocol of each new connection."""
+def connection_factory(server: web.Server, connections: Connections) -> Callable[[str], Connection]:
+    """Makes the protocol of each new connection from an address."""
     loop = asyncio.get_running_loop()
-    return lambda: Connection(server, connections, loop)
+    return lambda address: Connection(server, connections, loop, address)

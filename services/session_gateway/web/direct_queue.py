@@ -32,8 +32,12 @@ class DirectQueue(WebSocketDataQueue):
     """Called with a binary frame; must not raise. If it returns False, the frame is queued."""
 
     def feed_data(self, data: Any, size: int) -> None:
-        """Takes a frame. Overtakes none that is queued."""
-        if data[0] is _BINARY and not self._buffer:
+        """Takes a frame. Overtakes none that is queued, or has just left the queue.
+
+        While reading is paused, the queue parses what has come already in the middle of `read`,
+        with the frame that `read` is about to return no longer in the buffer.
+        """
+        if data[0] is _BINARY and not self._buffer and not self._protocol._reading_paused:
             take = self.take
             if take is not None and take(data[1]):
                 return

@@ -267,7 +267,12 @@ class WebEntry:
 
     async def _converse(self, request: web.BaseRequest) -> web.StreamResponse:
         is_upgrade = request.headers.get("Upgrade", "").lower() == "websocket"
-        offered = subprotocols(request.headers.getall("Sec-WebSocket-Protocol", ()))
+        headers = request.headers.getall("Sec-WebSocket-Protocol", ())
+        if len(headers) > 1:
+            # aiohttp would read the first only, and write it to the log.
+            what = "more than one Sec-WebSocket-Protocol header: list all subprotocols in one"
+            raise HttpRefusal.of(InvalidMessageError(what))
+        offered = subprotocols(headers)
         if is_upgrade and PROTOCOL not in offered:
             raise HttpRefusal.of(
                 InvalidMessageError(f"the client has to offer the subprotocol {PROTOCOL!r}")

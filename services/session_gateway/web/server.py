@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 
@@ -22,13 +21,11 @@ from lingua_scheduler.services.session_gateway.web.connections import (
 from lingua_scheduler.services.session_gateway.web.direct_queue import is_usable
 from lingua_scheduler.services.session_gateway.web.entry import WebEntry
 from lingua_scheduler.services.session_gateway.web.languages import Languages
+from lingua_scheduler.services.session_gateway.web.listener import Listener
 from lingua_scheduler.services.session_gateway.web.talk_page import page_files
 
-# Seconds that a peer has for its TLS handshake, and to answer the end of TLS.
-_HANDSHAKE_WITHIN_S = 10.0
+# Seconds that connections have to end.
 _SHUTDOWN_WITHIN_S = 2.0
-# Connections that may wait to be accepted.
-_BACKLOG = 128
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +66,7 @@ class WebServer:
         self.address = ""
         """Where it listens; empty before `start`, and if it is off."""
         self._http: web.Server | None = None
-        self._listening: asyncio.Server | None = None
+        self._listener: Listener | None = None
         runtime.link.on_change.append(lambda up, _: self._set_serving(up))
 
     async def start(self) -> None:
@@ -78,28 +75,24 @@ class WebServer:
         Raises:
             SettingsError: the address cannot be bound.
         """
-        if not self._listen or self._listening is not None:
+        if not self._listen or self._listener is not None:
             return
         host, port = split_address(self._listen)
         self._http = web.Server(self._entry.handle)
-        # asyncio accepts the time limits of TLS only together with TLS.
-        tls = self._tls
+        listener = Listener(
+            connections=self._connections,
+            new_connection=connection_factory(self._http, self._connections),
+            tls=_changing_context(self._tls) if self._tls is not None else None,
+        )
         try:
-            self._listening = await asyncio.get_running_loop().create_server(
-                connection_factory(self._http, self._connections),
-                host,
-                port,
-                ssl=_changing_context(tls) if tls is not None else None,
-                ssl_handshake_timeout=_HANDSHAKE_WITHIN_S if tls is not None else None,
-                ssl_shutdown_timeout=_SHUTDOWN_WITHIN_S if tls is not None else None,
-                backlog=_BACKLOG,
-            )
+            bound = await listener.start(host, port)
         except OSError as error:
             raise SettingsError(
                 f"{variable_name('gateway_web_listen')}={self._listen!r}: cannot listen there: "
                 f"{error.strerror or error}; set another address, or an empty one for no web entry"
             ) from error
-        self.address = join_address(host, self._listening.sockets[0].getsockname()[1])
+        self._listener = listener
+        self.address = join_address(host, bound)
         if not is_usable():
             _log.warning("direct frames unavailable")
         _log.info("listening for web", extra={"address": self.address})
@@ -110,9 +103,9 @@ class WebServer:
 
     async def close(self) -> None:
         """Ends all connections."""
-        if self._listening is None or self._http is None:
+        if self._listener is None or self._http is None:
             return
-        self._listening.close()
+        await self._listener.close()
         await self._entry.close()
         self._http.pre_shutdown()
         await self._http.shutdown(_SHUTDOWN_WITHIN_S)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 
 from lingua_scheduler.v1 import common_pb2, session_pb2
 from tests.support.audio import speech
@@ -61,6 +62,25 @@ async def test_what_is_said_comes_back_translated_and_spoken(
         assert await web.closed() == 1000
     assert web.told()[-1] == "closed"
     assert web.events[-1]["closed"] == {"results": 1}
+
+
+async def test_large_chunks_may_be_sent_before_the_session_is_open(
+    web: WebClient, patient: Scene
+) -> None:
+    """They fill the queue of frames, and keep their order while it empties."""
+    said = speech(7, ms=8200)
+    largest = 65_536
+    async with working(await patient.node()):
+        # Not one by one: they have to come before the session is open.
+        new = MessageToDict(new_session(patient.src, patient.tgt))
+        sending = [web.say(open={"new": new})]
+        for seq, at in enumerate(range(0, len(said), largest)):
+            sending.append(web.chunk(seq, said[at : at + largest]))
+        await asyncio.gather(*sending)
+        await web.chunk(len(sending) - 1, final=True)
+        result = await web.result(0)
+    assert "error" not in web.told()
+    assert result["texts"]["translated"].split() == ["7"] * 82
 
 
 async def test_a_conversation_has_two_directions(web: WebClient, patient: Scene) -> None:

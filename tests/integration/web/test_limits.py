@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 
 from tests.support.audio import speech
-from tests.support.process import SOON_S
 from tests.support.raw_client import new_session, working
 from tests.support.raw_http import (
     BINARY,
@@ -25,7 +24,7 @@ from tests.support.raw_http import (
 from tests.support.scene import Scene
 from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 from tests.support.web_attacks import large_frames
-from tests.support.web_client import WebClient, audio_frame, web_client
+from tests.support.web_client import WebClient, all_left, audio_frame, web_client
 
 OUTBOX_BYTES = 300_000
 CONNECTIONS = 12
@@ -45,6 +44,7 @@ def gateway(
             "live.sessions._OPEN_WITHIN_S": 1.0,
             "live.converse_stream._MAX_BYTES": OUTBOX_BYTES,
             "web.connections._REQUEST_WITHIN_S": 1.0,
+            "web.connections._READ_WITHIN_S": 1.0,
             "web.client._CLOSE_WITHIN_S": 1.0,
         },
         keepalive_time_ms=1000,
@@ -63,14 +63,7 @@ def gateway(
 @pytest.fixture(autouse=True)
 async def nobody_is_left(gateway: GatewayProcess) -> None:
     """Each test begins without connections of the one before."""
-    await empty(gateway)
-
-
-async def empty(gateway: GatewayProcess) -> None:
-    """Returns when nobody is connected."""
-    async with asyncio.timeout(SOON_S):
-        while await gateway.metric("lingua_gateway_web_connections"):
-            pass
+    await all_left(gateway)
 
 
 # ---- sizes ----
@@ -195,6 +188,22 @@ async def test_a_half_open_peer_is_found_by_pings_and_a_live_one_is_kept(
     await gateway.reaches(left + 2, ended, how="left", transport="web")
 
 
+async def test_a_peer_that_does_not_read_its_responses_is_disconnected(
+    gateway: GatewayProcess,
+) -> None:
+    address = gateway.web_address
+    async with raw_connection(address) as peer:
+        peer.stop_reading()
+        asking = request(address, "/healthz") * 100
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(60):
+                # Until it is cut off, which an attempt to send finds out.
+                while not peer.writer.transport.is_closing():
+                    peer.writer.write(asking)
+                    await asyncio.wait({asyncio.ensure_future(peer.writer.drain())}, timeout=0.2)
+    await all_left(gateway)
+
+
 # ---- numbers ----
 
 
@@ -211,7 +220,7 @@ async def test_connections_are_limited_by_address_and_in_all(gateway: GatewayPro
         others = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
         async with aiohttp.ClientSession(connector=others) as http, http.get(url) as response:
             assert response.status == 200
-    await empty(gateway)
+    await all_left(gateway)
     async with aiohttp.ClientSession() as http, http.get(url) as response:
         assert response.status == 200
 

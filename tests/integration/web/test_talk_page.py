@@ -13,8 +13,10 @@ from yarl import URL
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.session_gateway.web.talk_page import page_files
 from tests.support.process import SOON_S
+from tests.support.raw_client import new_session
 from tests.support.raw_http import raw_connection, raw_socket, request
 from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess, running
+from tests.support.web_client import web_client
 
 REQUESTS = "lingua_gateway_web_requests_total"
 POLICY = {
@@ -237,7 +239,9 @@ async def test_the_page_is_served_while_redis_is_away_and_while_the_gateway_drai
         async with asyncio.timeout(SOON_S):
             while (await ask(alone, "/healthz")).status != 200:
                 pass
-    async with raw_socket(alone.web_address):
+    async with web_client(alone.web_address) as client:
+        # A gateway waits for the clients that it sends elsewhere.
+        await client.open(new_session("en", "es"))
         alone.terminate()
         async with asyncio.timeout(SOON_S):
             while (await ask(alone, "/v1/converse")).status != 503:

@@ -62,6 +62,33 @@ def test_frames_are_handled_in_the_order_in_which_they_came(
     assert handled == sent
 
 
+def test_audio_does_not_overtake_a_frame_that_is_being_read() -> None:
+    """A queue that was full parses what has come meanwhile inside `read`."""
+
+    async def run() -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        protocol = BaseProtocol(loop)
+        protocol._upgraded = True
+        queue = DirectQueue(protocol, 1000, loop=loop)
+        reader = WebSocketReader(queue, 10_000, compress=False, decode_text=True)
+        handled: list[bytes] = []
+
+        def take(data: bytes) -> bool:
+            handled.append(data[:1])
+            return True
+
+        # Nobody takes the first frames; the queue is full before all of them are parsed.
+        sent = [bytes([at]) * 3000 for at in range(4)]
+        reader.feed_data(b"".join(frame(BINARY, each) for each in sent))
+        queue.take = take
+        while len(handled) < len(sent):
+            found = await asyncio.wait_for(queue.read(), 10)
+            handled.append(found.data[:1])
+        return handled
+
+    assert asyncio.run(run()) == [b"\0", b"\1", b"\2", b"\3"]
+
+
 def test_text_is_never_taken_directly() -> None:
     async def run() -> list[object]:
         loop = asyncio.get_running_loop()

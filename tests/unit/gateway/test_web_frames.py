@@ -93,6 +93,11 @@ def test_a_text_frame_is_the_json_form_of_a_message() -> None:
     assert read_text(MessageToJson(message)) == message
 
 
+def many(number: int) -> str:
+    """An object with so many fields."""
+    return json.dumps({f"k{at}": "" for at in range(number)})
+
+
 def test_a_sign_of_life_has_no_content() -> None:
     assert read_text("{}") == session_pb2.ClientMessage()
 
@@ -114,6 +119,12 @@ def test_a_sign_of_life_has_no_content() -> None:
         ('{"audio": {"seq": 1}}', "audio: audio must be sent in binary frames"),
         ('{"audioChunks": {"chunks": [{}]}}', "audio_chunks: audio must be sent in binary frames"),
         ('{"resultsSeen": 4000000000}', "results_seen"),
+        ('{"audioChunks": {"chunks": [' + "{}," * 40_000 + "{}]}}", "more than 128 fields"),
+        (
+            f'{{"open": {{"new": {{"options": {{"features": {many(10_000)}}}}}}}}}',
+            "more than 128 fields",
+        ),
+        (f'{{"open": {{"new": {{"options": {{"features": {many(33)}}}}}}}}}', "features"),
         ("[" * 60_000, "has to be an object"),
         ('{"open":' * 12_000, "recursion depth"),
     ],

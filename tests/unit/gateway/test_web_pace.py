@@ -64,13 +64,22 @@ def test_connections_are_limited_in_all_and_by_address() -> None:
     for address in ("b", "c"):
         connections.add(address)
     assert connections.problem("c") == "this gateway has too many connections"
-    assert not connections.is_flooded
+    assert not connections.is_flooded("d")
     for address in ("d", "e"):
         connections.add(address)
-    assert connections.is_flooded
+    assert connections.is_flooded("f")
     for address in ("a", "a", "b", "c", "d", "e"):
         connections.remove(address)
     assert (connections.count, connections._by_address) == (0, {})
+
+
+def test_one_address_cannot_flood_the_others() -> None:
+    connections = Connections(most=100, most_of_address=2)
+    for _ in range(4):
+        assert not connections.is_flooded("a")
+        connections.add("a")
+    assert connections.is_flooded("a")
+    assert not connections.is_flooded("b")
 
 
 def test_an_address_of_a_proxy_has_no_limit_of_its_own() -> None:
@@ -78,3 +87,4 @@ def test_an_address_of_a_proxy_has_no_limit_of_its_own() -> None:
     for _ in range(900):
         connections.add("proxy")
     assert not connections.problem("proxy")
+    assert not connections.is_flooded("proxy")
