@@ -1,7 +1,7 @@
 """The `lingua` command.
 
 `commands/` has one module per command, `clients/` calls the services, `views/` formats output,
-`speak/` and `up/` hold what the commands of these names do. This package may import
+`speak/`, `up/` and `sample_node/` hold what the commands of these names do. This package may import
 `services.runtime` and the SDK; `serve` imports the services. Only tests and examples import this
 package; they use `up`.
 """

@@ -20,6 +20,7 @@ COMMANDS = {
     "jobs": "List, show and cancel jobs.",
     "nodes": "List, show, drain and remove nodes.",
     "pools": "Show the nodes and free slots of each direction.",
+    "sample-node": "Run a node that says how long you spoke, and plays your voice back.",
     "serve": "Run one service, or all of them in one process, in the foreground.",
     "sessions": "List and show sessions.",
     "sim-nodes": "Run simulated nodes in one process, over real streams.",

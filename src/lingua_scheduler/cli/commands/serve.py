@@ -1,35 +1,24 @@
 """`lingua serve`: one service, or all of them, in the foreground."""
 
-import json
-import os
-import signal
-import sys
-import threading
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from lingua_scheduler.cli import event_loop
+from lingua_scheduler.cli.child_options import (
+    announce_ready,
+    child_options,
+    end_with_stdin,
+    read_settings,
+)
 from lingua_scheduler.cli.options import json_option
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from lingua_scheduler.services.runtime.service_process import Ready
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 Serve: TypeAlias = "Callable[[Settings, Ready], Awaitable[None]]"
-
-_ANNOUNCE_HELP = "Print a JSON line with the addresses of each service when all are ready."
-_AWAIT_HELP = "Load, then read one line from stdin: a JSON object with more environment variables."
-_UNTIL_EOF_HELP = "Drain and end when stdin ends, which happens if the parent process ends."
-
-
-def _child_options(command: Command) -> Command:
-    announce = click.option("--announce", is_flag=True, hidden=True, help=_ANNOUNCE_HELP)
-    awaits = click.option("--await-settings", is_flag=True, hidden=True, help=_AWAIT_HELP)
-    until_eof = click.option("--until-eof", is_flag=True, hidden=True, help=_UNTIL_EOF_HELP)
-    return announce(awaits(until_eof(command)))
 
 
 @click.group()
@@ -42,7 +31,7 @@ def serve() -> None:
 
 
 @serve.command()
-@_child_options
+@child_options
 @json_option
 def pool(**child: bool) -> None:
     """Run the pool service: nodes, pools, selection, reservation."""
@@ -52,7 +41,7 @@ def pool(**child: bool) -> None:
 
 
 @serve.command()
-@_child_options
+@child_options
 @json_option
 def dispatcher(**child: bool) -> None:
     """Run the dispatcher: node streams, jobs, relay. It finds the pool by LINGUA_POOL_ADDRESS."""
@@ -62,7 +51,7 @@ def dispatcher(**child: bool) -> None:
 
 
 @serve.command()
-@_child_options
+@child_options
 @json_option
 def gateway(**child: bool) -> None:
     """Run the session gateway: speech in, results out, in order.
@@ -75,7 +64,7 @@ def gateway(**child: bool) -> None:
 
 
 @serve.command("all")
-@_child_options
+@child_options
 @json_option
 def all_in_one(**child: bool) -> None:
     """Run all three services in one process.
@@ -89,28 +78,17 @@ def all_in_one(**child: bool) -> None:
 
 
 def _run(serve: Serve, *, announce: bool, await_settings: bool, until_eof: bool) -> None:
-    if await_settings:
-        line = sys.stdin.readline()
-        if not line:
-            return
-        os.environ.update(json.loads(line))
+    if await_settings and not read_settings():
+        return
     settings = load_settings()
 
     def ready(service: str, address: str, metrics: str, web: str) -> None:
         if announce:
-            where = {"address": address, "metrics": metrics, "web": web}
-            print(json.dumps({"service": service, **where, "pid": os.getpid()}), flush=True)
+            announce_ready(service, address=address, metrics=metrics, web=web)
 
     async def run() -> None:
         await serve(settings, ready)
 
     if until_eof:
-        threading.Thread(target=_end_with_stdin, name="until-eof", daemon=True).start()
+        end_with_stdin()
     event_loop.run(run())
-
-
-def _end_with_stdin() -> None:
-    stdin = sys.stdin.fileno()
-    while os.read(stdin, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
