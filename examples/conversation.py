@@ -4,7 +4,7 @@
 
 Redis, the services, the nodes (separate processes) and every call are real. Ana and Ben are tones,
 which the client SDK streams at the pace of speech. The nodes translate nothing: they look up the
-sentence that a tone stands for.
+sentence that a tone stands for. Meanwhile and afterwards, people can speak through the talk page.
 """
 
 import argparse
@@ -23,13 +23,15 @@ from pathlib import Path
 import phrases
 from conversation_view import SPEAKERS, ConversationView, delivered, save_picture, terminal
 from phrases import Phrase
-from sample_processes import Nodes, NodesError, await_nodes, connect_nodes, end_nodes, start_nodes
 from voices import CHUNK_MS, chunks, speech, write_wav
 
 from lingua_scheduler.cli.clients.sdk_access import client_token, tls_of
 from lingua_scheduler.cli.commands.up import exports
+from lingua_scheduler.cli.sample_node.phrases import write_phrases
 from lingua_scheduler.cli.up.errors import PartFailedError
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
+from lingua_scheduler.cli.up.sample_nodes import SampleNode
+from lingua_scheduler.cli.up.talk_page import talk_page
 from lingua_scheduler.sdk import (
     Accepted,
     Event,
@@ -48,12 +50,18 @@ from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisE
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 TITLE = "Lingua Scheduler: live speech translation on nodes that anybody may own"
+PAGE = (
+    "       Open it in a browser to speak yourself, now or later. These nodes do not",
+    "       know your words: they say how long they heard you, and play it back.",
+)
 HONESTY = (
     "Real: Redis, three services, three node processes, every call between them.",
     "Not real: the voices are tones, and the nodes are told which sentence each",
     "tone stands for. `make run-real` recognises, translates and speaks.",
 )
 
+# The languages of each node.
+NODES = {"amber": ("zh", "en"), "birch": ("zh", "en"), "cedar": ("en", "es")}
 WHO = {language: who for language, (who, _) in SPEAKERS.items()}
 # Time limit of the whole conversation; a busy machine needs longer than an idle one.
 TALK_WITHIN_S = 120.0
@@ -168,7 +176,7 @@ def node_of(outcome: Outcome) -> str:
     return outcome.node_id if isinstance(outcome, Result) else ""
 
 
-async def converse(talk: Talk, nodes: Nodes) -> list[str]:
+async def converse(talk: Talk, kill_node: Callable[[str], None]) -> list[str]:
     """The conversation with its checks. Returns the nodes that it killed."""
     limits, note = talk.session.limits, talk.view.note
     await talk.say("zh", phrases.GREETING)
@@ -200,7 +208,7 @@ async def converse(talk: Talk, nodes: Nodes) -> list[str]:
     def kill(accepted: Accepted) -> None:
         if not killed:
             killed.append(accepted.node_id)
-            nodes[accepted.node_id].send_signal(signal.SIGKILL)
+            kill_node(accepted.node_id)
             note(f"{accepted.node_id} has the job, and is killed.", "red")
 
     talk.on_accepted = kill
@@ -214,7 +222,7 @@ async def converse(talk: Talk, nodes: Nodes) -> list[str]:
     return killed
 
 
-async def talk_at(address: str, nodes: Nodes, view: ConversationView) -> bool:
+async def talk_at(scheduler: LocalScheduler, view: ConversationView) -> bool:
     """Open the session, and close it when everything is said and delivered.
 
     Returns:
@@ -222,7 +230,7 @@ async def talk_at(address: str, nodes: Nodes, view: ConversationView) -> bool:
     """
     settings = load_settings()
     session = Session(
-        address,
+        scheduler.addresses("gateway"),
         a="zh",
         b="en",
         require_tts=True,
@@ -234,7 +242,7 @@ async def talk_at(address: str, nodes: Nodes, view: ConversationView) -> bool:
     talk = Talk(session, view)
     async with asyncio.timeout(TALK_WITHIN_S), session:
         hearing = asyncio.create_task(talk.hear())
-        killed = await converse(talk, nodes)
+        killed = await converse(talk, lambda node_id: scheduler.nodes[node_id].kill())
     await hearing
     talk.check(
         [each.index for each in talk.outcomes] == list(range(len(talk.outcomes))),
@@ -256,10 +264,10 @@ async def talk_at(address: str, nodes: Nodes, view: ConversationView) -> bool:
     return not missing and not talk.failed_checks
 
 
-def hold_conversation(address: str, nodes: Nodes, view: ConversationView) -> bool:
+def hold_conversation(scheduler: LocalScheduler, view: ConversationView) -> bool:
     """Whether all checks passed."""
     try:
-        return asyncio.run(talk_at(address, nodes, view))
+        return asyncio.run(talk_at(scheduler, view))
     except TimeoutError:
         view.line(f"The conversation was not over within {TALK_WITHIN_S:g} s.", "bold red")
     except SessionError as error:
@@ -284,10 +292,8 @@ def how_to_go_on(scheduler: LocalScheduler, recording: Path) -> str:
     return "\n".join(lines)
 
 
-def start(
-    view: ConversationView, folder: Path, ending: contextlib.ExitStack
-) -> tuple[LocalScheduler, Nodes]:
-    """Start everything in parallel and show the progress; `ending` ends it."""
+def starting(view: ConversationView, folder: Path) -> LocalScheduler:
+    """The scheduler, to be started; it shows the progress."""
     started = time.monotonic()
     parts: list[str] = []
 
@@ -300,17 +306,29 @@ def start(
 
     view.now("Starting Redis, the services and the nodes")
     environ = {"LINGUA_LOG_LEVEL": "error", **os.environ, **SETTINGS}
-    scheduler = LocalScheduler(environ=environ, on_log=log, on_ready=ready)
-    nodes = start_nodes(folder)
-    ending.callback(end_nodes, nodes)
-    ending.enter_context(scheduler)
-    # From now on the nodes end first, so that they can finish their work.
-    ending.callback(end_nodes, nodes)
-    connect_nodes(nodes, scheduler.address("dispatcher"))
-    await_nodes(nodes, scheduler.address("pool"))
-    took = time.monotonic() - started
-    view.line(f"Started in {took:.1f} s: {', '.join((*parts, *nodes))}.")
-    return scheduler, nodes
+    phrase_file = folder / "phrases.json"
+    write_phrases(phrase_file, phrases.PHRASES)
+    nodes = [
+        SampleNode(node_id=node_id, langs=langs, phrases=phrase_file)
+        for node_id, langs in NODES.items()
+    ]
+    return LocalScheduler(environ=environ, nodes=nodes, on_log=log, on_ready=ready)
+
+
+def introduce(scheduler: LocalScheduler, view: ConversationView, took_s: float) -> None:
+    """Show the address of the page, and what is real."""
+    if page := talk_page(scheduler):
+        for line in page.words:
+            view.link(line)
+        for line in PAGE:
+            view.line(line)
+    view.line("")
+    view.line(TITLE, "bold")
+    for line in HONESTY:
+        view.line(line)
+    started = ("redis", *(each.name for each in scheduler.services), *scheduler.nodes)
+    view.line(f"Started in {took_s:.1f} s: {', '.join(started)}.")
+    view.header()
 
 
 def stay_up(scheduler: LocalScheduler, folder: Path, until: float) -> None:
@@ -331,14 +349,12 @@ def run(folder: Path, picture: Path | None) -> int:
     until = time.monotonic() + float(os.environ.get("RUN_SECONDS") or "inf")
     console = terminal(record=picture is not None)
     view = ConversationView(console)
-    view.line(TITLE, "bold")
-    for line in HONESTY:
-        view.line(line)
     with contextlib.ExitStack() as ending:
         with view.live():
-            scheduler, nodes = start(view, folder, ending)
-            view.header()
-            good = hold_conversation(scheduler.addresses("gateway"), nodes, view)
+            started = time.monotonic()
+            scheduler = ending.enter_context(starting(view, folder))
+            introduce(scheduler, view, time.monotonic() - started)
+            good = hold_conversation(scheduler, view)
         if picture is None:
             stay_up(scheduler, folder, until)
         else:
@@ -362,7 +378,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lingua-") as folder:
         try:
             return run(Path(folder), picture)
-        except (PartFailedError, EmbeddedRedisError, SettingsError, NodesError) as error:
+        except (PartFailedError, EmbeddedRedisError, SettingsError) as error:
             print(f"Error: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:

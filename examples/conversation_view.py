@@ -78,6 +78,10 @@ class ConversationView:
         """Print one line, cut off if it is too long."""
         self._print(Text(text, style=style))
 
+    def link(self, text: str) -> None:
+        """Print a line that is not cut off, because it has an address."""
+        self._console.print(Text(text), soft_wrap=True)
+
     def note(self, text: str, style: str = "dim") -> None:
         """Print a line between utterances."""
         self.line(f"{' ' * _NODE_COLUMNS}{text}", style)

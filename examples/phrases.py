@@ -1,29 +1,11 @@
-"""The sentences that tones of the examples stand for: each has a tone with its own pitch.
+"""The sentences of the conversation, each with a tone of its own pitch.
 
 The sample nodes look up sentences by the measured pitch. They recognise and translate nothing, but
 a sentence is right only if the node received the right tone, and complete only if it received all
 of it.
 """
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
-
-
-@dataclass(frozen=True)
-class Phrase:
-    """A sentence: the pitch of its tone, its duration, and its translations."""
-
-    hertz: int
-    seconds: float
-    texts: dict[str, str]
-
-    def in_language(self, language: str, spoken_s: float) -> str:
-        """As much of the sentence as was spoken in this time; "" if it has no such translation."""
-        text = self.texts.get(language, "")
-        heard = round(len(text) * spoken_s / self.seconds)
-        return text if heard >= len(text) else f"{text[:heard].rstrip()}…"
-
+from lingua_scheduler.cli.sample_node.phrases import Phrase
 
 # A node can distinguish these pitches within half a second of tone. No sentence takes more than 32
 # columns, so that two fit side by side on a terminal.
@@ -53,13 +35,3 @@ PHRASES = (
     GOODBYE,
     GOOD_MORNING,
 )
-
-
-def write_phrases(path: Path) -> None:
-    """Write the phrases to a file for the nodes."""
-    path.write_text(json.dumps([asdict(each) for each in PHRASES]))
-
-
-def read_phrases(path: Path) -> list[Phrase]:
-    """Read the file of `write_phrases`."""
-    return [Phrase(**each) for each in json.loads(path.read_text())]

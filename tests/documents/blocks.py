@@ -37,6 +37,7 @@ ELSEWHERE = {
     "kind": "needs a container engine",
     "kubectl": "needs a cluster",
     "make": "sets up an environment, or runs for minutes",
+    "pip": "installs into the environment of the tests; test_cli_up_demo runs what it installs",
     "pytest": "runs tests within a test",
     "python": "runs parts of the repository that have tests of their own",
 }

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,6 +29,8 @@ def problems(words: list[str]) -> list[str]:
         return found + make_problems(rest[1:])
     if name == "python":
         return found + _python_problems(rest[1:], own.get("PYTHONPATH", "."))
+    if name == "pip":
+        return found + _pip_problems(rest[1:])
     if name == "pytest":
         return found + [f"there is no {each}" for each in rest[1:] if not (ROOT / each).exists()]
     if name == "kubectl":
@@ -84,6 +87,14 @@ def _python_problems(words: list[str], path: str) -> list[str]:
         exists = any(each.exists() for each in as_files) or importlib.util.find_spec(words[1])
         return [] if exists else [f"there is no module {words[1]}"]
     return [] if (ROOT / words[0]).exists() else [f"there is no {words[0]}"]
+
+
+def _pip_problems(words: list[str]) -> list[str]:
+    """Extras of this package exist."""
+    named = [each for word in words for each in re.findall(r"^lingua-scheduler\[(.*)\]$", word)]
+    extras = {extra for each in named for extra in each.split(",")}
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return [f"there is no extra {each}" for each in extras if each not in known]
 
 
 def _kubectl_problems(words: list[str]) -> list[str]:

@@ -25,6 +25,7 @@ READY = {
     "lingua up": r"Ctrl-C ends everything",
     "lingua sim-nodes": r"connected [1-9]",
     "lingua serve": r"listening",
+    "lingua sample-node": r"connected to dispatcher",
 }
 # tests/e2e/test_cli_speak.py has a microphone.
 WITHOUT_DEVICE = "--mic"

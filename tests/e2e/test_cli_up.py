@@ -66,7 +66,8 @@ def register(address: str, node_id: str) -> None:
 def test_it_ends_by_itself_after_the_seconds_and_says_what_ran() -> None:
     ended = lingua("up", "--seconds", "0.2")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("Redis  embedded ")
+    assert ended.stdout.startswith("Talk   http://127.0.0.1:")
+    assert "\nRedis  embedded " in ended.stdout
     assert "temporary folder" in ended.stdout
     assert "  export LINGUA_POOL_ADDRESS=127.0.0.1:" in ended.stdout
     assert "lingua nodes list" in ended.stdout

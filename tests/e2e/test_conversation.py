@@ -1,5 +1,10 @@
-"""`make run`: the conversation is delivered whole, what it tells to type works, and how it ends."""
+"""`make run`: the conversation is delivered whole, what it tells to type works, and how it ends.
 
+While it runs, people can speak through its page.
+"""
+
+import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +16,8 @@ import pytest
 from rich.cells import cell_len
 
 from tests.support.commands import WITHIN_S, environment
+from tests.support.spoken import spoken
+from tests.support.talk import Talk
 
 CONVERSATION = Path(__file__).parents[2] / "examples" / "conversation.py"
 
@@ -48,6 +55,7 @@ def test_it_is_delivered_whole_then_stays_up_for_what_it_tells_to_type_until_ctr
     with conversation(RUN_SECONDS="600") as running:
         lines = lines_until(running, "It ends by itself")
         shown = "\n".join(lines)
+        assert lines[0].startswith("Talk   http://127.0.0.1:")
         assert "the voices are tones" in shown
         assert " utterances delivered in order, 0 missing; " in shown, shown
         assert "MISSING" not in shown
@@ -69,9 +77,37 @@ def test_it_is_delivered_whole_then_stays_up_for_what_it_tells_to_type_until_ctr
         saved = Path(typed.stdout.split("utterance-0000.wav")[0].split()[-1])
         assert (saved / "utterance-0000.wav").exists()
 
+        # The nodes know no words, and say so instead of one of their sentences.
+        talk = Talk(lines[0].split()[1])
+        (result,), client = asyncio.run(talk.converse("zh", "en", spoken()))
+        assert result["texts"]["source"].startswith("演示：听到了 ")
+        assert result["texts"]["translated"].startswith("Demo: heard ")
+        assert client.speech == {0: spoken()}
+
         running.send_signal(signal.SIGINT)
         assert running.wait(WITHIN_S) == 0
     assert not saved.exists()
+
+
+def test_people_can_speak_through_the_page_while_ana_and_ben_do() -> None:
+    with conversation(RUN_SECONDS="0") as running:
+        (*_, first) = lines_until(running, "Talk   ")
+        (result,), _ = asyncio.run(Talk(first.split()[1]).converse("en", "es", spoken()))
+        assert result["texts"]["translated"].startswith("Demo: se oyeron ")
+        assert result["nodeId"] == "cedar"
+        shown = "\n".join(lines_until(running, "nothing starts like this"))
+        assert running.wait(WITHIN_S) == 0, shown
+    assert " utterances delivered in order, 0 missing; 13 attempts; 1 node killed; " in shown
+
+
+def test_the_node_that_was_killed_is_back_when_the_conversation_is_over() -> None:
+    with conversation(RUN_SECONDS="600") as running:
+        shown = "\n".join(lines_until(running, "It ends by itself"))
+        (killed,) = re.findall(r"(\w+) has the job, and is killed", shown)
+        back = lines_until(running, f"{killed} | is back")
+        assert f"{killed} | is back" in back[-1], shown
+        running.send_signal(signal.SIGINT)
+        assert running.wait(WITHIN_S) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

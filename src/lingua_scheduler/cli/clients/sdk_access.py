@@ -12,6 +12,8 @@ LOCAL_TENANT = "local"
 # A stream ends when its token expires: short for people who speak, long for nodes.
 _CLIENT_S = 3600.0
 _NODE_S = 24 * 3600.0
+# A day's work: a page cannot get a new token by itself.
+PAGE_TOKEN_S = 12 * 3600
 
 
 def tls_of(settings: Settings) -> Tls | None:
@@ -39,6 +41,17 @@ def tls_of(settings: Settings) -> Tls | None:
 def client_token(settings: Settings, tenant: str = "") -> Token | None:
     """An app's token: from the settings, or signed here; None if neither is configured."""
     return _token(settings, Role.CLIENT, tenant=tenant or LOCAL_TENANT, lifetime_s=_CLIENT_S)
+
+
+def page_token(settings: Settings) -> str:
+    """A client's token for the talk page; "" if none is needed, or it cannot be signed here."""
+    if settings.auth != "on" or not settings.auth_secret_file:
+        return ""
+    from lingua_scheduler.services.runtime.auth.tokens import sign_token
+
+    return sign_token(
+        settings, role=Role.CLIENT, tenant=LOCAL_TENANT, name="talk page", lifetime_s=PAGE_TOKEN_S
+    )
 
 
 def node_token(settings: Settings, node_id: str) -> Token | None:

@@ -16,8 +16,15 @@ from lingua_scheduler.cli.options import Options, json_option, pass_options, sec
 from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
 from lingua_scheduler.cli.up.listening import reachable
 from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler
+from lingua_scheduler.cli.up.sample_nodes import demo_nodes
+from lingua_scheduler.cli.up.talk_page import TalkPage, talk_page
 from lingua_scheduler.cli.views.output import print_json
-from lingua_scheduler.services.runtime.settings.settings import Settings, masked_url, variable_name
+from lingua_scheduler.services.runtime.settings.settings import (
+    Settings,
+    load_settings,
+    masked_url,
+    variable_name,
+)
 
 # Settings that callers need to be admitted.
 _CALLERS = (
@@ -39,25 +46,38 @@ _CALLERS = (
     help="Number of instances of each service.",
 )
 @click.option("--split", is_flag=True, help="Run each service in a process of its own.")
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Also run two sample nodes, which play back what you say, to try the talk page.",
+)
 @seconds_option
 @json_option
 @pass_options
-def up(options: Options, instances: int, split: bool, seconds: float | None) -> None:
+def up(options: Options, instances: int, split: bool, demo: bool, seconds: float | None) -> None:
     """Run everything on this machine: a Redis and all services.
+
+    Open the address after 'Talk' in a browser to speak. That needs nodes: --demo starts two that
+    translate nothing, but say how long they heard you speak, and play your voice back.
 
     One process runs one instance of every service, as 'lingua serve all' does; with --split each
     has a process of its own. The Redis is that of LINGUA_REDIS_URL; without one, a server is
     started that ends with this command and keeps its data in LINGUA_REDIS_DIR, if that is set. A
-    process that dies is started again at the same addresses. Services log to stderr. With --json
-    the addresses are one JSON document on stdout.
+    process that dies is started again at the same addresses. All of them log to stderr, with --demo
+    only warnings unless LINGUA_LOG_LEVEL is set. With --json the addresses are one JSON document on
+    stdout.
     """
-    scheduler = LocalScheduler(instances=instances, split=split, on_log=_log_printer())
+    scheduler = LocalScheduler(
+        instances=instances,
+        split=split,
+        nodes=demo_nodes(load_settings()) if demo else (),
+        # Otherwise log lines would hide the address of the page.
+        environ={"LINGUA_LOG_LEVEL": "warning", **os.environ} if demo else None,
+        on_log=_log_printer(),
+    )
     with _signals(scheduler):
         try:
-            scheduler.start_redis()
-            if not options.json:
-                click.echo(f"Redis  {scheduler.redis_words}")
-            scheduler.start_services()
+            scheduler.start()
             if options.json:
                 print_json(_document(scheduler))
             else:
@@ -109,6 +129,7 @@ def _signals(scheduler: LocalScheduler) -> Iterator[None]:
 
 def _document(scheduler: LocalScheduler) -> dict[str, Any]:
     return {
+        "talk": _page_document(talk_page(scheduler)),
         "redis": masked_url(scheduler.redis_url),
         "services": [
             {
@@ -121,12 +142,27 @@ def _document(scheduler: LocalScheduler) -> dict[str, Any]:
             }
             for each in scheduler.services
         ],
+        "nodes": [
+            {"node_id": node_id, "pid": process.pid} for node_id, process in scheduler.nodes.items()
+        ],
         "notes": scheduler.notes,
     }
 
 
+def _page_document(page: TalkPage | None) -> dict[str, Any] | None:
+    if page is None:
+        return None
+    return {"url": page.url, "lan_url": page.lan_url, "token_s": page.token_s}
+
+
 def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
-    lines = [f"Note   {note}" for note in scheduler.notes]
+    page = talk_page(scheduler)
+    lines = page.words if page else []
+    if scheduler.nodes:
+        lines.append(f"Nodes  {', '.join(scheduler.nodes)}, which translate nothing: they say how")
+        lines.append("       long they heard you speak, and play your voice back")
+    lines.append(f"Redis  {scheduler.redis_words}")
+    lines += [f"Note   {note}" for note in scheduler.notes]
     name_width = max(len(each.name) for each in scheduler.services)
     width = max(len(each.address) for each in scheduler.services)
     tls = "s" if scheduler.settings.tls_cert_file else ""
@@ -145,7 +181,7 @@ def how_to_talk(scheduler: LocalScheduler) -> list[str]:
     """The commands to try next, with the variables to export for them, one per line."""
     return [
         *exports(scheduler),
-        "  lingua sim-nodes --count 3",
+        *([] if scheduler.nodes else ["  lingua sim-nodes --count 3"]),
         "  lingua nodes list",
         "  lingua speak FILE.wav --from en --to es",
     ]

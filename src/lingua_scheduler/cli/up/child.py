@@ -1,4 +1,4 @@
-"""Services in a child process that never outlives this one."""
+"""A part of the scheduler in a child process that never outlives this one."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ LOG_LINES_KEPT = 10
 
 
 class Endpoint(NamedTuple):
-    """Where a service listens; `metrics` and `web` are empty if it does not."""
+    """Where a part listens; what it does not have is empty. A node has nothing."""
 
     address: str
     metrics: str
@@ -22,7 +22,7 @@ class Endpoint(NamedTuple):
 
 
 class ChildProcess:
-    """`lingua serve <target>` as a child process.
+    """A command of `lingua` as a child process: `serve` or `sample-node`.
 
     It is started at once, loads its code, and serves when `begin` is called: so several processes
     load side by side, though each has to know where others are before it can serve.
@@ -31,8 +31,8 @@ class ChildProcess:
     and ends too. It has a session of its own, so that Ctrl-C in a terminal reaches only its parent.
 
     Args:
-        target: what it serves: a service, or `all`.
-        services: the services that it runs.
+        command: of `lingua`, with its arguments.
+        parts: what it announces when it is ready: services, or a node.
         environ: its complete environment.
         on_log: called from a thread with each line of its stderr.
         on_change: called from a thread when it is ready, and when it has ended.
@@ -41,24 +41,24 @@ class ChildProcess:
     def __init__(
         self,
         *,
-        target: str,
-        services: Sequence[str],
+        command: Sequence[str],
+        parts: Sequence[str],
         environ: Mapping[str, str],
         on_log: Callable[[str], None],
         on_change: Callable[[], None],
     ) -> None:
         self.endpoints: dict[str, Endpoint] = {}
-        """Where each of its services listens; empty until all are ready."""
+        """Where each of its parts listens; empty until all are ready."""
         self.exit_code: int | None = None
         """As in subprocess: negative for a signal. None while it runs."""
         self.last_log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
-        self._services = services
+        self._parts = parts
         self._on_log = on_log
         self._on_change = on_change
         # -P: files of the current folder must not shadow modules of the service.
-        command = [sys.executable, "-P", "-m", "lingua_scheduler.cli", "serve", target]
+        lingua = [sys.executable, "-P", "-m", "lingua_scheduler.cli"]
         self._process = subprocess.Popen(
-            [*command, "--announce", "--await-settings", "--until-eof"],
+            [*lingua, *command, "--announce", "--await-settings", "--until-eof"],
             env=dict(environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -114,7 +114,7 @@ class ChildProcess:
         for line in self._process.stdout:
             told = json.loads(line)
             announced[told["service"]] = Endpoint(told["address"], told["metrics"], told["web"])
-            if len(announced) == len(self._services):
+            if len(announced) == len(self._parts):
                 self.endpoints = announced
                 self._on_change()
 

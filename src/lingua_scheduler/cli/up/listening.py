@@ -5,6 +5,7 @@ import ipaddress
 import socket
 
 from lingua_scheduler.services.runtime.addresses import join_address, split_address
+from lingua_scheduler.services.runtime.settings.settings import Settings, variable_name
 
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -53,3 +54,30 @@ def reachable(address: str) -> str:
     """The address for a client on this machine: 0.0.0.0 cannot be called."""
     host, port = split_address(address)
     return join_address(_LOOPBACK.get(host, host), port)
+
+
+def listen_variables(
+    settings: Settings, service: str, *, name: str, is_first: bool, notes: list[str]
+) -> dict[str, str]:
+    """The variables that say where an instance of a service listens.
+
+    The first instance takes the addresses of the settings, or a free port if one is taken, which
+    becomes a note. Others take free ports.
+    """
+    titles = {
+        f"{service}_listen": name,
+        f"{service}_metrics_listen": f"{name}'s metrics",
+        f"{service}_health_listen": f"{name}'s health service",
+    }
+    if service == "gateway":
+        titles["gateway_web_listen"] = f"{name}'s web entry"
+    chosen = {}
+    for field, title in titles.items():
+        address: str = getattr(settings, field)
+        if address and is_first and is_taken(address):
+            notes.append(f"{address} is in use: {title} listens on a free port instead")
+            address = any_port(address)
+        elif address and not is_first:
+            address = any_port(address)
+        chosen[variable_name(field)] = address
+    return chosen

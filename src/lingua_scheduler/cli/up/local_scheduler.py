@@ -1,4 +1,4 @@
-"""The whole scheduler on this machine: a Redis, and all services in child processes.
+"""The whole scheduler on this machine: a Redis, all services, and sample nodes if wanted.
 
 For `lingua up`, examples and tests:
 
@@ -14,7 +14,7 @@ import asyncio
 import os
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,8 @@ from typing import Self
 from lingua_scheduler.cli.failures import USAGE
 from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
 from lingua_scheduler.cli.up.given_redis import await_redis, server_name
-from lingua_scheduler.cli.up.listening import any_port, is_ipv4, is_taken, reachable
+from lingua_scheduler.cli.up.listening import is_ipv4, listen_variables, reachable
+from lingua_scheduler.cli.up.sample_nodes import SampleNode
 from lingua_scheduler.cli.up.supervised import MAX_ENDS, STEADY_S, SupervisedProcess
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.general_fields import extended_id
@@ -40,6 +41,8 @@ START_DEADLINE_S = 60.0
 REDIS_DEADLINE_S = 30.0
 # Added to the drain: a service flushes its traces and ends its metrics server.
 STOP_SLACK_S = 5.0
+# More than the drain of a sample node.
+NODE_STOP_S = 10.0
 # How often to check the embedded Redis, which is not a child process.
 REDIS_CHECK_S = 0.5
 
@@ -85,7 +88,7 @@ def _discard(*_args: str) -> None:
 
 
 class LocalScheduler:
-    """Redis and services from `start` to `stop`; a context manager that does both.
+    """Redis, services and nodes from `start` to `stop`; a context manager that does both.
 
     The Redis is that of LINGUA_REDIS_URL, or an embedded one. The first instance of a service takes
     the address of the settings, or a free port if that is taken; further ones take free ports. A
@@ -95,10 +98,12 @@ class LocalScheduler:
     Args:
         instances: of each service.
         split: whether each service has a process of its own; otherwise one process has one of each.
-        environ: the settings, and the environment of the services; by default that of this process.
-        on_log: called, from threads, with a service's name and each line that it logs, and with
-            what becomes of it.
-        on_ready: called with the name of each part when it is ready: `redis`, then the services.
+        nodes: sample nodes to run beside them, each in a process of its own.
+        environ: the settings, and the environment of all processes; by default that of this one.
+        on_log: called, from threads, with a part's name and each line that it logs, and with what
+            becomes of it.
+        on_ready: called with the name of each part when it is ready: `redis`, then the services,
+            then the nodes.
 
     Raises:
         SettingsError: a setting is not valid.
@@ -109,6 +114,7 @@ class LocalScheduler:
         *,
         instances: int = 1,
         split: bool = False,
+        nodes: Sequence[SampleNode] = (),
         environ: Mapping[str, str] | None = None,
         on_log: Callable[[str, str], None] = _discard,
         on_ready: Callable[[str], None] = _discard,
@@ -120,6 +126,9 @@ class LocalScheduler:
         """A description of the Redis, without passwords."""
         self._targets = {each: (each,) for each in SERVICES} if split else {ALL: SERVICES}
         self._started: dict[str, list[SupervisedProcess]] = {each: [] for each in self._targets}
+        self.nodes: dict[str, SupervisedProcess] = {}
+        """The processes of the sample nodes, by id."""
+        self._wanted_nodes = nodes
         self.notes: list[str] = []
         """Deviations from the settings, such as a port that was in use."""
         self._instances = instances
@@ -146,6 +155,10 @@ class LocalScheduler:
     def processes(self) -> list[SupervisedProcess]:
         """All processes of services, in the order of their start."""
         return [each for started in self._started.values() for each in started]
+
+    @property
+    def _all(self) -> list[SupervisedProcess]:
+        return [*self.processes, *self.nodes.values()]
 
     @property
     def services(self) -> list[LocalService]:
@@ -226,6 +239,10 @@ class LocalScheduler:
         for target, started in self._started.items():
             for number in range(1, self._instances + 1):
                 started.append(self._start_process(target, number))
+        for node in self._wanted_nodes:
+            self.nodes[node.node_id] = self._supervise(
+                node.node_id, node.command, (node.node_id,), self._environ
+            )
         found: list[str] = []
         for target, started in self._started.items():
             for number, each in enumerate(started, start=1):
@@ -235,19 +252,30 @@ class LocalScheduler:
                         for other in found
                     }
                 )
-            self._await_ready(target, deadline, within_s)
+            self._await_ready(started, deadline, within_s)
             found += self._targets[target]
+            for service in self.services:
+                if service.service in self._targets[target]:
+                    self._on_ready(service.name)
+        self._connect_nodes(deadline, within_s)
 
-    def _await_ready(self, target: str, deadline: float, within_s: float) -> None:
-        while late := [each for each in self._started[target] if not each.endpoints]:
+    def _connect_nodes(self, deadline: float, within_s: float) -> None:
+        variable = variable_name("dispatcher_address")
+        for number, node in enumerate(self.nodes.values(), start=1):
+            node.begin({variable: self.addresses("dispatcher", number)})
+        self._await_ready(self.nodes.values(), deadline, within_s)
+        for node_id in self.nodes:
+            self._on_ready(node_id)
+
+    def _await_ready(
+        self, processes: Iterable[SupervisedProcess], deadline: float, within_s: float
+    ) -> None:
+        while late := [each for each in processes if not each.endpoints]:
             if not self._await_change(deadline):
                 names = ", ".join(each.name for each in late)
                 raise PartFailedError(f"{names}: not ready within {within_s:g} s{self._logged()}")
             if self._interrupted:
                 raise InterruptedStartError
-        for service in self.services:
-            if service.service in self._targets[target]:
-                self._on_ready(service.name)
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Return after that time, or when `interrupt` is called.
@@ -267,25 +295,31 @@ class LocalScheduler:
         self._changes.put(None)
 
     def stop(self) -> None:
-        """Drain the services, then end the embedded Redis. A second call does nothing."""
-        deadline = time.monotonic() + self.settings.drain_grace_ms / 1000 + STOP_SLACK_S
-        for each in self.processes:
-            if each.runs:
-                each.terminate()
-        for each in self.processes:
-            if not each.join(max(0.0, deadline - time.monotonic())):
-                self._on_log(each.name, "did not end in time; killing it")
-                each.kill()
-                each.join()
+        """Drain nodes and services, then end the embedded Redis. A second call does nothing."""
+        # Nodes first: they finish their jobs, which needs the services.
+        self._end(self.nodes.values(), NODE_STOP_S)
+        self._end(self.processes, self.settings.drain_grace_ms / 1000 + STOP_SLACK_S)
+        self.nodes.clear()
         for started in self._started.values():
             started.clear()
         if self._redis is not None:
             self._redis.stop()
             self._redis = None
 
+    def _end(self, processes: Iterable[SupervisedProcess], within_s: float) -> None:
+        deadline = time.monotonic() + within_s
+        for each in processes:
+            if each.runs:
+                each.terminate()
+        for each in processes:
+            if not each.join(max(0.0, deadline - time.monotonic())):
+                self._on_log(each.name, "did not end in time; killing it")
+                each.kill()
+                each.join()
+
     def kill(self) -> None:
-        """End the services at once; the embedded Redis ends with this process."""
-        for each in self.processes:
+        """End all processes at once; the embedded Redis ends with this one."""
+        for each in self._all:
             each.kill()
 
     def _hosts(self, service: str) -> list[SupervisedProcess]:
@@ -301,58 +335,47 @@ class LocalScheduler:
         services, name = self._targets[target], self._numbered(target, number)
         environ = {**self._environ, "LINGUA_REDIS_URL": self.redis_url}
         for service in services:
-            environ |= self._listens(service, number)
-        if self.settings.log_format == "auto":
-            # Their stderr is a pipe, but a person reads it in the end.
-            environ["LINGUA_LOG_FORMAT"] = "human"
+            environ |= listen_variables(
+                self.settings,
+                service,
+                name=self._numbered(service, number),
+                is_first=number == 1,
+                notes=self.notes,
+            )
         if self.settings.origin("instance_id") != "default" and environ["LINGUA_INSTANCE_ID"]:
             # Two processes must not have the same name. One that runs all services extends it for
             # each of them by itself.
             own = extended_id(self.settings.instance_id, str(number))
             environ["LINGUA_INSTANCE_ID"] = own if target == ALL else extended_id(own, target)
+        return self._supervise(name, ("serve", target), services, environ)
+
+    def _supervise(
+        self, name: str, command: Sequence[str], parts: Sequence[str], environ: Mapping[str, str]
+    ) -> SupervisedProcess:
+        if self.settings.log_format == "auto":
+            # Its stderr is a pipe, but a person reads it in the end.
+            environ = {**environ, "LINGUA_LOG_FORMAT": "human"}
         return SupervisedProcess(
-            target=target,
-            services=services,
+            command=command,
+            parts=parts,
             name=name,
             environ=environ,
             on_log=lambda line: self._on_log(name, line),
             on_change=lambda: self._changes.put(None),
         )
 
-    def _listens(self, service: str, number: int) -> dict[str, str]:
-        """The variables that say where an instance of a service listens."""
-        name = self._numbered(service, number)
-        titles = {
-            f"{service}_listen": name,
-            f"{service}_metrics_listen": f"{name}'s metrics",
-            f"{service}_health_listen": f"{name}'s health service",
-        }
-        if service == "gateway":
-            titles["gateway_web_listen"] = f"{name}'s web entry"
-        return {
-            variable_name(field): self._listen(getattr(self.settings, field), title, number)
-            for field, title in titles.items()
-        }
-
-    def _listen(self, address: str, name: str, number: int) -> str:
-        if not address or (number == 1 and not is_taken(address)):
-            return address
-        if number == 1:
-            self.notes.append(f"{address} is in use: {name} listens on a free port instead")
-        return any_port(address)
-
     def _await_change(self, deadline: float | None) -> bool:
         """Wait until something may have changed; False if the time is up."""
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return False
-        due = [each.restart_at for each in self.processes if each.restart_at is not None]
+        due = [each.restart_at for each in self._all if each.restart_at is not None]
         until = min([now + REDIS_CHECK_S, *due, *([] if deadline is None else [deadline])])
         try:
             self._changes.get(timeout=max(0.0, until - now))
         except queue.Empty:
             self._check_redis()
-        for each in self.processes:
+        for each in self._all:
             each.check(time.monotonic())
             if each.gave_up:
                 raise self._died(each)
@@ -381,7 +404,7 @@ class LocalScheduler:
         )
 
     def _logged(self, only: SupervisedProcess | None = None) -> str:
-        lines = [line for each in ([only] if only else self.processes) for line in each.last_log]
+        lines = [line for each in ([only] if only else self._all) for line in each.last_log]
         return (
             "".join(["; its last log lines:", *(f"\n  {line}" for line in lines)]) if lines else ""
         )

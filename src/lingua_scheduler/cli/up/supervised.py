@@ -1,4 +1,4 @@
-"""A process of services that is restarted at the same addresses when it dies."""
+"""A process that is restarted at the same addresses when it dies."""
 
 import time
 from collections import deque
@@ -37,13 +37,13 @@ class Restarts:
 
 
 class SupervisedProcess:
-    """A process of one service or of all, and those that replace it.
+    """A process of services or of a node, and those that replace it.
 
     The first is started at once, and serves when `begin` is called.
 
     Args:
-        target: what it serves: a service, or `all`.
-        services: the services that it runs.
+        command: of `lingua`, with its arguments.
+        parts: what it runs: services, or a node.
         name: its name in messages.
         environ: its complete environment.
         on_log: called from threads with each line that it logs, and with notes about restarts.
@@ -53,22 +53,22 @@ class SupervisedProcess:
     def __init__(
         self,
         *,
-        target: str,
-        services: Sequence[str],
+        command: Sequence[str],
+        parts: Sequence[str],
         name: str,
         environ: Mapping[str, str],
         on_log: Callable[[str], None],
         on_change: Callable[[], None],
     ) -> None:
-        self.services = services
         self.name = name
         self.endpoints: dict[str, Endpoint] = {}
-        """Where each service listens; empty until all were ready for the first time."""
+        """Where each part listens; empty until all were ready for the first time."""
         self.gave_up = False
         """Whether it ended before it was ever ready, or cannot stay up."""
         self.restart_at: float | None = None
         """When to start its next process, by `time.monotonic`."""
-        self._target = target
+        self._command = command
+        self._parts = parts
         self._environ = dict(environ)
         self._on_log = on_log
         self._on_change = on_change
@@ -122,7 +122,7 @@ class SupervisedProcess:
         if self._process.endpoints and not self._is_back:
             self._is_back = True
             where = ", ".join(each.address for each in self._process.endpoints.values())
-            self._on_log(f"is back at {where} (pid {self.pid})")
+            self._on_log(f"is back{' at ' if where else ''}{where} (pid {self.pid})")
         if not self.endpoints and self._process.endpoints:
             self._keep_addresses()
         if self.runs or self.gave_up:
@@ -148,7 +148,8 @@ class SupervisedProcess:
         """Let the next process listen on the same addresses, so that peers and clients find it."""
         self.endpoints = self._process.endpoints
         for service, (address, metrics, web) in self.endpoints.items():
-            self._environ[variable_name(f"{service}_listen")] = address
+            if address:
+                self._environ[variable_name(f"{service}_listen")] = address
             if metrics:
                 self._environ[variable_name(f"{service}_metrics_listen")] = metrics
             if web:
@@ -157,8 +158,8 @@ class SupervisedProcess:
     def _start(self) -> ChildProcess:
         self._started_at = time.monotonic()
         return ChildProcess(
-            target=self._target,
-            services=self.services,
+            command=self._command,
+            parts=self._parts,
             environ=self._environ,
             on_log=self._on_log,
             on_change=self._on_change,
