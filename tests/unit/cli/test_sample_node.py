@@ -61,6 +61,13 @@ def test_the_pitch_is_right_with_silence_around_and_within() -> None:
     assert heard.loud_s == pytest.approx(1.1, abs=0.02)
 
 
+def test_a_tone_may_change_its_loudness_as_microphones_make_it() -> None:
+    swelling = array(
+        "h", (int(x * (0.3 + 0.7 * abs(math.sin(at / 9000)))) for at, x in enumerate(tone(2.0)))
+    )
+    assert measure(swelling, RATE).tone_hz == pytest.approx(200, abs=sample.SAME_PITCH_HZ)
+
+
 @pytest.mark.parametrize(
     "text", ["Good morning, where is the station", "Aaaaah", "One two three four five six seven"]
 )

@@ -4,6 +4,7 @@ import sys
 from array import array
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean, median
 
 from lingua_scheduler.sdk import AudioFormat, Encoding, Job, JobError, Reason
 
@@ -11,12 +12,12 @@ from lingua_scheduler.sdk import AudioFormat, Encoding, Job, JobError, Reason
 LOUD = 500
 # The end of a sentence is this much silence.
 SILENT_END_S = 0.1
-# Windows in which the peak is measured, per second. Each has two periods of the lowest phrase.
+# Windows in which the peak is measured, per second.
 _WINDOWS_PER_S = 100
-# A tone reaches this share of its peak
-_EVEN = 0.8
-# in this share of the windows. Speech does in few.
+# In a tone, this share of the periods
 _MOST = 0.9
+# differs from the median by at most this share. In a voice, far fewer do.
+_EVEN = 0.1
 
 
 def samples_of(audio: bytes, audio_format: AudioFormat) -> "array[int]":
@@ -56,13 +57,25 @@ def measure(samples: "array[int]", rate: int) -> Heard:
     loud = [at for at, peak in enumerate(peaks) if peak > LOUD]
     if not loud:
         return SILENCE
-    loud_s = len(loud) / _WINDOWS_PER_S
-    even = sum(peaks[at] > max(peaks) * _EVEN for at in loud)
-    tone_hz = 0.0
-    if even >= len(loud) * _MOST:
-        # Silence has no pitch, so it does not count.
-        tone_hz = sum(a < 0 <= b for a, b in pairwise(samples)) / loud_s
-    return Heard((loud[-1] + 1 - loud[0]) / _WINDOWS_PER_S, loud_s, tone_hz)
+    # Silence has no pitch, so it does not count.
+    where = set(loud)
+    rises = [
+        at for at, (a, b) in enumerate(pairwise(samples)) if a < 0 <= b and at // size in where
+    ]
+    return Heard(
+        spoken_s=(loud[-1] + 1 - loud[0]) / _WINDOWS_PER_S,
+        loud_s=len(loud) / _WINDOWS_PER_S,
+        tone_hz=_pitch([b - a for a, b in pairwise(rises)], rate),
+    )
+
+
+def _pitch(periods: list[int], rate: int) -> float:
+    """The pitch of a tone with these periods, in samples; 0 if they are not those of a tone."""
+    if not periods:
+        return 0.0
+    middle = median(periods)
+    even = [each for each in periods if abs(each - middle) <= max(1.0, middle * _EVEN)]
+    return rate / fmean(even) if len(even) >= len(periods) * _MOST else 0.0
 
 
 def is_unfinished(job: Job, samples: "array[int]") -> bool:
