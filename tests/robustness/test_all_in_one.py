@@ -49,6 +49,13 @@ def test_every_fault_can_happen_in_some_world() -> None:
     assert {name for each in worlds for name in possible(*each)} == FAULTS.keys()
 
 
+@pytest.mark.parametrize("topology", [SPLIT, ALL])
+def test_links_of_web_clients_are_struck_only_if_there_are_such_clients(topology: str) -> None:
+    names = set(possible(AOF, topology)) - set(possible(AOF, topology, web=False))
+    kinds = ("cut", "half open", "slow", "loss")
+    assert names == {f"{kind}: web client and gateway" for kind in kinds}
+
+
 def test_faults_strike_what_a_topology_has(world: World) -> None:
     assert world.of("all") == ["all-0", "all-1", "all-2"]
     assert list(world.hosts) == world.of("all")
