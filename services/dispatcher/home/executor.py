@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 # How often the pool is asked for the new connection of a lost node.
 _LOCATE_EVERY_S = 0.2
+# How often a kept result is looked for while Redis cannot be read.
+_READ_EVERY_S = 0.2
 
 
 class Executor:
@@ -218,16 +220,25 @@ class Executor:
 
     # ---- results ----
 
-    def _fetch_kept(self, job: Job, _effect: effects.FetchKept, _: float) -> None:
-        self._tasks.spawn(self._read_kept(job))
+    def _fetch_kept(self, job: Job, effect: effects.FetchKept, _: float) -> None:
+        self._tasks.spawn(self._read_kept(job, effect.is_last))
 
-    async def _read_kept(self, job: Job) -> None:
-        try:
-            result = await self._kept.fetch(job.job_id)
-        except errors.LinguaError as error:
-            facts = {"job_id": job.job_id, "reason": str(error)}
-            _log.warning("kept result not readable", extra=facts)
-            result = None
+    async def _read_kept(self, job: Job, is_last: bool) -> None:
+        result: dispatcher_pb2.JobResult | None = None
+        is_told = False
+        # The deadline of the job ends this if Redis does not.
+        while job.machine.phase is not Phase.OVER:
+            try:
+                result = await self._kept.fetch(job.job_id)
+                break
+            except errors.LinguaError as error:
+                if not is_told:
+                    facts = {"job_id": job.job_id, "reason": str(error)}
+                    _log.warning("kept result not readable", extra=facts)
+                is_told = True
+            if not is_last:
+                break
+            await asyncio.sleep(_READ_EVERY_S)
         now = now_ms()
         self.feed(job, now, job.machine.on_kept(now, result))
 

@@ -201,9 +201,14 @@ class Deliver:
 
 @dataclass(slots=True)
 class FetchKept:
-    """Look for a kept result of a job that was done earlier. The answer is on_kept."""
+    """Look for a kept result of a job that was done earlier. The answer is on_kept.
+
+    is_last: the job fails if there is none, so look until Redis answers. Otherwise a store that
+    cannot be read counts as one without the result: the node may have it.
+    """
 
     attempt: Attempt
+    is_last: bool
 
 
 @dataclass(slots=True)

@@ -40,8 +40,6 @@ _ALL_FULL = common_pb2.ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED
 _OVER_QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 _WORTH_A_WAIT = (_BOUND_FULL, _ALL_FULL, _OVER_QUOTA)
 _NO_ROOM = "its reservation expired, and the node has no free slot"
-# A kept result is looked for, and once more if its node does not have it.
-_MAX_LOOKS = 2
 # The cause that a node reports if it no longer has what it held for the job.
 HELD_AUDIO_MISSING = "HELD_AUDIO_MISSING"
 
@@ -207,7 +205,7 @@ class JobMachine:
                 # to the other home.
                 attempt.state = AttemptState.KEPT
                 job.clear_timers(("grace", number), ("job", number))
-                job.looks = _MAX_LOOKS - 1
+                job.looks = transitions.MAX_LOOKS - 1
                 transitions.fetch(job, attempt)
             else:
                 job.effects.append(Send(attempt))
@@ -219,7 +217,7 @@ class JobMachine:
         for attempt in job.alive():
             if attempt.state is AttemptState.KEPT and result is not None:
                 transitions.deliver(job, attempt, result)
-            elif job.phase is Phase.FETCHING and job.looks >= _MAX_LOOKS:
+            elif job.phase is Phase.FETCHING and job.looks >= transitions.MAX_LOOKS:
                 attempt.state = AttemptState.ENDED  # there is nothing to stop at its node
                 why = "its node no longer has the result, and the result was not kept"
                 transitions.fail(job, FailureCause(common_pb2.ERROR_REASON_JOB_FAILED, why))
@@ -290,7 +288,7 @@ class JobMachine:
         attempt = job.live(number)
         if attempt is None:
             return job.take_effects()
-        if attempt.state is AttemptState.KEPT and job.looks < _MAX_LOOKS:
+        if attempt.state is AttemptState.KEPT and job.looks < transitions.MAX_LOOKS:
             # The result may have been kept, and the node told so, just before it was asked.
             job.clear_timers(("ack", number), ("job", number), ("grace", number))
             transitions.fetch(job, attempt)

@@ -49,6 +49,8 @@ ASK, BOUND, DEADLINE, HEDGE, OTHERS, WAIT = (
     (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "others", "wait")
 )
 # A job that waits has one of these.
+# A kept result is looked for, and once more if its node does not have it.
+MAX_LOOKS = 2
 _WAITS = (BOUND, OTHERS, WAIT)
 
 # ---- looking for a node ----
@@ -185,7 +187,7 @@ def fetch(job: JobModel, attempt: Attempt) -> None:
     """Looks for the kept result of a job that is done."""
     job.phase = Phase.FETCHING
     job.looks += 1
-    job.effects.append(FetchKept(attempt))
+    job.effects.append(FetchKept(attempt, is_last=job.looks >= MAX_LOOKS))
 
 
 # ---- the life of an attempt ----

@@ -1,4 +1,4 @@
-"""A home dies while Redis is down, and a node finishes its job: the result is not lost."""
+"""Results that cannot be kept, or that are kept and cannot be read, because Redis is down."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.v1 import dispatcher_pb2
+from tests.conftest import Eventually
+from tests.robustness.network import SWALLOW, Network
 from tests.support.scene import together
 from tests.support.services import PATIENT, PoolProcess, running_dispatcher
 
@@ -45,3 +48,36 @@ async def test_a_result_whose_home_died_while_redis_was_down_is_kept_when_it_is_
             event = await following.expect(job, "delivered", FOUND_WITHIN_S)
             assert event.delivered.result.texts.translated == "hello"
             assert (event.delivered.node_id, event.delivered.attempts) == (node.node_id, 1)
+
+
+async def test_a_kept_result_that_cannot_be_read_is_delivered_when_it_can_be(
+    pool_process: PoolProcess, redis_url: str, eventually: Eventually
+) -> None:
+    server = redis_url.removeprefix("redis://").partition("/")[0]
+    with Network() as network:
+        link = network.link("new", "redis", server)
+        through = redis_url.replace(server, link.address)
+        settings = {**PATIENT, "redis_timeout_ms": 300}
+        async with (
+            running_dispatcher(pool_process, redis_url, instance_id="old", **PATIENT) as one,
+            running_dispatcher(pool_process, through, instance_id="new", **settings) as other,
+            together([one, other], pool_process) as (old, new),
+        ):
+            node, first, second = await old.node(), old.gateway(), new.gateway()
+            job = await first.submit(old.spec())
+            assign = await node.take_job()
+            await first.accepted(job)
+            await first.cut()
+            await node.result(assign, "hello")
+            # It is kept, and the node has forgotten it.
+            await node.expect_received(assign)
+            network.change(link, SWALLOW)
+            await second.submit(new.spec())
+            asked = await node.expect_assign()
+            assert asked.only_if_known
+            await node.reject(asked, dispatcher_pb2.JobReject.CAUSE_NOT_KNOWN)
+            unread = "kept result not readable"
+            await eventually(lambda: other.log().count(unread) == 2, FOUND_WITHIN_S)
+            network.heal()
+            event = await second.expect(job, "delivered", FOUND_WITHIN_S)
+            assert event.delivered.result.texts.translated == "hello"

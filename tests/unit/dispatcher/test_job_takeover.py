@@ -208,6 +208,8 @@ def test_what_was_kept_just_before_the_node_was_asked_is_found(kept: int | None)
     job = Job().start().told(1, common_pb2.JOB_STATE_DONE, lease=0).kept(None)
 
     assert job.rejected(1).kinds() == [fx.FetchKept]
+    # Nobody else can be asked, so this look must not fail.
+    assert [each.is_last for each in job.effects if isinstance(each, fx.FetchKept)] == [True]
     assert job.kept(kept).kinds() == ([fx.Deliver] if kept else [fx.Fail])
 
 
