@@ -31,10 +31,14 @@ test("the parts are consecutive, and all of the time is in one of them", () => {
     { name: "ASR", ms: 500 },
     { name: "NMT", ms: 200 },
     { name: "OTHER", ms: 50 },
-    { name: "node", ms: 50 },
+    { name: "rest", ms: 50 },
     { name: "deliver", ms: 3 },
   ]);
   assert.equal(waitedMs(TIMINGS), 1015);
+});
+
+test("a node that reports no stages has all of its time", () => {
+  assert.deepEqual(timeline({ ...TIMINGS, stages: [] })[3], { name: "node", ms: 800 });
 });
 
 test("stages that claim more than the node's time do not lengthen the bar", () => {

@@ -5,14 +5,14 @@
 
 /**
  * @typedef {object} Part
- * @property {string} name the key of its text: audio, pause, dispatch, a stage, node, deliver.
+ * @property {string} name the key of its text: audio, pause, dispatch, a stage, rest, node, deliver.
  * @property {number} ms
  */
 
 const STAGES = new Set(["ASR", "SEMANTIC", "NMT", "TTS", "TONE"]);
 
 /**
- * Consecutive parts. What a node did beside its stages is "node".
+ * Consecutive parts. What a node did beside its stages is "rest"; without stages it is "node".
  *
  * @param {ResultTimings} timings
  * @returns {Part[]}
@@ -31,7 +31,7 @@ export function timeline(timings) {
     { name: "pause", ms: hangoverMs },
     { name: "dispatch", ms: dispatchMs },
     ...staged,
-    { name: "node", ms: left },
+    { name: staged.length === 0 ? "node" : "rest", ms: left },
     { name: "deliver", ms: deliverMs },
   ].filter((part) => part.ms > 0);
 }

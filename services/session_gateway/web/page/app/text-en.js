@@ -68,7 +68,8 @@ export const EN = {
   "time.TTS": "Speaking",
   "time.TONE": "Tone",
   "time.OTHER": "Another step",
-  "time.node": "Rest at the translator",
+  "time.node": "At the translator",
+  "time.rest": "Rest at the translator",
   "time.deliver": "Delivery",
 
   "connection.idle": "Ready",

@@ -71,7 +71,8 @@ export const ES = {
   "time.TTS": "Hablar",
   "time.TONE": "Tono",
   "time.OTHER": "Otro paso",
-  "time.node": "Resto en el traductor",
+  "time.node": "En el traductor",
+  "time.rest": "Resto en el traductor",
   "time.deliver": "Entrega",
 
   "connection.idle": "Listo",

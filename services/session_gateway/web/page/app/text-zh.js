@@ -69,7 +69,8 @@ export const ZH = {
   "time.TTS": "朗读",
   "time.TONE": "语气",
   "time.OTHER": "其他步骤",
-  "time.node": "翻译器的其余时间",
+  "time.node": "翻译器处理",
+  "time.rest": "翻译器的其余时间",
   "time.deliver": "送达",
 
   "connection.idle": "就绪",

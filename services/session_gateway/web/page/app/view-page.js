@@ -60,23 +60,25 @@ function Bar({ state, text, rotated, controller }) {
     >
       ${icons.turn()}
     </button>
-    <select
-      class="interface"
-      data-action="interface"
-      aria-label=${text("page.interface")}
-      value=${state.interface}
-      onChange=${(/** @type {Event} */ event) => {
-        const { value } = /** @type {HTMLSelectElement} */ (event.currentTarget);
-        controller.setInterface(/** @type {Interface} */ (value));
-      }}
+    <span class="interface">
+      ${icons.globe()}
+      <select
+        data-action="interface"
+        aria-label=${text("page.interface")}
+        value=${state.interface}
+        onChange=${(/** @type {Event} */ event) => {
+          const { value } = /** @type {HTMLSelectElement} */ (event.currentTarget);
+          controller.setInterface(/** @type {Interface} */ (value));
+        }}
+      >
+        ${INTERFACES.map(
+          ([code, name]) =>
+            html`<option value=${code} lang=${code} selected=${code === state.interface}>
+              ${name}
+            </option>`,
+        )}
+      </select></span
     >
-      ${INTERFACES.map(
-        ([code, name]) =>
-          html`<option value=${code} lang=${code} selected=${code === state.interface}>
-            ${name}
-          </option>`,
-      )}
-    </select>
   </header>`;
 }
 

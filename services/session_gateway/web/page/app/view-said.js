@@ -88,8 +88,10 @@ export class Said extends Component {
             class="facts"
             data-role="facts"
             onToggle=${(/** @type {Event} */ event) => {
-              const { open } = /** @type {HTMLDetailsElement} */ (event.currentTarget);
-              this.setState({ isOpen: open });
+              const details = /** @type {HTMLDetailsElement} */ (event.currentTarget);
+              this.setState({ isOpen: details.open }, () =>
+                details.scrollIntoView({ block: "nearest" }),
+              );
             }}
           >
             <summary class="tool">${text("said.facts")}</summary>
@@ -107,11 +109,11 @@ function isPending({ state }) {
 }
 
 /** @param {SaidProps} props */
-function statusOf({ utterance, connection, text }) {
+function statusOf({ side, utterance, connection, text }) {
   const { state, joined, reason, source, translated } = utterance;
   switch (state) {
     case "speaking":
-      return text("said.speaking");
+      return text(utterance.side === side ? "said.speaking" : "hint.other");
     case "waiting":
       return waitingFor(utterance, connection, text);
     case "held":
