@@ -1,0 +1,122 @@
+"""Parts of the scheduler go away while somebody speaks: the page goes on, and no word is lost."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.chromium import Browsers
+from tests.browser.opening import OpenPage
+from tests.browser.record import violations
+from tests.browser.scheduler import TalkScheduler
+from tests.browser.talk_page import TalkPage
+
+
+@pytest.fixture(scope="module")
+def own(browsers: Browsers, redis_url: str) -> Iterator[TalkScheduler]:
+    """A scheduler of this file's own, whose processes tests may kill."""
+    with TalkScheduler(redis_url=redis_url) as made:
+        made.add_hearing_nodes(2)
+        made.until_offered("en", "es")
+        yield made
+        made.check_logs()
+
+
+@pytest.fixture
+def scheduler(own: TalkScheduler) -> TalkScheduler:
+    """The scheduler, all of which is alive, and whose nodes have no orders."""
+    for each in (*own.services, *own.nodes):
+        if each.process.poll() is not None:
+            each.start()
+            each.wait_ready()
+    for node in own.nodes:
+        node.order()
+    return own
+
+
+def check(page: TalkPage, scheduler: TalkScheduler) -> None:
+    """Nothing is missing, nothing is lost, and the page shows that."""
+    page.until_settled()
+    assert violations(page, scheduler.nodes) == []
+    for side in ("a", "b"):
+        expect(page.utterances(side, "done").last).to_contain_text("ms of")
+        expect(page.utterances(side, "missing")).to_have_count(0)
+    page.check(connection_errors=True)
+
+
+def test_kill_9_of_the_gateway_in_the_middle_of_speech_loses_no_word(
+    scheduler: TalkScheduler, open_page: OpenPage
+) -> None:
+    page = open_page(scheduler.url)
+    page.speak("a", 0.5)
+    page.press("a")
+    page.until_sent(1.0)
+    scheduler.gateway.kill()
+    page.expect_connection("reconnecting")
+    # The person speaks on while there is no connection.
+    page.until_sent(1.0)
+    expect(page.side("a")).to_contain_text("Your words are kept")
+    scheduler.gateway.start()
+    scheduler.gateway.wait_ready()
+    page.expect_connection("connected")
+    page.until_sent(0.5)
+    page.release()
+    page.until_settled()
+    # The other person answers, in the same session.
+    page.speak("b", 0.5)
+    check(page, scheduler)
+    assert len(page.events("resumed")) == 1
+    assert len(page.wire.sessions) == 1
+
+
+def test_kill_9_after_the_last_word_loses_no_word(
+    scheduler: TalkScheduler, open_page: OpenPage
+) -> None:
+    for node in scheduler.nodes:
+        node.order(work_ms=1500)
+    page = open_page(scheduler.url)
+    page.speak("b", 0.7)
+    page.until_events(1, "accepted")
+    scheduler.gateway.kill()
+    page.expect_connection("reconnecting")
+    scheduler.gateway.start()
+    scheduler.gateway.wait_ready()
+    page.expect_connection("connected")
+    check(page, scheduler)
+
+
+def test_a_killed_node_costs_no_word(scheduler: TalkScheduler, open_page: OpenPage) -> None:
+    for node in scheduler.nodes:
+        node.order(work_ms=1000)
+    page = open_page(scheduler.url)
+    page.press("a")
+    # An utterance has 1.5 s at most, so the node has got the first one by now.
+    page.until_events(1, "accepted")
+    (accepted,) = page.events("accepted")
+    (victim,) = (each for each in scheduler.nodes if each.node_id == accepted["nodeId"])
+    victim.kill()
+    page.until_sent(0.5)
+    page.release()
+    check(page, scheduler)
+    expect(page.connection).to_have_attribute("data-state", "connected")
+    results = page.events("result")
+    assert all(each["nodeId"] != victim.node_id for each in results)
+    assert any(each["attempts"] > 1 for each in results)
+
+
+def test_a_drained_scheduler_costs_no_word(scheduler: TalkScheduler, open_page: OpenPage) -> None:
+    page = open_page(scheduler.url)
+    page.press("a")
+    page.until_sent(1.0)
+    for service in scheduler.services:
+        service.terminate()
+    for service in scheduler.services:
+        assert service.wait_end() == 0
+    page.expect_connection("reconnecting")
+    for service in scheduler.services:
+        service.start()
+        service.wait_ready()
+    page.expect_connection("connected")
+    page.until_sent(0.5)
+    page.release()
+    check(page, scheduler)
