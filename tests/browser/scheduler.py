@@ -2,7 +2,6 @@
 
 import json
 import urllib.request
-from collections.abc import Sequence
 
 from tests.browser.hearing_node import PROGRAM
 from tests.support.node_process import NodeProcess
@@ -26,23 +25,22 @@ class TalkScheduler(Scheduler):
         """Where the page is."""
         return f"http://{self.gateway.web_address}"
 
-    def add_hearing_nodes(self, count: int = 1, **options: str | int) -> Sequence[NodeProcess]:
+    def add_hearing_nodes(self, count: int = 1, **options: str | int) -> list[NodeProcess]:
         """Starts nodes that keep what they hear; returns when all are connected."""
         first = len(self.nodes)
-        new = [
-            NodeProcess(
-                f"n{first + at}",
-                program=PROGRAM,
-                dispatchers=addresses(self.dispatchers),
-                **options,
-            )
-            for at in range(count)
-        ]
+        names = [f"n{first + at}" for at in range(count)]
+        new = self.add_nodes_of(PROGRAM, *names, **options)
+        for node in new:
+            node.wait_ready()
+        return new
+
+    def add_nodes_of(self, program: str, *names: str, **options: str | int) -> list[NodeProcess]:
+        """Starts nodes of a program; they are not connected yet."""
+        to = addresses(self.dispatchers)
+        new = [NodeProcess(name, program=program, dispatchers=to, **options) for name in names]
         self.nodes += new
         for node in new:
             node.start()
-        for node in new:
-            node.wait_ready()
         return new
 
     def until_offered(self, *languages: str, token: str = "") -> None:

@@ -215,10 +215,11 @@ class TalkPage:
             for each in self._errors
             if not (connection_errors and CONNECTION_ERRORS.search(each))
         ]
-        assert errors == []
-        assert self.told("violation") == []
+        assert not errors, errors
+        violations = [each["detail"] for each in self.told("violation")]
+        assert not violations, violations
         others = [each for each in self.requests if not each.startswith((self.url, self._ws_url))]
-        assert others == [], "requests to other hosts"
+        assert not others, others
 
     @property
     def _ws_url(self) -> str:

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -15,7 +14,6 @@ from tests.browser.scheduler import TalkScheduler
 from tests.browser.sounds import GOOD_MORNING, SENTENCES
 from tests.support.process import CommandProcess
 
-ROOT = Path(__file__).parents[2]
 PHRASES = [{"hertz": 150, "seconds": 1.5, "texts": {"en": "Good morning!", "es": "¡Buenos días!"}}]
 
 
@@ -28,7 +26,7 @@ def sample_url(
     phrases.write_text(json.dumps(PHRASES))
     # Nothing is cut: a tone has no pauses, as a sentence would.
     with TalkScheduler(redis_url=redis_url, max_duration_ms=60_000) as scheduler:
-        command = [sys.executable, ROOT / "examples" / "sample_node.py", "--langs", "en,es"]
+        command = [sys.executable, "-m", "lingua_scheduler.cli", "sample-node", "--langs", "en,es"]
         to = ["--dispatcher", scheduler.dispatchers[0].address, "--phrases", phrases]
         with CommandProcess("sample-node", [*command, *to, "--id", "amber"]):
             scheduler.until_offered("en", "es")
