@@ -132,7 +132,7 @@ class Job:
         """
         if not nodes:
             return ""
-        tried = ",".join(sorted({*nodes} - {*self.not_sent.values()}))
+        tried = ",".join(sorted({*nodes} - self._missed))
         stages = ",".join(map(str, sorted({*self.spec.required_stages})))
         return f"{_OTHERS}{self.queue} {tried} {stages}"
 
@@ -183,8 +183,15 @@ class Job:
 
     def excluded(self, asks: Allocate) -> list[str]:
         """The nodes that were tried. After a wait, those that were not reached may be back."""
-        missed = set(self.not_sent.values()) if self.has_waited else ()
+        missed = self._missed if self.has_waited else ()
         return [node_id for node_id in asks.exclude if node_id not in missed]
+
+    @property
+    def _missed(self) -> set[str]:
+        """The nodes that were not reached, and have not had the job since."""
+        attempts = self.machine.attempts.items()
+        had = {each.node_id for number, each in attempts if number not in self.not_sent}
+        return {*self.not_sent.values()} - had
 
     def waits_to_be_taken(self, number: int) -> bool:
         """Whether that attempt's result was delivered, and is confirmed once it is taken."""

@@ -70,3 +70,30 @@ async def test_a_job_that_no_node_has_had_outlasts_a_node_that_cannot_be_reached
     # It was taken out of selection, and has been silent since.
     offline = common_pb2.NODE_HEALTH_OFFLINE
     await at.until(at.hello("ghost"), lambda seen: seen is not None and seen.health == offline)
+
+
+async def test_a_node_that_was_not_reached_and_then_fails_the_job_is_not_asked_again(
+    at: Scene,
+) -> None:
+    """Otherwise one bad node, missed once, could use up all tries while the others are full."""
+    node, gateway = await at.node(), at.gateway()
+    await gateway.submit(at.spec(0))
+    assign = await node.take_job()
+    haunted = asyncio.create_task(haunt(at, at.dispatcher))
+    try:
+        await at.until(at.hello("ghost"), lambda seen: seen is not None)
+        job = await gateway.submit(at.spec(1, deadline_ms=60_000))
+        for _ in range(2):
+            await gateway.retrying(job)
+    finally:
+        haunted.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await haunted
+    bad = await at.node("ghost")
+    taken = await bad.take_job()
+    await bad.fail(taken, worth_retry=True)
+    while (await gateway.retrying(job)).attempt != taken.attempt.attempt:
+        pass
+    await node.result(assign)
+    assert (await node.take_job()).attempt.job_id == job
+    assert "job_assign" not in await bad.settled()
