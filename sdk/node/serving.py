@@ -117,6 +117,8 @@ class Serving:
         self._drain_seconds = drain_seconds
         self._rng = rng
         self._backoff = Backoff(rng)
+        # A dispatcher that sends the node elsewhere is obeyed at once, but not again and again.
+        self._may_move_at_once = True
         self._executions: dict[int, _Execution] = {}
         self._done = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
@@ -196,7 +198,9 @@ class Serving:
         """Logs why a stream ended and returns the seconds until the next. May raise instead."""
         if isinstance(ending, Moved):
             self._log(logging.INFO, "reconnect requested", address=address, reason=ending.why)
-            return min(ending.after, LONGEST_WAIT_S)
+            at_once, self._may_move_at_once = self._may_move_at_once, False
+            asked = min(ending.after, LONGEST_WAIT_S)
+            return asked if at_once else max(asked, self._backoff.next())
         wait = self._backoff.next()
         if isinstance(ending, Expired):
             self._log(logging.INFO, "token expired", address=address, reason=ending.why)
@@ -247,6 +251,7 @@ class Serving:
             good = self._protocol.welcomed
             if good and self._loop.time() - opened >= STABLE_S:
                 self._backoff.reset()
+                self._may_move_at_once = True
             self._protocol.on_disconnected()
 
         self._protocol.on_connected(opened)

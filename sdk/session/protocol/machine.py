@@ -161,7 +161,7 @@ class SessionProtocol:
                 ack = event.audio_ack
                 keep_seq = ack.keep_seq if ack.HasField("keep_seq") else None
                 if self.state.kept.ack(ack.next_seq, keep_seq):
-                    self._faults = 0
+                    self._advanced()
             case "utterance":
                 self._on_progress(event.utterance)
             case "partial":
@@ -208,11 +208,16 @@ class SessionProtocol:
             what = f"sent index {outcome.index} before {self.state.seen}"
             self._fault(stream, "OUT_OF_ORDER", what)
         else:
-            self._faults = 0
+            self._advanced()
             self.state.results += isinstance(outcome, Result)
             self.state.missing += isinstance(outcome, Missing)
             stream.confirm_soon(now)
             self._do(Give(outcome))
+
+    def _advanced(self) -> None:
+        """The stream has brought the session forward."""
+        self._faults = 0
+        self._retries.progress()
 
     def _on_progress(self, event: session_pb2.UtteranceEvent) -> None:
         self.state.expect(event.utterance_index)

@@ -18,6 +18,8 @@ class Dispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     def __init__(self) -> None:
         self.address = ""
         self.tokens: list[str] = []
+        self.sends_away = False
+        """Whether it welcomes nodes and asks them to reconnect at once."""
         self.answers: asyncio.Queue[tuple[bool, grpc.StatusCode | None]] = asyncio.Queue()
 
     def next(self, *, welcome: bool, end: grpc.StatusCode | None) -> None:
@@ -30,6 +32,15 @@ class Dispatcher(dispatcher_pb2_grpc.DispatcherServicer):
         found = dict(context.invocation_metadata())
         self.tokens.append(str(found.get("authorization", "")))
         await anext(request_iterator)
+        if self.sends_away:
+            events = [
+                dispatcher_pb2.DispatcherEvent(welcome=dispatcher_pb2.Welcome()),
+                dispatcher_pb2.DispatcherEvent(reconnect=dispatcher_pb2.Reconnect(why="drain")),
+            ]
+            await context.write(dispatcher_pb2.DispatcherMessage(events=events))
+            async for _ in request_iterator:
+                pass
+            return
         welcome, end = await self.answers.get()
         if welcome:
             event = dispatcher_pb2.DispatcherEvent(welcome=dispatcher_pb2.Welcome())

@@ -1,4 +1,4 @@
-"""The parts of the shell that need no dispatcher."""
+"""The shell of a node: its timer, and how often it reconnects."""
 
 import asyncio
 import random
@@ -14,6 +14,7 @@ from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.sdk.node.serving import Serving
 from lingua_scheduler.sdk.node.workers import LoopWorkers
 from lingua_scheduler.v1.dispatcher_pb2 import Hello
+from tests.unit.sdk.node_peer import Dispatcher, node_with, serve
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -39,3 +40,15 @@ def test_a_deadline_that_is_over_can_be_set_again_on_any_event_loop(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
+
+
+async def test_a_node_that_is_sent_away_again_and_again_waits_longer_each_time(
+    dispatcher: Dispatcher,
+) -> None:
+    dispatcher.sends_away = True
+    serving = asyncio.create_task(serve(node_with(None), dispatcher))
+    await asyncio.sleep(1.5)
+    serving.cancel()
+    await asyncio.wait([serving])
+    # Without a wait there would be hundreds, even on a slow machine.
+    assert 1 <= len(dispatcher.tokens) <= 25

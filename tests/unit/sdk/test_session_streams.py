@@ -248,3 +248,66 @@ def test_after_a_silence_the_next_gateway_gets_more_time_and_later_no_more() -> 
     driver.lose(Lost("cut"))
     driver.connect(silence_ms=SILENCE_MS)
     assert round(pass_time(driver, 100, answers=False)[1] or 0) == 3
+
+
+# ---- gateways that open the session and send it away ----
+
+
+def waits(driver: Driver, times: int, *, lasting: float = 0.0, acks: bool = False) -> list[float]:
+    """The waits of a session that is sent away as soon as it is open, again and again."""
+    found = []
+    for at in range(times):
+        driver.protocol.state.kept.add(b"00")
+        driver.connect()
+        driver.now += lasting
+        driver.say(*([ack(at + 1)] if acks else []), go_away())
+        driver.tick(0.0)
+        (retry,) = [each for each in driver.lose(Moved(0.0, "draining")) if isinstance(each, Retry)]
+        found.append(retry.after)
+        driver.now += retry.after
+    return found
+
+
+def test_a_session_that_is_sent_away_at_once_again_and_again_waits_longer_each_time() -> None:
+    first, *rest = waits(Driver(reconnect_seconds=1000.0), 40)
+    assert first == 0.0
+    assert all(wait > 0.0 for wait in rest)
+    assert sum(rest) > 40.0
+    assert max(rest) <= 5.0
+
+
+@pytest.mark.parametrize("how", [{"lasting": 1.0}, {"acks": True}])
+def test_a_session_that_comes_forward_is_moved_without_a_wait(how: dict[str, float | bool]) -> None:
+    assert waits(Driver(), 40, **how) == [0.0] * 40  # type: ignore[arg-type]
+
+
+def test_gateways_that_send_a_session_away_before_it_is_open_are_not_asked_without_a_wait(
+    open_one: Driver,
+) -> None:
+    found = []
+    open_one.now += 10.0
+    for _ in range(10):
+        open_one.say(go_away())
+        open_one.tick(0.0)
+        (retry,) = [
+            each for each in open_one.lose(Moved(0.0, "draining")) if isinstance(each, Retry)
+        ]
+        found.append(retry.after)
+        open_one.now += retry.after
+        open_one.protocol.on_connected(open_one.now)
+        open_one.drain()
+    assert found[0] == 0.0
+    assert all(wait > 0.0 for wait in found[1:])
+
+
+@pytest.mark.parametrize("ending", [Moved(0.0, "draining"), Lost("cut")])
+def test_a_session_that_opens_and_ends_again_and_again_is_given_up_in_the_end(
+    open_one: Driver, ending: Moved | Lost
+) -> None:
+    began = open_one.now
+    while retries(effects := open_one.lose(ending)):
+        assert open_one.now - began <= RESUME_S
+        open_one.now += max(0.01, *(each.after for each in effects if isinstance(each, Retry)))
+        open_one.connect()
+    assert open_one.now - began >= RESUME_S
+    assert error_in(effects).reason == "UNREACHABLE"
