@@ -62,7 +62,7 @@ test: $(READY)  ## all tests, or TESTS=tests/unit
 JS := sdk/js
 NO_NODE := Skipped: the JavaScript SDK needs Node.js 20 or later with npm. To get them: \
   apt-get install --no-install-recommends nodejs npm, or https://nodejs.org
-HAS_NODE := command -v npm >/dev/null && node -e 'process.exit(process.versions.node.split(".")[0] < 20)'
+HAS_NODE := command -v npm >/dev/null && node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))'
 WITH_NPM = @{ $(HAS_NODE); } || { echo "$(NO_NODE)"; exit 0; }; cd $(JS) && \
   { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci; } &&
 .PHONY: js js-test js-lint
