@@ -31,6 +31,8 @@ from lingua_scheduler.sdk.validate import check_number
 MAX_UNACKNOWLEDGED_BYTES = 8 * 1024 * 1024
 # Short enough for live speech, long enough to keep the number of messages low.
 CHUNK_MS = 100
+# The latest time that the contract allows for a chunk.
+_MAX_TIME_MS = 2**53
 
 Bytes = bytes | bytearray | memoryview
 
@@ -247,6 +249,10 @@ class Session:
             SessionLostError: the session was lost.
         """
         end = time.time() if recorded_at is None else recorded_at
+        if not 0 <= end * 1000 <= _MAX_TIME_MS:
+            raise ValueError(
+                f"recorded_at: {recorded_at!r} must be seconds since the epoch, at most 2^53 ms"
+            )
         await self._sender.send(bytes(data), direction, end * 1000)
 
     async def send_all(

@@ -152,14 +152,14 @@ class KeptChunks:
         self._cursor = max(self.first, min(next_seq, self._written))
         self._drop()
 
-    def again_from(self, seq: int, *, emptied: bool) -> None:
+    def again_from(self, seq: int, *, emptied: bool) -> bool:
         """Writes this chunk and all after it again.
 
-        If `emptied`, the chunk loses its audio. Does nothing if the chunk has yet to be written to
-        the current stream.
+        If `emptied`, the chunk loses its audio and its time. Does nothing, and returns False, if
+        the chunk has yet to be written to the current stream.
         """
         if not self.first <= seq < self._cursor:
-            return
+            return False
         self._cursor = seq
         if emptied:
             old = self._chunks[seq - self.first]
@@ -167,8 +167,10 @@ class KeptChunks:
             new = session_pb2.AudioChunk()
             new.CopyFrom(old)
             new.data = b""
+            new.client_ms = 0
             self._chunks[seq - self.first] = new
             if seq < self._safe:
                 self.held_size -= len(old.data)
             else:
                 self.size -= len(old.data)
+        return True

@@ -59,6 +59,9 @@ ASK_BEATS = 3
 # How long a gateway that has not answered a resume may still take over the session.
 LATE_RESUME_S = 60.0
 
+# The most digits of a sequence number, which is at most 2^53.
+_SEQ_DIGITS = 16
+
 _INVALID = common_pb2.ERROR_REASON_INVALID_MESSAGE
 _QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 _DRAINING = common_pb2.ERROR_REASON_DRAINING
@@ -181,6 +184,10 @@ class SessionProtocol:
     def _on_opened(self, now: float, stream: SessionStream, opened: session_pb2.Opened) -> None:
         if stream.opened:
             return
+        if not stream.resumes and not (opened.session_id and opened.resume_token):
+            what = "opened a session without session_id or resume_token"
+            self._fault(stream, "INVALID_MESSAGE", what)
+            return
         if opened.next_seq < self.state.kept.first:
             what = f"asked again for chunk {opened.next_seq}, which it had acknowledged"
             self._fault(stream, "OUT_OF_ORDER", what)
@@ -237,15 +244,26 @@ class SessionProtocol:
             self._end_stream(stream, Close(Refused(error)))
             return
         expected = error.metadata.get("expected_seq", "")
-        if error.reason == common_pb2.ERROR_REASON_BAD_AUDIO and expected.isdecimal():
-            seq = int(expected)
-            if seq in stream.refused:
-                return  # one of the chunks that were in flight behind the refused one
-            stream.refused.add(seq)
-            # Chunks are sent in order, so the gap is not ours; sending the same again fixes it.
+        if expected.isdecimal() and len(expected) <= _SEQ_DIGITS:
+            # The gateway refuses a chunk and keeps the stream, so this is not why it may end later.
+            stream.last_error = None
             gap = error.metadata.get("seq", expected) != expected
-            self.state.kept.again_from(seq, emptied=not gap)
+            if not self._send_again(stream, int(expected), gap=gap):
+                return
         self._do(Give(problem_from(error)))
+
+    def _send_again(self, stream: SessionStream, seq: int, *, gap: bool) -> bool:
+        """Sends chunks again, from one that was refused.
+
+        That chunk loses its audio and its time, which the server cannot use. Returns False if the
+        refused chunk was only in flight behind that one.
+        """
+        if gap and (seq in stream.gaps or seq in stream.emptied):
+            return False
+        # Chunks are sent in order, so a gap is not ours; sending the same again fixes it.
+        if seq not in stream.emptied and self.state.kept.again_from(seq, emptied=not gap):
+            (stream.gaps if gap else stream.emptied).add(seq)
+        return True
 
     def _on_closed(self, stream: SessionStream, closed: session_pb2.Closed) -> None:
         total = closed.results + closed.missing
@@ -306,7 +324,8 @@ class SessionProtocol:
         if isinstance(ending, Refused):
             self._after_refusal(now, stream, ending.error)
         elif isinstance(ending, Moved):
-            self._retry(now, ending, asked=ending.after, moved=True)
+            # Gateways that send clients away before they open the session get a backoff.
+            self._retry(now, ending, asked=ending.after, moved=stream.opened)
         else:
             self._retry(now, ending)
         return self._out()

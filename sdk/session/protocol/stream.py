@@ -29,7 +29,8 @@ class SessionStream:
         confirm_due: whether that time has come.
         leave_at: when the gateway wants the client to have left.
         last_error: the gateway's last event, if that was an error.
-        refused: sequence numbers of chunks that were refused on this stream.
+        gaps: sequence numbers of chunks that the gateway missed and was sent again.
+        emptied: those of chunks that it refused and was sent again without their audio.
         silence: tracks the gateway's silence; None if the gateway does not promise to answer.
         ask_due: whether to send an empty message, which the gateway has to answer.
     """
@@ -47,7 +48,8 @@ class SessionStream:
     leave_at: float | None = None
     leave_why: str = ""
     last_error: common_pb2.Error | None = None
-    refused: set[int] = field(default_factory=set)
+    gaps: set[int] = field(default_factory=set)
+    emptied: set[int] = field(default_factory=set)
     silence: Silence | None = None
     ask_due: bool = False
 

@@ -174,6 +174,20 @@ async def test_audio_is_cut_in_chunks_and_results_come_until_the_session_is_clos
     await serving
 
 
+async def test_a_time_that_no_chunk_can_have_is_refused_and_the_session_goes_on(
+    peer: Peer,
+) -> None:
+    session = english(peer)
+    stream = await entered(session, peer)
+    for wrong in (float("nan"), float("inf"), -1.0, 1.7e18):
+        with pytest.raises(ValueError, match=r"^recorded_at: "):
+            await session.send(b"1234", recorded_at=wrong)
+    await session.send(b"1234", recorded_at=1.5)
+    chunk = await stream.hear_kind("audio")
+    assert (chunk.seq, chunk.client_ms) == (0, 1500)
+    await leave(session)
+
+
 async def test_a_conversation_says_who_speaks(peer: Peer) -> None:
     session = Session(peer.address, a="en", b="es")
     stream = await entered(session, peer)

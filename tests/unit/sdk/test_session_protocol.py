@@ -7,16 +7,16 @@ from lingua_scheduler.sdk import (
     SessionRefusedError,
     SessionUnavailableError,
 )
-from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Refused
+from lingua_scheduler.sdk._transport.endings import Close, Left, Lost, Moved, Refused
 from lingua_scheduler.sdk.session.events import Problem, Result
-from lingua_scheduler.sdk.session.protocol.effects import Over, Retry, SessionEffect
+from lingua_scheduler.sdk.session.protocol.effects import Give, Over, Retry, SessionEffect
 from lingua_scheduler.sdk.session.protocol.machine import MAX_FAULTS
 from lingua_scheduler.sdk.session.protocol.retry import ANSWER_S, OPEN_S
 from lingua_scheduler.sdk.session.protocol.stream import CONFIRM_S
 from lingua_scheduler.v1 import common_pb2
 from lingua_scheduler.v1.session_pb2 import ClientMessage
 from tests.unit.sdk.session_driver import INVALID, NOT_FOUND, Driver, error_in, given, kind, retries
-from tests.unit.sdk.session_peer import ack, closed, failed, finalized, opened, result
+from tests.unit.sdk.session_peer import ack, closed, failed, finalized, go_away, opened, result
 
 # ---- opening ----
 
@@ -187,6 +187,64 @@ def test_a_gap_that_is_none_of_ours_is_filled_with_the_same_audio(open_one: Driv
     bad = common_pb2.ERROR_REASON_BAD_AUDIO
     open_one.say(failed(bad, seq="2", expected_seq="1"))
     assert [each.audio.data for each in open_one.drain()] == [b"11", b"22"]
+
+
+def test_a_chunk_is_sent_again_empty_whatever_the_reason_of_its_refusal(open_one: Driver) -> None:
+    open_one.protocol.state.kept.add(b"00", client_ms=2**60)
+    open_one.protocol.state.kept.add(b"11")
+    open_one.drain()
+    refusal = failed(common_pb2.ERROR_REASON_INVALID_MESSAGE, seq="0", expected_seq="0")
+    assert [type(effect) for effect in open_one.say(refusal)] == [Give]
+    again = [each.audio for each in open_one.drain()]
+    assert [(each.seq, each.data, each.client_ms) for each in again] == [(0, b"", 0), (1, b"11", 0)]
+    # There is nothing left to change: the app is told, and nothing is sent for ever.
+    assert [type(effect) for effect in open_one.say(refusal)] == [Give]
+    assert open_one.drain() == []
+    # The stream was kept, so the refusal is not why it ends later.
+    assert isinstance(open_one.protocol.ending(open_one.now), Lost)
+
+
+def test_a_chunk_that_was_sent_again_because_of_a_gap_may_be_refused(open_one: Driver) -> None:
+    for data in (b"00", b"11"):
+        open_one.protocol.state.kept.add(data)
+    open_one.drain()
+    bad = common_pb2.ERROR_REASON_BAD_AUDIO
+    open_one.say(failed(bad, seq="1", expected_seq="0"))
+    assert [each.audio.data for each in open_one.drain()] == [b"00", b"11"]
+    open_one.say(failed(bad, seq="0", expected_seq="0"))
+    assert [each.audio.data for each in open_one.drain()] == [b"", b"11"]
+
+
+def test_a_refusal_with_an_absurd_sequence_number_is_only_told(open_one: Driver) -> None:
+    refusal = failed(common_pb2.ERROR_REASON_BAD_AUDIO, seq="1", expected_seq="9" * 5000)
+    assert [type(effect) for effect in open_one.say(refusal)] == [Give]
+
+
+@pytest.mark.parametrize("field", ["session_id", "resume_token"])
+def test_a_session_that_is_opened_without_its_keys_is_not_open(field: str) -> None:
+    driver = Driver()
+    driver.protocol.on_connected(driver.now)
+    driver.drain()
+    event = opened()
+    event.opened.ClearField(field)
+    (problem, close) = driver.say(event)
+    assert isinstance(problem, Give)
+    assert isinstance(close, Close)
+    assert not driver.protocol.opened
+    assert driver.protocol.state.session_id == ""
+
+
+def test_gateways_that_send_clients_away_unopened_get_a_backoff(open_one: Driver) -> None:
+    waits: list[float] = []
+    open_one.lose()
+    for _ in range(8):
+        open_one.protocol.on_connected(open_one.now)
+        open_one.drain()
+        open_one.say(go_away())
+        (retry,) = open_one.lose(Moved(0.0, "draining"))
+        assert isinstance(retry, Retry)
+        waits.append(retry.after)
+    assert max(waits) > 0.5
 
 
 def test_playback_that_began_and_ended_unsaid_is_not_said(open_one: Driver) -> None:
