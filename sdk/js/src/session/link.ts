@@ -15,6 +15,8 @@ const SOCKET_BYTES = 256 * 1024;
 const ROOM_MS = 20;
 /** How long a connection may take to be flushed and ended by the gateway. */
 const FLUSH_MS = 1000;
+/** The longest wait that setTimeout takes; longer ones would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface LinkOptions {
   readonly protocol: SessionProtocol;
@@ -38,6 +40,7 @@ export class Link {
   #leave: (ending: Ending) => void = () => undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #roomTimer: ReturnType<typeof setTimeout> | undefined;
+  #flushTimer: ReturnType<typeof setTimeout> | undefined;
   #retryAfterMs = 0;
   #error: SessionError | null = null;
   #aborter = new AbortController();
@@ -119,9 +122,11 @@ export class Link {
   }
 
   async #converse(webSocket: WebSocketLike): Promise<Ending> {
+    let leave: (ending: Ending) => void = () => undefined;
     const ended = new Promise<Ending>((resolve) => {
-      this.#leave = resolve;
+      leave = resolve;
     });
+    this.#leave = leave;
     const socket = new Socket(webSocket, {
       onText: (frame) => {
         this.#do(this.#protocol.onText(now(), frame));
@@ -132,18 +137,19 @@ export class Link {
         this.wake();
       },
       onClosed: (code, reason) => {
-        this.#leave(this.#protocol.ending(now(), code, reason));
+        leave(this.#protocol.ending(now(), code, reason));
       },
     });
     this.#socket = socket;
     if (this.#aborter.signal.aborted) {
-      this.#leave({ kind: "left" });
+      leave({ kind: "left" });
     }
     this.wake();
     const ending = await ended;
     this.#socket = null;
     clearTimeout(this.#timer);
     clearTimeout(this.#roomTimer);
+    clearTimeout(this.#flushTimer);
     socket.abandon();
     return ending;
   }
@@ -178,7 +184,8 @@ export class Link {
     clearTimeout(this.#timer);
     const deadline = this.#socket === null ? null : this.#protocol.nextDeadline();
     if (deadline !== null) {
-      const wait = Math.max(0, Math.ceil(deadline - now()));
+      // A timer that fires before the deadline only sets the next one.
+      const wait = Math.min(MAX_TIMER_MS, Math.max(0, Math.ceil(deadline - now())));
       this.#timer = setTimeout(() => {
         this.#do(this.#protocol.onTimer(now()));
         this.wake();
@@ -242,7 +249,8 @@ export class Link {
     }
     this.#pump();
     this.#socket?.close();
-    setTimeout(() => {
+    clearTimeout(this.#flushTimer);
+    this.#flushTimer = setTimeout(() => {
       leave(ending);
     }, FLUSH_MS);
   }

@@ -39,6 +39,7 @@ export interface Listener {
 /** An open connection. */
 export class Socket {
   #socket: WebSocketLike;
+  #closeTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(socket: WebSocketLike, listener: Listener) {
     this.#socket = socket;
@@ -50,11 +51,12 @@ export class Socket {
       }
     };
     socket.onclose = (event: { readonly code: number; readonly reason: string }): void => {
+      clearTimeout(this.#closeTimer);
       listener.onClosed(event.code, event.reason);
     };
     // A close event should follow, and has more to say.
     socket.onerror = (): void => {
-      setTimeout(() => {
+      this.#closeTimer ??= setTimeout(() => {
         listener.onClosed(ABNORMAL, "");
       }, CLOSE_FOLLOWS_MS);
     };
@@ -76,6 +78,7 @@ export class Socket {
 
   /** Leaves the connection at once. The listener is not called any more. */
   abandon(): void {
+    clearTimeout(this.#closeTimer);
     leave(this.#socket);
   }
 }
