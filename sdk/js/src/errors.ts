@@ -51,7 +51,8 @@ export class SessionUnavailableError extends SessionError {
 
   /**
    * @param reason UNREACHABLE if no gateway answered; otherwise the last gateway's reason, such as
-   *   SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED if the tenant has reached its quota.
+   *   SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED if the tenant has reached its quota; or
+   *   BROKEN_PROMISE: the servers violated the contract.
    * @param retryAfterMs milliseconds after which a retry may help; 0 if no server gave a time.
    */
   constructor(

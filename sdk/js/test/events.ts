@@ -62,7 +62,7 @@ export function failed(
 }
 
 /** The speech of a result, as a binary frame. */
-export function speechFrame(index: number, data: number[]): ArrayBuffer {
+export function speechFrame(index: number, data: ArrayLike<number>): ArrayBuffer {
   const frame = new Uint8Array(8 + data.length);
   new DataView(frame.buffer).setUint32(0, 0x02000000);
   new DataView(frame.buffer).setUint32(4, index);

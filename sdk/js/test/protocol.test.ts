@@ -3,9 +3,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { SessionLostError } from "../src/errors.js";
+import { SessionLostError, SessionUnavailableError } from "../src/errors.js";
+import type { Effect } from "../src/protocol/effects.js";
 import type { Outgoing } from "../src/protocol/stream.js";
-import { closeOf, Driver, errorOf, given, givenTypes } from "./driver.js";
+import { closeOf, Driver, errorOf, given, givenTypes, retryOf } from "./driver.js";
 import {
   ack,
   closed,
@@ -53,6 +54,27 @@ describe("opening", () => {
       tries: 1,
     });
   });
+
+  for (const field of ["sessionId", "resumeToken"]) {
+    test(`a gateway that opens a session without ${field} is left, and given up`, () => {
+      const driver = new Driver();
+      const { opened: whole } = opened() as { opened: Record<string, unknown> };
+      const broken = { opened: { ...whole, [field]: undefined } };
+      for (let at = 0; at < 4; at += 1) {
+        driver.protocol.onConnected(driver.now);
+        driver.drain();
+        const effects = driver.say(broken);
+        assert.deepEqual(givenTypes(effects), ["problem"]);
+        assert.notEqual(retryOf(driver.lose(closeOf(effects).ending)), null);
+      }
+      driver.protocol.onConnected(driver.now);
+      driver.drain();
+      const error = errorOf(driver.lose(closeOf(driver.say(broken)).ending));
+      assert(error instanceof SessionUnavailableError);
+      assert.equal(error.reason, "BROKEN_PROMISE");
+      assert.match(error.message, /without sessionId or resumeToken/);
+    });
+  }
 
   test("a gateway that asks for a dropped chunk is left", () => {
     const driver = new Driver();
@@ -113,6 +135,45 @@ describe("audio", () => {
     assert.deepEqual(givenTypes(driver.say(refusal)), ["problem"]);
     // The gateway refuses the chunks that were in flight behind it as well.
     assert.deepEqual(driver.say(failed("BAD_AUDIO", { seq: "2", expected_seq: "1" })), []);
+    const sizes = driver
+      .drain()
+      .map((each) => (each.kind === "audio" ? each.chunk.data.length : -1));
+    assert.deepEqual(sizes, [0, 1]);
+  });
+
+  test("a chunk is sent again without audio and time whatever the reason of its refusal", () => {
+    const driver = new Driver();
+    driver.connect();
+    const data = Uint8Array.of(1, 2);
+    driver.state.kept.add({ data, isFinal: false, speaker: "none", clientMs: 2 ** 60 });
+    driver.send("b");
+    driver.drain();
+    const refusal = failed("INVALID_MESSAGE", { seq: "0", expected_seq: "0" });
+    assert.deepEqual(givenTypes(driver.say(refusal)), ["problem"]);
+    const again = driver.drain().map((each) => each.kind === "audio" && each.chunk);
+    assert.deepEqual(
+      again.map((chunk) => chunk && [chunk.seq, chunk.data.length, chunk.clientMs]),
+      [
+        [0, 0, 0],
+        [1, 1, 0],
+      ],
+    );
+    // There is nothing left to change: the app is told, and nothing is sent for ever.
+    assert.deepEqual(givenTypes(driver.say(refusal)), ["problem"]);
+    assert.deepEqual(driver.written(), []);
+    // The connection was kept, so the refusal is not why it ends later.
+    assert.equal(driver.protocol.ending(driver.now, 1006, "").kind, "lost");
+  });
+
+  test("a chunk that was sent again because of a gap may be refused itself", () => {
+    const driver = new Driver();
+    driver.connect();
+    driver.send("a");
+    driver.send("b");
+    driver.drain();
+    driver.say(failed("BAD_AUDIO", { seq: "1", expected_seq: "0" }));
+    assert.deepEqual(driver.written(), ["audio 0", "audio 1"]);
+    driver.say(failed("BAD_AUDIO", { seq: "0", expected_seq: "0" }));
     const sizes = driver
       .drain()
       .map((each) => (each.kind === "audio" ? each.chunk.data.length : -1));
@@ -191,6 +252,39 @@ describe("results", () => {
       each.type === "result" ? [...each.speech] : null,
     );
     assert.deepEqual(speech, [[1, 2], [3], []]);
+  });
+
+  test("all results of the largest message have their speech", () => {
+    const driver = new Driver();
+    driver.connect();
+    const indexes = [...Array(1000).keys()];
+    for (const index of indexes) {
+      assert.deepEqual(driver.protocol.onBinary(speechFrame(index, [index % 256])), []);
+    }
+    const speech = given(driver.say(...indexes.map((index) => result(index)))).map((each) =>
+      each.type === "result" ? each.speech[0] : null,
+    );
+    assert.deepEqual(
+      speech,
+      indexes.map((index) => index % 256),
+    );
+  });
+
+  test("speech without end and without results ends the connection", () => {
+    for (const size of [0, 3 * 1024 * 1024]) {
+      const driver = new Driver();
+      driver.connect();
+      // The same index again replaces what was there.
+      for (let at = 0; at < 20; at += 1) {
+        assert.deepEqual(driver.protocol.onBinary(speechFrame(0, new Uint8Array(size))), []);
+      }
+      let effects: Effect[] = [];
+      for (let index = 1; effects.length === 0 && index < 200_000; index += 1) {
+        effects = driver.protocol.onBinary(speechFrame(index, new Uint8Array(size)));
+      }
+      assert.deepEqual(givenTypes(effects), ["problem"]);
+      assert.equal(closeOf(effects).ending.kind, "lost");
+    }
   });
 
   test("speech of an earlier connection is not mixed with that of the next", () => {

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { LONGEST_MS } from "../src/protocol/retry.js";
-import { Driver, errorOf, retryOf } from "./driver.js";
-import { failed, result } from "./events.js";
+import { closeOf, Driver, errorOf, retryOf } from "./driver.js";
+import { failed, goAway, result } from "./events.js";
 
 /** Lets every connection open and fail at once. Returns the waits, and whether it gave up. */
 function flap(driver: Driver, times: number, fail: () => void): [number[], boolean] {
@@ -57,6 +57,25 @@ test("a gateway that opens and says GoAway for ever is not asked in a tight loop
     driver.now += wait;
   }
   assert(connections < 40, `${connections} connections in 10 s`);
+});
+
+test("gateways that send clients away before the session is open are not asked in a tight loop", () => {
+  const driver = new Driver();
+  driver.connect();
+  driver.now += 5000;
+  const waits: number[] = [];
+  for (
+    let wait = retryOf(driver.close(1001));
+    wait !== null && waits.length < 1000;
+    wait = retryOf(driver.lose(closeOf(driver.say(goAway()).concat(driver.tick(0))).ending))
+  ) {
+    waits.push(wait);
+    driver.now += wait;
+    driver.protocol.onConnected(driver.now);
+  }
+  assert.equal(waits[0], 0);
+  assert(waits.length < 40, `${waits.length} connections in 20 s`);
+  assert(Math.max(...waits) > LONGEST_MS / 4, "the backoff does not grow");
 });
 
 test("after a good connection the first wait is short", () => {

@@ -369,6 +369,23 @@ test("a socket that takes nothing keeps frames in the SDK, not in its buffer", a
   }
 });
 
+test("a time that no chunk can have is refused, and the session goes on", async (context) => {
+  const [peer] = await peers(context, 1);
+  assert(peer);
+  const { session, socket } = await openAt(context, peer);
+  const nanoseconds = Date.now() * 1e6;
+  for (const recordedAt of [NaN, Infinity, -1, nanoseconds, "5", 5n] as number[]) {
+    await assert.rejects(session.send(new Int16Array(10), { recordedAt }), (error) => {
+      assert(error instanceof RangeError);
+      assert.match(error.message, /^recordedAt: /);
+      return true;
+    });
+  }
+  await session.send(new Int16Array(10), { recordedAt: 1234.9 });
+  const { seq, clientMs } = await socket.audio();
+  assert.deepEqual([seq, clientMs], [0, 1234]);
+});
+
 test("an app may use its buffer again as soon as it has called send", async (context) => {
   const [peer] = await peers(context, 1);
   assert(peer);

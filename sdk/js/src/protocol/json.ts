@@ -58,6 +58,15 @@ export function textOf(from: Fields, name: string): string {
   return value;
 }
 
+/** Returns a map from strings to strings. */
+export function textsByName(from: Fields, name: string): Readonly<Record<string, string>> {
+  const entries = Object.entries(fieldsOf(from, name));
+  if (!entries.every((entry): entry is [string, string] => typeof entry[1] === "string")) {
+    throw new WireError(`${name} has a value that is not a string`);
+  }
+  return Object.fromEntries(entries);
+}
+
 /** Returns an integer, which may be a number or, as 64-bit integers are, a string. */
 export function integer(value: unknown, name: string): number {
   const number = typeof value === "string" && /^\d{1,16}$/.test(value) ? Number(value) : value;

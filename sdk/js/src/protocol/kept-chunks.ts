@@ -118,23 +118,24 @@ export class KeptChunks {
   }
 
   /**
-   * Writes this chunk and all after it again. If `emptied`, the chunk loses its audio. Does nothing
-   * if the chunk has yet to be written to the current connection.
+   * Writes this chunk and all after it again. If `emptied`, the chunk loses its audio and its time.
+   * Does nothing, and returns false, if the chunk has yet to be written to the current connection.
    */
-  againFrom(seq: number, emptied: boolean): void {
+  againFrom(seq: number, emptied: boolean): boolean {
     const chunk = this.#chunks.get(seq);
     if (chunk === undefined || seq >= this.#cursor) {
-      return;
+      return false;
     }
     this.#cursor = seq;
     if (emptied) {
-      this.#chunks.set(seq, { ...chunk, data: new Uint8Array() });
+      this.#chunks.set(seq, { ...chunk, data: new Uint8Array(), clientMs: 0 });
       if (seq < this.#safe) {
         this.#heldBytes -= chunk.data.length;
       } else {
         this.#bytes -= chunk.data.length;
       }
     }
+    return true;
   }
 
   /** Drops all chunks. */

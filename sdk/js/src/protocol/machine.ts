@@ -22,7 +22,6 @@ import type { Outcome } from "../events.js";
 import type { Effect } from "./effects.js";
 import { type Ending, inWords, lost, refused, type ServerError } from "./endings.js";
 import { speechOf } from "./frames.js";
-import { WireError } from "./json.js";
 import { Reconnection } from "./reconnection.js";
 import type { Random } from "./retry.js";
 import { Patience, Silence } from "./silence.js";
@@ -92,30 +91,45 @@ export class SessionProtocol {
   /** A text frame has arrived. One without events only shows that the gateway is alive. */
   onText(now: number, frame: string): Effect[] {
     this.#hear();
-    try {
-      for (const event of eventsOf(frame)) {
-        const stream = this.#stream;
-        if (stream === null || stream.closing) {
-          break;
-        }
-        if (stream.opened || BEFORE_OPENED.has(event.kind)) {
-          stream.lastError = null;
-          this.#onEvent(now, stream, event);
-        }
+    for (const event of this.#read(frame)) {
+      const stream = this.#stream;
+      if (stream === null || stream.closing) {
+        break;
       }
-    } catch (error) {
-      this.#onMalformed(error);
+      if (stream.opened || BEFORE_OPENED.has(event.kind)) {
+        stream.lastError = null;
+        this.#onEvent(now, stream, event);
+      }
     }
     return this.#out();
+  }
+
+  /** Returns the events of a frame. Ends the connection if the frame is malformed. */
+  #read(frame: string): readonly WireEvent[] {
+    const stream = this.#stream;
+    if (stream === null || stream.closing) {
+      return [];
+    }
+    try {
+      return eventsOf(frame);
+    } catch (error) {
+      // Whatever the server sends, the app must not end with an uncaught exception.
+      const why = error instanceof Error ? error.message : String(error);
+      this.#fault(stream, "INVALID_MESSAGE", `sent a malformed message: ${why}`);
+      return [];
+    }
   }
 
   /** A binary frame has arrived: the speech of the result that follows. */
   onBinary(frame: ArrayBuffer): Effect[] {
     this.#hear();
+    const stream = this.#stream;
     const speech = speechOf(frame);
     // A newer gateway may send frames that this version does not know.
-    if (speech !== null && this.#stream?.opened === true) {
-      this.#stream.putSpeech(speech);
+    if (speech !== null && stream?.opened === true && !stream.closing) {
+      if (!stream.putSpeech(speech)) {
+        this.#fault(stream, "INVALID_MESSAGE", "sent too much speech before its results");
+      }
     }
     return this.#out();
   }
@@ -123,15 +137,6 @@ export class SessionProtocol {
   #hear(): void {
     if (this.#stream?.silence != null) {
       this.#stream.silence.heard = true;
-    }
-  }
-
-  #onMalformed(error: unknown): void {
-    if (!(error instanceof WireError)) {
-      throw error;
-    }
-    if (this.#stream !== null) {
-      this.#fault(this.#stream, "INVALID_MESSAGE", `sent a malformed message: ${error.message}`);
     }
   }
 
@@ -179,6 +184,11 @@ export class SessionProtocol {
       return;
     }
     const state = this.state;
+    if (!stream.resumes && (opened.sessionId === "" || opened.resumeToken === "")) {
+      const what = "opened a session without sessionId or resumeToken";
+      this.#fault(stream, "INVALID_MESSAGE", what);
+      return;
+    }
     if (opened.nextSeq < state.kept.first) {
       const what = `asked again for chunk ${opened.nextSeq}, which it had acknowledged`;
       this.#fault(stream, "OUT_OF_ORDER", what);
@@ -230,17 +240,30 @@ export class SessionProtocol {
       return;
     }
     const expected = error.metadata.expected_seq ?? "";
-    if (error.reason === "BAD_AUDIO" && /^\d{1,16}$/.test(expected)) {
-      const seq = Number(expected);
-      if (stream.refused.has(seq)) {
-        return; // one of the chunks that were in flight behind the refused one
-      }
-      stream.refused.add(seq);
-      // Chunks are sent in order, so a gap is not ours; sending the same again fixes it.
+    if (/^\d{1,16}$/.test(expected)) {
+      // The gateway refuses a chunk and keeps the connection, so this is not why it may end later.
+      stream.lastError = null;
       const isGap = (error.metadata.seq ?? expected) !== expected;
-      this.state.kept.againFrom(seq, !isGap);
+      if (!this.#sendAgain(stream, Number(expected), isGap)) {
+        return;
+      }
     }
     this.#do({ do: "give", event: problemFrom(error) });
+  }
+
+  /**
+   * Sends chunks again, from one that was refused; without its audio and time, which the server
+   * cannot use. Returns false if the refused chunk was only in flight behind that one.
+   */
+  #sendAgain(stream: SessionStream, seq: number, isGap: boolean): boolean {
+    if (isGap && stream.refused.has(seq)) {
+      return false;
+    }
+    // Chunks are sent in order, so a gap is not ours; sending the same again fixes it.
+    if (stream.refused.get(seq) !== "emptied" && this.state.kept.againFrom(seq, !isGap)) {
+      stream.refused.set(seq, isGap ? "gap" : "emptied");
+    }
+    return true;
   }
 
   #onClosed(stream: SessionStream, total: number): void {

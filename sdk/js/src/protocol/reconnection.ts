@@ -119,7 +119,7 @@ export class Reconnection {
   #retry(now: number, ending: Ending, askedMs: number): Next {
     if (this.#faults >= MAX_FAULTS) {
       const what = `${MAX_FAULTS} connections in a row failed: ${inWords(ending)}`;
-      return { do: "fail", error: this.state.lost("BROKEN_PROMISE", what) };
+      return this.#fail("BROKEN_PROMISE", what, 0);
     }
     // A quota has no room before the time that the server gave.
     const strictly = ending.kind === "refused" && ending.error.reason === "QUOTA_EXCEEDED";
@@ -133,8 +133,12 @@ export class Reconnection {
     const reason = said?.reason ?? "UNREACHABLE";
     const within = `${this.#retries.withinMs / 1000} s`;
     const what = `no gateway accepted the session within ${within}; last: ${inWords(ending)}`;
+    return this.#fail(reason, what, askedMs);
+  }
+
+  #fail(reason: string, what: string, retryAfterMs: number): Next {
     const isKnown = this.state.sessionId !== "";
-    const unavailable = new SessionUnavailableError(reason, what, askedMs);
+    const unavailable = new SessionUnavailableError(reason, what, retryAfterMs);
     return { do: "fail", error: isKnown ? this.state.lost(reason, what) : unavailable };
   }
 }

@@ -122,6 +122,8 @@ export class Retries {
     { askedMs = 0, moved = false, strictly = false }: Asked = {},
   ): number | null {
     const backoff = moved && this.#wasGood ? 0 : this.#backoff.next();
+    // Attempts that fail before the session is open again are not good.
+    this.#wasGood = false;
     const wait = Math.max(Math.min(askedMs, LONGEST_WAIT_MS), backoff);
     const giveUpAt = this.#giveUpAt;
     if (giveUpAt === null) {

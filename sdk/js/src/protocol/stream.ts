@@ -8,8 +8,13 @@ import type { SessionState } from "./state.js";
 
 /** Results are confirmed with the next text message, or alone if there is none for this long. */
 export const CONFIRM_MS = 200;
-/** Speech whose result has not arrived yet; a gateway sends one right after the other. */
-const MAX_EARLY_SPEECH = 64;
+/**
+ * The limit of speech whose results have not arrived yet. The results follow in the next text frame,
+ * and a gateway puts about 3 MiB into one.
+ */
+export const MAX_EARLY_SPEECH_BYTES = 16 * 1024 * 1024;
+/** What the SDK needs for each piece of speech besides the audio. */
+const SPEECH_OVERHEAD_BYTES = 128;
 
 /** A message to the gateway in protobuf's JSON form, without audio. */
 export interface ClientMessage {
@@ -57,8 +62,8 @@ export class SessionStream {
   leaveWhy = "";
   /** The gateway's last event, if that was an error. */
   lastError: ServerError | null = null;
-  /** Sequence numbers of chunks that were refused on this connection. */
-  readonly refused = new Set<number>();
+  /** Chunks that were refused on this connection: sent again as they were, or emptied. */
+  readonly refused = new Map<number, "gap" | "emptied">();
   /** Tracks the gateway's silence; null if the gateway does not promise to answer. */
   silence: Silence | null = null;
   /** Whether to send an empty message, which the gateway has to answer. */
@@ -70,6 +75,7 @@ export class SessionStream {
   #playingSaid = false;
   #closeSaid = false;
   #speech = new Map<number, Uint8Array>();
+  #speechBytes = 0;
 
   /**
    * @param resumes whether it resumes the session; otherwise it asks for a new one.
@@ -110,17 +116,21 @@ export class SessionStream {
     return ending;
   }
 
-  /** Keeps speech for the result that follows. */
-  putSpeech({ index, data }: Speech): void {
-    if (this.#speech.size < MAX_EARLY_SPEECH) {
-      this.#speech.set(index, data);
-    }
+  /** Keeps speech for the result that follows. Returns whether there was room. */
+  putSpeech({ index, data }: Speech): boolean {
+    this.takeSpeech(index);
+    this.#speech.set(index, data);
+    this.#speechBytes += SPEECH_OVERHEAD_BYTES + data.length;
+    return this.#speechBytes <= MAX_EARLY_SPEECH_BYTES;
   }
 
   /** Returns the speech of a result, if there is any. */
   takeSpeech(index: number): Uint8Array | undefined {
     const data = this.#speech.get(index);
-    this.#speech.delete(index);
+    if (data !== undefined) {
+      this.#speech.delete(index);
+      this.#speechBytes -= SPEECH_OVERHEAD_BYTES + data.length;
+    }
     return data;
   }
 

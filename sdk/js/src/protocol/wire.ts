@@ -27,6 +27,7 @@ import {
   messagesOf,
   optionalInteger,
   textOf,
+  textsByName,
   WireError,
 } from "./json.js";
 
@@ -133,7 +134,6 @@ function openedFrom(opened: Fields): WireEvent {
 
 /** Reads an Error, of an event or of the body of an HTTP refusal. */
 export function errorFrom(error: Fields): ServerError {
-  const metadata = Object.entries(fieldsOf(error, "metadata"));
   return {
     reason: enumOf(error, "reason", "ERROR_REASON_"),
     message: textOf(error, "message"),
@@ -142,7 +142,7 @@ export function errorFrom(error: Fields): ServerError {
       field: textOf(each, "field"),
       description: textOf(each, "description"),
     })),
-    metadata: Object.fromEntries(metadata.map(([key, value]) => [key, String(value)])),
+    metadata: textsByName(error, "metadata"),
   };
 }
 

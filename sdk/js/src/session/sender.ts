@@ -57,7 +57,7 @@ export class Sender {
     if (data.length === 0 && !isFinal) {
       throw new RangeError("audio: is empty; call finish() to end the utterance");
     }
-    const endMs = recordedAt ?? Date.now();
+    const endMs = recordedAt === undefined ? Date.now() : checkedTime(recordedAt);
     this.#waitingBytes += data.length;
     try {
       await this.#inOrder(() => this.#add(data, direction, isFinal, endMs));
@@ -124,6 +124,17 @@ export class Sender {
     this.#queue = run.catch(() => undefined);
     await run;
   }
+}
+
+/** Returns a time in whole milliseconds, if the contract allows it. */
+function checkedTime(recordedAt: number): number {
+  const ms = typeof recordedAt === "number" ? Math.floor(recordedAt) : NaN;
+  if (!Number.isSafeInteger(ms) || ms < 0) {
+    throw new RangeError(
+      `recordedAt: ${String(recordedAt)} must be milliseconds since the epoch, from 0 to 2^53 - 1`,
+    );
+  }
+  return ms;
 }
 
 function bytesOf(audio: Audio): Uint8Array {
