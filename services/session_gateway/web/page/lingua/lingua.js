@@ -45,7 +45,8 @@ var SessionRefusedError = class extends SessionError {
 var SessionUnavailableError = class extends SessionError {
   /**
    * @param reason UNREACHABLE if no gateway answered; otherwise the last gateway's reason, such as
-   *   SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED if the tenant has reached its quota.
+   *   SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED if the tenant has reached its quota; or
+   *   BROKEN_PROMISE: the servers violated the contract.
    * @param retryAfterMs milliseconds after which a retry may help; 0 if no server gave a time.
    */
   constructor(reason, message, retryAfterMs = 0, options) {
@@ -150,6 +151,13 @@ function textOf(from, name) {
     throw new WireError(`${name} is not a string`);
   }
   return value;
+}
+function textsByName(from, name) {
+  const entries = Object.entries(fieldsOf(from, name));
+  if (!entries.every((entry) => typeof entry[1] === "string")) {
+    throw new WireError(`${name} has a value that is not a string`);
+  }
+  return Object.fromEntries(entries);
 }
 function integer(value, name) {
   const number = typeof value === "string" && /^\d{1,16}$/.test(value) ? Number(value) : value;
@@ -334,7 +342,6 @@ function openedFrom(opened) {
   };
 }
 function errorFrom(error) {
-  const metadata = Object.entries(fieldsOf(error, "metadata"));
   return {
     reason: enumOf(error, "reason", "ERROR_REASON_"),
     message: textOf(error, "message"),
@@ -343,7 +350,7 @@ function errorFrom(error) {
       field: textOf(each, "field"),
       description: textOf(each, "description")
     })),
-    metadata: Object.fromEntries(metadata.map(([key, value]) => [key, String(value)]))
+    metadata: textsByName(error, "metadata")
   };
 }
 function problemFrom(error) {
@@ -460,6 +467,7 @@ var EXPLAIN_MS = 3e3;
 var HTTP_WOULD_ACCEPT = 426;
 var Socket = class {
   #socket;
+  #closeTimer;
   constructor(socket, listener) {
     this.#socket = socket;
     socket.onmessage = (event) => {
@@ -470,10 +478,11 @@ var Socket = class {
       }
     };
     socket.onclose = (event) => {
+      clearTimeout(this.#closeTimer);
       listener.onClosed(event.code, event.reason);
     };
     socket.onerror = () => {
-      setTimeout(() => {
+      this.#closeTimer ??= setTimeout(() => {
         listener.onClosed(ABNORMAL, "");
       }, CLOSE_FOLLOWS_MS);
     };
@@ -491,6 +500,7 @@ var Socket = class {
   }
   /** Leaves the connection at once. The listener is not called any more. */
   abandon() {
+    clearTimeout(this.#closeTimer);
     leave(this.#socket);
   }
 };
@@ -744,6 +754,7 @@ var Retries = class {
   /** Returns the milliseconds until the next attempt; null if it is time to give up. */
   nextWait(now2, { askedMs = 0, moved = false, strictly = false } = {}) {
     const backoff = moved && this.#wasGood ? 0 : this.#backoff.next();
+    this.#wasGood = false;
     const wait = Math.max(Math.min(askedMs, LONGEST_WAIT_MS), backoff);
     const giveUpAt = this.#giveUpAt;
     if (giveUpAt === null) {
@@ -841,7 +852,7 @@ var Reconnection = class {
   #retry(now2, ending, askedMs) {
     if (this.#faults >= MAX_FAULTS) {
       const what = `${MAX_FAULTS} connections in a row failed: ${inWords(ending)}`;
-      return { do: "fail", error: this.state.lost("BROKEN_PROMISE", what) };
+      return this.#fail("BROKEN_PROMISE", what, 0);
     }
     const strictly = ending.kind === "refused" && ending.error.reason === "QUOTA_EXCEEDED";
     const moved = ending.kind === "moved";
@@ -853,8 +864,11 @@ var Reconnection = class {
     const reason = said?.reason ?? "UNREACHABLE";
     const within = `${this.#retries.withinMs / 1e3} s`;
     const what = `no gateway accepted the session within ${within}; last: ${inWords(ending)}`;
+    return this.#fail(reason, what, askedMs);
+  }
+  #fail(reason, what, retryAfterMs) {
     const isKnown = this.state.sessionId !== "";
-    const unavailable = new SessionUnavailableError(reason, what, askedMs);
+    const unavailable = new SessionUnavailableError(reason, what, retryAfterMs);
     return { do: "fail", error: isKnown ? this.state.lost(reason, what) : unavailable };
   }
 };
@@ -1016,23 +1030,24 @@ var KeptChunks = class {
     this.#drop();
   }
   /**
-   * Writes this chunk and all after it again. If `emptied`, the chunk loses its audio. Does nothing
-   * if the chunk has yet to be written to the current connection.
+   * Writes this chunk and all after it again. If `emptied`, the chunk loses its audio and its time.
+   * Does nothing, and returns false, if the chunk has yet to be written to the current connection.
    */
   againFrom(seq, emptied) {
     const chunk = this.#chunks.get(seq);
     if (chunk === void 0 || seq >= this.#cursor) {
-      return;
+      return false;
     }
     this.#cursor = seq;
     if (emptied) {
-      this.#chunks.set(seq, { ...chunk, data: new Uint8Array() });
+      this.#chunks.set(seq, { ...chunk, data: new Uint8Array(), clientMs: 0 });
       if (seq < this.#safe) {
         this.#heldBytes -= chunk.data.length;
       } else {
         this.#bytes -= chunk.data.length;
       }
     }
+    return true;
   }
   /** Drops all chunks. */
   forget() {
@@ -1126,7 +1141,8 @@ var SessionState = class {
 
 // src/protocol/stream.ts
 var CONFIRM_MS = 200;
-var MAX_EARLY_SPEECH = 64;
+var MAX_EARLY_SPEECH_BYTES = 16 * 1024 * 1024;
+var SPEECH_OVERHEAD_BYTES = 128;
 var SessionStream = class {
   /**
    * @param resumes whether it resumes the session; otherwise it asks for a new one.
@@ -1148,8 +1164,8 @@ var SessionStream = class {
   leaveWhy = "";
   /** The gateway's last event, if that was an error. */
   lastError = null;
-  /** Sequence numbers of chunks that were refused on this connection. */
-  refused = /* @__PURE__ */ new Set();
+  /** Chunks that were refused on this connection: sent again as they were, or emptied. */
+  refused = /* @__PURE__ */ new Map();
   /** Tracks the gateway's silence; null if the gateway does not promise to answer. */
   silence = null;
   /** Whether to send an empty message, which the gateway has to answer. */
@@ -1161,6 +1177,7 @@ var SessionStream = class {
   #playingSaid = false;
   #closeSaid = false;
   #speech = /* @__PURE__ */ new Map();
+  #speechBytes = 0;
   /** Returns when something is due on this connection; null if nothing is. */
   nextDeadline() {
     if (this.closing) {
@@ -1188,16 +1205,20 @@ var SessionStream = class {
     }
     return ending;
   }
-  /** Keeps speech for the result that follows. */
+  /** Keeps speech for the result that follows. Returns whether there was room. */
   putSpeech({ index, data }) {
-    if (this.#speech.size < MAX_EARLY_SPEECH) {
-      this.#speech.set(index, data);
-    }
+    this.takeSpeech(index);
+    this.#speech.set(index, data);
+    this.#speechBytes += SPEECH_OVERHEAD_BYTES + data.length;
+    return this.#speechBytes <= MAX_EARLY_SPEECH_BYTES;
   }
   /** Returns the speech of a result, if there is any. */
   takeSpeech(index) {
     const data = this.#speech.get(index);
-    this.#speech.delete(index);
+    if (data !== void 0) {
+      this.#speech.delete(index);
+      this.#speechBytes -= SPEECH_OVERHEAD_BYTES + data.length;
+    }
     return data;
   }
   /** Returns the next frame to write; null if there is none now. */
@@ -1304,42 +1325,47 @@ var SessionProtocol = class {
   /** A text frame has arrived. One without events only shows that the gateway is alive. */
   onText(now2, frame) {
     this.#hear();
-    try {
-      for (const event of eventsOf(frame)) {
-        const stream = this.#stream;
-        if (stream === null || stream.closing) {
-          break;
-        }
-        if (stream.opened || BEFORE_OPENED.has(event.kind)) {
-          stream.lastError = null;
-          this.#onEvent(now2, stream, event);
-        }
+    for (const event of this.#read(frame)) {
+      const stream = this.#stream;
+      if (stream === null || stream.closing) {
+        break;
       }
-    } catch (error) {
-      this.#onMalformed(error);
+      if (stream.opened || BEFORE_OPENED.has(event.kind)) {
+        stream.lastError = null;
+        this.#onEvent(now2, stream, event);
+      }
     }
     return this.#out();
+  }
+  /** Returns the events of a frame. Ends the connection if the frame is malformed. */
+  #read(frame) {
+    const stream = this.#stream;
+    if (stream === null || stream.closing) {
+      return [];
+    }
+    try {
+      return eventsOf(frame);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      this.#fault(stream, "INVALID_MESSAGE", `sent a malformed message: ${why}`);
+      return [];
+    }
   }
   /** A binary frame has arrived: the speech of the result that follows. */
   onBinary(frame) {
     this.#hear();
+    const stream = this.#stream;
     const speech = speechOf(frame);
-    if (speech !== null && this.#stream?.opened === true) {
-      this.#stream.putSpeech(speech);
+    if (speech !== null && stream?.opened === true && !stream.closing) {
+      if (!stream.putSpeech(speech)) {
+        this.#fault(stream, "INVALID_MESSAGE", "sent too much speech before its results");
+      }
     }
     return this.#out();
   }
   #hear() {
     if (this.#stream?.silence != null) {
       this.#stream.silence.heard = true;
-    }
-  }
-  #onMalformed(error) {
-    if (!(error instanceof WireError)) {
-      throw error;
-    }
-    if (this.#stream !== null) {
-      this.#fault(this.#stream, "INVALID_MESSAGE", `sent a malformed message: ${error.message}`);
     }
   }
   #onEvent(now2, stream, event) {
@@ -1384,6 +1410,11 @@ var SessionProtocol = class {
       return;
     }
     const state = this.state;
+    if (!stream.resumes && (opened.sessionId === "" || opened.resumeToken === "")) {
+      const what = "opened a session without sessionId or resumeToken";
+      this.#fault(stream, "INVALID_MESSAGE", what);
+      return;
+    }
     if (opened.nextSeq < state.kept.first) {
       const what = `asked again for chunk ${opened.nextSeq}, which it had acknowledged`;
       this.#fault(stream, "OUT_OF_ORDER", what);
@@ -1433,16 +1464,27 @@ var SessionProtocol = class {
       return;
     }
     const expected = error.metadata.expected_seq ?? "";
-    if (error.reason === "BAD_AUDIO" && /^\d{1,16}$/.test(expected)) {
-      const seq = Number(expected);
-      if (stream.refused.has(seq)) {
+    if (/^\d{1,16}$/.test(expected)) {
+      stream.lastError = null;
+      const isGap = (error.metadata.seq ?? expected) !== expected;
+      if (!this.#sendAgain(stream, Number(expected), isGap)) {
         return;
       }
-      stream.refused.add(seq);
-      const isGap = (error.metadata.seq ?? expected) !== expected;
-      this.state.kept.againFrom(seq, !isGap);
     }
     this.#do({ do: "give", event: problemFrom(error) });
+  }
+  /**
+   * Sends chunks again, from one that was refused; without its audio and time, which the server
+   * cannot use. Returns false if the refused chunk was only in flight behind that one.
+   */
+  #sendAgain(stream, seq, isGap) {
+    if (isGap && stream.refused.has(seq)) {
+      return false;
+    }
+    if (stream.refused.get(seq) !== "emptied" && this.state.kept.againFrom(seq, !isGap)) {
+      stream.refused.set(seq, isGap ? "gap" : "emptied");
+    }
+    return true;
   }
   #onClosed(stream, total) {
     const state = this.state;
@@ -1782,6 +1824,7 @@ function sizeOf(event) {
 var SOCKET_BYTES = 256 * 1024;
 var ROOM_MS = 20;
 var FLUSH_MS = 1e3;
+var MAX_TIMER_MS = 2 ** 31 - 1;
 var Link = class {
   #options;
   #protocol;
@@ -1791,6 +1834,7 @@ var Link = class {
   #leave = () => void 0;
   #timer;
   #roomTimer;
+  #flushTimer;
   #retryAfterMs = 0;
   #error = null;
   #aborter = new AbortController();
@@ -1863,9 +1907,11 @@ var Link = class {
     return token.judge(ending, this.#protocol.opened);
   }
   async #converse(webSocket) {
+    let leave2 = () => void 0;
     const ended = new Promise((resolve) => {
-      this.#leave = resolve;
+      leave2 = resolve;
     });
+    this.#leave = leave2;
     const socket = new Socket(webSocket, {
       onText: (frame) => {
         this.#do(this.#protocol.onText(now(), frame));
@@ -1876,18 +1922,19 @@ var Link = class {
         this.wake();
       },
       onClosed: (code, reason) => {
-        this.#leave(this.#protocol.ending(now(), code, reason));
+        leave2(this.#protocol.ending(now(), code, reason));
       }
     });
     this.#socket = socket;
     if (this.#aborter.signal.aborted) {
-      this.#leave({ kind: "left" });
+      leave2({ kind: "left" });
     }
     this.wake();
     const ending = await ended;
     this.#socket = null;
     clearTimeout(this.#timer);
     clearTimeout(this.#roomTimer);
+    clearTimeout(this.#flushTimer);
     socket.abandon();
     return ending;
   }
@@ -1919,7 +1966,7 @@ var Link = class {
     clearTimeout(this.#timer);
     const deadline = this.#socket === null ? null : this.#protocol.nextDeadline();
     if (deadline !== null) {
-      const wait = Math.max(0, Math.ceil(deadline - now()));
+      const wait = Math.min(MAX_TIMER_MS, Math.max(0, Math.ceil(deadline - now())));
       this.#timer = setTimeout(() => {
         this.#do(this.#protocol.onTimer(now()));
         this.wake();
@@ -1978,7 +2025,8 @@ var Link = class {
     }
     this.#pump();
     this.#socket?.close();
-    setTimeout(() => {
+    clearTimeout(this.#flushTimer);
+    this.#flushTimer = setTimeout(() => {
       leave2(ending);
     }, FLUSH_MS);
   }
@@ -2151,7 +2199,7 @@ var Sender = class {
     if (data.length === 0 && !isFinal) {
       throw new RangeError("audio: is empty; call finish() to end the utterance");
     }
-    const endMs = recordedAt ?? Date.now();
+    const endMs = recordedAt === void 0 ? Date.now() : checkedTime(recordedAt);
     this.#waitingBytes += data.length;
     try {
       await this.#inOrder(() => this.#add(data, direction, isFinal, endMs));
@@ -2210,6 +2258,15 @@ var Sender = class {
     await run;
   }
 };
+function checkedTime(recordedAt) {
+  const ms = typeof recordedAt === "number" ? Math.floor(recordedAt) : NaN;
+  if (!Number.isSafeInteger(ms) || ms < 0) {
+    throw new RangeError(
+      `recordedAt: ${String(recordedAt)} must be milliseconds since the epoch, from 0 to 2^53 - 1`
+    );
+  }
+  return ms;
+}
 function bytesOf(audio) {
   if (audio instanceof ArrayBuffer) {
     return new Uint8Array(audio);
