@@ -104,14 +104,14 @@ class KindOfClient:
     violations: int = 0
 
     def add(self, client: ClientHistory, healed: float, violations: int) -> None:
-        """One more session; `healed` is when the last fault of its round was over."""
+        """One more session; `healed`: when the last fault was over, 0 if there was none."""
         self.sessions += 1
         self.utterances += len(client.outcomes())
         self.missing += len(client.outcomes()) - len(client.results())
         self.lost_sessions += bool(client.lost)
         self.reconnected += sum(each["what"] == "reconnecting" for each in client.events)
         self.longest_stall_s = max(self.longest_stall_s, longest_stall(client))
-        if (after := recovery(client, healed)) is not None:
+        if healed and (after := recovery(client, healed)) is not None:
             self.recoveries.append(after)
         self.violations += violations
 
