@@ -318,10 +318,8 @@ def starting(view: ConversationView, folder: Path) -> LocalScheduler:
 def introduce(scheduler: LocalScheduler, view: ConversationView, took_s: float) -> None:
     """Show the address of the page, and what is real."""
     if page := talk_page(scheduler):
-        for line in page.words:
+        for line in (*page.words, *PAGE):
             view.link(line)
-        for line in PAGE:
-            view.line(line)
     view.line("")
     view.line(TITLE, "bold")
     for line in HONESTY:

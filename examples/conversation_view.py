@@ -79,8 +79,8 @@ class ConversationView:
         self._print(Text(text, style=style))
 
     def link(self, text: str) -> None:
-        """Print a line that is not cut off, because it has an address."""
-        self._console.print(Text(text), soft_wrap=True)
+        """Print a line that is not cut off: an address in it would be of no use."""
+        self._console.print(Text(text, style="bold" if "://" in text else ""), soft_wrap=True)
 
     def note(self, text: str, style: str = "dim") -> None:
         """Print a line between utterances."""

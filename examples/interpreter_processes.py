@@ -8,6 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lingua_scheduler.cli.clients.sdk_access import node_token
+from lingua_scheduler.services.runtime.settings.settings import load_settings
+
 LINGUA = [sys.executable, "-m", "lingua_scheduler.cli"]
 # Time for the nodes to load their models and connect; a busy machine needs longer.
 WITHIN_S = 120.0
@@ -15,14 +18,24 @@ WITHIN_S = 120.0
 Nodes = list["subprocess.Popen[bytes]"]
 
 
-def start_nodes(names: Sequence[str], dispatcher: str, *options: str) -> Nodes:
-    """Start the nodes; each ends with this process."""
+def start_nodes(
+    names: Sequence[str], dispatcher: str, *options: str, tokens: Path | None = None
+) -> Nodes:
+    """Start the nodes; each ends with this process.
+
+    Args:
+        names: their ids.
+        dispatcher: where they connect.
+        options: of all of them.
+        tokens: a private folder for their tokens, if this process can sign some.
+    """
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     return [
         subprocess.Popen(
             [
                 *(sys.executable, "-m", "interpreter_node", "--id", name),
                 *("--dispatcher", dispatcher, "--until-eof", *options),
+                *(_token_option(name, tokens) if tokens else ()),
             ],
             env=environ,
             stdin=subprocess.PIPE,
@@ -31,6 +44,16 @@ def start_nodes(names: Sequence[str], dispatcher: str, *options: str) -> Nodes:
         )
         for name in names
     ]
+
+
+def _token_option(name: str, folder: Path) -> list[str]:
+    token = node_token(load_settings(), name)
+    if not callable(token):
+        return []
+    file = folder / f"{name}.token"
+    file.touch(mode=0o600)
+    file.write_text(str(token()))
+    return ["--token-file", str(file)]
 
 
 def await_nodes(nodes: Nodes, environ: Mapping[str, str]) -> None:

@@ -2,7 +2,8 @@
 
 Ana speaks English and Ben Spanish, with synthetic voices. `lingua speak` sends their speech at the
 pace of speech. The scheduler cuts it and assigns it to two interpreter nodes (separate processes),
-which recognise it, translate it and speak the translation.
+which recognise it, translate it and speak the translation. Meanwhile and afterwards, two people can
+talk through the talk page.
 """
 
 import math
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import wave
 from collections.abc import Mapping
@@ -26,12 +28,25 @@ from interpreter_node.settings import models_folder
 from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
 
 from lingua_scheduler.cli.commands.up import exports
+from lingua_scheduler.cli.up.errors import PartFailedError
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
+from lingua_scheduler.cli.up.talk_page import talk_page
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisError
 
 # One job at a time per node: the machine may have two cores.
 NODES = ("amber", "birch")
 # A short wait for a pause, but longer than a speaker's own pauses.
 SETTINGS = {"LINGUA_PAUSE_MS": "2000", "LINGUA_LOG_LEVEL": "error"}
+
+FAILURES = (
+    MissingPartError,
+    BadDownloadError,
+    RuntimeError,
+    PartFailedError,
+    EmbeddedRedisError,
+    SettingsError,
+)
 
 
 @dataclass(frozen=True)
@@ -108,68 +123,96 @@ def play(
 
 
 def set_up() -> tuple[Scene, ...]:
-    """Download missing parts; returns the scenes that can be played.
+    """Download missing models; returns the scenes that can be played.
 
     Raises:
-        MissingPartError, BadDownloadError: a part could not be downloaded.
+        MissingPartError, BadDownloadError: a model could not be downloaded.
     """
-    get_apertium(os.environ, print)
     refused = fetch(parts.ALL, models_folder(os.environ), environ=os.environ, say=print)
     return tuple(scene for scene in SCENES if scene.src == "en" or parts.SPANISH not in refused)
 
 
+def introduce(scheduler: LocalScheduler) -> None:
+    """Show the address of the page, and what follows."""
+    if page := talk_page(scheduler):
+        print("\n".join(page.words))
+        print("       Two people can talk English and Spanish there, as soon as the nodes run.\n")
+    print(__doc__)
+
+
+def hold_conversation(
+    scenes: tuple[Scene, ...], folder: Path, environ: Mapping[str, str]
+) -> tuple[bool, Path]:
+    """Play all scenes; returns whether everything was translated, and the last recording."""
+    recorded = record(scenes, folder / "said")
+    played = [
+        play(number, scene, files, folder, environ)
+        for number, (scene, files) in enumerate(recorded.items(), start=1)
+    ]
+    print(f"\nThe translated speech is in {folder}, what was said in {folder / 'said'}.")
+    return all(played), recorded[scenes[-1]][-1]
+
+
+def stay_up(scheduler: LocalScheduler, recording: Path, folder: Path, until: float) -> None:
+    """Show what to do with the scheduler, and keep it running until then or Ctrl-C."""
+    if page := talk_page(scheduler):
+        print(f"It stays up. To talk, open {page.url}")
+    print("In another terminal:")
+    if not shutil.which("lingua"):
+        print(f"  source {Path(sys.executable).with_name('activate')}")
+    for line in exports(scheduler):
+        print(line)
+    print(f"  lingua speak {recording} --from en --to es --save {folder}")
+    print("  lingua speak --mic --from en --to es --save DIR    (with a microphone)")
+    print("Ctrl-C ends it." if until == math.inf else "It ends by itself.")
+    try:
+        scheduler.wait(None if until == math.inf else max(0.0, until - time.monotonic()))
+    except KeyboardInterrupt:
+        print("Ending.")
+
+
 def run(folder: Path) -> int:
     """Run everything; returns 0 only if everything was translated."""
-    seconds = float(os.environ.get("RUN_SECONDS") or "inf")
-    started = time.monotonic()
-    scenes = set_up()
-    recorded = record(scenes, folder / "said")
-    if len(scenes) < len(SCENES):
-        print("So only Ana can be understood: Ben's part is left out.")
+    until = time.monotonic() + float(os.environ.get("RUN_SECONDS") or "inf")
+    get_apertium(os.environ, print)
 
     def log(name: str, line: str) -> None:
         print(f"{name} | {line}", file=sys.stderr)
 
-    with LocalScheduler(environ={**SETTINGS, **os.environ}, on_log=log) as scheduler:
+    with (
+        tempfile.TemporaryDirectory(prefix="lingua-") as tokens,
+        LocalScheduler(environ={**SETTINGS, **os.environ}, on_log=log) as scheduler,
+    ):
+        introduce(scheduler)
+        scenes = set_up()
+        if len(scenes) < len(SCENES):
+            print("So only Ana can be understood: Ben's part is left out.")
         environ = {
             **os.environ,
             "LINGUA_GATEWAY_ADDRESS": scheduler.addresses("gateway"),
             "LINGUA_POOL_ADDRESS": scheduler.addresses("pool"),
         }
-        nodes = start_nodes(NODES, scheduler.address("dispatcher"))
+        nodes = start_nodes(NODES, scheduler.address("dispatcher"), tokens=Path(tokens))
         try:
             await_nodes(nodes, environ)
             print(f"The scheduler runs, with the interpreter nodes {' and '.join(NODES)}.")
-            failed = 0
-            for number, (scene, files) in enumerate(recorded.items(), start=1):
-                failed += not play(number, scene, files, folder, environ)
-            print(f"\nThe translated speech is in {folder}, what was said in {folder / 'said'}.")
-            print("It stays up; in another terminal:")
-            if not shutil.which("lingua"):
-                print(f"  source {Path(sys.executable).with_name('activate')}")
-            for line in exports(scheduler):
-                print(line)
-            print(f"  lingua speak {files[-1]} --from en --to es --save {folder}")
-            print("  lingua speak --mic --from en --to es --save DIR    (with a microphone)")
-            print("Ctrl-C ends it." if seconds == math.inf else "It ends by itself.")
-            left = None if seconds == math.inf else seconds - (time.monotonic() - started)
-            scheduler.wait(None if left is None else max(0.0, left))
-            return 1 if failed else 0
+            good, recording = hold_conversation(scenes, folder, environ)
+            stay_up(scheduler, recording, folder, until)
+            return 0 if good else 1
         finally:
             end_nodes(nodes)
 
 
 def main() -> int:
-    """The exit code of `run`, 1 if a part is missing, or 130 if Ctrl-C ended it early."""
+    """The exit code of `run`, 1 if a part is missing, or 130 if Ctrl-C ended the conversation."""
     # Unbuffered, even in a pipe.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # Clean up, however the program is ended.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    print(__doc__)
     folder = Path(os.environ.get("OUT") or models_folder(os.environ).parent / "conversation")
     try:
         return run(folder.absolute())
-    except (MissingPartError, BadDownloadError, RuntimeError) as error:
+    except FAILURES as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -16,6 +16,9 @@ from interpreter_node.settings import models_folder
 from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
 
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
+from lingua_scheduler.cli.up.talk_page import talk_page
+from tests.support.spoken import spoken
+from tests.support.talk import Talk
 
 MODELS = models_folder(os.environ)
 NEEDED = (parts.MOONSHINE["en"], parts.SILERO, parts.TOKENIZER)
@@ -27,6 +30,8 @@ pytestmark = [
     ),
 ]
 WITHIN_S = 100.0
+# The address of the talk page, among the variables.
+PAGE = "TALK_PAGE"
 SENTENCE = "The children are playing in the garden with the dog."
 
 
@@ -39,12 +44,15 @@ def environ() -> Iterator[dict[str, str]]:
         for service in ("POOL", "DISPATCHER", "GATEWAY")
         for what in ("LISTEN", "METRICS_LISTEN")
     }
-    free["LINGUA_GATEWAY_WEB_LISTEN"] = ""
+    free["LINGUA_GATEWAY_WEB_LISTEN"] = "127.0.0.1:0"
     with LocalScheduler(environ={**kept, **free}) as up:
         found = {
             f"LINGUA_{service.upper()}_ADDRESS": up.addresses(service)
             for service in ("pool", "gateway")
         }
+        page = talk_page(up)
+        assert page is not None
+        found[PAGE] = page.url
         # The voice that is a wheel for everybody.
         nodes = start_nodes(("n1",), up.address("dispatcher"), "--tts", "espeak")
         try:
@@ -94,3 +102,29 @@ def test_speech_that_is_cut_by_its_length_comes_out_whole(
     assert (held["kind"], whole["kind"]) == ("HELD", "TRANSLATED")
     assert whole["joined"] == [0]
     assert whole["texts"]["source"].lower().count("garden") >= 5
+
+
+async def test_somebody_at_the_talk_page_gets_words_while_it_works_and_speech(
+    environ: dict[str, str],
+) -> None:
+    (result,), client = await Talk(environ[PAGE]).converse("en", "es", spoken(SENTENCE))
+    assert "garden" in result["texts"]["source"].lower()
+    assert "jardín" in result["texts"]["translated"].lower()
+    partials = [event["partial"]["texts"] for event in client.events if "partial" in event]
+    assert any(each["source"] for each in partials)
+    speech_format = result["speechFormat"]
+    assert len(client.speech[0]) > speech_format["sampleRateHz"]
+    assert speech_format["encoding"] == "AUDIO_ENCODING_PCM_S16LE"
+
+
+@pytest.mark.skipif(
+    not (MODELS / parts.MOONSHINE["es"]).exists(), reason="the Spanish model was not accepted"
+)
+async def test_two_people_talk_english_and_spanish_at_the_talk_page(
+    environ: dict[str, str],
+) -> None:
+    said = (spoken(SENTENCE), spoken("Los niños juegan en el jardín con el perro.", language="es"))
+    question, answer = (await Talk(environ[PAGE]).converse("en", "es", *said))[0]
+    assert "jardín" in question["texts"]["translated"].lower()
+    assert "jardín" in answer["texts"]["source"].lower()
+    assert "garden" in answer["texts"]["translated"].lower()

@@ -11,13 +11,15 @@ _EXAMPLES = str(Path(__file__).parents[2] / "examples")
 
 
 @cache
-def spoken(text: str = "Good morning, where is the station", rate: int = 16_000) -> bytes:
+def spoken(
+    text: str = "Good morning, where is the station", rate: int = 16_000, language: str = "en"
+) -> bytes:
     """A sentence without a pause in it, as 16-bit PCM of one channel."""
     # The examples are not installed.
     if _EXAMPLES not in sys.path:
         sys.path.insert(0, _EXAMPLES)
     voice = import_module("interpreter_node.espeak").Espeak()
-    pcm = b"".join(voice.speak(text, "en"))
+    pcm = b"".join(voice.speak(text, language))
     samples = np.frombuffer(pcm, "<i2").astype(np.float32)
     samples = import_module("interpreter_node.hearing").resampled(samples, voice.rate)
     if rate != 16_000:
