@@ -2,10 +2,11 @@
 
 import json
 import urllib.request
+from typing import Any
 
 from tests.browser.hearing_node import PROGRAM
 from tests.support.node_process import NodeProcess
-from tests.support.process import SOON_S
+from tests.support.process import SOON_S, START_S
 from tests.support.scheduler import Scheduler
 from tests.support.services import GatewayProcess, addresses
 
@@ -44,11 +45,24 @@ class TalkScheduler(Scheduler):
         return new
 
     def until_offered(self, *languages: str, token: str = "") -> None:
-        """Returns when the gateway offers these languages, and no others."""
-        self.gateway.wait_for(lambda: self._offered(token) == set(languages), f"at {languages}")
+        """Returns when the gateway offers these languages to speak, and no others."""
+        wanted = set(languages)
+        self.gateway.wait_for(
+            lambda: {each["src"] for each in self._offered(token)} == wanted, f"at {languages}"
+        )
 
-    def _offered(self, token: str) -> set[str]:
+    def until_offers(self, src: str, tgt: str, *, within: float = START_S) -> None:
+        """Returns when the gateway offers this direction, with speech."""
+        wanted = (src, tgt, True)
+        self.gateway.wait_for(
+            lambda: wanted in [(e["src"], e["tgt"], e["speech"]) for e in self._offered()],
+            f"at {wanted}",
+            within,
+        )
+
+    def _offered(self, token: str = "") -> list[dict[str, Any]]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(f"{self.url}/v1/languages", headers=headers)
         with urllib.request.urlopen(request, timeout=SOON_S) as response:
-            return {each["src"] for each in json.load(response)["directions"]}
+            directions: list[dict[str, Any]] = json.load(response)["directions"]
+            return directions

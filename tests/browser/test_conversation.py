@@ -75,6 +75,21 @@ def test_no_word_is_lost_in_a_conversation(shared: TalkScheduler, open_page: Ope
     page.check()
 
 
+def test_a_lost_block_would_be_noticed(shared: TalkScheduler, open_page: OpenPage) -> None:
+    page = open_page(shared.url)
+    # Empties the chunk with the sequence number 20.
+    page.page.evaluate("""() => {
+      const send = WebSocket.prototype.send;
+      WebSocket.prototype.send = function (data) {
+        const isChunk = typeof data !== "string" && new Uint8Array(data)[11] === 20;
+        send.call(this, isChunk ? data.slice(0, 20) : data);
+      };
+    }""")
+    page.speak("a", 0.8)
+    page.until_settled()
+    assert {each.rule for each in violations(page, shared.nodes)} == {"no word is lost or repeated"}
+
+
 def test_words_appear_while_the_translation_is_made(redis_url: str, open_page: OpenPage) -> None:
     with TalkScheduler(redis_url=redis_url) as scheduler:
         (node,) = scheduler.add_hearing_nodes()
