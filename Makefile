@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture test coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
+.PHONY: help run picture screenshots test coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ run-real: $(TALKING_READY)  ## two people, two languages, real speech; downloads
 
 picture: $(RUN)  ## docs/pictures/run.svg: a picture of a real `make run`
 	@$(BIN)/python examples/conversation.py --picture docs/pictures/run.svg
+
+screenshots: $(READY)  ## docs/pictures/talk-*.png: pictures of the talk page; needs Chromium
+	@$(BIN)/python -m tests.browser.screenshots docs/pictures
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(READY)  ## all tests, or TESTS=tests/unit
