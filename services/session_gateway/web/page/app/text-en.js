@@ -22,7 +22,6 @@ export const EN = {
   "half.oneWay": "No translator from {from} to {to} is online. What you say may stay missing.",
   "half.busyNow": "All translators are busy. It may take a moment longer.",
   "half.reconnecting": "Connection lost, reconnecting. Your words are kept.",
-  "half.connecting": "Connecting. Your words are kept.",
   "half.utterances": "What was said",
   "half.forgotten": "Only the last {count} are shown.",
 
@@ -43,6 +42,7 @@ export const EN = {
 
   "said.speaking": "Listening…",
   "said.sending": "Sending…",
+  "said.kept": "Kept until the connection is there",
   "said.waiting": "Translating…",
   "said.held": "The sentence goes on…",
   "said.joined": "Continues in the next line",

@@ -25,7 +25,6 @@ export const ES = {
     "No hay ningún traductor conectado de {from} a {to}. Lo que diga puede quedar sin traducir.",
   "half.busyNow": "Todos los traductores están ocupados. Puede tardar un poco más.",
   "half.reconnecting": "Se perdió la conexión; reconectando. Sus palabras se conservan.",
-  "half.connecting": "Conectando. Sus palabras se conservan.",
   "half.utterances": "Lo que se ha dicho",
   "half.forgotten": "Solo se muestran las últimas {count}.",
 
@@ -46,6 +45,7 @@ export const ES = {
 
   "said.speaking": "Escuchando…",
   "said.sending": "Enviando…",
+  "said.kept": "Guardado hasta que haya conexión",
   "said.waiting": "Traduciendo…",
   "said.held": "La frase continúa…",
   "said.joined": "Continúa en la línea siguiente",

@@ -23,7 +23,6 @@ export const ZH = {
   "half.oneWay": "没有从{from}到{to}的翻译器在线。您说的话可能没有译文。",
   "half.busyNow": "所有翻译器都在忙，可能需要多等一会儿。",
   "half.reconnecting": "连接中断，正在重新连接。您的话已保留。",
-  "half.connecting": "正在连接。您的话已保留。",
   "half.utterances": "对话内容",
   "half.forgotten": "只显示最近的 {count} 条。",
 
@@ -44,6 +43,7 @@ export const ZH = {
 
   "said.speaking": "正在聆听…",
   "said.sending": "正在发送…",
+  "said.kept": "已保留，等待连接",
   "said.waiting": "正在翻译…",
   "said.held": "句子还没说完…",
   "said.joined": "接下一行",

@@ -33,7 +33,7 @@ export function Half({ side, state, rotated, controller }) {
     <${List} ...${{ side, state, text, language, controller }} />
     <p class="visually-hidden" role="status" lang=${mine || language}>${spoken(state, side)}</p>
     <div class="controls">
-      <p class="note" id=${noteId} data-role="note">${note}</p>
+      <p class="note" id=${noteId} data-role="note" data-connection=${state.connection}>${note}</p>
       <${Choice} ...${{ side, state, text, controller }} />
       <${TalkButton} ...${{ side, state, text, controller, describedBy: noteId }} />
     </div>

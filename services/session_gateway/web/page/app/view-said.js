@@ -133,13 +133,10 @@ function statusOf({ side, utterance, connection, text }) {
  * @param {Text} text
  */
 function waitingFor({ known }, connection, text) {
-  if (connection === "reconnecting") {
-    return text("half.reconnecting");
-  }
   if (known) {
     return text("said.waiting");
   }
-  return text(connection === "connecting" ? "half.connecting" : "said.sending");
+  return text(connection === "connected" ? "said.sending" : "said.kept");
 }
 
 /**
