@@ -127,7 +127,7 @@ export const EN = {
   "problem.DRAINING": "The service is restarting. Try again in a minute.",
   "problem.BACKPRESSURE": "Too many people are connected. Try again in a minute.",
   "problem.QUOTA_EXCEEDED": "The limit of this account is reached. Try again later.",
-  "problem.UNAUTHENTICATED": "The access token was refused. Enter another one.",
+  "problem.UNAUTHENTICATED": "This service needs a valid access token.",
   "problem.PERMISSION_DENIED":
     "This access token may not be used for conversations. Enter another one.",
   "problem.WRONG_ORIGIN": "This address may not use the service. Ask whoever runs it.",

@@ -129,7 +129,7 @@ export const ES = {
   "problem.DRAINING": "El servicio se está reiniciando. Inténtelo dentro de un minuto.",
   "problem.BACKPRESSURE": "Hay demasiadas personas conectadas. Inténtelo dentro de un minuto.",
   "problem.QUOTA_EXCEEDED": "Se alcanzó el límite de esta cuenta. Inténtelo más tarde.",
-  "problem.UNAUTHENTICATED": "La clave de acceso fue rechazada. Introduzca otra.",
+  "problem.UNAUTHENTICATED": "Este servicio necesita una clave de acceso válida.",
   "problem.PERMISSION_DENIED":
     "Esta clave de acceso no sirve para conversaciones. Introduzca otra.",
   "problem.WRONG_ORIGIN":

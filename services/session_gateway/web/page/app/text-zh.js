@@ -122,7 +122,7 @@ export const ZH = {
   "problem.DRAINING": "服务正在重启。请过一分钟再试。",
   "problem.BACKPRESSURE": "连接的人太多。请过一分钟再试。",
   "problem.QUOTA_EXCEEDED": "此账户已达上限。请稍后再试。",
-  "problem.UNAUTHENTICATED": "访问令牌被拒绝。请输入另一个。",
+  "problem.UNAUTHENTICATED": "此服务需要有效的访问令牌。",
   "problem.PERMISSION_DENIED": "此访问令牌不能用于对话。请输入另一个。",
   "problem.WRONG_ORIGIN": "此地址不能使用该服务。请联系管理者。",
   "problem.WRONG_HOST": "此地址不能使用该服务。请联系管理者。",

@@ -96,7 +96,7 @@ function Choice({ side, state, text, controller }) {
       controller.choose(side, /** @type {HTMLSelectElement} */ (event.currentTarget).value);
     }}
   >
-    ${options.length === 0 && html`<option value="">${text("half.loading")}</option>`}
+    ${options.length === 0 && html`<option value="">…</option>`}
     ${options.map(({ code, busy, isOffered }) => {
       const mark = !isOffered ? text("half.notOffered") : busy ? text("half.busy") : "";
       return html`<option value=${code} selected=${code === languages[side]}>
@@ -121,6 +121,8 @@ class List extends Component {
   #follows = true;
   /** @type {readonly Utterance[]} */
   #shown = [];
+  /** The box becomes smaller, for example above an alert. */
+  #resizes = new ResizeObserver(() => this.#toEnd());
 
   #onScroll = () => {
     const box = this.#box.current;
@@ -131,17 +133,31 @@ class List extends Component {
 
   /** Follows the conversation, unless somebody is reading what was said before. */
   #follow() {
-    const box = this.#box.current;
     const { utterances } = this.props.state;
-    if (box !== null && this.#follows && utterances !== this.#shown) {
+    if (utterances !== this.#shown) {
       this.#shown = utterances;
+      this.#toEnd();
+    }
+  }
+
+  #toEnd() {
+    const box = this.#box.current;
+    if (box !== null && this.#follows) {
       box.scrollTop = box.scrollHeight;
     }
   }
 
   /** @override */
   componentDidMount() {
+    if (this.#box.current !== null) {
+      this.#resizes.observe(this.#box.current);
+    }
     this.#follow();
+  }
+
+  /** @override */
+  componentWillUnmount() {
+    this.#resizes.disconnect();
   }
 
   /** @override */
