@@ -1,4 +1,4 @@
-"""The files of the talk page: libraries are unchanged, and its own modules are checked and short."""
+"""The files of the talk page: libraries are unchanged, its own modules are checked and short."""
 
 import hashlib
 import re
