@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeAlias
 
 import grpc
 
+from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.v1 import session_pb2
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -12,6 +13,11 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 Take: TypeAlias = Callable[[session_pb2.AudioChunk], bool]
 """Handles a chunk; False if the session does not read now, and has not handled it."""
+Extend: TypeAlias = Callable[[int, bytes, int, Direction], bool]
+"""Takes a chunk that only continues its speech, given as seq, data, client_ms and direction.
+
+False if there is more to do with it: the chunk has to be handled in another way.
+"""
 
 
 class Client(Protocol):
@@ -28,12 +34,16 @@ class Client(Protocol):
     traceparent: str
     """The W3C trace context that it sent; empty if it sent none."""
 
-    def opened(self, session: session_pb2.NewSession, take: Take) -> None:
+    def opened(self, session: session_pb2.NewSession, take: Take, extend: Extend) -> None:
         """Its session is open.
+
+        `take` and `extend` may be called while the iterator is awaited and has nothing before the
+        chunk.
 
         Args:
             session: how it was opened, now or before it was resumed.
-            take: handles a chunk at once, while the iterator is awaited and has nothing before it.
+            take: handles a chunk at once.
+            extend: does the same for most chunks at a fraction of the cost.
         """
 
     def write(self, data: bytes) -> Awaitable[None]:
@@ -54,7 +64,7 @@ class GrpcClient:
         self.traceparent = str(metadata.get("traceparent", ""))
         self.write = context.write
 
-    def opened(self, session: session_pb2.NewSession, take: Take) -> None:
+    def opened(self, session: session_pb2.NewSession, take: Take, extend: Extend) -> None:
         """Nothing to do: its messages are complete, and come by the iterator."""
 
     def beat(self) -> bool:

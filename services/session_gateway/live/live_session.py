@@ -148,6 +148,16 @@ class LiveSession:
             self._carry_out(todo)
         return True
 
+    def extend(self, seq: int, data: bytes, client_ms: int, direction: Direction) -> bool:
+        """Takes a chunk that only continues its speech; False if it has to be handled by `take`."""
+        if not self._may_take:
+            return False
+        now = self._loop.time() * 1000
+        if not self._core.extend(now, seq, data, client_ms, direction):
+            return False
+        self._stream.keep_alive(now)
+        return True
+
     def _on_message(self, message: session_pb2.ClientMessage) -> Iterable[session_pb2.AudioChunk]:
         """Handles a message, except for chunks that share it: it returns them."""
         now, core = self._now(), self._core

@@ -162,7 +162,7 @@ class Sessions:
             held_budget=self._held_budget,
             spans=self._spans_of(record, client),
         )
-        client.opened(record.opened, session.take)
+        client.opened(record.opened, session.take, session.extend)
         self._metrics.opened.labels(how, client.transport).inc()
         return session, self._opened(record, token)
 

@@ -204,6 +204,28 @@ class SessionCore:
         self._add_cuts(now, cuts)
         return self._advance(now)
 
+    def extend(
+        self, now: float, seq: int, data: bytes, client_ms: int, direction: Direction
+    ) -> bool:
+        """Takes a chunk, which is not a last one, if it only extends the gathered speech.
+
+        Nearly all chunks do. The outcome is that of `on_chunk`, which would return no effects, at a
+        fraction of its cost.
+
+        Returns:
+            False if there is more to do. Then nothing has changed, and `on_chunk` has to be called.
+        """
+        if self.phase is not SessionPhase.OPEN:
+            return False
+        measured = self._intake.measured(seq, data, client_ms)
+        if measured is None:
+            return False
+        if not self._gatherer.extend(now, seq, data, *measured, client_ms, direction):
+            return False
+        self._intake.extended(now)
+        self._heard_ms = now
+        return True
+
     def on_playback(self, now: float, *, on: bool) -> list[Effect]:
         """The app starts or stops playing speech."""
         if self.phase is SessionPhase.OPEN:

@@ -130,6 +130,44 @@ class Gatherer:
             self._gather(now, chunk)
         return cuts + self._after(now, chunk)
 
+    def extend(
+        self,
+        now: float,
+        seq: int,
+        data: bytes,
+        ms: float,
+        size: int,
+        client_ms: int,
+        direction: Direction,
+    ) -> bool:
+        """Adds a chunk to the speech if `on_chunk` would do only that; otherwise changes nothing.
+
+        The pause timer need not be set: unless pauses are ignored, it is set for all speech that is
+        not over, and chunks do not move it.
+        """
+        speech, rules = self._speech, self._rules
+        if (
+            speech is None
+            or self._ending is not None
+            or direction != speech.direction
+            or speech.size + size > rules.max_length_bytes
+            or speech.ms + ms - speech.lead_ms >= rules.max_duration_ms
+        ):
+            return False
+        if client_ms and self._last_client_ms:
+            gap = client_ms - self._last_client_ms - ms
+        else:
+            gap = now - self._last_ms
+        first, end = speech.ranges[-1]
+        if gap > rules.pause_ms or end != seq:
+            return False
+        speech.chunks.append(data)
+        speech.ranges[-1] = (first, seq + 1)
+        speech.ms += ms
+        speech.size += size
+        self._last_ms, self._last_client_ms = now, client_ms
+        return True
+
     def on_playback(self, now: float, *, on: bool) -> None:
         """The app starts or stops playing speech: there is no pause while it plays."""
         self._playing = on

@@ -87,6 +87,27 @@ class Intake:
             return checked._replace(quiet_ms=self._listen(checked.direction, checked.data))
         return checked
 
+    def measured(self, seq: int, data: bytes, client_ms: int) -> tuple[float, int] | None:
+        """Duration and size of a chunk that `take` would return as it is; None if it would not."""
+        if (
+            seq != self.expected_seq
+            or not 0 < len(data) <= _MAX_BYTES
+            or client_ms > _MAX_CLIENT_MS
+            or self._listen is not None
+            or seq < self._replay.end_seq
+        ):
+            return None
+        try:
+            return self._measure(data)
+        except UnusableAudioError:
+            return None
+
+    def extended(self, now: float) -> None:
+        """The chunk that was measured last is taken."""
+        self.expected_seq += 1
+        self.last_chunk_ms = now
+        self._counts["chunk"] += 1
+
     def _checked(self, chunk: session_pb2.AudioChunk) -> Chunk:
         """Checks a chunk against the format and the directions of its session.
 

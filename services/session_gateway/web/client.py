@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 
 from lingua_scheduler.services.runtime.errors import InvalidMessageError, to_proto
 from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
 from lingua_scheduler.services.runtime.settings.settings import Settings
-from lingua_scheduler.services.session_gateway.live.client import Take
+from lingua_scheduler.services.session_gateway.live.client import Extend, Take
+from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.services.session_gateway.web.connections import Connection
 from lingua_scheduler.services.session_gateway.web.direct_queue import DirectResponse
 from lingua_scheduler.services.session_gateway.web.frames import (
     MAX_FRAME_BYTES,
+    PLAIN_HEADER,
     Directions,
     directions_of,
+    plain_heads,
     read_audio,
     read_binary,
     read_text,
@@ -113,7 +117,9 @@ class WebClient:
             burst=settings.web_frames_burst,
             clock=self._loop.time,
         )
+        self._plain_heads: Mapping[bytes, Direction] = {}
         self._take: Take | None = None
+        self._extend: Extend | None = None
         # Of a frame that was taken directly.
         self._failure: Exception | None = None
         self._is_reading = False
@@ -162,20 +168,30 @@ class WebClient:
                     self.close_code = TOO_LARGE if is_large else frame.data.code
                 raise ClientLeftError
 
-    def opened(self, session: session_pb2.NewSession, take: Take) -> None:
+    def opened(self, session: session_pb2.NewSession, take: Take, extend: Extend) -> None:
         """Its session is open."""
         self._directions = directions_of(session)
-        self._take = take
+        self._plain_heads = plain_heads(session)
+        self._take, self._extend = take, extend
         self._socket.take_directly(self._take_audio)
 
     def _take_audio(self, frame: bytes) -> bool:
         """Gives a chunk to the session at once; False if it has to be read like other frames."""
-        take, watch = self._take, self._watch
-        if take is None or watch is None or not self._is_reading or not self._pace.passes():
+        take, extend, watch = self._take, self._extend, self._watch
+        if take is None or extend is None or watch is None:
+            return False
+        if not self._is_reading or not self._pace.passes():
             return False
         watch.silence.heard = True
         self._connection.unread_bytes = 0
         try:
+            if len(frame) > PLAIN_HEADER.size:
+                head, seq, client_ms = PLAIN_HEADER.unpack_from(frame)
+                direction = self._plain_heads.get(head)
+                if direction is not None:
+                    data = frame[PLAIN_HEADER.size :]
+                    if extend(seq, data, client_ms, direction):
+                        return True
             return take(read_audio(frame, self._directions))
         except InvalidMessageError:
             return False
@@ -223,7 +239,7 @@ class WebClient:
         """Drops what refers back to this, because cycles are rarely collected."""
         if self._watch is not None:
             self._watch.stop()
-        self._watch = self._take = None
+        self._watch = self._take = self._extend = None
         self._socket.take_directly(None)
 
     # ---- pings ----

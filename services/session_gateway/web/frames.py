@@ -13,6 +13,8 @@ from google.protobuf import json_format
 
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
+from lingua_scheduler.services.session_gateway.session import speech
+from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 # The most bytes of a frame, as of a message over gRPC.
@@ -26,6 +28,8 @@ SPEECH = 2
 
 # Type, flags, two bytes 0, seq, client_ms.
 _AUDIO_HEADER = struct.Struct(">BBHQQ")
+# The same, with the first three in one: see `plain_heads`.
+PLAIN_HEADER = struct.Struct(">4sQQ")
 # Type, three bytes 0, utterance index.
 _SPEECH_HEADER = struct.Struct(">B3xI")
 _BINARY_ONLY = frozenset({"audio", "audio_chunks"})
@@ -47,6 +51,20 @@ def directions_of(session: session_pb2.NewSession) -> Directions:
         0: None,
         1: common_pb2.LanguagePair(src=a, tgt=b),
         2: common_pb2.LanguagePair(src=b, tgt=a),
+    }
+
+
+def plain_heads(session: session_pb2.NewSession) -> Mapping[bytes, Direction]:
+    """The first four bytes of the audio frames that have only a direction, if any, and no flag.
+
+    One lookup then checks them all, and finds the direction. Nearly all frames are such.
+    """
+    directions = speech.directions_of(session)
+    # The number of a direction begins at 1, in sessions whose chunks name one.
+    first = 1 if len(directions) > 1 else 0
+    return {
+        bytes([AUDIO, way << _DIRECTION_SHIFT, 0, 0]): direction
+        for way, direction in enumerate(directions, first)
     }
 
 
@@ -109,14 +127,14 @@ def written(message: session_pb2.ServerMessage) -> tuple[list[bytes], str]:
 
     The speech is removed from the message.
     """
-    speech = []
+    spoken = []
     for event in message.events:
         if event.HasField("result") and event.result.speech:
             result = event.result
-            speech.append(_SPEECH_HEADER.pack(SPEECH, result.utterance_index) + result.speech)
+            spoken.append(_SPEECH_HEADER.pack(SPEECH, result.utterance_index) + result.speech)
             result.ClearField("speech")
     as_dict = json_format.MessageToDict(message)
-    return speech, json.dumps(as_dict, ensure_ascii=False, separators=(",", ":"))
+    return spoken, json.dumps(as_dict, ensure_ascii=False, separators=(",", ":"))
 
 
 class _FewFields:
