@@ -9,13 +9,16 @@ messages in the middle of speech; `websocket` is the web entry, and `echo` besid
 server that echoes the same frames.
 
 Measures the CPU of the gateway and of the clients per chunk, the delay of the gateway's event
-loop, and the memory of a session, for 100, 500 and 2,000 people who all speak at once. Every
+loop, and the memory of a session, for 100, 300, 500 and 2,000 people who all speak at once. Every
 speaker has a connection, as an app has. Utterances end between the windows that are measured, so
-chunks are all that the gateway handles in a window; nodes answer at once.
+chunks are all that the gateway handles in a window; nodes answer at once. Delays are measured in
+windows of their own, because the task that measures them would cost up to a fifth of the CPU.
 
 With `--against`, or with several transports, each variant has its own gateway process and its own
 clients, all are up at once, and their windows alternate. `PYTHON` is the interpreter of the other
-checkout's environment. Results are medians over the windows.
+checkout's environment. Results are medians over the windows. `of grpc` is the gateway's CPU per
+chunk as a part of that of `grpc` in the same round, so a machine that is busy for a while changes
+both.
 """
 
 import argparse
@@ -36,11 +39,11 @@ from path import ENVIRONMENT, Child, child, percentiles, rss_kib
 
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 
-SPEAKERS = (100, 500, 2000)
+SPEAKERS = (100, 300, 500, 2000)
 CLIENT_PROCESSES = 2
 NODES, SLOTS = 4, 64
 ROUNDS = 5
-WARM_S, WINDOW_S = 2.0, 4.0
+WARM_S, WINDOW_S, DELAYS_S = 2.0, 4.0, 1.0
 EVERY_S = 0.1
 # Below this share of the chunks that the speakers had to send, the machine is saturated.
 KEPT_UP = 0.97
@@ -86,10 +89,9 @@ class Ingest:
 
     def speak(self, seconds: float) -> Tree:
         """Lets everyone speak for a while; returns what that cost."""
-        self._gateway.ask("delays")
         before = self._cpu_s()
         told = self._ask_clients("speak", seconds)
-        after, delays = self._cpu_s(), percentiles(self._gateway.ask("delays")["delays_ms"])
+        after = self._cpu_s()
         chunks = sum(each["chunks"] for each in told)
         gateway_us, clients_us = (
             (b - a) * 1e6 / chunks for a, b in zip(before, after, strict=True)
@@ -98,13 +100,17 @@ class Ingest:
             "chunks_per_s": sum(each["chunks"] / each["took_s"] for each in told),
             "gateway_us_per_chunk": gateway_us,
             "clients_us_per_chunk": clients_us,
-            "loop_delay_p50_ms": delays["p50_ms"],
-            "loop_delay_p99_ms": delays["p99_ms"],
         }
 
-    def measure(self, seconds: float) -> None:
-        """One window, and the end of all utterances after it."""
-        self._windows.append(self.speak(seconds))
+    def measure(self, seconds: float, delays_s: float) -> None:
+        """A window for the CPU, one for the delays, and the end of all utterances after it."""
+        window = self.speak(seconds)
+        self._gateway.ask("probe")
+        self.speak(delays_s)
+        delays = percentiles(self._gateway.ask("delays")["delays_ms"])
+        window["loop_delay_p50_ms"] = delays["p50_ms"]
+        window["loop_delay_p99_ms"] = delays["p99_ms"]
+        self._windows.append(window)
         self.finish()
 
     def finish(self) -> None:
@@ -117,6 +123,13 @@ class Ingest:
             name: round(median(window[name] for window in self._windows), 2)
             for name in self._windows[0]
         }
+
+    def part_of(self, other: "Ingest") -> float:
+        """The gateway's CPU per chunk as a part of that of another variant."""
+        cost = "gateway_us_per_chunk"
+        rounds = zip(self._windows, other._windows, strict=True)
+        parts: list[float] = [own[cost] / its[cost] for own, its in rounds]
+        return round(median(parts), 2)
 
     def _ask_clients(self, *words: object) -> list[Tree]:
         with ThreadPoolExecutor(len(self._clients)) as threads:
@@ -199,7 +212,7 @@ def measure(variants: Sequence[Variant], speakers: int, connections: int, rounds
         for number in range(rounds):
             # In a different order in each round, so that no variant always follows the same one.
             for ingest, _ in worlds if number % 2 else reversed(worlds):
-                ingest.measure(WINDOW_S)
+                ingest.measure(WINDOW_S, DELAYS_S)
         asked = speakers / EVERY_S
         results = {}
         for ingest, session_kib in worlds:
@@ -207,6 +220,10 @@ def measure(variants: Sequence[Variant], speakers: int, connections: int, rounds
             one["asked_chunks_per_s"] = asked
             one["saturated"] = one["chunks_per_s"] < KEPT_UP * asked
             one["session_kib"] = round(session_kib, 1)
+            for other, _ in worlds:
+                same_checkout = other.variant.python == ingest.variant.python
+                if same_checkout and other.variant.transport == "grpc":
+                    one["of_grpc"] = ingest.part_of(other)
             results[ingest.variant.label] = one
         return results
 
@@ -230,15 +247,16 @@ def run(
 def table(result: Tree) -> str:
     """The table for terminals."""
     head = (
-        f"{'speakers':>8} {'variant':<12} {'chunks/s':>9} {'gateway us':>10} {'clients us':>10} "
-        f"{'delay p50':>9} {'p99 ms':>7} {'KiB/session':>11}"
+        f"{'speakers':>8} {'variant':<12} {'chunks/s':>9} {'gateway us':>10} {'of grpc':>7} "
+        f"{'clients us':>10} {'delay p50':>9} {'p99 ms':>7} {'KiB/session':>11}"
     )
     lines = [head]
     for speakers, variants in result.items():
         for label, one in variants.items():
             lines.append(
                 f"{speakers:>8} {label:<12} {one['chunks_per_s']:>9.0f} "
-                f"{one['gateway_us_per_chunk']:>10.1f} {one['clients_us_per_chunk']:>10.1f} "
+                f"{one['gateway_us_per_chunk']:>10.1f} {one.get('of_grpc', ''):>7} "
+                f"{one['clients_us_per_chunk']:>10.1f} "
                 f"{one['loop_delay_p50_ms']:>9.2f} {one['loop_delay_p99_ms']:>7.2f} "
                 f"{one['session_kib']:>11.1f}" + ("  saturated" if one["saturated"] else "")
             )

@@ -57,7 +57,8 @@ class Grpc:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = session_pb2_grpc.SessionGatewayStub(channel)
-        self._results = 0
+        # Results that the next message confirms; 0 for none.
+        self._seen = 0
 
     async def open(self) -> None:
         """Returns when the session is open."""
@@ -75,7 +76,9 @@ class Grpc:
     async def send(self, seq: int, data: bytes, *, is_final: bool) -> None:
         """Sends a chunk."""
         chunk = session_pb2.AudioChunk(seq=seq, data=data, is_final=is_final)
-        await self._stream.write(session_pb2.ClientMessage(audio=chunk, results_seen=self._results))
+        # Once per result, as the clients of the other transports do.
+        seen, self._seen = self._seen, 0
+        await self._stream.write(session_pb2.ClientMessage(audio=chunk, results_seen=seen))
 
     async def result(self) -> None:
         """Returns when the next result has arrived."""
@@ -83,7 +86,7 @@ class Grpc:
             for event in (await self._read()).events:
                 kind = event.WhichOneof("event")
                 if kind == "result":
-                    self._results = event.result.utterance_index + 1
+                    self._seen = event.result.utterance_index + 1
                     return
                 if kind in ("missing", "error"):
                     sys.exit(f"{kind}: {event}")

@@ -3,11 +3,10 @@
 It has the settings of the gateway's WebSockets, and answers the same commands.
 """
 
-import asyncio
 import os
 
 from aiohttp import WSMsgType, web
-from ingest_gateway import LoopProbe, answer
+from ingest_gateway import answer
 
 from lingua_scheduler.cli import event_loop
 
@@ -30,11 +29,8 @@ async def main() -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
-    probe = LoopProbe()
-    probing = asyncio.create_task(probe.run())
     print("READY", flush=True)
-    await answer(probe, address="", web=f"{host}:{port}")
-    probing.cancel()
+    await answer(address="", web=f"{host}:{port}")
     os._exit(0)
 
 

@@ -1,10 +1,10 @@
 """A session gateway with a probe of its event loop, for `ingest.py`.
 
-It runs what `lingua serve gateway` runs. A task beside it sleeps 10 ms again and again; the time by
-which a sleep takes longer is the delay of the event loop, including the wait for a core. The
-process prints READY, and then answers commands from stdin, each with one line of JSON: `address`,
-where it listens for gRPC and (`web`) for WebSockets, and `delays`, all delays since the last such
-command.
+It runs what `lingua serve gateway` runs. The process prints READY, and then answers commands from
+stdin, each with one line of JSON. `address`: where it listens for gRPC and (`web`) for WebSockets.
+`probe`: starts a task that sleeps 10 ms again and again. The time by which a sleep takes longer is
+the delay of the event loop, including the wait for a core. `delays`: stops that task and returns
+all delays.
 """
 
 import asyncio
@@ -30,36 +30,47 @@ class LoopProbe:
 
     def __init__(self) -> None:
         self._delays_ms: list[float] = []
+        self._task: asyncio.Task[None] | None = None
 
-    async def run(self) -> None:
-        """Measures until it is cancelled."""
+    def start(self) -> None:
+        """Starts to measure."""
+        self._task = asyncio.create_task(self._run())
+
+    def stop(self) -> list[float]:
+        """Stops; returns the delays."""
+        if self._task is not None:
+            self._task.cancel()
+        delays, self._delays_ms = self._delays_ms, []
+        return delays
+
+    async def _run(self) -> None:
         while True:
             began = time.monotonic()
             await asyncio.sleep(SLEEP_S)
             self._delays_ms.append(max(0.0, time.monotonic() - began - SLEEP_S) * 1000)
 
-    def take(self) -> list[float]:
-        """The delays since the last call."""
-        delays, self._delays_ms = self._delays_ms, []
-        return delays
 
-
-async def answer(probe: LoopProbe, **addresses: str) -> None:
+async def answer(**addresses: str) -> None:
     """Answers commands until stdin ends."""
+    probe = LoopProbe()
     while word := (await asyncio.to_thread(sys.stdin.readline)).strip():
-        told = {"delays_ms": probe.take()} if word == "delays" else addresses
+        told: dict[str, object] = {**addresses}
+        if word == "probe":
+            probe.start()
+        elif word == "delays":
+            told = {"delays_ms": probe.stop()}
         print(json.dumps(told), flush=True)
 
 
 async def main() -> None:
     """Runs the gateway until SIGTERM."""
-    probe = LoopProbe()
-    tasks = [asyncio.create_task(probe.run())]
+    # Kept, because the loop does not.
+    tasks: list[asyncio.Task[None]] = []
 
     def ready(*told: str) -> None:
         # Other checkouts tell less: only address and metrics, or no address for the web.
         _, address, _, web = {2: ("", *told, ""), 3: (*told, "")}.get(len(told), told)
-        tasks.append(asyncio.create_task(answer(probe, address=address, web=web)))
+        tasks.append(asyncio.create_task(answer(address=address, web=web)))
         print("READY", flush=True)
 
     await serve(load_settings(), ready)

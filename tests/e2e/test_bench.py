@@ -32,7 +32,7 @@ def test_the_benchmark_of_the_path_measures_every_part(monkeypatch: pytest.Monke
 @pytest.mark.timeout(300)
 def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = import_module("ingest")
-    for name in ("WARM_S", "WINDOW_S"):
+    for name in ("WARM_S", "WINDOW_S", "DELAYS_S"):
         monkeypatch.setattr(bench, name, 0.5)
     variants = bench.variants_of(list(bench.TRANSPORTS), against=None)
 
@@ -42,6 +42,7 @@ def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.Mo
     for one in result["4"].values():
         assert one["chunks_per_s"] > 0
         assert one["gateway_us_per_chunk"] > 0
+        assert one["of_grpc"] > 0
         assert one["clients_us_per_chunk"] > 0
         assert one["loop_delay_p99_ms"] >= one["loop_delay_p50_ms"] >= 0
     assert "saturated" in result["4"]["grpc"]
