@@ -99,8 +99,10 @@ async def _strike(world: World, faults: list[Fault], rng: random.Random, history
 
     async def one(fault: Fault, after: float, lasts: float) -> None:
         await asyncio.sleep(after)
+        # It has effects before `inject` returns.
+        began = time.monotonic()
         await fault.inject(world)
-        struck = Struck(fault.name, fault.at, time.monotonic(), 0.0)
+        struck = Struck(fault.name, fault.at, began, 0.0)
         history.struck.append(struck)
         await asyncio.sleep(lasts)
         await fault.heal(world)

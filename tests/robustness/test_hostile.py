@@ -118,6 +118,19 @@ def test_only_turns_of_the_hostile_node_may_go_on_elsewhere() -> None:
     assert rules(history) == {"a turn stays on its node"}
 
 
+@pytest.mark.parametrize("joined", [[0, 1], [1]])
+def test_a_turn_that_the_hostile_node_began_may_leave_an_honest_node_as_well(
+    joined: list[int],
+) -> None:
+    """The honest node has no audio of the hostile one, so it cannot join all of it."""
+    history = attacked()
+    history.excuses = HOSTILE_EXCUSES
+    events = history.clients[0].events
+    events[1] = result(0, kind="HELD", node="hostile-0")
+    events[3] = result(2, 2, 4, 6, 8, 10, 12, joined=joined, node="node-1")
+    assert ("a turn stays on its node" in rules(history)) == (0 not in joined)
+
+
 def test_the_summary_names_the_worst() -> None:
     history = attacked()
     assert summary(history) == (

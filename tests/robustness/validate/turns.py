@@ -14,13 +14,14 @@ class LeftTurn:
 
     Attributes:
         who: the client.
-        node: that held the beginning.
+        nodes: that held what came before: the last of them, and those whose audio the next result
+            joined. If one of them was struck, the others cannot go on without it.
         is_whole: whether it was given to the next node, so that a result has it: the turn moved.
             If not, it is broken.
     """
 
     who: str
-    node: str
+    nodes: frozenset[str]
     what: str
     is_whole: bool
 
@@ -30,9 +31,12 @@ def left_turns(history: History) -> Iterator[LeftTurn]:
     for client in history.clients:
         held = None
         joined = {index for each in client.results() for index in each["joined"]}
+        done_by = {each["index"]: each["node"] for each in client.results()}
         for each in client.outcomes():
             if held is not None and (what := _breaks(held, each)):
-                yield LeftTurn(client.name, held["node"], what, held["index"] in joined)
+                nodes = {done_by[index] for index in each.get("joined", ()) if index in done_by}
+                is_whole = held["index"] in joined
+                yield LeftTurn(client.name, frozenset({held["node"], *nodes}), what, is_whole)
             held = each if each.get("kind") == "HELD" else None
 
 
@@ -44,7 +48,7 @@ def turns(history: History) -> int:
 def turns_stay_on_their_node(history: History) -> Iterator[Violation]:
     """No turn leaves a node that lives and can be reached. Others are counted in the report."""
     for each in left_turns(history):
-        if not history.excuses.excuses_turns_of(each.node):
+        if not any(map(history.excuses.excuses_turns_of, each.nodes)):
             yield Violation("a turn stays on its node", each.who, each.what)
 
 
