@@ -34,7 +34,7 @@ $(READY): requirements-dev.lock $(RUN) FORCE
 
 FORCE:
 
-run: $(RUN)  ## the scheduler, a Redis and sample nodes; RUN_SECONDS=30 stops after 30 s
+run: $(RUN)  ## the scheduler, sample nodes, a conversation, the talk page; RUN_SECONDS=30 stops after 30 s
 	@$(BIN)/python examples/conversation.py
 
 $(TALKING_READY): requirements-interpreter.lock requirements-build.lock FORCE
@@ -48,7 +48,7 @@ $(TALKING_READY): requirements-interpreter.lock requirements-build.lock FORCE
 get-models: $(TALKING_READY)  ## download the models of the interpreter node to ~/.cache/lingua-scheduler
 	@PYTHONPATH=examples $(TALKING)/bin/python -m interpreter_node.fetching
 
-run-real: $(TALKING_READY)  ## two people, two languages, real speech; downloads what it needs
+run-real: $(TALKING_READY)  ## two languages, real speech, the talk page; downloads what it needs
 	@$(TALKING)/bin/python examples/real_conversation.py
 
 picture: $(RUN)  ## docs/pictures/run.svg: a picture of a real `make run`

@@ -16,8 +16,9 @@ from lingua_scheduler.cli.sample_node.hearing import (
 )
 from lingua_scheduler.cli.sample_node.phrases import Phrase
 from lingua_scheduler.cli.sample_node.words import LANGUAGES, heard_words
-from lingua_scheduler.cli.up.sample_nodes import SampleNode
+from lingua_scheduler.cli.up.sample_nodes import SampleNode, demo_nodes
 from lingua_scheduler.sdk import AudioFormat, Encoding, Job, JobError, Pair, Reason
+from lingua_scheduler.services.runtime.settings.settings import load_settings
 from tests.support.spoken import spoken
 
 RATE = 16_000
@@ -141,3 +142,29 @@ def test_the_command_of_a_node_names_what_differs_from_the_default(tmp_path: Any
     assert node.command == ["sample-node", "--id", "n", "--langs", "en,es"]
     with_phrases = SampleNode(node_id="n", langs=("en",), phrases=tmp_path)
     assert with_phrases.command[-2:] == ["--phrases", str(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "offered"),
+    [
+        ("", LANGUAGES),
+        ("iso639,qaa", LANGUAGES),
+        ("zh,fr,nl", ("zh", "fr")),
+        ("nl,en", ("en", "nl")),
+    ],
+)
+def test_demo_nodes_offer_only_languages_that_are_allowed(
+    allowed: str, offered: tuple[str, ...]
+) -> None:
+    settings = load_settings({"LINGUA_LANGUAGES": allowed})
+    assert [tuple(sorted(node.langs)) for node in demo_nodes(settings)] == [
+        tuple(sorted(offered))
+    ] * 2
+
+
+def test_demo_nodes_have_ids_of_their_own_if_others_may_use_the_redis() -> None:
+    alone = load_settings({})
+    assert [node.node_id for node in demo_nodes(alone)] == ["demo-1", "demo-2"]
+    shared = load_settings({"LINGUA_REDIS_URL": "redis://127.0.0.1:6379/0"})
+    ids = {node.node_id for _ in range(3) for node in demo_nodes(shared)}
+    assert len(ids) == 6

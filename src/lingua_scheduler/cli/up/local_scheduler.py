@@ -15,7 +15,6 @@ import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +23,7 @@ from lingua_scheduler.cli.failures import USAGE
 from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
 from lingua_scheduler.cli.up.given_redis import await_redis, server_name
 from lingua_scheduler.cli.up.listening import is_ipv4, listen_variables, reachable
+from lingua_scheduler.cli.up.local_service import LocalService
 from lingua_scheduler.cli.up.sample_nodes import SampleNode
 from lingua_scheduler.cli.up.supervised import MAX_ENDS, STEADY_S, SupervisedProcess
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
@@ -49,38 +49,6 @@ REDIS_CHECK_S = 0.5
 # In the order in which they become ready: each needs those before it.
 SERVICES = ("pool", "dispatcher", "gateway")
 ALL = "all"
-
-
-@dataclass(frozen=True, slots=True)
-class LocalService:
-    """One instance of a service, in a process of its own or with others."""
-
-    service: str
-    name: str
-    process: SupervisedProcess
-
-    @property
-    def address(self) -> str:
-        """Its address; empty until it was ready for the first time."""
-        found = self.process.endpoints.get(self.service)
-        return found.address if found else ""
-
-    @property
-    def metrics(self) -> str:
-        """The address of its metrics; empty if they are off."""
-        found = self.process.endpoints.get(self.service)
-        return found.metrics if found else ""
-
-    @property
-    def web(self) -> str:
-        """Where it serves browsers; empty if it does not."""
-        found = self.process.endpoints.get(self.service)
-        return found.web if found else ""
-
-    @property
-    def pid(self) -> int:
-        """Process id of its current or last process."""
-        return self.process.pid
 
 
 def _discard(*_args: str) -> None:

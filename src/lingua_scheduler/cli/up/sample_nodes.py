@@ -1,10 +1,11 @@
 """Sample nodes that run beside a scheduler on this machine."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from lingua_scheduler.services.runtime.contract.languages import DEFAULT, parse_languages
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 DEMO_LANGS = ("en", "es", "zh", "fr", "de")
@@ -35,4 +36,13 @@ def demo_nodes(settings: Settings) -> list[SampleNode]:
     """The nodes of `lingua up --demo`: two, so that the page survives the end of one."""
     # Others may use a given Redis as well, and ids of nodes are unique.
     end = f"-{secrets.token_hex(3)}" if settings.redis_url else ""
-    return [SampleNode(node_id=f"demo-{number}{end}", langs=DEMO_LANGS) for number in (1, 2)]
+    langs = _demo_langs(parse_languages(settings.languages))
+    return [SampleNode(node_id=f"demo-{number}{end}", langs=langs) for number in (1, 2)]
+
+
+def _demo_langs(allowed: Set[str]) -> Sequence[str]:
+    """The languages that the scheduler allows, out of those in which the nodes have words."""
+    if not allowed or DEFAULT in allowed:
+        return DEMO_LANGS
+    both = [each for each in DEMO_LANGS if each in allowed]
+    return both if len(both) > 1 else sorted(allowed)[: len(DEMO_LANGS)]
