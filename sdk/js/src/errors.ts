@@ -132,6 +132,8 @@ export type MicrophoneReason =
   | "DEVICE_LOST"
   /** The browser has no AudioWorklet. */
   | "NOT_SUPPORTED"
+  /** The browser records only after a tap: call `Microphone.open` in its handler. */
+  | "BLOCKED"
   /** The worklet's file could not be loaded: wrong address, or forbidden by the page's policy. */
   | "WORKLET_FAILED"
   /** The app did not read the recording for too long. */

@@ -1,7 +1,7 @@
 /** Which directions a scheduler offers. */
 
 import { SessionRefusedError, SessionUnavailableError } from "./errors.js";
-import { fieldsOf, integerOf, isFields, messagesOf, textOf } from "./protocol/json.js";
+import { fieldsOf, integerOf, messagesOf, textOf } from "./protocol/json.js";
 import { httpAddress, parseAddresses } from "./session/addresses.js";
 import { refusalOf } from "./session/socket.js";
 
@@ -36,7 +36,6 @@ export async function offeredDirections(
 ): Promise<Offer> {
   const [webSocketAddress = ""] = parseAddresses(address);
   const url = new URL("/v1/languages", httpAddress(webSocketAddress));
-  let answer: unknown;
   try {
     const response = await fetch(url, {
       headers: token === undefined ? {} : { Authorization: `Bearer ${token}` },
@@ -45,7 +44,7 @@ export async function offeredDirections(
     if (!response.ok) {
       throw refusal(response.status, await response.text());
     }
-    answer = await response.json();
+    return offerFrom(await response.json());
   } catch (error) {
     if (error instanceof SessionRefusedError || error instanceof SessionUnavailableError) {
       throw error;
@@ -54,7 +53,10 @@ export async function offeredDirections(
     const what = `${url.href} does not answer: ${why}`;
     throw new SessionUnavailableError("UNREACHABLE", what, 0, { cause: error });
   }
-  const fields = isFields(answer) ? answer : fieldsOf({}, "answer");
+}
+
+function offerFrom(answer: unknown): Offer {
+  const fields = fieldsOf({ answer }, "answer");
   return {
     directions: messagesOf(fields, "directions").map((each) => ({
       src: textOf(each, "src"),

@@ -8,6 +8,7 @@ import { Recording } from "../src/microphone/recording.js";
 import { Player } from "../src/player/player.js";
 import { soundOf } from "../src/player/speech-audio.js";
 import { wav } from "./browser.js";
+import { FakeContext } from "./fake-audio.js";
 
 const PCM = { encoding: "PCM_S16LE", sampleRateHz: 22_050, channels: 1 } as const;
 
@@ -103,10 +104,10 @@ describe("speech", () => {
 
 describe("a player", () => {
   // Headless browsers play without a tap, so this one is made up.
-  const blocked = {
+  const { context: blocked } = Object.assign(new FakeContext(), {
     state: "suspended",
-    resume: () => new Promise<void>(() => undefined),
-  } as unknown as AudioContext;
+    onResume: "hang",
+  });
   const silence = { speech: new Uint8Array(100), speechFormat: PCM };
 
   test("that the browser blocks says that a tap is needed, and tells the session nothing", async () => {

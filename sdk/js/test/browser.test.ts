@@ -154,6 +154,7 @@ describe("in Chromium", { skip: noBrowser }, () => {
       }
       const replayed = await player.replay(speechOf(50, 16_000));
       const after_ = [await long, replayed, await waiting];
+      after_.push(await player.replay(speechOf(50, 16_000)));
       const stopped = player.play(speechOf(60_000, 16_000));
       player.stop();
       after_.push(await stopped);
@@ -162,7 +163,7 @@ describe("in Chromium", { skip: noBrowser }, () => {
     });
     assert.deepEqual(got.order, ["22050 played", "16000 played", "48000 played"]);
     assert(got.tookMs > 430, `${got.tookMs} ms`);
-    assert.deepEqual(got.after_, ["stopped", "played", "played", "stopped"]);
+    assert.deepEqual(got.after_, ["stopped", "played", "played", "played", "stopped"]);
     assert.deepEqual(got.told.slice(0, 4), ["started", "ended", "started", "ended"]);
     await page.context().close();
   });

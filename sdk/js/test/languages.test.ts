@@ -48,3 +48,19 @@ test("refusals have their reason, and say whether a retry may help", async (cont
     (error) => error instanceof SessionUnavailableError && error.reason === "UNREACHABLE",
   );
 });
+
+test("an answer that is not in the contract is no answer", async (context) => {
+  const [peer] = await peers(context, 1);
+  assert(peer);
+  for (const answer of ["[]", "5", "{", '{"directions": 5}', '{"directions": [{"src": {}}]}']) {
+    peer.serve = (_, response): boolean => {
+      response.end(answer);
+      return true;
+    };
+    await assert.rejects(
+      offeredDirections(peer.address),
+      (error) => error instanceof SessionUnavailableError && error.reason === "UNREACHABLE",
+      answer,
+    );
+  }
+});

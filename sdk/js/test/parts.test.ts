@@ -233,9 +233,14 @@ test("tokens that do not fit into a subprotocol are refused without being shown"
   assert.throws(
     () => new TokenSource("Bearer secret"),
     (error) => {
-      assert(error instanceof Error);
+      assert(error instanceof RangeError);
+      assert.match(error.message, /^token: /);
       assert.doesNotMatch(error.message, /secret/);
       return true;
     },
   );
+});
+
+test("tokens that are not text are refused", () => {
+  assert.throws(() => new TokenSource(5 as never), /^TypeError: token: must be text/);
 });

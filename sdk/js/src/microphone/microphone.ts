@@ -1,5 +1,6 @@
 /** The microphone of a browser. */
 
+import { restart, starts } from "../audio-context.js";
 import type { AudioFormat } from "../audio-format.js";
 import { MicrophoneError, type MicrophoneReason } from "../errors.js";
 import { Recording, type RecordingOptions } from "./recording.js";
@@ -88,13 +89,13 @@ export class Microphone {
         this.#lose(new MicrophoneError("DEVICE_LOST", what));
       };
     }
-    // iOS suspends the context during a phone call.
-    context.onstatechange = (): void => {
-      if (!this.#closed && context.state !== "running" && context.state !== "closed") {
-        context.resume().catch(() => undefined);
-      }
-    };
+    context.addEventListener("statechange", this.#onStateChange);
   }
+
+  /** iOS suspends the context during a phone call. */
+  readonly #onStateChange = (): void => {
+    restart(this.#context);
+  };
 
   /**
    * Turns the microphone on. Call it in the handler of a tap: iOS requires that.
@@ -107,17 +108,20 @@ export class Microphone {
     const context = options.context ?? new AudioContext();
     let stream: MediaStream | null = null;
     try {
-      const resuming = context.state === "running" ? undefined : context.resume();
+      restart(context);
       stream = await request(options);
       await loadWorklet(context, options.workletUrl);
-      await resuming;
+      if (!(await starts(context))) {
+        const what = "the browser records only after a tap: call open() in its handler";
+        throw new MicrophoneError("BLOCKED", what);
+      }
       return new Microphone(context, stream, options);
     } catch (error) {
       stream?.getTracks().forEach((track) => {
         track.stop();
       });
       if (options.context === undefined) {
-        await context.close();
+        await context.close().catch(() => undefined);
       }
       throw error;
     }
@@ -156,7 +160,7 @@ export class Microphone {
 
   #release(): void {
     this.#closed = true;
-    this.#context.onstatechange = null;
+    this.#context.removeEventListener("statechange", this.#onStateChange);
     this.#worklet.port.postMessage("stop");
     this.#worklet.port.onmessage = null;
     this.#source.disconnect();

@@ -1,5 +1,6 @@
 /** Plays the speech of results, in order. */
 
+import { restart, starts } from "../audio-context.js";
 import type { AudioFormat } from "../audio-format.js";
 import { PlayerError } from "../errors.js";
 import { type Sound, soundOf } from "./speech-audio.js";
@@ -27,19 +28,32 @@ export interface PlayerOptions {
 /** How it ended: to the end, or because of `stop` or `replay`. */
 export type Played = "played" | "stopped";
 
-/** How long a browser gets to start playing; if it does not, nobody has tapped yet. */
-const START_MS = 2000;
-
 interface Item {
   readonly sound: Sound;
   readonly resolve: (played: Played) => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** Speech whose turn has come. It has no source until the browser lets the page play. */
-interface Playing {
-  source: AudioBufferSourceNode | null;
-  isStopped: boolean;
+/** Speech whose turn has come. */
+class Turn {
+  /** Null until the browser lets the page play. */
+  source: AudioBufferSourceNode | null = null;
+  isStopped = false;
+  /** Resolves when it is stopped. A context that does not run never says that a sound has ended. */
+  readonly stopped: Promise<void>;
+  #resolve: () => void = () => undefined;
+
+  constructor() {
+    this.stopped = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  stop(): void {
+    this.isStopped = true;
+    this.source?.stop();
+    this.#resolve();
+  }
 }
 
 /**
@@ -56,14 +70,17 @@ export class Player {
   #context: AudioContext | null;
   readonly #ownsContext: boolean;
   readonly #queue: Item[] = [];
-  #current: Playing | null = null;
-  #running = false;
+  #current: Turn | null = null;
+  #isRunning = false;
+  /** Resolves when everything that waited was played. */
+  #done: Promise<void> = Promise.resolve();
   #closed = false;
 
   constructor({ session, context }: PlayerOptions = {}) {
     this.#session = session;
     this.#context = context ?? null;
     this.#ownsContext = context === undefined;
+    context?.addEventListener("statechange", this.#onStateChange);
   }
 
   /** Whether speech is being played. */
@@ -74,9 +91,13 @@ export class Player {
   /**
    * Allows the page to play sound. Call it in the handler of a tap, before the first speech:
    * browsers play nothing before that, and iOS wants the context made and resumed in there.
+   *
+   * Throws PlayerError: BLOCKED if it is not the handler of a tap.
    */
   async unlock(): Promise<void> {
-    await this.#open().resume();
+    if (!(await starts(this.#open()))) {
+      throw blocked();
+    }
   }
 
   /**
@@ -86,14 +107,14 @@ export class Player {
    * Throws PlayerError: UNSUPPORTED_FORMAT, or BLOCKED if the user has not tapped yet.
    */
   async play(speech: Speech): Promise<Played> {
-    return this.#add(speech, false);
+    return this.#add(this.#soundOf(speech), false);
   }
 
   /** Plays speech at once, instead of what is being played now; then goes on with what waits. */
   async replay(speech: Speech): Promise<Played> {
-    const played = this.#add(speech, true);
-    this.#stopCurrent();
-    return played;
+    const sound = this.#soundOf(speech);
+    this.#current?.stop();
+    return this.#add(sound, true);
   }
 
   /** Stops, and drops what waits. */
@@ -101,33 +122,52 @@ export class Player {
     for (const item of this.#queue.splice(0)) {
       item.resolve("stopped");
     }
-    this.#stopCurrent();
+    this.#current?.stop();
   }
 
   /** Stops, and gives the audio device back. */
   async close(): Promise<void> {
     this.stop();
     this.#closed = true;
-    if (this.#ownsContext) {
-      await this.#context?.close();
-    }
+    const context = this.#context;
     this.#context = null;
+    context?.removeEventListener("statechange", this.#onStateChange);
+    await this.#done;
+    if (this.#ownsContext && context !== null && context.state !== "closed") {
+      await context.close();
+    }
   }
 
+  /** Speech that a phone call interrupts goes on after it. */
+  readonly #onStateChange = (): void => {
+    const context = this.#context;
+    if (context?.state === "closed") {
+      this.stop();
+    } else if (context !== null && this.#current !== null) {
+      restart(context);
+    }
+  };
+
   #open(): AudioContext {
-    if (this.#closed) {
+    if (this.#closed || this.#context?.state === "closed") {
       throw new PlayerError("CLOSED", "the player is closed");
     }
     if (!("AudioContext" in globalThis) && this.#context === null) {
       throw new PlayerError("NOT_SUPPORTED", "this runtime has no AudioContext");
     }
-    this.#context ??= new AudioContext();
+    if (this.#context === null) {
+      this.#context = new AudioContext();
+      this.#context.addEventListener("statechange", this.#onStateChange);
+    }
     return this.#context;
   }
 
-  async #add({ speech, speechFormat }: Speech, first: boolean): Promise<Played> {
+  #soundOf({ speech, speechFormat }: Speech): Sound {
     this.#open();
-    const sound = soundOf(speech, speechFormat);
+    return soundOf(speech, speechFormat);
+  }
+
+  async #add(sound: Sound, first: boolean): Promise<Played> {
     return new Promise((resolve, reject) => {
       const item = { sound, resolve, reject };
       if (first) {
@@ -135,52 +175,47 @@ export class Player {
       } else {
         this.#queue.push(item);
       }
-      void this.#run();
+      if (!this.#isRunning) {
+        this.#done = this.#run();
+      }
     });
   }
 
   /** Plays everything that waits. */
   async #run(): Promise<void> {
-    if (this.#running) {
-      return;
-    }
-    this.#running = true;
+    this.#isRunning = true;
     let started = false;
     for (let item = this.#queue.shift(); item !== undefined; item = this.#queue.shift()) {
-      const playing: Playing = { source: null, isStopped: false };
-      this.#current = playing;
+      const turn = new Turn();
+      this.#current = turn;
       try {
         const context = this.#open();
-        await running(context);
-        if (!playing.isStopped) {
+        const isReady = await starts(context, turn.stopped);
+        if (!turn.isStopped) {
+          if (!isReady) {
+            throw blocked();
+          }
           if (!started) {
             started = true;
             this.#session?.playbackStarted();
           }
-          await playOut(context, item.sound, playing);
+          await playOut(context, item.sound, turn);
         }
-        item.resolve(playing.isStopped ? "stopped" : "played");
+        item.resolve(turn.isStopped ? "stopped" : "played");
       } catch (error) {
         item.reject(error);
       }
       this.#current = null;
     }
-    this.#running = false;
+    this.#isRunning = false;
     if (started) {
       this.#session?.playbackEnded();
     }
   }
-
-  #stopCurrent(): void {
-    if (this.#current !== null) {
-      this.#current.isStopped = true;
-      this.#current.source?.stop();
-    }
-  }
 }
 
-/** Plays a sound to its end, or until its source is stopped. */
-async function playOut(context: AudioContext, sound: Sound, playing: Playing): Promise<void> {
+/** Plays a sound to its end, or until its turn is stopped. */
+async function playOut(context: AudioContext, sound: Sound, turn: Turn): Promise<void> {
   const { sampleRateHz, channels } = sound;
   const buffer = context.createBuffer(channels.length, channels[0]?.length ?? 0, sampleRateHz);
   channels.forEach((samples, channel) => {
@@ -189,31 +224,18 @@ async function playOut(context: AudioContext, sound: Sound, playing: Playing): P
   const source = context.createBufferSource();
   source.buffer = buffer;
   source.connect(context.destination);
-  playing.source = source;
-  await new Promise<void>((resolve) => {
+  const ended = new Promise<void>((resolve) => {
     source.onended = (): void => {
       resolve();
     };
-    source.start();
   });
+  source.start();
+  turn.source = source;
+  await Promise.race([ended, turn.stopped]);
   source.disconnect();
 }
 
-/** Returns when the context plays. Throws PlayerError if the browser does not let it. */
-async function running(context: AudioContext): Promise<void> {
-  if (context.state === "running") {
-    return;
-  }
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      const what = "the browser plays sound only after a tap: call unlock() in its handler";
-      reject(new PlayerError("BLOCKED", what));
-    }, START_MS);
-  });
-  try {
-    await Promise.race([context.resume(), late]);
-  } finally {
-    clearTimeout(timer);
-  }
+function blocked(): PlayerError {
+  const what = "the browser plays sound only after a tap: call unlock() in its handler";
+  return new PlayerError("BLOCKED", what);
 }

@@ -36,7 +36,13 @@ export class TokenSource {
     if (typeof token === "function") {
       this.#source = token;
     } else if (token !== undefined) {
-      this.current = checked("token", token);
+      const what = whatIsWrong(token);
+      if (what !== null) {
+        throw typeof token === "string"
+          ? new RangeError(`token: ${what}`)
+          : new TypeError(`token: ${what}`);
+      }
+      this.current = token;
     }
   }
 
@@ -47,7 +53,11 @@ export class TokenSource {
     }
     try {
       const token = await inTime(this.#source(this.#refused), withinMs);
-      this.current = (token as unknown) === "" ? "" : checked("the function's token", token);
+      const what = (token as unknown) === "" ? null : whatIsWrong(token);
+      if (what !== null) {
+        throw new TokenProblem(`the function's token ${what}`);
+      }
+      this.current = token;
     } catch (error) {
       this.failure = error;
       return lost(`no token: ${error instanceof TokenProblem ? error.message : nameOf(error)}`);
@@ -107,14 +117,12 @@ async function inTime(token: string | Promise<string>, withinMs: number): Promis
   }
 }
 
-function checked(what: string, token: unknown): string {
+/** Returns what is wrong with a token, without showing it; null if nothing is. */
+function whatIsWrong(token: unknown): string | null {
   if (typeof token !== "string") {
-    throw new TokenProblem(`${what} must be text, and is ${typeof token}`);
+    return `must be text, and is ${typeof token}`;
   }
-  if (!TOKEN.test(token)) {
-    throw new TokenProblem(`${what} must be letters, digits and . _ ~ + - alone, without Bearer`);
-  }
-  return token;
+  return TOKEN.test(token) ? null : "must be letters, digits and . _ ~ + - alone, without Bearer";
 }
 
 function unauthenticated(message: string): Ending {

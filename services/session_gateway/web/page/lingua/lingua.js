@@ -603,7 +603,6 @@ var TOO_MANY_REQUESTS = 429;
 async function offeredDirections(address, { token, signal } = {}) {
   const [webSocketAddress = ""] = parseAddresses(address);
   const url = new URL("/v1/languages", httpAddress(webSocketAddress));
-  let answer;
   try {
     const response = await fetch(url, {
       headers: token === void 0 ? {} : { Authorization: `Bearer ${token}` },
@@ -612,7 +611,7 @@ async function offeredDirections(address, { token, signal } = {}) {
     if (!response.ok) {
       throw refusal(response.status, await response.text());
     }
-    answer = await response.json();
+    return offerFrom(await response.json());
   } catch (error) {
     if (error instanceof SessionRefusedError || error instanceof SessionUnavailableError) {
       throw error;
@@ -621,7 +620,9 @@ async function offeredDirections(address, { token, signal } = {}) {
     const what = `${url.href} does not answer: ${why}`;
     throw new SessionUnavailableError("UNREACHABLE", what, 0, { cause: error });
   }
-  const fields = isFields(answer) ? answer : fieldsOf({}, "answer");
+}
+function offerFrom(answer) {
+  const fields = fieldsOf({ answer }, "answer");
   return {
     directions: messagesOf(fields, "directions").map((each) => ({
       src: textOf(each, "src"),
@@ -2290,7 +2291,11 @@ var TokenSource = class {
     if (typeof token === "function") {
       this.#source = token;
     } else if (token !== void 0) {
-      this.current = checked("token", token);
+      const what = whatIsWrong(token);
+      if (what !== null) {
+        throw typeof token === "string" ? new RangeError(`token: ${what}`) : new TypeError(`token: ${what}`);
+      }
+      this.current = token;
     }
   }
   /** Fetches the token for the next connection. Returns why that failed, or null. */
@@ -2300,7 +2305,11 @@ var TokenSource = class {
     }
     try {
       const token = await inTime(this.#source(this.#refused), withinMs);
-      this.current = token === "" ? "" : checked("the function's token", token);
+      const what = token === "" ? null : whatIsWrong(token);
+      if (what !== null) {
+        throw new TokenProblem(`the function's token ${what}`);
+      }
+      this.current = token;
     } catch (error) {
       this.failure = error;
       return lost(`no token: ${error instanceof TokenProblem ? error.message : nameOf(error)}`);
@@ -2355,14 +2364,11 @@ async function inTime(token, withinMs) {
     clearTimeout(timer);
   }
 }
-function checked(what, token) {
+function whatIsWrong(token) {
   if (typeof token !== "string") {
-    throw new TokenProblem(`${what} must be text, and is ${typeof token}`);
+    return `must be text, and is ${typeof token}`;
   }
-  if (!TOKEN.test(token)) {
-    throw new TokenProblem(`${what} must be letters, digits and . _ ~ + - alone, without Bearer`);
-  }
-  return token;
+  return TOKEN.test(token) ? null : "must be letters, digits and . _ ~ + - alone, without Bearer";
 }
 function unauthenticated(message) {
   return refused(serverError("UNAUTHENTICATED", message));
@@ -2384,20 +2390,20 @@ var Session = class _Session {
   #done = false;
   #failure = void 0;
   constructor(options) {
-    const checked2 = checkOptions(options);
+    const checked = checkOptions(options);
     const addresses = parseAddresses(options.addresses);
-    this.audioFormat = checked2.audioFormat;
+    this.audioFormat = checked.audioFormat;
     this.#protocol = new SessionProtocol({
-      newSession: checked2.newSession,
+      newSession: checked.newSession,
       random: Math.random,
-      reconnectMs: checked2.reconnectMs
+      reconnectMs: checked.reconnectMs
     });
     this.#state = this.#protocol.state;
     this.#link = new Link({
       protocol: this.#protocol,
       addresses,
       token: new TokenSource(options.token),
-      webSocket: checked2.webSocket,
+      webSocket: checked.webSocket,
       give: (event) => {
         this.#give(event);
       },
@@ -2407,8 +2413,8 @@ var Session = class _Session {
     });
     this.#sender = new Sender({
       state: this.#state,
-      cutter: new Cutter(checked2.audioFormat, checked2.directions, checked2.chunkMs),
-      maxUnacknowledgedBytes: checked2.maxUnacknowledgedBytes,
+      cutter: new Cutter(checked.audioFormat, checked.directions, checked.chunkMs),
+      maxUnacknowledgedBytes: checked.maxUnacknowledgedBytes,
       checkWritable: () => {
         this.#checkWritable();
       },
@@ -2590,6 +2596,37 @@ var Session = class _Session {
     }
   }
 };
+
+// src/audio-context.ts
+var START_MS = 2e3;
+async function starts(context, stopped) {
+  if (context.state === "running") {
+    return true;
+  }
+  let timer;
+  const late = new Promise((resolve) => {
+    timer = setTimeout(() => {
+      resolve(false);
+    }, START_MS);
+    void stopped?.then(() => {
+      resolve(false);
+    });
+  });
+  const resumed = context.resume().then(
+    () => true,
+    () => false
+  );
+  try {
+    return await Promise.race([resumed, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+function restart(context) {
+  if (context.state !== "running" && context.state !== "closed") {
+    context.resume().catch(() => void 0);
+  }
+}
 
 // src/microphone/voice-activity.ts
 var FRAME_MS = 20;
@@ -3026,12 +3063,12 @@ var Microphone = class _Microphone {
         this.#lose(new MicrophoneError("DEVICE_LOST", what));
       };
     }
-    context.onstatechange = () => {
-      if (!this.#closed && context.state !== "running" && context.state !== "closed") {
-        context.resume().catch(() => void 0);
-      }
-    };
+    context.addEventListener("statechange", this.#onStateChange);
   }
+  /** iOS suspends the context during a phone call. */
+  #onStateChange = () => {
+    restart(this.#context);
+  };
   /**
    * Turns the microphone on. Call it in the handler of a tap: iOS requires that.
    *
@@ -3042,17 +3079,20 @@ var Microphone = class _Microphone {
     const context = options.context ?? new AudioContext();
     let stream = null;
     try {
-      const resuming = context.state === "running" ? void 0 : context.resume();
+      restart(context);
       stream = await request(options);
       await loadWorklet(context, options.workletUrl);
-      await resuming;
+      if (!await starts(context)) {
+        const what = "the browser records only after a tap: call open() in its handler";
+        throw new MicrophoneError("BLOCKED", what);
+      }
       return new _Microphone(context, stream, options);
     } catch (error) {
       stream?.getTracks().forEach((track) => {
         track.stop();
       });
       if (options.context === void 0) {
-        await context.close();
+        await context.close().catch(() => void 0);
       }
       throw error;
     }
@@ -3087,7 +3127,7 @@ var Microphone = class _Microphone {
   }
   #release() {
     this.#closed = true;
-    this.#context.onstatechange = null;
+    this.#context.removeEventListener("statechange", this.#onStateChange);
     this.#worklet.port.postMessage("stop");
     this.#worklet.port.onmessage = null;
     this.#source.disconnect();
@@ -3219,19 +3259,39 @@ function textAt(bytes, at) {
 }
 
 // src/player/player.ts
-var START_MS = 2e3;
+var Turn = class {
+  /** Null until the browser lets the page play. */
+  source = null;
+  isStopped = false;
+  /** Resolves when it is stopped. A context that does not run never says that a sound has ended. */
+  stopped;
+  #resolve = () => void 0;
+  constructor() {
+    this.stopped = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+  stop() {
+    this.isStopped = true;
+    this.source?.stop();
+    this.#resolve();
+  }
+};
 var Player = class {
   #session;
   #context;
   #ownsContext;
   #queue = [];
   #current = null;
-  #running = false;
+  #isRunning = false;
+  /** Resolves when everything that waited was played. */
+  #done = Promise.resolve();
   #closed = false;
   constructor({ session, context } = {}) {
     this.#session = session;
     this.#context = context ?? null;
     this.#ownsContext = context === void 0;
+    context?.addEventListener("statechange", this.#onStateChange);
   }
   /** Whether speech is being played. */
   get playing() {
@@ -3240,9 +3300,13 @@ var Player = class {
   /**
    * Allows the page to play sound. Call it in the handler of a tap, before the first speech:
    * browsers play nothing before that, and iOS wants the context made and resumed in there.
+   *
+   * Throws PlayerError: BLOCKED if it is not the handler of a tap.
    */
   async unlock() {
-    await this.#open().resume();
+    if (!await starts(this.#open())) {
+      throw blocked();
+    }
   }
   /**
    * Plays speech after what is being played already. Returns when it has ended. Playing the same
@@ -3251,43 +3315,60 @@ var Player = class {
    * Throws PlayerError: UNSUPPORTED_FORMAT, or BLOCKED if the user has not tapped yet.
    */
   async play(speech) {
-    return this.#add(speech, false);
+    return this.#add(this.#soundOf(speech), false);
   }
   /** Plays speech at once, instead of what is being played now; then goes on with what waits. */
   async replay(speech) {
-    const played = this.#add(speech, true);
-    this.#stopCurrent();
-    return played;
+    const sound = this.#soundOf(speech);
+    this.#current?.stop();
+    return this.#add(sound, true);
   }
   /** Stops, and drops what waits. */
   stop() {
     for (const item of this.#queue.splice(0)) {
       item.resolve("stopped");
     }
-    this.#stopCurrent();
+    this.#current?.stop();
   }
   /** Stops, and gives the audio device back. */
   async close() {
     this.stop();
     this.#closed = true;
-    if (this.#ownsContext) {
-      await this.#context?.close();
-    }
+    const context = this.#context;
     this.#context = null;
+    context?.removeEventListener("statechange", this.#onStateChange);
+    await this.#done;
+    if (this.#ownsContext && context !== null && context.state !== "closed") {
+      await context.close();
+    }
   }
+  /** Speech that a phone call interrupts goes on after it. */
+  #onStateChange = () => {
+    const context = this.#context;
+    if (context?.state === "closed") {
+      this.stop();
+    } else if (context !== null && this.#current !== null) {
+      restart(context);
+    }
+  };
   #open() {
-    if (this.#closed) {
+    if (this.#closed || this.#context?.state === "closed") {
       throw new PlayerError("CLOSED", "the player is closed");
     }
     if (!("AudioContext" in globalThis) && this.#context === null) {
       throw new PlayerError("NOT_SUPPORTED", "this runtime has no AudioContext");
     }
-    this.#context ??= new AudioContext();
+    if (this.#context === null) {
+      this.#context = new AudioContext();
+      this.#context.addEventListener("statechange", this.#onStateChange);
+    }
     return this.#context;
   }
-  async #add({ speech, speechFormat }, first) {
+  #soundOf({ speech, speechFormat }) {
     this.#open();
-    const sound = soundOf(speech, speechFormat);
+    return soundOf(speech, speechFormat);
+  }
+  async #add(sound, first) {
     return new Promise((resolve, reject) => {
       const item = { sound, resolve, reject };
       if (first) {
@@ -3295,48 +3376,44 @@ var Player = class {
       } else {
         this.#queue.push(item);
       }
-      void this.#run();
+      if (!this.#isRunning) {
+        this.#done = this.#run();
+      }
     });
   }
   /** Plays everything that waits. */
   async #run() {
-    if (this.#running) {
-      return;
-    }
-    this.#running = true;
+    this.#isRunning = true;
     let started = false;
     for (let item = this.#queue.shift(); item !== void 0; item = this.#queue.shift()) {
-      const playing = { source: null, isStopped: false };
-      this.#current = playing;
+      const turn = new Turn();
+      this.#current = turn;
       try {
         const context = this.#open();
-        await running(context);
-        if (!playing.isStopped) {
+        const isReady = await starts(context, turn.stopped);
+        if (!turn.isStopped) {
+          if (!isReady) {
+            throw blocked();
+          }
           if (!started) {
             started = true;
             this.#session?.playbackStarted();
           }
-          await playOut(context, item.sound, playing);
+          await playOut(context, item.sound, turn);
         }
-        item.resolve(playing.isStopped ? "stopped" : "played");
+        item.resolve(turn.isStopped ? "stopped" : "played");
       } catch (error) {
         item.reject(error);
       }
       this.#current = null;
     }
-    this.#running = false;
+    this.#isRunning = false;
     if (started) {
       this.#session?.playbackEnded();
     }
   }
-  #stopCurrent() {
-    if (this.#current !== null) {
-      this.#current.isStopped = true;
-      this.#current.source?.stop();
-    }
-  }
 };
-async function playOut(context, sound, playing) {
+async function playOut(context, sound, turn) {
   const { sampleRateHz, channels } = sound;
   const buffer = context.createBuffer(channels.length, channels[0]?.length ?? 0, sampleRateHz);
   channels.forEach((samples, channel) => {
@@ -3345,31 +3422,19 @@ async function playOut(context, sound, playing) {
   const source = context.createBufferSource();
   source.buffer = buffer;
   source.connect(context.destination);
-  playing.source = source;
-  await new Promise((resolve) => {
+  const ended = new Promise((resolve) => {
     source.onended = () => {
       resolve();
     };
-    source.start();
   });
+  source.start();
+  turn.source = source;
+  await Promise.race([ended, turn.stopped]);
   source.disconnect();
 }
-async function running(context) {
-  if (context.state === "running") {
-    return;
-  }
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => {
-      const what = "the browser plays sound only after a tap: call unlock() in its handler";
-      reject(new PlayerError("BLOCKED", what));
-    }, START_MS);
-  });
-  try {
-    await Promise.race([context.resume(), late]);
-  } finally {
-    clearTimeout(timer);
-  }
+function blocked() {
+  const what = "the browser plays sound only after a tap: call unlock() in its handler";
+  return new PlayerError("BLOCKED", what);
 }
 export {
   BufferFullError,
