@@ -218,6 +218,16 @@ describe("a session", () => {
     assert.equal(state.connection, "connecting");
   });
 
+  test("that is open ends the problem of the one before", () => {
+    const state = after(
+      { type: "problem", problem: { reason: "SESSION_NOT_FOUND", detail: "" } },
+      { type: "session-opening", session: 2 },
+      { type: "session-opened", session: 2, id: "s" },
+    );
+    assert.equal(state.problem, null);
+    assert.equal(state.connection, "connected");
+  });
+
   test("shows that it reconnects, and that it is back", () => {
     const away = after(
       { type: "session-opening", session: 1 },

@@ -27,7 +27,8 @@ export class Audio {
       return;
     }
     this.#context ??= new AudioContext();
-    if (this.#context.state === "suspended") {
+    // iOS also has "interrupted", after a phone call.
+    if (this.#context.state !== "running" && this.#context.state !== "closed") {
       this.#context.resume().catch(() => undefined);
     }
   }

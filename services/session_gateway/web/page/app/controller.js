@@ -37,7 +37,10 @@ export class Controller {
     });
     this.#sessions = new Sessions(store, this.#token, {
       onResult: (number, result) => this.#speeches.add(number, result),
-      onIdle: () => this.#audio.closeMicrophone(),
+      onIdle: () => {
+        this.#talking.end();
+        this.#audio.closeMicrophone();
+      },
     });
     this.#speeches = new Speeches(store, this.#audio, () => !this.#talking.hears);
     this.#talking = new Talking(store, this.#audio, this.#sessions, {

@@ -120,6 +120,8 @@ function session(state, action) {
     case "session-opened":
       return {
         ...connected(state, action.session, "connected"),
+        // What was wrong with the session before is over.
+        problem: null,
         sessionIds: { ...state.sessionIds, [action.session]: action.id },
       };
     case "session-closed":
