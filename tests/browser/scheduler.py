@@ -12,7 +12,13 @@ from tests.support.services import GatewayProcess, addresses
 
 
 class TalkScheduler(Scheduler):
-    """A scheduler with one gateway, which serves the page and can be killed and restarted."""
+    """A scheduler with one gateway, which serves the page and can be killed and restarted.
+
+    By default it cuts no utterance that a test speaks, however long a busy machine takes for it.
+    """
+
+    def __init__(self, *, redis_url: str, **settings: str | int) -> None:
+        super().__init__(redis_url=redis_url, **{"max_duration_ms": 60_000, **settings})
 
     @property
     def gateway(self) -> GatewayProcess:

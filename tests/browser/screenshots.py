@@ -64,8 +64,7 @@ def main(folder: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as data,
         EmbeddedRedis(data_dir=Path(data)) as redis,
-        # People in pictures are not cut short.
-        TalkScheduler(redis_url=redis.url, max_duration_ms=10_000) as scheduler,
+        TalkScheduler(redis_url=redis.url) as scheduler,
         sync_playwright() as playwright,
         Browsers(playwright) as browsers,
     ):

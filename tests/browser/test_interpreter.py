@@ -61,7 +61,7 @@ def url(browsers: Browsers, redis_url: str) -> Iterator[str]:
     """The page of a scheduler with an interpreter node."""
     require("en")
     processes = example("interpreter_processes")
-    patient = {"max_duration_ms": 10_000, "job_timeout_ms": 30_000, "running_lease_ms": 40_000}
+    patient = {"job_timeout_ms": 30_000, "running_lease_ms": 40_000}
     with TalkScheduler(redis_url=redis_url, **patient) as scheduler:
         # The voice that is a wheel for everybody.
         dispatcher = scheduler.dispatchers[0].address
