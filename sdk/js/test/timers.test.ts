@@ -74,9 +74,10 @@ test("a gateway that says GoAway for weeks ahead is not left at once", async (co
 });
 
 /** A WebSocket whose events the test makes. */
-function fakeSocket(): WebSocketLike {
+function fakeSocket(readyState = 1): WebSocketLike {
   const socket = { binaryType: "", protocol: "", bufferedAmount: 0, send: ignore, close: ignore };
-  return { ...socket, onopen: null, onmessage: null, onclose: null, onerror: null };
+  const handlers = { onopen: null, onmessage: null, onclose: null, onerror: null };
+  return { ...socket, ...handlers, readyState };
 }
 
 function ignore(): void {
@@ -125,6 +126,15 @@ test("a connection that ends with an error and no close event is over", (context
   (fake.onerror as Handler)?.({});
   context.mock.timers.tick(10_000);
   assert.deepEqual(closes, [1006]);
+});
+
+test("nothing is sent to a connection that is about to end", () => {
+  const sent: unknown[] = [];
+  for (const readyState of [0, 1, 2, 3]) {
+    const fake = { ...fakeSocket(readyState), send: () => sent.push(readyState) };
+    new Socket(fake, { onText: ignore, onBinary: ignore, onClosed: ignore }).send("{}");
+  }
+  assert.deepEqual(sent, [1]);
 });
 
 test("an invalid frame ends one connection, not the next one", async (context) => {

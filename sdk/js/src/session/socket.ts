@@ -10,6 +10,7 @@ export interface WebSocketLike {
   binaryType: string;
   readonly protocol: string;
   readonly bufferedAmount: number;
+  readonly readyState: number;
   onopen: ((event: never) => void) | null;
   onmessage: ((event: never) => void) | null;
   onclose: ((event: never) => void) | null;
@@ -23,6 +24,8 @@ export interface WebSocketLike {
 export type WebSocketConstructor = new (address: string, protocols: string[]) => WebSocketLike;
 
 export const PROTOCOL = "lingua.v1";
+/** The state of a WebSocket in which it sends. Browsers report an error in any other. */
+const OPEN = 1;
 const NORMAL = 1000;
 const ABNORMAL = 1006;
 const CLOSE_FOLLOWS_MS = 100;
@@ -67,8 +70,11 @@ export class Socket {
     return this.#socket.bufferedAmount;
   }
 
+  /** Does nothing if the connection is about to end: then the next one sends everything again. */
   send(frame: string | Uint8Array<ArrayBuffer>): void {
-    this.#socket.send(frame);
+    if (this.#socket.readyState === OPEN) {
+      this.#socket.send(frame);
+    }
   }
 
   /** Says that nothing more will be sent. The listener is told when the other side agrees. */

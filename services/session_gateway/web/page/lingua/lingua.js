@@ -460,6 +460,7 @@ function timingsOf(result) {
 
 // src/session/socket.ts
 var PROTOCOL = "lingua.v1";
+var OPEN = 1;
 var NORMAL = 1e3;
 var ABNORMAL = 1006;
 var CLOSE_FOLLOWS_MS = 100;
@@ -491,8 +492,11 @@ var Socket = class {
   get waiting() {
     return this.#socket.bufferedAmount;
   }
+  /** Does nothing if the connection is about to end: then the next one sends everything again. */
   send(frame) {
-    this.#socket.send(frame);
+    if (this.#socket.readyState === OPEN) {
+      this.#socket.send(frame);
+    }
   }
   /** Says that nothing more will be sent. The listener is told when the other side agrees. */
   close() {
