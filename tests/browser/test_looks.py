@@ -125,6 +125,25 @@ def test_the_upper_half_is_turned_on_a_phone_and_not_on_a_desktop(
     page.check()
 
 
+def test_each_half_has_its_language_beside_a_large_button(
+    shared: TalkScheduler, open_page: OpenPage
+) -> None:
+    page = open_page(shared.url)
+    for size in (PHONE, DESKTOP, SMALLEST):
+        page.page.set_viewport_size(size)
+        for side in ("a", "b"):
+            half = page.side(side).bounding_box()
+            button = page.talk_button(side).bounding_box()
+            language = page.side(side).locator("select[data-role=language]").bounding_box()
+            assert half is not None
+            assert button is not None
+            assert language is not None
+            assert abs(button["y"] - language["y"]) <= 1
+            assert button["height"] >= 72
+            assert button["width"] >= half["width"] / 2
+    page.check()
+
+
 SAY_MUCH = """async (count) => {
   const { html, render } = await import("/page/app/html.js");
   const { initialState, reduce } = await import("/page/app/state.js");
