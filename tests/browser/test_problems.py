@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from lingua_scheduler.services.runtime.auth.token_claims import LEEWAY_S
+from tests.browser.audit import DARK_DESKTOP, LIGHT_PHONE, audit
 from tests.browser.chromium import Browsers
 from tests.browser.opening import OpenPage
 from tests.browser.record import violations
@@ -120,6 +121,7 @@ def test_a_token_is_asked_for_and_checked(
     enter.fill(issuer.token("client", exp=1))
     use.click()
     expect(dialog).to_contain_text("not valid, or it has expired")
+    audit(page, LIGHT_PHONE, DARK_DESKTOP)
     enter.fill(issuer.token("client"))
     use.click()
     expect(dialog).not_to_be_visible()
