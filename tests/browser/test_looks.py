@@ -3,7 +3,14 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.audit import DARK_DESKTOP, DARK_PHONE, LIGHT_DESKTOP, LIGHT_PHONE, audit
+from tests.browser.audit import (
+    DARK_DESKTOP,
+    DARK_PHONE,
+    LIGHT_DESKTOP,
+    LIGHT_PHONE,
+    SMALLEST,
+    audit,
+)
 from tests.browser.opening import DESKTOP, PHONE, OpenPage
 from tests.browser.scheduler import TalkScheduler
 
