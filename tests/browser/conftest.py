@@ -37,9 +37,13 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return _Skipped.from_parent(parent, path=module_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browsers() -> Iterator[Browsers]:
-    """The browsers of a worker."""
+    """The browsers of a module.
+
+    Not of a session: Playwright keeps an event loop running as long as they are there, and asyncio
+    tests of other modules could not run in the same worker.
+    """
     from playwright.sync_api import sync_playwright
 
     from tests.browser.chromium import Browsers, require_chromium
@@ -60,8 +64,11 @@ def open_page(browsers: Browsers) -> Iterator[OpenPage]:
 
 
 @pytest.fixture(scope="session")
-def shared(browsers: Browsers, redis_url: str) -> Iterator[TalkScheduler]:
+def shared(redis_url: str) -> Iterator[TalkScheduler]:
     """A scheduler with two nodes, for tests that break nothing."""
+    from tests.browser.chromium import require_chromium
+
+    require_chromium()
     with TalkScheduler(redis_url=redis_url) as made:
         made.add_hearing_nodes(2)
         made.until_offered("en", "es")

@@ -66,6 +66,20 @@ class TalkScheduler(Scheduler):
             within,
         )
 
+    def until_only_text(self, src: str, tgt: str) -> None:
+        """Returns when the gateway offers this direction, without speech."""
+        self.gateway.wait_for(
+            lambda: (
+                {
+                    each["speech"]
+                    for each in self._offered()
+                    if each["src"] == src and each["tgt"] in (tgt, "*")
+                }
+                == {False}
+            ),
+            f"at the text of {src} in {tgt}",
+        )
+
     def _offered(self, token: str = "") -> list[dict[str, Any]]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(f"{self.url}/v1/languages", headers=headers)

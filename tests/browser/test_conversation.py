@@ -17,7 +17,7 @@ from tests.support.process import CommandProcess
 PHRASES = [{"hertz": 150, "seconds": 1.5, "texts": {"en": "Good morning!", "es": "¡Buenos días!"}}]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sample_url(
     browsers: Browsers, redis_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
@@ -155,4 +155,27 @@ def test_hands_free_hears_one_sentence_after_the_other(
     page.page.wait_for_timeout(3500)
     assert page.sent_samples() == sent
     assert not page.events("missing")
+    page.check()
+
+
+def test_nobody_is_cut_off_because_the_page_was_idle(
+    shared: TalkScheduler, open_page: OpenPage
+) -> None:
+    """The session ends after five minutes, here two seconds, but not while somebody speaks."""
+    page = open_page(shared.url, ready=False)
+    page.page.add_init_script(
+        "const later = setTimeout;"
+        "globalThis.setTimeout = (f, ms, ...more) => later(f, ms === 300000 ? 2000 : ms, ...more);"
+    )
+    page.page.reload()
+    page.until_languages()
+    page.speak("a", 0.5)
+    page.until_settled()
+    page.press("a")
+    page.until_sent(4.0)
+    page.release()
+    page.until_settled()
+    expect(page.utterances("b", "done")).to_have_count(2)
+    assert violations(page, shared.nodes) == []
+    page.expect_connection("idle")
     page.check()

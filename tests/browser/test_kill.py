@@ -1,5 +1,6 @@
 """Parts of the scheduler go away while somebody speaks: the page goes on, and no word is lost."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -133,3 +134,28 @@ def test_a_drained_scheduler_costs_no_word(scheduler: TalkScheduler, open_page: 
     page.until_sent(0.5)
     page.release()
     check(page, scheduler)
+
+
+def test_another_language_does_not_cut_off_words_that_wait_for_a_connection(
+    scheduler: TalkScheduler, open_page: OpenPage
+) -> None:
+    page = open_page(scheduler.url)
+    page.speak("a", 0.5)
+    page.until_settled()
+    page.choose("es", "en")
+    with scheduler.gateway.frozen():
+        page.press("a")
+        page.expect_connection("connecting")
+        # Nothing can be sent, so nothing tells how much was recorded.
+        page.page.wait_for_timeout(1000)
+        page.release()
+        page.choose("en", "es")
+    page.until(lambda: len(page.events("result")) >= 2, "the second one is translated")
+    page.speak("b", 0.5)
+    check(page, scheduler)
+    assert len(page.wire.sessions) == 3
+    sent: Counter[str] = Counter()
+    for each in page.sent():
+        sent[each["detail"]["sessionId"]] += each["detail"]["samples"]
+    # What was said meanwhile is half of a second at least, and went to the session in between.
+    assert list(sent.values())[1] > 8_000

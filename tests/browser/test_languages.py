@@ -57,6 +57,25 @@ def test_languages_come_and_go_with_nodes(scheduler: TalkScheduler, open_page: O
     page.check()
 
 
+def test_nodes_that_do_not_speak_are_used_if_there_are_no_others(
+    scheduler: TalkScheduler, open_page: OpenPage
+) -> None:
+    page = open_page(scheduler.url)
+    page.speak("a", 0.5)
+    page.until_settled()
+    (speaking,) = scheduler.nodes
+    speaking.terminate()
+    speaking.wait_end()
+    scheduler.add_hearing_nodes(tts="fr")
+    scheduler.until_only_text("en", "es")
+    with page.page.expect_response("**/v1/languages"):
+        page.ask_languages()
+    page.speak("a", 0.5)
+    page.until_settled()
+    expect(page.utterances("b").last).to_have_attribute("data-state", "done")
+    page.check()
+
+
 def test_a_choice_is_remembered_and_the_same_language_is_exchanged(
     shared: TalkScheduler, open_page: OpenPage
 ) -> None:

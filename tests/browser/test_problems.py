@@ -136,6 +136,19 @@ def test_a_token_is_asked_for_and_checked(
     page.check(connection_errors=True)
 
 
+def test_a_link_with_a_token_works_in_a_tab_that_has_the_page_already(
+    guarded: TalkScheduler, issuer: Issuer, open_page: OpenPage
+) -> None:
+    page = open_page(guarded.url, ready=False)
+    dialog = page.page.locator("dialog[data-role=token]")
+    expect(dialog).to_be_visible()
+    page.page.goto(f"{guarded.url}/#token={issuer.token('client')}")
+    expect(dialog).not_to_be_visible()
+    page.until_languages()
+    assert "token" not in page.page.url
+    page.check(connection_errors=True)
+
+
 def test_a_token_expires_and_is_renewed_and_no_word_is_lost(
     guarded: TalkScheduler, issuer: Issuer, open_page: OpenPage
 ) -> None:

@@ -49,9 +49,9 @@ ASK, BOUND, DEADLINE, HEDGE, OTHERS, WAIT = (
     (kind, 0) for kind in ("ask", "bound", "deadline", "hedge", "others", "wait")
 )
 # A job that waits has one of these.
+_WAITS = (BOUND, OTHERS, WAIT)
 # A kept result is looked for, and once more if its node does not have it.
 MAX_LOOKS = 2
-_WAITS = (BOUND, OTHERS, WAIT)
 
 # ---- looking for a node ----
 

@@ -92,8 +92,7 @@ class Listener:
                 peer, name = await self._loop.sock_accept(listening)
             except OSError as error:
                 # Other errors concern the one connection, which its peer has already dropped.
-                if error.errno in _EXHAUSTED:
-                    await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(_PAUSE_S if error.errno in _EXHAUSTED else 0)
                 continue
             address = str(name[0]) if name else ""
             if self._connections.is_flooded(address):

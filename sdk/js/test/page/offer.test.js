@@ -77,4 +77,5 @@ test("nodes that translate to any language count, and those that speak come firs
   assert.equal(offered(directions, "zh", "en"), undefined);
   assert.equal(bothSpeak({ a: "en", b: "es" }, directions), false);
   assert.equal(bothSpeak({ a: "en", b: "es" }, ALL), true);
+  assert.equal(bothSpeak({ a: "en", b: "es" }, []), false);
 });

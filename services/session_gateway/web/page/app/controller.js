@@ -41,6 +41,7 @@ export class Controller {
         this.#talking.end();
         this.#audio.closeMicrophone();
       },
+      isHearing: () => this.#talking.hears,
     });
     this.#speeches = new Speeches(store, this.#audio, () => !this.#talking.hears);
     this.#talking = new Talking(store, this.#audio, this.#sessions, {
@@ -64,8 +65,15 @@ export class Controller {
     addEventListener("blur", () => this.release());
     addEventListener("pagehide", () => {
       this.#talking.end();
-      this.#sessions.leave();
+      this.#sessions.abandon();
       this.#audio.closeMicrophone();
+    });
+    // Somebody opens a link with a token in a tab that has the page already.
+    addEventListener("hashchange", () => {
+      if (this.#token.readAddress()) {
+        this.dismiss();
+        void this.#offers.ask();
+      }
     });
   }
 
@@ -76,6 +84,7 @@ export class Controller {
 
   /** @param {Side} side */
   press(side) {
+    this.#token.remind();
     void this.#talking.hold(side);
   }
 
@@ -92,6 +101,7 @@ export class Controller {
 
   /** @param {Side} side */
   toggle(side) {
+    this.#token.remind();
     void this.#talking.toggle(side);
   }
 
@@ -138,8 +148,8 @@ export class Controller {
   /** A new session, now. */
   restart() {
     this.dismiss();
-    this.#sessions.leave();
-    this.#sessions.get();
+    this.#token.remind();
+    this.#sessions.restart();
   }
 
   /** @param {string} token */
@@ -153,12 +163,13 @@ export class Controller {
   /** Opens the dialog for a token. */
   askToken() {
     this.dismiss();
+    this.#token.remind();
     void this.#token.ask();
   }
 
   /** Closes it without a token: the page says what that means. */
   leaveToken() {
-    this.#store.dispatch({ type: "token", token: "" });
+    this.#token.dismiss();
     this.#store.dispatch({ type: "problem", problem: { reason: "UNAUTHENTICATED", detail: "" } });
   }
 }

@@ -138,13 +138,15 @@ export function choices(languages, side, directions) {
 }
 
 /**
- * Whether both directions can be spoken, so that a session may ask for speech.
+ * Whether a session may ask for speech: if it does, nodes that do not speak are not used. So every
+ * direction that is offered has to be spoken.
  *
  * @param {Languages} languages
  * @param {Directions} directions
  */
 export function bothSpeak({ a, b }, directions) {
-  return [offered(directions, a, b), offered(directions, b, a)].every(
-    (each) => each === undefined || each.speech,
+  const found = [offered(directions, a, b), offered(directions, b, a)].filter(
+    (each) => each !== undefined,
   );
+  return found.length > 0 && found.every((each) => each.speech);
 }

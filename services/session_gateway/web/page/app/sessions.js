@@ -18,14 +18,23 @@ const IDLE_MS = 5 * 60_000;
  * @typedef {object} Live a session of this page.
  * @property {number} number
  * @property {Languages} languages
+ * @property {boolean} spoken whether translations are to be spoken.
  * @property {Promise<OpenSession>} opening
+ * @property {number} takes how many takes are being sent.
+ * @property {boolean} isLeft whether it ends as soon as they are sent.
+ */
+
+/**
+ * @typedef {object} Listener
+ * @property {(number: number, result: Result) => void} onResult
+ * @property {() => void} onIdle nobody has used the page for a while.
+ * @property {() => boolean} isHearing whether somebody speaks.
  */
 
 export class Sessions {
   #store;
   #token;
-  #onResult;
-  #onIdle;
+  #listener;
   /** @type {Live | null} */
   #current = null;
   /** @type {OpenSession | null} */
@@ -37,42 +46,97 @@ export class Sessions {
   /**
    * @param {Store} store
    * @param {TokenKeeper} token
-   * @param {{ onResult: (number: number, result: Result) => void, onIdle: () => void }} listener
+   * @param {Listener} listener
    */
-  constructor(store, token, { onResult, onIdle }) {
+  constructor(store, token, listener) {
     this.#store = store;
     this.#token = token;
-    this.#onResult = onResult;
-    this.#onIdle = onIdle;
+    this.#listener = listener;
   }
 
-  /** The session for the languages that are chosen now; a new one if there is none. */
-  get() {
-    const { a, b } = this.#store.state.languages;
-    const current = this.#current;
-    if (current !== null && current.languages.a === a && current.languages.b === b) {
-      return current;
+  /**
+   * Begins a take: returns the session for the languages that are chosen now, which does not end
+   * before `done`.
+   *
+   * @returns {Live}
+   */
+  begin() {
+    const live = this.#get();
+    live.takes += 1;
+    return live;
+  }
+
+  /**
+   * A take is sent, or cannot be.
+   *
+   * @param {Live} live
+   */
+  done(live) {
+    live.takes -= 1;
+    if (live.isLeft && live.takes === 0) {
+      close(live);
     }
-    this.leave();
-    return this.#start({ a, b });
   }
 
-  /** Ends the current session, if there is one. Its results still arrive. */
+  /** The next take opens a new session. This one ends once its takes are sent; its results arrive. */
   leave() {
     clearTimeout(this.#idleTimer);
     const current = this.#current;
     this.#current = null;
     this.#open = null;
-    current?.opening.then((session) => session.close()).catch(() => undefined);
+    if (current !== null) {
+      current.isLeft = true;
+      if (current.takes === 0) {
+        close(current);
+      }
+    }
+  }
+
+  /** The page is left: nothing more can be sent. */
+  abandon() {
+    if (this.#current !== null) {
+      close(this.#current);
+    }
+    this.leave();
+  }
+
+  /** Opens a session now, instead of the current one. */
+  restart() {
+    this.leave();
+    this.#get();
   }
 
   /** Somebody does something: the session is needed. */
   touch() {
     clearTimeout(this.#idleTimer);
-    this.#idleTimer = setTimeout(() => {
-      this.leave();
-      this.#onIdle();
-    }, IDLE_MS);
+    this.#idleTimer = setTimeout(() => this.#idle(), IDLE_MS);
+  }
+
+  #idle() {
+    if (this.#listener.isHearing()) {
+      this.touch();
+      return;
+    }
+    this.leave();
+    this.#listener.onIdle();
+  }
+
+  /** The session for what is chosen now; a new one if there is none. */
+  #get() {
+    const { languages, offer } = this.#store.state;
+    const { a, b } = languages;
+    const spoken = bothSpeak(languages, offer.directions);
+    const current = this.#current;
+    if (
+      current !== null &&
+      current.languages.a === a &&
+      current.languages.b === b &&
+      current.spoken === spoken
+    ) {
+      return current;
+    }
+    this.leave();
+    return this.#start({ a, b }, spoken);
   }
 
   playbackStarted() {
@@ -85,21 +149,21 @@ export class Sessions {
 
   /**
    * @param {Languages} languages
+   * @param {boolean} spoken
    * @returns {Live}
    */
-  #start(languages) {
+  #start(languages, spoken) {
     this.#count += 1;
     const number = this.#count;
-    const { directions } = this.#store.state.offer;
     this.#store.dispatch({ type: "session-opening", session: number });
     const opening = Session.open({
       addresses: location.origin,
       languages,
       partialIntervalMs: PARTIAL_MS,
-      requireTts: bothSpeak(languages, directions),
+      requireTts: spoken,
       token: (refused) => this.#token.get(refused),
     });
-    const live = { number, languages, opening };
+    const live = { number, languages, spoken, opening, takes: 0, isLeft: false };
     this.#current = live;
     this.touch();
     void this.#run(live);
@@ -120,7 +184,7 @@ export class Sessions {
         announce("event", { ...withoutSpeech(event), sessionId });
         this.#store.dispatch({ type: "session-event", session: number, languages, event });
         if (event.type === "result") {
-          this.#onResult(number, event);
+          this.#listener.onResult(number, event);
         }
         if (this.#current === live) {
           this.touch();
@@ -151,6 +215,11 @@ export class Sessions {
       void this.#token.ask();
     }
   }
+}
+
+/** @param {Live} live */
+function close({ opening }) {
+  opening.then((session) => session.close()).catch(() => undefined);
 }
 
 /**

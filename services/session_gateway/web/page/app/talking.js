@@ -68,11 +68,12 @@ export class Talking {
       this.#tooEarly(take, side);
       return;
     }
-    const live = this.#sessions.get();
+    const live = this.#sessions.begin();
     const { number: session, languages } = live;
     this.#phase(side, "recording");
     this.#store.dispatch({ type: "voice-start", session, take, side, languages });
     await this.#inTurn(take, (turn) => this.#sendHeld(recording, { live, take, side, turn }));
+    this.#sessions.done(live);
     this.#finish(take);
   }
 
@@ -131,6 +132,7 @@ export class Talking {
       return 0;
     }
     this.#audio.unlock();
+    this.#sessions.touch();
     this.#listener.onStart();
     this.#takes += 1;
     this.#active = this.#takes;
@@ -191,19 +193,25 @@ export class Talking {
     let samples = 0;
     /** @type {Session | null} */
     let session = null;
-    for await (const block of recording) {
-      samples += block.samples.length;
-      early.push(block);
-      if (samples * 1000 < SHORT_MS * 16_000) {
-        continue;
+    try {
+      for await (const block of recording) {
+        samples += block.samples.length;
+        early.push(block);
+        if (samples * 1000 < SHORT_MS * 16_000) {
+          continue;
+        }
+        // The recording goes on meanwhile, and keeps what is said.
+        await turn;
+        session ??= await live.opening;
+        for (const each of early) {
+          await this.#send(session, live, side, each);
+        }
+        early = [];
       }
-      // The recording goes on meanwhile, and keeps what is said.
-      await turn;
-      session ??= await live.opening;
-      for (const each of early) {
-        await this.#send(session, live, side, each);
-      }
-      early = [];
+    } catch (error) {
+      // If it was the microphone, what was said before is translated.
+      session?.finish().catch(() => undefined);
+      throw error;
     }
     if (session === null) {
       this.#store.dispatch({ type: "take-dropped", take });
@@ -283,7 +291,7 @@ export class Talking {
         if (live === null) {
           this.#takes += 1;
           take = this.#takes;
-          live = this.#sessions.get();
+          live = this.#sessions.begin();
           this.#heard(live, take, side, listening);
         }
         await turn;
@@ -292,6 +300,7 @@ export class Talking {
         if (block.isFinal) {
           this.#store.dispatch({ type: "voice-end", session: live.number, take });
           this.#settle(session, take);
+          this.#sessions.done(live);
           live = null;
           if (this.#active === listening) {
             this.#phase(side, "listening");
@@ -302,6 +311,10 @@ export class Talking {
     } catch (error) {
       this.#failed(error, take);
       this.#finish(listening);
+    } finally {
+      if (live !== null) {
+        this.#sessions.done(live);
+      }
     }
   }
 

@@ -13,8 +13,12 @@ const TOKEN = /^[A-Za-z0-9._~+-]{1,8192}$/;
 export class TokenKeeper {
   #store;
   #token = "";
-  /** Those who wait for a token. @type {((token: string) => void)[]} */
-  #waiting = [];
+  /** For all who wait for a token; null if nobody does. @type {Promise<string> | null} */
+  #asked = null;
+  /** @type {(token: string) => void} */
+  #answer = () => undefined;
+  /** The user has closed the dialog, and is not asked again before doing something. */
+  #isDismissed = false;
 
   /** @param {Store} store */
   constructor(store) {
@@ -42,16 +46,42 @@ export class TokenKeeper {
   }
 
   /**
-   * Opens the dialog. Returns the token that the user enters.
+   * Opens the dialog, unless the user has closed it. Returns the token that the user enters.
    *
    * @returns {Promise<string>}
    */
   ask() {
-    if (this.#store.state.token === "") {
+    if (this.#store.state.token === "" && !this.#isDismissed) {
       const token = this.#token === "" ? "needed" : "refused";
       this.#store.dispatch({ type: "token", token });
     }
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    this.#asked ??= new Promise((resolve) => {
+      this.#answer = resolve;
+    });
+    return this.#asked;
+  }
+
+  /** The user closes the dialog without a token. */
+  dismiss() {
+    this.#isDismissed = true;
+    this.#store.dispatch({ type: "token", token: "" });
+  }
+
+  /** The user does something that needs a token: opens the dialog again if one is waited for. */
+  remind() {
+    this.#isDismissed = false;
+    if (this.#asked !== null) {
+      void this.ask();
+    }
+  }
+
+  /** Takes a token from the address, if there is one; returns whether. */
+  readAddress() {
+    const token = fromAddress();
+    if (token !== "") {
+      this.#accept(token);
+    }
+    return token !== "";
   }
 
   /**
@@ -67,13 +97,18 @@ export class TokenKeeper {
       this.#store.dispatch({ type: "token", token: "refused" });
       return false;
     }
+    this.#accept(token);
+    return true;
+  }
+
+  /** @param {string} token */
+  #accept(token) {
     this.#token = token;
     keep(token);
+    this.#isDismissed = false;
     this.#store.dispatch({ type: "token", token: "" });
-    for (const resolve of this.#waiting.splice(0)) {
-      resolve(token);
-    }
-    return true;
+    this.#answer(token);
+    this.#asked = null;
   }
 }
 
