@@ -38,6 +38,42 @@ def test_a_denied_microphone_is_explained_and_can_be_allowed_later(
     page.check()
 
 
+def test_what_is_said_after_the_microphone_was_unplugged_is_shown(
+    shared: TalkScheduler, open_page: OpenPage
+) -> None:
+    page = open_page(shared.url)
+    page.page.evaluate("""() => {
+      const getUserMedia = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+      navigator.mediaDevices.getUserMedia = async (wanted) => {
+        globalThis.heard = await getUserMedia(wanted);
+        return globalThis.heard;
+      };
+    }""")
+    page.press("a")
+    page.until_sent(1.0)
+    page.page.evaluate("globalThis.heard.getTracks()[0].dispatchEvent(new Event('ended'))")
+    expect(page.alert).to_have_attribute("data-reason", "DEVICE_LOST")
+    page.release()
+    for speaker in ("a", "a", "b"):
+        page.speak(speaker, 0.5)
+        page.until_settled()
+    # The other person spoke last, so everything that was sent has a result by then.
+    page.until(
+        lambda: any(each["direction"]["src"] == "es" for each in page.events("result")),
+        "everything has a result",
+    )
+    results = {each["index"]: each["texts"]["translated"] for each in page.events("result")}
+    assert len(results) >= 3
+    for side in ("a", "b"):
+        expect(page.utterances(side, "done")).to_have_count(len(results))
+        for index, words in results.items():
+            expect(page.side(side).locator(f"li[data-index='{index}']")).to_contain_text(words)
+        # What could not be sent has no index.
+        expect(page.utterances(side, "missing")).to_have_count(1)
+        assert page.utterances(side, "missing").get_attribute("data-index") is None
+    page.check()
+
+
 @pytest.fixture(scope="module")
 def moody(browsers: Browsers, redis_url: str) -> Iterator[TalkScheduler]:
     """A scheduler with one node, which tests may order about."""

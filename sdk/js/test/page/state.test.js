@@ -187,6 +187,50 @@ describe("an utterance", () => {
   });
 });
 
+describe("a take that fails", () => {
+  /** @type {Action} */
+  const fails = { type: "take-failed", take: 1, reason: "NOT_SENT" };
+
+  test("does not hide what the same person says later", () => {
+    const failed = after(presses("a", 1), releases(1), fails);
+    const speaking = presses("a", 2).reduce(reduce, failed);
+    assert.deepEqual(shown(speaking), ["0 a missing", "0 a speaking"]);
+    const said = [...releases(2), says(finalized(0, "a")), says(result(0, "a"))].reduce(
+      reduce,
+      speaking,
+    );
+    const settled = reduce(said, { type: "take-settled", take: 2 });
+    assert.deepEqual(shown(settled), ["0 a missing", "0 a done"]);
+    assert.equal(settled.utterances[1]?.translated, "dicho 0");
+    assert.equal(settled.utterances[1]?.key, speaking.utterances[1]?.key);
+    assert.deepEqual(
+      settled.utterances.map(({ known }) => known),
+      [false, true],
+    );
+    const next = [...presses("a", 3), ...releases(3), says(result(1, "a"))].reduce(reduce, settled);
+    assert.deepEqual(shown(next), ["0 a missing", "0 a done", "1 a done"]);
+  });
+
+  test("has the result of what was sent of it on a line of its own", () => {
+    const failed = after(presses("a", 1), releases(1), fails);
+    const part = reduce(failed, says(result(0, "a")));
+    assert.deepEqual(shown(part), ["0 a missing", "0 a done"]);
+    const next = [...presses("b", 2), ...releases(2), says(result(1, "b"))].reduce(reduce, part);
+    assert.deepEqual(shown(next), ["0 a missing", "0 a done", "1 b done"]);
+  });
+
+  test("loses no result if that of a part arrives during the next take", () => {
+    const speaking = after(presses("a", 1), releases(1), fails, presses("a", 2));
+    const state = [
+      says(finalized(0, "a")),
+      ...releases(2),
+      ...[says(result(0, "a")), says(finalized(1, "a")), says(result(1, "a"))],
+      /** @type {Action} */ ({ type: "take-settled", take: 2 }),
+    ].reduce(reduce, speaking);
+    assert.deepEqual(shown(state), ["0 a missing", "0 a done", "1 a done"]);
+  });
+});
+
 describe("a session", () => {
   test("that is lost leaves nothing waiting", () => {
     const state = after(

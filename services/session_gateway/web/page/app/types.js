@@ -16,7 +16,8 @@
  * @property {string} key unique on the page.
  * @property {number} session the number of its session on this page, from 1.
  * @property {number} take which press of a button it belongs to.
- * @property {number} index as the scheduler counts it; expected, until `known`.
+ * @property {number} index as the scheduler counts it; expected, until `known`. One that is missing
+ *   and not known was not sent: its index is another one's.
  * @property {boolean} known whether the scheduler has mentioned it.
  * @property {Side} side who spoke.
  * @property {string} src language codes.

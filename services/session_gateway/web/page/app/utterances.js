@@ -60,8 +60,22 @@ function begun({ session, take, side, languages }, before) {
   };
 }
 
+/** @param {Utterance} utterance */
+function isOpen({ state }) {
+  return state === "speaking" || state === "waiting";
+}
+
 /**
- * Gives those that the scheduler has not mentioned yet the next indexes, and bounds the list.
+ * Whether the scheduler will probably mention it. What could not be sent has no index to come.
+ *
+ * @param {Utterance} utterance
+ */
+function isExpected(utterance) {
+  return !utterance.known && isOpen(utterance);
+}
+
+/**
+ * Gives those that the scheduler is expected to mention the next indexes, and bounds the list.
  *
  * @param {State} state
  * @param {readonly Utterance[]} utterances
@@ -77,7 +91,7 @@ function keep(state, utterances) {
     }
   }
   const numbered = utterances.slice(excess).map((each) => {
-    if (each.known) {
+    if (!isExpected(each)) {
       return each;
     }
     const index = next.get(each.session) ?? 0;
@@ -146,8 +160,6 @@ export function takeSettled(state, take) {
  * @returns {State}
  */
 export function nowMissing(state, which, reason) {
-  const isOpen = (/** @type {Utterance} */ each) =>
-    each.state === "speaking" || each.state === "waiting";
   return changed(state, (each) => isOpen(each) && which(each), { state: "missing", reason });
 }
 
@@ -193,8 +205,9 @@ function isSettled({ state }) {
 }
 
 /**
- * The utterances with one that has this index: the oldest that this person has spoken and that has
- * none yet, or else a new one.
+ * The utterances with one that has this index: the oldest of this person that still expects one, or
+ * else a new one. A take that failed expects none. A part of it may have been sent: that result is
+ * shown on another line.
  *
  * @param {State} state
  * @param {{ session: number, languages: Languages, side: Side, index: number }} mentioned
@@ -205,7 +218,7 @@ function withIndex({ utterances, talk }, { session, languages, side, index }) {
   if (utterances.some((each) => isOf(each) && each.known && each.index === index)) {
     return utterances;
   }
-  const at = utterances.findIndex((each) => isOf(each) && !each.known && each.side === side);
+  const at = utterances.findIndex((each) => isOf(each) && isExpected(each) && each.side === side);
   const pending = utterances[at];
   if (pending === undefined) {
     const take = utterances.findLast(isOf)?.take ?? 0;

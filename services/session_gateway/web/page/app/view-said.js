@@ -48,7 +48,7 @@ export class Said extends Component {
   /** @override */
   render() {
     const { side, utterance, sessionId, isPlaying, text, language, controller } = this.props;
-    const { index, state, src, tgt, source, translated, hasSpeech } = utterance;
+    const { state, src, tgt, source, translated, hasSpeech } = utterance;
     const isMine = utterance.side === side;
     const words = [
       html`<p class=${isMine ? "big" : "small"} data-role="source" lang=${src} dir="auto">
@@ -61,7 +61,7 @@ export class Said extends Component {
     const status = statusOf(this.props);
     return html`<li
       class="said"
-      data-index=${index}
+      data-index=${indexOf(utterance)}
       data-state=${state}
       data-session=${sessionId}
       data-speaker=${utterance.side}
@@ -106,6 +106,15 @@ export class Said extends Component {
 /** @param {Utterance} utterance */
 function isPending({ state }) {
   return state === "speaking" || state === "waiting";
+}
+
+/**
+ * Its index; nothing if it was not sent.
+ *
+ * @param {Utterance} utterance
+ */
+function indexOf(utterance) {
+  return utterance.known || isPending(utterance) ? utterance.index : undefined;
 }
 
 /** @param {SaidProps} props */
