@@ -289,6 +289,21 @@ describe("a session", () => {
   });
 });
 
+describe("a hint", () => {
+  test("that the other person speaks ends when they have finished", () => {
+    const speaking = after(presses("a", 1), { type: "hint", side: "b", hint: "hint.other" });
+    assert.deepEqual(speaking.hints, { a: "", b: "hint.other" });
+    assert.deepEqual(releases(1).reduce(reduce, speaking).hints, { a: "", b: "" });
+  });
+
+  test("for the one who spoke stays until somebody speaks again", () => {
+    const short = after(presses("a", 1), { type: "hint", side: "a", hint: "hint.short" });
+    const released = releases(1).reduce(reduce, short);
+    assert.deepEqual(released.hints, { a: "hint.short", b: "" });
+    assert.deepEqual(presses("b", 2).reduce(reduce, released).hints, { a: "", b: "" });
+  });
+});
+
 describe("limits", () => {
   test("only the last utterances are shown, and the rest is counted", () => {
     const events = Array.from({ length: MAX_SHOWN + 7 }, (_, index) => says(result(index, "a")));

@@ -77,7 +77,7 @@ function conversation(state, action) {
       return {
         ...state,
         talk: action.talk,
-        hints: action.talk === null ? state.hints : { a: "", b: "" },
+        hints: action.talk === null ? withoutOther(state.hints) : { a: "", b: "" },
       };
     case "hint":
       return { ...state, hints: { ...state.hints, [action.side]: action.hint } };
@@ -106,6 +106,16 @@ function conversation(state, action) {
     default:
       return session(state, action);
   }
+}
+
+/**
+ * Nobody speaks any more: "The other person is speaking." is over, other hints are still to be read.
+ *
+ * @param {State["hints"]} hints
+ * @returns {State["hints"]}
+ */
+function withoutOther({ a, b }) {
+  return { a: a === "hint.other" ? "" : a, b: b === "hint.other" ? "" : b };
 }
 
 /**
