@@ -20,14 +20,16 @@ class Fingers:
 
     def touch(self, *sides: Side) -> None:
         """From now on there is a finger on the talk button of each of these sides, or none."""
-        places = [self._page.talk_place(side) for side in sides]
-        self._screen.send(
-            "Input.dispatchTouchEvent",
-            {
-                "type": "touchStart" if sides else "touchEnd",
-                "touchPoints": [{"x": x, "y": y, "id": at} for at, (x, y) in enumerate(places)],
-            },
-        )
+        self._tell("touchStart" if sides else "touchEnd", dict(enumerate(sides)))
+
+    def lift(self, finger: int, side: Side) -> None:
+        """Only this finger, counted from 0 as in `touch`, leaves the button of its side."""
+        self._tell("touchEnd", {finger: side})
+
+    def _tell(self, what: str, fingers: dict[int, Side]) -> None:
+        places = {each: self._page.talk_place(side) for each, side in fingers.items()}
+        points = [{"x": x, "y": y, "id": each} for each, (x, y) in places.items()]
+        self._screen.send("Input.dispatchTouchEvent", {"type": what, "touchPoints": points})
 
 
 def mouse(page: TalkPage) -> Callable[[], None]:
@@ -103,8 +105,28 @@ def test_one_person_at_a_time(shared: TalkScheduler, open_page: OpenPage) -> Non
     expect(page.side("b").locator("[data-role=note]")).not_to_be_empty()
     page.until_sent(0.3)
     fingers.touch()
+    expect(page.side("b").locator("[data-role=note]")).to_be_empty()
     page.until_settled()
     assert {each["direction"]["src"] for each in page.events("result")} == {"en"}
+    assert violations(page, shared.nodes) == []
+    page.check()
+
+
+def test_a_second_finger_on_the_button_does_not_end_the_take(
+    shared: TalkScheduler, open_page: OpenPage
+) -> None:
+    page = open_page(shared.url, viewport=PHONE, has_touch=True)
+    fingers = Fingers(page)
+    fingers.touch("a")
+    page.until_sent(0.3)
+    fingers.touch("a", "a")
+    fingers.lift(1, "a")
+    page.until_sent(0.5)
+    expect(page.talk_button("a")).to_have_attribute("aria-pressed", "true")
+    fingers.touch()
+    expect(page.talk_button("a")).to_have_attribute("aria-pressed", "false")
+    page.until_settled()
+    assert len(page.events("result")) == 1
     assert violations(page, shared.nodes) == []
     page.check()
 

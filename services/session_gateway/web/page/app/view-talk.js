@@ -30,6 +30,8 @@ const LABELS = {
 export class TalkButton extends Component {
   #button = /** @type {import("preact").RefObject<HTMLButtonElement>} */ (createRef());
   #frame = 0;
+  /** What holds the button: the id of a pointer, or a key. @type {number | string | null} */
+  #holder = null;
 
   /** Shows how loud it is, without rendering anything anew. */
   #meter = () => {
@@ -61,13 +63,35 @@ export class TalkButton extends Component {
     if (this.#handsFree || event.button !== 0) {
       return;
     }
-    // A finger that slides off still ends it.
-    this.#button.current?.setPointerCapture(event.pointerId);
-    this.props.controller.press(this.props.side);
+    if (this.#press(event.pointerId)) {
+      // A finger that slides off still ends it.
+      this.#button.current?.setPointerCapture(event.pointerId);
+    }
   };
+
+  #onPointerEnd = (/** @type {PointerEvent} */ event) => {
+    if (event.pointerId === this.#holder) {
+      this.#onRelease();
+    }
+  };
+
+  /**
+   * @param {number | string} holder
+   * @returns {boolean} false if another finger or key holds the button already.
+   */
+  #press(holder) {
+    const { state, side, controller } = this.props;
+    if (this.#holder !== null && state.talk?.side === side) {
+      return false;
+    }
+    this.#holder = holder;
+    controller.press(side);
+    return true;
+  }
 
   #onRelease = () => {
     const { state, side, controller } = this.props;
+    this.#holder = null;
     if (!this.#handsFree && state.talk?.side === side) {
       controller.release();
     }
@@ -79,14 +103,16 @@ export class TalkButton extends Component {
     }
     event.preventDefault();
     if (!event.repeat) {
-      this.props.controller.press(this.props.side);
+      this.#press(event.key);
     }
   };
 
   #onKeyUp = (/** @type {KeyboardEvent} */ event) => {
     if (!this.#handsFree && (event.key === " " || event.key === "Enter")) {
       event.preventDefault();
-      this.#onRelease();
+      if (event.key === this.#holder) {
+        this.#onRelease();
+      }
     }
   };
 
@@ -123,9 +149,9 @@ export class TalkButton extends Component {
       disabled=${languages.a === "" || languages.b === ""}
       ref=${this.#button}
       onPointerDown=${this.#onPointerDown}
-      onPointerUp=${this.#onRelease}
-      onPointerCancel=${this.#onRelease}
-      onLostPointerCapture=${this.#onRelease}
+      onPointerUp=${this.#onPointerEnd}
+      onPointerCancel=${this.#onPointerEnd}
+      onLostPointerCapture=${this.#onPointerEnd}
       onKeyDown=${this.#onKeyDown}
       onKeyUp=${this.#onKeyUp}
       onBlur=${this.#onRelease}
