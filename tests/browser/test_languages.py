@@ -30,6 +30,8 @@ def options(page: TalkPage) -> dict[str, str]:
 def test_languages_come_and_go_with_nodes(scheduler: TalkScheduler, open_page: OpenPage) -> None:
     page = open_page(scheduler.url)
     assert set(options(page)) == {"en", "es"}
+    expect(page.language("b").locator("option:checked")).to_have_text("Español")
+    expect(page.side("b")).to_have_attribute("aria-label", "Mitad en español")
     (french,) = scheduler.add_hearing_nodes(langs="en,fr")
     scheduler.until_offered("en", "es", "fr")
     page.ask_languages()

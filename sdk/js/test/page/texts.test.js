@@ -9,6 +9,7 @@ import {
   TEXTS,
   interfaceFor,
   languageName,
+  languageNameIn,
   reasonText,
   textsOf,
 } from "../../../../services/session_gateway/web/page/app/texts.js";
@@ -63,7 +64,7 @@ test("every reason that users can meet has words of its own", () => {
   const errors = readFileSync(new URL("sdk/js/src/errors.ts", ROOT), "utf8");
   const typed = [...errors.matchAll(/^ {2}\| "([A-Z_]+)"/gm)].map(([, name = ""]) => name);
   assert(typed.length > 10);
-  for (const reason of typed.filter((each) => each !== "CLOSED")) {
+  for (const reason of typed) {
     assert(`problem.${reason}` in TEXTS.en, reason);
   }
 });
@@ -76,10 +77,24 @@ test("an unknown reason is named", () => {
   assert.equal(reasonText(textsOf("en"), "missing", "X".repeat(5000)).length < 120, true);
 });
 
+test("blocked sound is explained for the microphone as well as for the player", () => {
+  for (const table of Object.values(TEXTS)) {
+    assert.doesNotMatch(table["problem.BLOCKED"], /play|reprodu|播放/i);
+  }
+});
+
+test("languages are written in a sentence as its language writes them", () => {
+  assert.equal(languageNameIn("es", "en"), "Spanish");
+  assert.equal(languageNameIn("es", "es"), "español");
+  assert.equal(languageNameIn("en", "zh"), "英语");
+  assert.equal(languageNameIn("not a code", "es"), "not a code");
+  const [from, to] = [languageNameIn("es", "es"), languageNameIn("en", "es")];
+  assert.match(textsOf("es")("half.oneWay", { from, to }), /de español a inglés\./);
+});
+
 test("languages are called by their own names, and unknown ones by their codes", () => {
   assert.equal(languageName("es"), "Español");
   assert.equal(languageName("zh"), "中文");
-  assert.equal(languageName("es", "en"), "Spanish");
   assert.equal(languageName("not a code"), "Not a code");
   assert.equal(interfaceFor("zh-Hant-TW"), "zh");
   assert.equal(interfaceFor("fr"), null);

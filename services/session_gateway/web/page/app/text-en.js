@@ -19,7 +19,7 @@ export const EN = {
   "half.offerFailed": "The languages cannot be loaded. Trying again…",
   "half.welcome": "Hold the button and speak. Your words appear here, translated.",
   "half.welcomeFree": "Tap the button and speak. Your words appear here, translated.",
-  "half.oneWay": "No translator from {from} to {to} is online. What you say may stay missing.",
+  "half.oneWay": "No translator from {from} to {to} is online. What you say may not be translated.",
   "half.busyNow": "All translators are busy. It may take a moment longer.",
   "half.reconnecting": "Connection lost, reconnecting. Your words are kept.",
   "half.utterances": "What was said",
@@ -34,7 +34,7 @@ export const EN = {
   "talk.paused": "Playing…",
   "talk.release": "Release to translate",
   "talk.stop": "Tap to stop",
-  "talk.wait": "Microphone off meanwhile",
+  "talk.wait": "Microphone paused",
 
   "hint.ready": "The microphone is ready. Hold the button and speak.",
   "hint.short": "Too short. Hold the button while you speak.",
@@ -42,7 +42,7 @@ export const EN = {
 
   "said.speaking": "Listening…",
   "said.sending": "Sending…",
-  "said.kept": "Kept until the connection is there",
+  "said.kept": "Kept until connected",
   "said.waiting": "Translating…",
   "said.held": "The sentence goes on…",
   "said.joined": "Continues in the next line",
@@ -99,7 +99,7 @@ export const EN = {
   "missing.QUOTA_EXCEEDED": "too much was said at once for this account.",
   "missing.BAD_AUDIO": "the recording was damaged.",
   "missing.HELD_AUDIO_LOST": "the beginning of the sentence was lost.",
-  "missing.INTERNAL": "the service made a mistake.",
+  "missing.INTERNAL": "the service had an internal error.",
   "missing.SESSION_LOST": "the connection was lost before the translation arrived.",
   "missing.NOT_SENT": "it could not be sent.",
   "missing.OTHER": "something went wrong ({reason}).",
@@ -118,8 +118,7 @@ export const EN = {
   "problem.WORKLET_FAILED": "The recorder could not be loaded. Reload the page.",
   "problem.NOT_READ":
     "The recording stopped because the page was busy for too long. Please say it again.",
-  "problem.BLOCKED":
-    "The browser does not let this page play sound yet. Tap anywhere, then play it again.",
+  "problem.BLOCKED": "The browser blocks sound until you tap. Tap the button again.",
   "problem.UNSUPPORTED_FORMAT": "This translation's speech cannot be played. Its text is shown.",
   "problem.UNREACHABLE": "The service cannot be reached. Check your network, then try again.",
   "problem.SCHEDULER_DEPENDENCY_DOWN":
@@ -134,10 +133,11 @@ export const EN = {
   "problem.WRONG_HOST": "This address may not use the service. Ask whoever runs it.",
   "problem.INVALID_MESSAGE": "The service did not accept this page's request. Reload the page.",
   "problem.SESSION_NOT_FOUND":
-    "The connection was away for too long, and the conversation has ended. Start again.",
+    "The connection was lost for too long, and the conversation has ended. Start again.",
   "problem.SESSION_TAKEN_OVER":
     "The conversation goes on in another window. Start again to talk here.",
   "problem.BUFFER_FULL":
-    "The connection has been away for too long to keep more words. Please wait, then say it again.",
+    "The connection has been lost for too long to keep more words. Please wait, then say it again.",
+  "problem.CLOSED": "The conversation has ended. Start again.",
   "problem.OTHER": "Something went wrong ({reason}). Try again.",
 };

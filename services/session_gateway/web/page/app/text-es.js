@@ -102,7 +102,7 @@ export const ES = {
   "missing.QUOTA_EXCEEDED": "se dijo demasiado a la vez para esta cuenta.",
   "missing.BAD_AUDIO": "la grabación estaba dañada.",
   "missing.HELD_AUDIO_LOST": "se perdió el comienzo de la frase.",
-  "missing.INTERNAL": "el servicio cometió un error.",
+  "missing.INTERNAL": "hubo un error interno del servicio.",
   "missing.SESSION_LOST": "se perdió la conexión antes de que llegara la traducción.",
   "missing.NOT_SENT": "no se pudo enviar.",
   "missing.OTHER": "algo salió mal ({reason}).",
@@ -120,7 +120,7 @@ export const ES = {
   "problem.NOT_READ":
     "La grabación se detuvo porque la página estuvo ocupada demasiado tiempo. Repítalo, por favor.",
   "problem.BLOCKED":
-    "El navegador todavía no deja que esta página suene. Toque en cualquier sitio y vuelva a reproducirlo.",
+    "El navegador bloquea el sonido hasta que toque la pantalla. Vuelva a tocar el botón.",
   "problem.UNSUPPORTED_FORMAT":
     "La voz de esta traducción no se puede reproducir. Se muestra el texto.",
   "problem.UNREACHABLE": "No se puede llegar al servicio. Compruebe la red y vuelva a intentarlo.",
@@ -137,10 +137,11 @@ export const ES = {
   "problem.WRONG_HOST": "Esta dirección no puede usar el servicio. Consulte a quien lo administra.",
   "problem.INVALID_MESSAGE": "El servicio no aceptó la petición de esta página. Vuelva a cargarla.",
   "problem.SESSION_NOT_FOUND":
-    "La conexión faltó demasiado tiempo y la conversación ha terminado. Empiece de nuevo.",
+    "Estuvimos demasiado tiempo sin conexión y la conversación ha terminado. Empiece de nuevo.",
   "problem.SESSION_TAKEN_OVER":
     "La conversación sigue en otra ventana. Empiece de nuevo para hablar aquí.",
   "problem.BUFFER_FULL":
-    "La conexión falta desde hace demasiado tiempo para conservar más palabras. Espere y repítalo.",
+    "Llevamos demasiado tiempo sin conexión para conservar más palabras. Espere y repítalo.",
+  "problem.CLOSED": "La conversación ha terminado. Empiece de nuevo.",
   "problem.OTHER": "Algo salió mal ({reason}). Vuelva a intentarlo.",
 };

@@ -54,7 +54,7 @@ export const ZH = {
   "said.stop": "停止",
   "said.facts": "详情",
 
-  "facts.node": "翻译者",
+  "facts.node": "翻译器",
   "facts.attempts": "尝试次数",
   "facts.waited": "从说完到出现译文",
   "facts.job": "任务",
@@ -115,7 +115,7 @@ export const ZH = {
   "problem.NOT_SUPPORTED": "此浏览器无法录音。请使用新版 Chrome、Edge、Firefox 或 Safari。",
   "problem.WORKLET_FAILED": "无法加载录音组件。请重新加载页面。",
   "problem.NOT_READ": "页面长时间繁忙，录音已停止。请再说一遍。",
-  "problem.BLOCKED": "浏览器暂不允许此页面播放声音。请点按任意位置，然后再播放。",
+  "problem.BLOCKED": "在您点按之前，浏览器会阻止使用声音。请再次点按按钮。",
   "problem.UNSUPPORTED_FORMAT": "这条译文的语音无法播放，请看文字。",
   "problem.UNREACHABLE": "无法连接到服务。请检查网络，然后重试。",
   "problem.SCHEDULER_DEPENDENCY_DOWN": "服务暂时不可用。请过一分钟再试。",
@@ -130,5 +130,6 @@ export const ZH = {
   "problem.SESSION_NOT_FOUND": "连接中断太久，对话已结束。请重新开始。",
   "problem.SESSION_TAKEN_OVER": "对话正在另一个窗口中进行。要在这里说话，请重新开始。",
   "problem.BUFFER_FULL": "连接中断太久，无法再保留更多内容。请稍候再说一遍。",
+  "problem.CLOSED": "对话已结束。请重新开始。",
   "problem.OTHER": "出现问题（{reason}）。请重试。",
 };

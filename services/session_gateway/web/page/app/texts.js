@@ -55,17 +55,27 @@ export function reasonText(text, table, reason) {
 }
 
 /**
- * What a language is called in itself or in another language; its code if nobody knows.
+ * What a language is called in a sentence of another language; its code if nobody knows. Spanish and
+ * others do not capitalize it.
  *
  * @param {string} code
- * @param {string} [inLanguage]
+ * @param {string} inLanguage
  */
-export function languageName(code, inLanguage = code) {
-  let name = code;
+export function languageNameIn(code, inLanguage) {
   try {
-    name = new Intl.DisplayNames([inLanguage], { type: "language" }).of(code) ?? code;
+    return new Intl.DisplayNames([inLanguage], { type: "language" }).of(code) ?? code;
   } catch {
     // Not a code that the browser knows.
+    return code;
   }
+}
+
+/**
+ * What a language calls itself, to stand alone; its code if nobody knows.
+ *
+ * @param {string} code
+ */
+export function languageName(code) {
+  const name = languageNameIn(code, code);
   return name.charAt(0).toUpperCase() + name.slice(1);
 }

@@ -3,7 +3,7 @@
 
 import { Component, createRef, html } from "./html.js";
 import { choices, offered } from "./offer.js";
-import { interfaceFor, languageName, textsOf } from "./texts.js";
+import { interfaceFor, languageName, languageNameIn, textsOf } from "./texts.js";
 import { MAX_SHOWN } from "./utterances.js";
 import { Said } from "./view-said.js";
 import { TalkButton } from "./view-talk.js";
@@ -28,7 +28,7 @@ export function Half({ side, state, rotated, controller }) {
     class=${`half half-${side} ${rotated ? "rotated" : ""}`}
     data-side=${side}
     lang=${language}
-    aria-label=${text("half.name", { language: mine === "" ? side : languageName(mine, language) })}
+    aria-label=${text("half.name", { language: mine === "" ? side : languageNameIn(mine, language) })}
   >
     <${List} ...${{ side, state, text, language, controller }} />
     <p class="visually-hidden" role="status" lang=${mine || language}>${spoken(state, side)}</p>
@@ -74,7 +74,7 @@ function noteOf(state, side, text) {
   const direction = offered(offer.directions, mine, theirs);
   if (mine !== "" && direction === undefined) {
     const named = interfaceFor(mine) ?? state.interface;
-    const [from, to] = [languageName(mine, named), languageName(theirs, named)];
+    const [from, to] = [languageNameIn(mine, named), languageNameIn(theirs, named)];
     return text("half.oneWay", { from, to });
   }
   return direction !== undefined && !direction.room ? text("half.busyNow") : "";
