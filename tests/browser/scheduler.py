@@ -18,7 +18,8 @@ class TalkScheduler(Scheduler):
     """
 
     def __init__(self, *, redis_url: str, **settings: str | int) -> None:
-        super().__init__(redis_url=redis_url, **{"max_duration_ms": 60_000, **settings})
+        patient = {"max_duration_ms": 60_000, "pause_ms": 30_000}
+        super().__init__(redis_url=redis_url, **{**patient, **settings})
 
     @property
     def gateway(self) -> GatewayProcess:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import wave
+from array import array
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,8 @@ def talk(folder: Path) -> None:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(16000)
-        file.writeframes(bytes(32000))
+        # Not silence, in which the sample nodes hear no speech.
+        file.writeframes(array("h", ([3000] * 40 + [-3000] * 40) * 200).tobytes())
 
 
 @pytest.mark.timeout(400)
