@@ -140,6 +140,9 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         if not job.steps and job.state not in OVER:
             job.steps.extend(await self._steps_at_home(job))
         response = dispatcher_pb2.GetJobResponse(job=job)
+        who = principals.caller()
+        if request.with_result and who is not None and who.role is principals.Role.VIEWER:
+            raise errors.PermissionDeniedError("a viewer may not see results: unset with_result")
         if request.with_result:
             result = await self._kept.fetch(request.job_id)
             if result is not None:

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 ISSUER = "https://id.example.com/"
 AUDIENCE = "lingua-scheduler"
-ROLES = ("client", "node", "service", "operator")
+ROLES = ("client", "node", "service", "operator", "viewer")
 # What a role has to be bound to.
 BOUND: dict[str, dict[str, str]] = {"client": {"tenant": "acme"}, "node": {"node_id": "n1"}}
 

@@ -18,19 +18,22 @@ _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 # Said once more than in the table of the services, so that no slip there goes unnoticed.
 EXPECTED = {
-    "SessionGateway": {"client": "Converse", "client operator": "GetSession ListSessions"},
+    "SessionGateway": {"client": "Converse", "client operator viewer": "GetSession ListSessions"},
     "Dispatcher": {
         "node": "Connect",
         "service": "Submit Relay",
         "client service": "Dispatch",
-        "client operator service": "GetJob",
-        "operator service": "ListJobs CancelJob",
+        "client operator service viewer": "GetJob",
+        "operator service": "CancelJob",
+        "operator service viewer": "ListJobs",
+        "operator viewer": "ListJobChanges",
     },
     "PoolService": {
         "service": "Operate RegisterNode Heartbeat Allocate Reserve Commit Release Complete "
         "EndJob BindSession",
-        "operator service": "SelectNode SetNodeHealth RemoveNode ClearSession GetNode ListNodes "
-        "ListPools",
+        "operator service": "SetNodeHealth RemoveNode ClearSession",
+        "operator service viewer": "SelectNode GetNode ListNodes ListPools",
+        "operator viewer": "WatchFleet ListInstances",
     },
 }
 ALLOWED = {

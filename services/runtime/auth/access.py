@@ -7,6 +7,8 @@ _CLIENT = frozenset({Role.CLIENT})
 _NODE = frozenset({Role.NODE})
 _SERVICE = frozenset({Role.SERVICE})
 _OPERATOR = frozenset({Role.OPERATOR})
+# Viewers see what operators see, and change nothing.
+_VIEWERS = frozenset({Role.OPERATOR, Role.VIEWER})
 
 # Probes have no token, and learn only whether a service is serving.
 _OPEN_TO_ALL = "grpc.health.v1.Health/"
@@ -14,15 +16,16 @@ _OPEN_TO_ALL = "grpc.health.v1.Health/"
 # If a client may call a method, the handler restricts it to its own tenant.
 ROLES: dict[str, frozenset[Role]] = {
     f"{_PACKAGE}.SessionGateway/Converse": _CLIENT,
-    f"{_PACKAGE}.SessionGateway/GetSession": _OPERATOR | _CLIENT,
-    f"{_PACKAGE}.SessionGateway/ListSessions": _OPERATOR | _CLIENT,
+    f"{_PACKAGE}.SessionGateway/GetSession": _VIEWERS | _CLIENT,
+    f"{_PACKAGE}.SessionGateway/ListSessions": _VIEWERS | _CLIENT,
     f"{_PACKAGE}.Dispatcher/Connect": _NODE,
     f"{_PACKAGE}.Dispatcher/Submit": _SERVICE,
     f"{_PACKAGE}.Dispatcher/Relay": _SERVICE,
     f"{_PACKAGE}.Dispatcher/Dispatch": _SERVICE | _CLIENT,
     # A dispatcher asks the home of a job on behalf of an operator.
-    f"{_PACKAGE}.Dispatcher/GetJob": _OPERATOR | _SERVICE | _CLIENT,
-    f"{_PACKAGE}.Dispatcher/ListJobs": _OPERATOR | _SERVICE,
+    f"{_PACKAGE}.Dispatcher/GetJob": _VIEWERS | _SERVICE | _CLIENT,
+    f"{_PACKAGE}.Dispatcher/ListJobs": _VIEWERS | _SERVICE,
+    f"{_PACKAGE}.Dispatcher/ListJobChanges": _VIEWERS,
     f"{_PACKAGE}.Dispatcher/CancelJob": _OPERATOR | _SERVICE,
     f"{_PACKAGE}.PoolService/Operate": _SERVICE,
     f"{_PACKAGE}.PoolService/RegisterNode": _SERVICE,
@@ -35,12 +38,14 @@ ROLES: dict[str, frozenset[Role]] = {
     f"{_PACKAGE}.PoolService/EndJob": _SERVICE,
     f"{_PACKAGE}.PoolService/BindSession": _SERVICE,
     f"{_PACKAGE}.PoolService/ClearSession": _SERVICE | _OPERATOR,
-    f"{_PACKAGE}.PoolService/SelectNode": _SERVICE | _OPERATOR,
+    f"{_PACKAGE}.PoolService/SelectNode": _SERVICE | _VIEWERS,
     f"{_PACKAGE}.PoolService/SetNodeHealth": _SERVICE | _OPERATOR,
     f"{_PACKAGE}.PoolService/RemoveNode": _SERVICE | _OPERATOR,
-    f"{_PACKAGE}.PoolService/GetNode": _SERVICE | _OPERATOR,
-    f"{_PACKAGE}.PoolService/ListNodes": _SERVICE | _OPERATOR,
-    f"{_PACKAGE}.PoolService/ListPools": _SERVICE | _OPERATOR,
+    f"{_PACKAGE}.PoolService/GetNode": _SERVICE | _VIEWERS,
+    f"{_PACKAGE}.PoolService/ListNodes": _SERVICE | _VIEWERS,
+    f"{_PACKAGE}.PoolService/ListPools": _SERVICE | _VIEWERS,
+    f"{_PACKAGE}.PoolService/WatchFleet": _VIEWERS,
+    f"{_PACKAGE}.PoolService/ListInstances": _VIEWERS,
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _OPERATOR,
 }
 

@@ -15,6 +15,7 @@ class Role(StrEnum):
     NODE = "node"
     SERVICE = "service"
     OPERATOR = "operator"
+    VIEWER = "viewer"
 
 
 @dataclass(frozen=True, slots=True)

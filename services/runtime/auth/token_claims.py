@@ -99,7 +99,8 @@ def principal_of_uri(uri: str) -> Principal | None:
     if kind not in list(Role) or not _ID.fullmatch(name):
         raise BadClaimsError(
             f"the URI {uri[:200]!r} in the certificate must be lingua:service/NAME, "
-            "lingua:operator/NAME, lingua:client/TENANT, lingua:node/NODE-ID or lingua:owner/OWNER"
+            "lingua:operator/NAME, lingua:viewer/NAME, lingua:client/TENANT, lingua:node/NODE-ID "
+            "or lingua:owner/OWNER"
         )
     role = Role(kind)
     return Principal(

@@ -579,23 +579,37 @@ Global___JobStep: _TypeAlias = JobStep  # noqa: Y015
 
 @_typing.final
 class JobSteps(_message.Message):
-    """The timeline in a job's record."""
+    """The timeline in a job's record, and the kind of its result. Contains nothing that was said."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     STEPS_FIELD_NUMBER: _builtins.int
+    RESULT_KIND_FIELD_NUMBER: _builtins.int
+    JOINED_UTTERANCES_FIELD_NUMBER: _builtins.int
+    TURN_BROKEN_FIELD_NUMBER: _builtins.int
+    result_kind: _builtins.int
+    """A JobResult.Kind; 0 if the job has no result."""
+    turn_broken: _builtins.bool
+    """As in JobDelivered."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobStep]:
         """At most 64."""
+
+    @_builtins.property
+    def joined_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As in JobResult, at most 100."""
 
     def __init__(
         self,
         *,
         steps: _abc.Iterable[Global___JobStep] | None = ...,
+        result_kind: _builtins.int = ...,
+        joined_utterances: _abc.Iterable[_builtins.int] | None = ...,
+        turn_broken: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["joined_utterances", b"joined_utterances", "result_kind", b"result_kind", "steps", b"steps", "turn_broken", b"turn_broken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1368,6 +1368,9 @@ class Job(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    RESULT_KIND_FIELD_NUMBER: _builtins.int
+    JOINED_UTTERANCES_FIELD_NUMBER: _builtins.int
+    TURN_BROKEN_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     job_key: _builtins.str
     state: _common_pb2.JobState.ValueType
@@ -1379,6 +1382,10 @@ class Job(_message.Message):
     created_ms: _builtins.int
     """Times."""
     updated_ms: _builtins.int
+    result_kind: Global___JobResult.Kind.ValueType
+    """Kind of the result; unspecified if there is none."""
+    turn_broken: _builtins.bool
+    """As in JobDelivered. Only in GetJob."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
@@ -1390,6 +1397,10 @@ class Job(_message.Message):
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.JobStep]:
         """The timeline, ordered by start time."""
+
+    @_builtins.property
+    def joined_utterances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As in JobResult. Only in GetJob."""
 
     def __init__(
         self,
@@ -1408,10 +1419,13 @@ class Job(_message.Message):
         attempts: _abc.Iterable[Global___AttemptRecord] | None = ...,
         error: _common_pb2.Error | None = ...,
         steps: _abc.Iterable[_common_pb2.JobStep] | None = ...,
+        result_kind: Global___JobResult.Kind.ValueType = ...,
+        joined_utterances: _abc.Iterable[_builtins.int] | None = ...,
+        turn_broken: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "created_ms", b"created_ms", "error", b"error", "home_instance", b"home_instance", "job_id", b"job_id", "job_key", b"job_key", "pair", b"pair", "reason", b"reason", "session_id", b"session_id", "state", b"state", "steps", b"steps", "tenant", b"tenant", "updated_ms", b"updated_ms", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "created_ms", b"created_ms", "error", b"error", "home_instance", b"home_instance", "job_id", b"job_id", "job_key", b"job_key", "joined_utterances", b"joined_utterances", "pair", b"pair", "reason", b"reason", "result_kind", b"result_kind", "session_id", b"session_id", "state", b"state", "steps", b"steps", "tenant", b"tenant", "turn_broken", b"turn_broken", "updated_ms", b"updated_ms", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1425,7 +1439,7 @@ class GetJobRequest(_message.Message):
     WITH_RESULT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     with_result: _builtins.bool
-    """Also return the result, if it is still kept."""
+    """Also return the result, if it is still kept. A viewer may not ask for it."""
     def __init__(
         self,
         *,
@@ -1473,13 +1487,28 @@ class ListJobsRequest(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    PAIR_FIELD_NUMBER: _builtins.int
+    CHANGED_FROM_MS_FIELD_NUMBER: _builtins.int
+    CHANGED_TO_MS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """Only jobs of this session, node or state; empty or unspecified: all."""
+    """Only jobs of this session, of this state, or with an attempt on this node; empty or unspecified:
+    all.
+    """
     node_id: _builtins.str
     state: _common_pb2.JobState.ValueType
     page_size: _builtins.int
     """Approximate number of jobs per page; 0: 100."""
     page_token: _builtins.str
+    changed_from_ms: _builtins.int
+    """Only jobs whose last change is in this range of times; 0: no bound."""
+    changed_to_ms: _builtins.int
+    error: _common_pb2.ErrorReason.ValueType
+    """Only jobs that failed for this reason; unspecified: all."""
+    @_builtins.property
+    def pair(self) -> _common_pb2.LanguagePair:
+        """Only jobs of this direction; unset: all."""
+
     def __init__(
         self,
         *,
@@ -1488,10 +1517,14 @@ class ListJobsRequest(_message.Message):
         state: _common_pb2.JobState.ValueType = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        pair: _common_pb2.LanguagePair | None = ...,
+        changed_from_ms: _builtins.int = ...,
+        changed_to_ms: _builtins.int = ...,
+        error: _common_pb2.ErrorReason.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "page_size", b"page_size", "page_token", b"page_token", "session_id", b"session_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_from_ms", b"changed_from_ms", "changed_to_ms", b"changed_to_ms", "error", b"error", "node_id", b"node_id", "page_size", b"page_size", "page_token", b"page_token", "pair", b"pair", "session_id", b"session_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1506,7 +1539,9 @@ class ListJobsResponse(_message.Message):
     next_page_token: _builtins.str
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
-        """Newest first within a page."""
+        """The latest change first, over all pages. A page may be shorter, even empty, although more follow.
+        A job that changes meanwhile may be listed twice.
+        """
 
     def __init__(
         self,
@@ -1521,6 +1556,131 @@ class ListJobsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListJobsResponse: _TypeAlias = ListJobsResponse  # noqa: Y015
+
+@_typing.final
+class ListJobChangesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURSOR_FIELD_NUMBER: _builtins.int
+    MAX_CHANGES_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """From the previous response: only later changes. Empty: from the oldest that is kept."""
+    max_changes: _builtins.int
+    """At most this many; 0: 1000."""
+    def __init__(
+        self,
+        *,
+        cursor: _builtins.str = ...,
+        max_changes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "max_changes", b"max_changes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobChangesRequest: _TypeAlias = ListJobChangesRequest  # noqa: Y015
+
+@_typing.final
+class ListJobChangesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    GAP_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """For the next request; never empty."""
+    more: _builtins.bool
+    """The log has later changes: ask again at once."""
+    gap: _builtins.bool
+    """Changes after the cursor of the request are no longer in the log."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobChange]:
+        """The oldest first."""
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[Global___JobChange] | None = ...,
+        cursor: _builtins.str = ...,
+        more: _builtins.bool = ...,
+        gap: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "cursor", b"cursor", "gap", b"gap", "more", b"more"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobChangesResponse: _TypeAlias = ListJobChangesResponse  # noqa: Y015
+
+@_typing.final
+class JobChange(_message.Message):
+    """One change of one job: it was placed on a node, an attempt ended, or the job ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    CHANGED_MS_FIELD_NUMBER: _builtins.int
+    CREATED_MS_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    UTTERANCE_INDEX_FIELD_NUMBER: _builtins.int
+    PAIR_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    RESULT_KIND_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    state: _common_pb2.JobState.ValueType
+    """State of the job after the change: DISPATCHED, RETRYING, DONE, FAILED or CANCELLED."""
+    changed_ms: _builtins.int
+    """Times of the change, and of the job's first placement (or end, if it was never placed)."""
+    created_ms: _builtins.int
+    attempt: _builtins.int
+    """The attempt that was placed or has ended, and its node; 0 and empty if the job has had no node."""
+    node_id: _builtins.str
+    outcome: _builtins.str
+    """How the attempt ended, as in AttemptRecord; empty if it did not end with this change."""
+    tenant: _builtins.str
+    session_id: _builtins.str
+    utterance_index: _builtins.int
+    reason: _common_pb2.FinalizeReason.ValueType
+    error: _common_pb2.ErrorReason.ValueType
+    """Why the job failed. May be unspecified at first; then a second change of the same state follows."""
+    result_kind: Global___JobResult.Kind.ValueType
+    """Kind of the result, if the state is DONE."""
+    @_builtins.property
+    def pair(self) -> _common_pb2.LanguagePair: ...
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        state: _common_pb2.JobState.ValueType = ...,
+        changed_ms: _builtins.int = ...,
+        created_ms: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        node_id: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        utterance_index: _builtins.int = ...,
+        pair: _common_pb2.LanguagePair | None = ...,
+        reason: _common_pb2.FinalizeReason.ValueType = ...,
+        error: _common_pb2.ErrorReason.ValueType = ...,
+        result_kind: Global___JobResult.Kind.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pair", b"pair"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "changed_ms", b"changed_ms", "created_ms", b"created_ms", "error", b"error", "job_id", b"job_id", "node_id", b"node_id", "outcome", b"outcome", "pair", b"pair", "reason", b"reason", "result_kind", b"result_kind", "session_id", b"session_id", "state", b"state", "tenant", b"tenant", "utterance_index", b"utterance_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobChange: _TypeAlias = JobChange  # noqa: Y015
 
 @_typing.final
 class CancelJobRequest(_message.Message):

@@ -65,6 +65,11 @@ class DispatcherStub:
                 request_serializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobsRequest.SerializeToString,
                 response_deserializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobsResponse.FromString,
                 _registered_method=True)
+        self.ListJobChanges = channel.unary_unary(
+                '/lingua_scheduler.v1.Dispatcher/ListJobChanges',
+                request_serializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobChangesRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobChangesResponse.FromString,
+                _registered_method=True)
         self.CancelJob = channel.unary_unary(
                 '/lingua_scheduler.v1.Dispatcher/CancelJob',
                 request_serializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.CancelJobRequest.SerializeToString,
@@ -137,7 +142,18 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists recent jobs, the latest change first. Reads the bounded log of changes, so jobs whose last
+        change is no longer in it (LINGUA_JOB_LOG_MAX) are not listed; GetJob finds them as long as their
+        record exists.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobChanges(self, request, context):
+        """Lists the changes of all jobs in the order in which they happened, for consoles that follow them:
+        call it again with the returned cursor. Each instance returns the same changes.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -184,6 +200,11 @@ def add_DispatcherServicer_to_server(servicer, server):
                     servicer.ListJobs,
                     request_deserializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobsRequest.FromString,
                     response_serializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobsResponse.SerializeToString,
+            ),
+            'ListJobChanges': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobChanges,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobChangesRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobChangesResponse.SerializeToString,
             ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
@@ -337,6 +358,33 @@ class Dispatcher:
             '/lingua_scheduler.v1.Dispatcher/ListJobs',
             lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobsRequest.SerializeToString,
             lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobChanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.Dispatcher/ListJobChanges',
+            lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobChangesRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_dispatcher__pb2.ListJobChangesResponse.FromString,
             options,
             channel_credentials,
             insecure,

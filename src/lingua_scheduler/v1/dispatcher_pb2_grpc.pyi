@@ -73,6 +73,14 @@ class DispatcherStub:
     GetJob: _grpc.UnaryUnaryMultiCallable[_dispatcher_pb2.GetJobRequest, _dispatcher_pb2.GetJobResponse]
     """Errors: JOB_NOT_FOUND."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_dispatcher_pb2.ListJobsRequest, _dispatcher_pb2.ListJobsResponse]
+    """Lists recent jobs, the latest change first. Reads the bounded log of changes, so jobs whose last
+    change is no longer in it (LINGUA_JOB_LOG_MAX) are not listed; GetJob finds them as long as their
+    record exists.
+    """
+    ListJobChanges: _grpc.UnaryUnaryMultiCallable[_dispatcher_pb2.ListJobChangesRequest, _dispatcher_pb2.ListJobChangesResponse]
+    """Lists the changes of all jobs in the order in which they happened, for consoles that follow them:
+    call it again with the returned cursor. Each instance returns the same changes.
+    """
     CancelJob: _grpc.UnaryUnaryMultiCallable[_dispatcher_pb2.CancelJobRequest, _dispatcher_pb2.CancelJobResponse]
     """Cancelling a job that is over changes nothing and returns its state. Errors: JOB_NOT_FOUND."""
     Relay: _grpc.StreamStreamMultiCallable[_dispatcher_pb2.RelayRequest, _dispatcher_pb2.RelayResponse]
@@ -125,6 +133,14 @@ class DispatcherAsyncStub(DispatcherStub):
     GetJob: _aio.UnaryUnaryMultiCallable[_dispatcher_pb2.GetJobRequest, _dispatcher_pb2.GetJobResponse]  # type: ignore[assignment]
     """Errors: JOB_NOT_FOUND."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_dispatcher_pb2.ListJobsRequest, _dispatcher_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """Lists recent jobs, the latest change first. Reads the bounded log of changes, so jobs whose last
+    change is no longer in it (LINGUA_JOB_LOG_MAX) are not listed; GetJob finds them as long as their
+    record exists.
+    """
+    ListJobChanges: _aio.UnaryUnaryMultiCallable[_dispatcher_pb2.ListJobChangesRequest, _dispatcher_pb2.ListJobChangesResponse]  # type: ignore[assignment]
+    """Lists the changes of all jobs in the order in which they happened, for consoles that follow them:
+    call it again with the returned cursor. Each instance returns the same changes.
+    """
     CancelJob: _aio.UnaryUnaryMultiCallable[_dispatcher_pb2.CancelJobRequest, _dispatcher_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Cancelling a job that is over changes nothing and returns its state. Errors: JOB_NOT_FOUND."""
     Relay: _aio.StreamStreamMultiCallable[_dispatcher_pb2.RelayRequest, _dispatcher_pb2.RelayResponse]  # type: ignore[assignment]
@@ -203,7 +219,21 @@ class DispatcherServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _dispatcher_pb2.ListJobsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_dispatcher_pb2.ListJobsResponse, _abc.Awaitable[_dispatcher_pb2.ListJobsResponse]]: ...
+    ) -> _typing.Union[_dispatcher_pb2.ListJobsResponse, _abc.Awaitable[_dispatcher_pb2.ListJobsResponse]]:
+        """Lists recent jobs, the latest change first. Reads the bounded log of changes, so jobs whose last
+        change is no longer in it (LINGUA_JOB_LOG_MAX) are not listed; GetJob finds them as long as their
+        record exists.
+        """
+
+    @_abc_1.abstractmethod
+    def ListJobChanges(
+        self,
+        request: _dispatcher_pb2.ListJobChangesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_dispatcher_pb2.ListJobChangesResponse, _abc.Awaitable[_dispatcher_pb2.ListJobChangesResponse]]:
+        """Lists the changes of all jobs in the order in which they happened, for consoles that follow them:
+        call it again with the returned cursor. Each instance returns the same changes.
+        """
 
     @_abc_1.abstractmethod
     def CancelJob(

@@ -984,6 +984,7 @@ class CompleteRequest(_message.Message):
     FINAL_STATE_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     JOB_AT_FAULT_FIELD_NUMBER: _builtins.int
+    RESULT_KIND_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     outcome: Global___AttemptOutcome.ValueType
     detail: _builtins.str
@@ -998,6 +999,8 @@ class CompleteRequest(_message.Message):
     """The node reports that no other node would succeed (JobFailed.worth_retry is false). The outcome
     does not count against the node.
     """
+    result_kind: _builtins.int
+    """For SUCCEEDED: a JobResult.Kind, for the log of changes."""
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -1010,10 +1013,11 @@ class CompleteRequest(_message.Message):
         final_state: _common_pb2.JobState.ValueType = ...,
         steps: _builtins.bytes = ...,
         job_at_fault: _builtins.bool = ...,
+        result_kind: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "detail", b"detail", "final_state", b"final_state", "job_at_fault", b"job_at_fault", "node_id", b"node_id", "outcome", b"outcome", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "detail", b"detail", "final_state", b"final_state", "job_at_fault", b"job_at_fault", "node_id", b"node_id", "outcome", b"outcome", "result_kind", b"result_kind", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1317,6 +1321,10 @@ class Node(_message.Message):
     POOLS_FIELD_NUMBER: _builtins.int
     DRAINED_BY_OPERATOR_FIELD_NUMBER: _builtins.int
     NODE_OWNER_FIELD_NUMBER: _builtins.int
+    CAPABILITY_SET_FIELD_NUMBER: _builtins.int
+    DRAINED_MS_FIELD_NUMBER: _builtins.int
+    SLOTS_USED_AT_DRAIN_FIELD_NUMBER: _builtins.int
+    USED_SLOTS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     health: _common_pb2.NodeHealth.ValueType
     """The worst of what the node reports, what an operator has set, and whether heartbeats arrive."""
@@ -1339,7 +1347,16 @@ class Node(_message.Message):
     drained_by_operator: _builtins.bool
     """An operator has drained the node."""
     node_owner: _builtins.str
-    """As in RegisterNodeRequest. Only in GetNode."""
+    """As in RegisterNodeRequest. Only in GetNode and WatchFleet."""
+    capability_set: _builtins.str
+    """The CapabilitySet of the node. Only in WatchFleet."""
+    drained_ms: _builtins.int
+    """If drained_by_operator: time of the drain, and how many slots were in use then. The drain is
+    complete when used_slots is 0. Only in GetNode, SetNodeHealth and WatchFleet.
+    """
+    slots_used_at_drain: _builtins.int
+    used_slots: _builtins.int
+    """Reserved and running together. In WatchFleet, `reserved` and `running` are not set."""
     @_builtins.property
     def capabilities(self) -> _common_pb2.NodeCapabilities: ...
     def __init__(
@@ -1361,10 +1378,14 @@ class Node(_message.Message):
         pools: _builtins.int = ...,
         drained_by_operator: _builtins.bool = ...,
         node_owner: _builtins.str = ...,
+        capability_set: _builtins.str = ...,
+        drained_ms: _builtins.int = ...,
+        slots_used_at_drain: _builtins.int = ...,
+        used_slots: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "drained_by_operator", b"drained_by_operator", "ejected_until_ms", b"ejected_until_ms", "epoch", b"epoch", "failures_in_row", b"failures_in_row", "health", b"health", "last_heartbeat_ms", b"last_heartbeat_ms", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "node_owner", b"node_owner", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "pools", b"pools", "reserved", b"reserved", "running", b"running"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "capability_set", b"capability_set", "drained_by_operator", b"drained_by_operator", "drained_ms", b"drained_ms", "ejected_until_ms", b"ejected_until_ms", "epoch", b"epoch", "failures_in_row", b"failures_in_row", "health", b"health", "last_heartbeat_ms", b"last_heartbeat_ms", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "node_owner", b"node_owner", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "pools", b"pools", "reserved", b"reserved", "running", b"running", "slots_used_at_drain", b"slots_used_at_drain", "used_slots", b"used_slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1505,6 +1526,94 @@ class ListNodesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListNodesResponse: _TypeAlias = ListNodesResponse  # noqa: Y015
+
+@_typing.final
+class WatchFleetRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchFleetRequest: _TypeAlias = WatchFleetRequest  # noqa: Y015
+
+@_typing.final
+class WatchFleetResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODES_FIELD_NUMBER: _builtins.int
+    REMOVED_NODE_IDS_FIELD_NUMBER: _builtins.int
+    CAPABILITY_SETS_FIELD_NUMBER: _builtins.int
+    IS_COMPLETE_FIELD_NUMBER: _builtins.int
+    AS_OF_MS_FIELD_NUMBER: _builtins.int
+    is_complete: _builtins.bool
+    """With this response, the caller knows all nodes as of as_of_ms. A response without nodes tells that
+    nothing has changed until then; there is at least one every 5 s.
+    """
+    as_of_ms: _builtins.int
+    """Time."""
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
+        """Nodes that are new or have changed since the previous response, without `capabilities`. A new
+        last_heartbeat_ms or `load` alone is no change.
+        """
+
+    @_builtins.property
+    def removed_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Nodes that were deleted."""
+
+    @_builtins.property
+    def capability_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___CapabilitySet]:
+        """The capabilities that nodes refer to. A set is sent once per stream, before or with the first node
+        that has it.
+        """
+
+    def __init__(
+        self,
+        *,
+        nodes: _abc.Iterable[Global___Node] | None = ...,
+        removed_node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        capability_sets: _abc.Iterable[Global___CapabilitySet] | None = ...,
+        is_complete: _builtins.bool = ...,
+        as_of_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of_ms", b"as_of_ms", "capability_sets", b"capability_sets", "is_complete", b"is_complete", "nodes", b"nodes", "removed_node_ids", b"removed_node_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchFleetResponse: _TypeAlias = WatchFleetResponse  # noqa: Y015
+
+@_typing.final
+class CapabilitySet(_message.Message):
+    """Capabilities that several nodes may share."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    @_builtins.property
+    def capabilities(self) -> _common_pb2.NodeCapabilities: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        capabilities: _common_pb2.NodeCapabilities | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CapabilitySet: _TypeAlias = CapabilitySet  # noqa: Y015
 
 @_typing.final
 class ListPoolsRequest(_message.Message):

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from lingua_scheduler.v1 import instances_pb2 as lingua__scheduler_dot_v1_dot_instances__pb2
 from lingua_scheduler.v1 import pool_pb2 as lingua__scheduler_dot_v1_dot_pool__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -117,6 +118,16 @@ class PoolServiceStub:
                 '/lingua_scheduler.v1.PoolService/ListPools',
                 request_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.ListPoolsRequest.SerializeToString,
                 response_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.ListPoolsResponse.FromString,
+                _registered_method=True)
+        self.WatchFleet = channel.stream_stream(
+                '/lingua_scheduler.v1.PoolService/WatchFleet',
+                request_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.WatchFleetRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.WatchFleetResponse.FromString,
+                _registered_method=True)
+        self.ListInstances = channel.unary_unary(
+                '/lingua_scheduler.v1.PoolService/ListInstances',
+                request_serializer=lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesResponse.FromString,
                 _registered_method=True)
         self.Operate = channel.stream_stream(
                 '/lingua_scheduler.v1.PoolService/Operate',
@@ -253,6 +264,25 @@ class PoolServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchFleet(self, request_iterator, context):
+        """All nodes, then every change of them, until the caller ends the stream: for consoles. The service
+        samples its nodes once for all callers, every two seconds, or less often if reading them takes
+        long. Which pools a node is in follows from its capabilities. The caller sends nothing; it ends the
+        stream by closing its side.
+        Errors: BACKPRESSURE (too many streams, or the caller does not read), DRAINING,
+        SCHEDULER_DEPENDENCY_DOWN.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListInstances(self, request, context):
+        """The instances of all services.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Operate(self, request_iterator, context):
         """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
         all that have queued up. Messages are answered in the order in which they came, each after all of
@@ -345,6 +375,16 @@ def add_PoolServiceServicer_to_server(servicer, server):
                     servicer.ListPools,
                     request_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.ListPoolsRequest.FromString,
                     response_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.ListPoolsResponse.SerializeToString,
+            ),
+            'WatchFleet': grpc.stream_stream_rpc_method_handler(
+                    servicer.WatchFleet,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.WatchFleetRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.WatchFleetResponse.SerializeToString,
+            ),
+            'ListInstances': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListInstances,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesResponse.SerializeToString,
             ),
             'Operate': grpc.stream_stream_rpc_method_handler(
                     servicer.Operate,
@@ -788,6 +828,60 @@ class PoolService:
             '/lingua_scheduler.v1.PoolService/ListPools',
             lingua__scheduler_dot_v1_dot_pool__pb2.ListPoolsRequest.SerializeToString,
             lingua__scheduler_dot_v1_dot_pool__pb2.ListPoolsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchFleet(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/lingua_scheduler.v1.PoolService/WatchFleet',
+            lingua__scheduler_dot_v1_dot_pool__pb2.WatchFleetRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_pool__pb2.WatchFleetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListInstances(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.PoolService/ListInstances',
+            lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from lingua_scheduler.v1 import instances_pb2 as _instances_pb2
 from lingua_scheduler.v1 import pool_pb2 as _pool_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -84,6 +85,16 @@ class PoolServiceStub:
     """Errors: NODE_NOT_FOUND."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ListNodesRequest, _pool_pb2.ListNodesResponse]
     ListPools: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ListPoolsRequest, _pool_pb2.ListPoolsResponse]
+    WatchFleet: _grpc.StreamStreamMultiCallable[_pool_pb2.WatchFleetRequest, _pool_pb2.WatchFleetResponse]
+    """All nodes, then every change of them, until the caller ends the stream: for consoles. The service
+    samples its nodes once for all callers, every two seconds, or less often if reading them takes
+    long. Which pools a node is in follows from its capabilities. The caller sends nothing; it ends the
+    stream by closing its side.
+    Errors: BACKPRESSURE (too many streams, or the caller does not read), DRAINING,
+    SCHEDULER_DEPENDENCY_DOWN.
+    """
+    ListInstances: _grpc.UnaryUnaryMultiCallable[_instances_pb2.ListInstancesRequest, _instances_pb2.ListInstancesResponse]
+    """The instances of all services."""
     Operate: _grpc.StreamStreamMultiCallable[_pool_pb2.OperateRequest, _pool_pb2.OperateResponse]
     """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
     all that have queued up. Messages are answered in the order in which they came, each after all of
@@ -147,6 +158,16 @@ class PoolServiceAsyncStub(PoolServiceStub):
     """Errors: NODE_NOT_FOUND."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_pool_pb2.ListNodesRequest, _pool_pb2.ListNodesResponse]  # type: ignore[assignment]
     ListPools: _aio.UnaryUnaryMultiCallable[_pool_pb2.ListPoolsRequest, _pool_pb2.ListPoolsResponse]  # type: ignore[assignment]
+    WatchFleet: _aio.StreamStreamMultiCallable[_pool_pb2.WatchFleetRequest, _pool_pb2.WatchFleetResponse]  # type: ignore[assignment]
+    """All nodes, then every change of them, until the caller ends the stream: for consoles. The service
+    samples its nodes once for all callers, every two seconds, or less often if reading them takes
+    long. Which pools a node is in follows from its capabilities. The caller sends nothing; it ends the
+    stream by closing its side.
+    Errors: BACKPRESSURE (too many streams, or the caller does not read), DRAINING,
+    SCHEDULER_DEPENDENCY_DOWN.
+    """
+    ListInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.ListInstancesRequest, _instances_pb2.ListInstancesResponse]  # type: ignore[assignment]
+    """The instances of all services."""
     Operate: _aio.StreamStreamMultiCallable[_pool_pb2.OperateRequest, _pool_pb2.OperateResponse]  # type: ignore[assignment]
     """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
     all that have queued up. Messages are answered in the order in which they came, each after all of
@@ -303,6 +324,28 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_pb2.ListPoolsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_pb2.ListPoolsResponse, _abc.Awaitable[_pool_pb2.ListPoolsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def WatchFleet(
+        self,
+        request_iterator: _MaybeAsyncIterator[_pool_pb2.WatchFleetRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_pool_pb2.WatchFleetResponse], _abc.AsyncIterator[_pool_pb2.WatchFleetResponse]]:
+        """All nodes, then every change of them, until the caller ends the stream: for consoles. The service
+        samples its nodes once for all callers, every two seconds, or less often if reading them takes
+        long. Which pools a node is in follows from its capabilities. The caller sends nothing; it ends the
+        stream by closing its side.
+        Errors: BACKPRESSURE (too many streams, or the caller does not read), DRAINING,
+        SCHEDULER_DEPENDENCY_DOWN.
+        """
+
+    @_abc_1.abstractmethod
+    def ListInstances(
+        self,
+        request: _instances_pb2.ListInstancesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_instances_pb2.ListInstancesResponse, _abc.Awaitable[_instances_pb2.ListInstancesResponse]]:
+        """The instances of all services."""
 
     @_abc_1.abstractmethod
     def Operate(

@@ -61,7 +61,7 @@ def test_a_token_of_every_role_says_what_it_was_asked_for(secret: Path) -> None:
     assert claims["limits"] == {"sessions": 3, "audio_s_per_minute": 0}
     assert claims_of(token("node", "--node-id", "n1", secret=secret), secret)["node_id"] == "n1"
     assert claims_of(token("node", "--owner", "acme", secret=secret), secret)["owner"] == "acme"
-    for role in ("service", "operator"):
+    for role in ("service", "operator", "viewer"):
         made = token(role, "--secret-file", str(secret))
         assert claims_of(made, secret)["role"] == role
 

@@ -234,6 +234,7 @@ def test_a_process_without_token_and_secret_sends_no_token() -> None:
     [
         ("lingua:service/pool", Principal(role=Role.SERVICE)),
         ("lingua:operator/ann", Principal(role=Role.OPERATOR)),
+        ("lingua:viewer/bob", Principal(role=Role.VIEWER)),
         ("lingua:client/acme", Principal(role=Role.CLIENT, tenant="acme")),
         ("lingua:node/acme.gpu-1", Principal(role=Role.NODE, node_id="acme.gpu-1")),
         ("lingua:owner/acme", Principal(role=Role.NODE, owner="acme")),

@@ -112,6 +112,7 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
 @_role_option("node", "ID", "For the node with this id.")
 @_role_option("owner", "NAME", "For nodes whose id begins with NAME and a dot.")
 @_role_option("operator", "NAME", "For a person or a tool that operates the scheduler.")
+@_role_option("viewer", "NAME", "For a person or a tool that may look and change nothing.")
 @_role_option("service", "NAME", "For a caller with the rights of a service.")
 @_role_option(
     "server", "NAME", "For a service, as 'init' creates it, for calling and being called."
@@ -133,7 +134,7 @@ def issue(folder: Path, hosts: tuple[str, ...], life: timedelta, **roles: str | 
     given = [(role, name) for role, name in roles.items() if name is not None]
     if len(given) != 1:
         raise click.UsageError(
-            "give one of --client, --node, --owner, --operator, --service and --server"
+            "give one of --client, --node, --owner, --operator, --viewer, --service and --server"
         )
     ((role, name),) = given
     if hosts and role != "server":

@@ -177,6 +177,13 @@ def operator(signing: _Signing) -> None:
 
 
 @token.command()
+@_options("12h")
+def viewer(signing: _Signing) -> None:
+    """Create a token for people who may look at everything and change nothing."""
+    _make(signing, role="viewer")
+
+
+@token.command()
 @click.argument("given", metavar="[TOKEN]", default="-")
 @json_option
 @pass_options
