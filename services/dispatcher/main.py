@@ -25,10 +25,9 @@ from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.dispatcher.service import DispatcherServicer
 from lingua_scheduler.services.dispatcher.views import JobViews
 from lingua_scheduler.services.runtime.hosted_service import Runtime, ServiceKind
-from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.service_process import Ready, run_services
 from lingua_scheduler.services.runtime.settings.settings import Settings
-from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
+from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc, instances_pb2
 
 # When the process ends: time to give slots back.
 _SETTLE_S = 1.0
@@ -48,10 +47,12 @@ class DispatcherService:
         self._address = settings.dispatcher_advertise
         self._pool = PoolClient.from_settings(settings, runtime.dialer)
         self._pool.on_change.append(lambda up, _: metrics.pool_up.set(up))
-        self._instances = Instances(link=runtime.link, settings=settings)
+        self._instances = runtime.instances
         kept = KeptResults(link=runtime.link, settings=settings)
         records = JobRecords(pool=self._pool, settings=settings)
         registry = JobRegistry(metrics)
+        self._metrics = metrics
+        self._registry = registry
         held = HeldAudio(settings=settings, pool=self._pool, metrics=metrics)
         self._nodes = ConnectedNodes(pool=self._pool, metrics=metrics, held=held)
         self._executor = Executor(
@@ -134,18 +135,24 @@ class DispatcherService:
     async def open(self, address: str) -> None:
         """Connects to the pool service, and announces the address of this instance."""
         self._address = self._settings.dispatcher_advertise or address
-        await self._instances.announce(self._address)
+        await self._instances.announce(self._address, self._stats)
         await self._pool.open()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Heartbeats, relays, waiting jobs, orphans, followed jobs, and this instance."""
+        """Heartbeats, relays, waiting jobs, orphans, and followed jobs."""
         return (
             self._heartbeats.run(),
             self._relay_server.run(),
             self._executor.leases.poll(),
             self._executor.orphans.run(),
             self._followed.run(),
-            self._instances.run(self._address),
+        )
+
+    def _stats(self) -> instances_pb2.InstanceStats:
+        return self._metrics.stats(
+            jobs=self._registry.under_way,
+            waiting=self._executor.leases.waiting,
+            nodes=len(self._nodes),
         )
 
     async def drain(self) -> None:
@@ -156,7 +163,6 @@ class DispatcherService:
 
     async def close(self) -> None:
         """Disconnects from the other services."""
-        await self._instances.leave()
         await self._executor.routes.close()
         await self._executor.close()
         await self._pool.settle(_SETTLE_S)

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.services.runtime.telemetry.tallies import Durations, Tally
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, instances_pb2, pool_pb2
 
 # The scheduler itself takes milliseconds; a node may take up to its timeout.
 _SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -50,10 +50,11 @@ class DispatcherMetrics:
             values=("done",),
             registry=registry,
         )
-        self._retries = Counter(
+        self._retries = Tally(
             "lingua_dispatcher_retries",
             "Attempts that were followed by a retry, by reason.",
-            ["reason"],
+            "reason",
+            values=(),
             registry=registry,
         )
         self.ack_timeouts = Counter(
@@ -173,7 +174,7 @@ class DispatcherMetrics:
 
     def retried(self, reason: common_pb2.ErrorReason.ValueType) -> None:
         """Counts an attempt that is followed by a retry."""
-        self._retries.labels(reason_name(reason).lower()).inc()
+        self._retries.counts[reason_name(reason).lower()] += 1
 
     def rejected(self, cause: dispatcher_pb2.JobReject.Cause.ValueType) -> None:
         """Counts an assignment that a node rejected; a newer node's cause may be "unknown"."""
@@ -189,3 +190,15 @@ class DispatcherMetrics:
         """Counts an attempt by where its node is connected."""
         here = placement.owner_instance == instance_id
         self._placed.counts["here" if here else "elsewhere"] += 1
+
+    def stats(self, *, jobs: int, waiting: int, nodes: int) -> instances_pb2.InstanceStats:
+        """The counters as an instance announces them, and what it has now."""
+        finished = self._finished.counts
+        return instances_pb2.InstanceStats(
+            jobs=jobs,
+            jobs_waiting=waiting,
+            jobs_done=finished["done"],
+            jobs_failed=sum(finished.values()) - finished["done"],
+            retries=sum(self._retries.counts.values()),
+            nodes=nodes,
+        )

@@ -7,6 +7,7 @@ import grpc
 
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
 from lingua_scheduler.services.pool_service.fleet.directions import Directions
+from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInstances
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
@@ -36,11 +37,13 @@ class PoolService:
         pools = Pools(link=link, settings=settings, nodes=nodes)
         registry = Registry(link=link, settings=settings)
         self._runtime = runtime
+        self._stats = metrics.stats
         self._servicer = PoolServicer(
             operations=Operations(link=link, settings=settings, metrics=metrics, nodes=nodes),
             registry=registry,
             nodes=nodes,
             pools=pools,
+            instances=AnnouncedInstances(link=link, settings=settings),
             instance_id=settings.instance_id,
             max_message_bytes=settings.max_message_bytes,
         )
@@ -62,7 +65,7 @@ class PoolService:
         pool_pb2_grpc.add_PoolServiceServicer_to_server(self._servicer, server)
 
     async def open(self, address: str) -> None:
-        """Checks that the pools in this Redis have the configured size."""
+        """Checks that the pools in this Redis have the configured size; announces the instance."""
         link, settings = self._runtime.link, self._runtime.settings
         key = f"{settings.redis_prefix}:layout"
         await link.command("HSETNX", key, "pool_size", settings.pool_size)
@@ -72,6 +75,7 @@ class PoolService:
                 f"LINGUA_POOL_SIZE={settings.pool_size}: this Redis has pools of {kept} nodes per "
                 f"shard; set LINGUA_POOL_SIZE={kept}, or use another LINGUA_REDIS_PREFIX"
             )
+        await self._runtime.instances.announce(address, self._stats)
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Background tasks: the sweep."""

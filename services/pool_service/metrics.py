@@ -14,7 +14,7 @@ from lingua_scheduler.services.runtime.errors import (
     reason_name,
 )
 from lingua_scheduler.services.runtime.telemetry.tallies import Durations, Tally
-from lingua_scheduler.v1 import common_pb2, pool_pb2
+from lingua_scheduler.v1 import common_pb2, instances_pb2, pool_pb2
 
 # From a local Redis to one that nearly times out.
 _SELECTION_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -185,6 +185,13 @@ class PoolMetrics:
             self._quotas.refused(error)
         if error.reason in _NO_ROOM:
             self._refusals.labels(*self._directions.asked_for(criteria), reason).inc()
+
+    def stats(self) -> instances_pb2.InstanceStats:
+        """The counters as an instance announces them."""
+        placed = self._allocations["reserved"] + self._allocations.get("existing", 0)
+        return instances_pb2.InstanceStats(
+            allocations=placed, allocations_refused=sum(self._allocations.values()) - placed
+        )
 
     def show(self, sample: Sample, at: float) -> None:
         """Sets the gauges.

@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 
+from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInstances
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.operations import Operations
@@ -13,7 +14,7 @@ from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.stream import OperateStream
 from lingua_scheduler.services.runtime.rpc.duplex import all_ended
 from lingua_scheduler.services.runtime.telemetry.traces import span_writer_if_on
-from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
+from lingua_scheduler.v1 import instances_pb2, pool_pb2, pool_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -28,6 +29,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         registry: Registry,
         nodes: Nodes,
         pools: Pools,
+        instances: AnnouncedInstances,
         instance_id: str,
         max_message_bytes: int,
     ) -> None:
@@ -35,6 +37,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         self._registry = registry
         self._nodes = nodes
         self._pools = pools
+        self._instances = instances
         self._instance_id = instance_id
         self._max_message_bytes = max_message_bytes
         self._spans = span_writer_if_on()
@@ -123,6 +126,11 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         self, request: pool_pb2.ListPoolsRequest, context: Context
     ) -> pool_pb2.ListPoolsResponse:
         return await self._pools.list_pools(request)
+
+    async def ListInstances(  # noqa: N802
+        self, request: instances_pb2.ListInstancesRequest, context: Context
+    ) -> instances_pb2.ListInstancesResponse:
+        return await self._instances.list_instances(request)
 
     # grpc.aio accepts a coroutine that writes as well as an iterator; the generated stub knows only
     # the latter.

@@ -16,16 +16,19 @@ from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
 from lingua_scheduler.services.pool_service.fleet.offered import offers
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.registry import Registry
+from lingua_scheduler.services.runtime.contract.announcements import KEEP_MS
 from lingua_scheduler.services.runtime.contract.offers import TTL_MS, offers_key, packed
 from lingua_scheduler.services.runtime.errors import LinguaError
 from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.script_calls import Sweep
+from lingua_scheduler.services.runtime.redis.script_calls import ForgetInstances, Sweep
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 # Nodes that one step checks: about a millisecond of Redis.
 _NODES_A_STEP = 1000
+# Instances that one step checks, with every sample.
+_INSTANCES_A_STEP = 1000
 # How often the fleet is sampled, which reads all nodes and pools. If that takes longer than a
 # fiftieth of the interval, the interval grows, up to a limit. If the number of pools has changed,
 # the next sample comes earlier, but not so early that it would take more than that share.
@@ -39,7 +42,8 @@ class Sweeper:
     It also samples the fleet, for the gauges and for the directions that gateways offer to clients:
     while Redis answers, these are at most 15 seconds old (up to 60 if there are so many nodes and
     pools that reading them takes long), plus one `sweep_interval_ms`. A new direction appears with
-    the next sweep. A scrape does not read Redis.
+    the next sweep. A scrape does not read Redis. With every sample it also forgets instances that
+    died a while ago.
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class Sweeper:
         self._registry = registry
         self._capacity = capacity
         self._metrics = metrics
-        self._cursor = "0"
+        self._cursor = self._instances_cursor = "0"
         # How many pools there were before the last sample.
         self._pools_sampled = -1
         self._sweep = Sweep(
@@ -65,6 +69,7 @@ class Sweeper:
             node_reconnect_grace_ms=settings.node_reconnect_grace_ms,
             node_forget_ms=settings.node_forget_ms,
         ).call
+        self._forget = ForgetInstances(instances_per_step=_INSTANCES_A_STEP, keep_ms=KEEP_MS).call
 
     async def run(self) -> None:
         """Sweeps until it is cancelled, and continues after failures of Redis."""
@@ -98,6 +103,15 @@ class Sweeper:
         value = packed(int(time.time() * 1000), offers(sample.rooms))
         key = offers_key(self._settings.redis_prefix)
         await self._link.command("SET", key, value, "PX", TTL_MS)
+        await self._forget_instances()
+
+    async def _forget_instances(self) -> None:
+        """Deletes instances that died a while ago from the list."""
+        call = self._forget(cursor=self._instances_cursor)
+        cursor, forgotten = await self._link.call(*call)
+        self._instances_cursor = cursor.decode()
+        for instance in map(bytes.decode, forgotten):
+            _log.info("instance forgotten", extra={"instance_id": instance})
 
     async def step(self) -> None:
         """Checks one page of nodes, and expels or deletes those that have timed out."""

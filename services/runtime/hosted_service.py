@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from lingua_scheduler.services.runtime.auth.guard import Guard, guard_of
 from lingua_scheduler.services.runtime.auth.refusals import Refusals
+from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.redis.link import ERROR_KINDS, RedisLink
 from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
@@ -40,6 +41,8 @@ class Runtime:
     guard: Guard | None
     """Decides who may call what; None if everyone may call everything."""
     refusals: Refusals
+    instances: Instances
+    """Where the service announces itself when it opens; its process does the rest."""
 
 
 class Service(Protocol):
@@ -142,7 +145,17 @@ class HostedService:
         _count_redis_errors(link, registry)
         tls, dialer = server_tls(settings), Dialer(settings, in_process)
         export_expiry(registry, tls, dialer.tls)
-        runtime = Runtime(settings, link, registry, dialer, tls, guard, Refusals(registry))
+        self._instances = Instances(link=link, settings=settings, service=self.name)
+        runtime = Runtime(
+            settings=settings,
+            link=link,
+            registry=registry,
+            dialer=dialer,
+            tls=tls,
+            guard=guard,
+            refusals=Refusals(registry),
+            instances=self._instances,
+        )
         self._service = kind.build(runtime)
         own = in_process.get(in_process_address(self.name))
         self._server = self._grpc_server(runtime, own)
@@ -212,12 +225,14 @@ class HostedService:
 
     def begin_work(self) -> Sequence[asyncio.Task[None]]:
         """Starts the background tasks; none of them may end before `end`."""
-        self._working = [self._run(_until_cancelled(work)) for work in self._service.work()]
+        working = (*self._service.work(), self._instances.run())
+        self._working = [self._run(_until_cancelled(work)) for work in working]
         return self._working
 
     def leave(self) -> None:
         """Sets the health to NOT_SERVING for good, because `end` follows."""
         self._server.leave()
+        self._instances.drain()
 
     async def end(self, by: float) -> None:
         """Drains the server, then ends the background tasks and the service.
@@ -232,6 +247,7 @@ class HostedService:
         for task in self._working:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
+        await self._instances.leave()
         await self._service.close()
 
     async def close(self) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import grpc
 
 from lingua_scheduler.services.runtime.hosted_service import Runtime, ServiceKind
-from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.service_process import Ready, run_services
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
@@ -29,8 +28,8 @@ class SessionGatewayService:
     def __init__(self, runtime: Runtime) -> None:
         settings = runtime.settings
         metrics = GatewayMetrics(runtime.registry)
-        self._address = ""
-        self._instances = Instances(link=runtime.link, settings=settings)
+        self._instances = runtime.instances
+        self._stats = metrics.stats
         self._dispatchers = DispatcherLink(settings=settings, dialer=runtime.dialer)
         self._dispatchers.on_change.append(lambda up, _: metrics.dispatcher_up.set(up))
         metrics.jobs.set_function(lambda: self._dispatchers.jobs)
@@ -57,14 +56,13 @@ class SessionGatewayService:
 
     async def open(self, address: str) -> None:
         """Announces the address of this instance, connects to a dispatcher, serves the web."""
-        self._address = address
-        await self._instances.announce(address)
+        await self._instances.announce(address, self._stats)
         await self._dispatchers.open()
         await self._web.start()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """The renewal of sessions, and of the announcement of this instance."""
-        return self._sessions.run(), self._instances.run(self._address)
+        """The renewal of sessions."""
+        return (self._sessions.run(),)
 
     async def drain(self) -> None:
         """Opens no more sessions, and sends the clients elsewhere."""
@@ -74,7 +72,6 @@ class SessionGatewayService:
     async def close(self) -> None:
         """Ends the connections of the web, and disconnects from the other services."""
         await self._web.close()
-        await self._instances.leave()
         self._sessions.close()
         await self._dispatchers.close()
 

@@ -13,7 +13,7 @@ from lingua_scheduler.services.runtime.errors import (
 )
 from lingua_scheduler.services.runtime.telemetry.tallies import Durations, Tally
 from lingua_scheduler.services.session_gateway.session.speech import Reason
-from lingua_scheduler.v1 import common_pb2, session_pb2
+from lingua_scheduler.v1 import common_pb2, instances_pb2, session_pb2
 
 # The scheduler takes milliseconds; a node may take as long as its timeout.
 _SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -85,7 +85,7 @@ class GatewayMetrics:
     """The metrics of one session gateway process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.sessions = Gauge(
+        self._sessions = Gauge(
             "lingua_gateway_sessions",
             "Sessions whose client is connected here, by transport: grpc or web.",
             ["transport"],
@@ -110,12 +110,13 @@ class GatewayMetrics:
             ["reason", "transport"],
             registry=registry,
         )
-        self._missing = Counter(
+        self._missing = Tally(
             "lingua_gateway_missing",
             "Utterances delivered as missing, by reason.",
-            ["reason"],
+            "reason",
+            values=[_word(reason) for reason in _LIKELY_MISSING],
             registry=registry,
-        )
+        ).counts
         self.jobs = Gauge(
             "lingua_gateway_jobs",
             "Jobs submitted to dispatchers that have no result.",
@@ -158,9 +159,7 @@ class GatewayMetrics:
         )
         self._quotas = QuotaMetrics(registry, "sessions")
         for transport in ("grpc", "web"):
-            self.sessions.labels(transport)
-        for reason in _LIKELY_MISSING:
-            self._missing.labels(_word(reason))
+            self._sessions.labels(transport)
         self.counts = dict.fromkeys(_COUNTED, 0)
         """The counters of all session cores, by their name within the core."""
         self._finalized = Tally(
@@ -171,6 +170,8 @@ class GatewayMetrics:
             registry=registry,
         ).counts
         self._audio_ms = 0
+        # Over all transports.
+        self._connected = 0
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
@@ -179,6 +180,26 @@ class GatewayMetrics:
             yield CounterMetricFamily(f"lingua_gateway_{name}", description, self.counts[counter])
         yield CounterMetricFamily(
             "lingua_gateway_audio_seconds", "Audio in the utterances cut.", self._audio_ms / 1000
+        )
+
+    def connected(self, transport: str) -> None:
+        """Counts a session whose client is connected here from now on."""
+        self._sessions.labels(transport).inc()
+        self._connected += 1
+
+    def disconnected(self, transport: str) -> None:
+        """Counts a session whose client is no longer connected here."""
+        self._sessions.labels(transport).dec()
+        self._connected -= 1
+
+    def stats(self) -> instances_pb2.InstanceStats:
+        """The counters as an instance announces them."""
+        return instances_pb2.InstanceStats(
+            sessions=self._connected,
+            results=self.counts["result"],
+            missing=sum(self._missing.values()),
+            result_bounds_ms=[round(1000 * bound) for bound in self._result.bounds],
+            result_counts=self._result.counts,
         )
 
     def finalized(self, reason: Reason, audio_ms: int) -> None:
@@ -196,7 +217,7 @@ class GatewayMetrics:
 
     def missing(self, reason: common_pb2.ErrorReason.ValueType) -> None:
         """Counts an utterance that is reported as missing."""
-        self._missing.labels(_word(reason)).inc()
+        self._missing[_word(reason)] += 1
 
     def refused(self, error: LinguaError, transport: str) -> None:
         """Counts a session that was not opened or resumed."""

@@ -32,11 +32,13 @@ class Pool:
     def keys(self) -> set[str]:
         """All keys that requests write, without their prefix.
 
-        The service itself writes the layout at its start, and what nodes offer from time to time.
+        The service itself writes the layout at its start, and from time to time what nodes offer
+        and that it runs.
         """
         found = self.store.scan_iter(match=f"{self.prefix}:*", count=1000)
         names = {key.decode().removeprefix(f"{self.prefix}:") for key in found}
-        return names - {"layout", "offers"}
+        own = {"layout", "offers", "instances"}
+        return {each for each in names - own if not each.startswith("instance:")}
 
     def forget_all(self) -> None:
         """Deletes all keys of this service."""

@@ -244,6 +244,11 @@ class JobRegistry:
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs.values())
 
+    @property
+    def under_way(self) -> int:
+        """The number of jobs that have not settled."""
+        return self._unsettled
+
     def add(self, job: Job) -> None:
         """Adds a job that begins."""
         self._jobs[job.job_id] = job

@@ -59,6 +59,11 @@ class Leases:
             audio=WaitingBytes(settings.waiting_bytes_max),
         )
 
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that wait for room."""
+        return len(self._room)
+
     # ---- asking for a slot ----
 
     def is_behind(self, job: Job) -> bool:

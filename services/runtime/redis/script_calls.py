@@ -139,9 +139,11 @@ class Allocate:
         )
 
 
-def announce_instance(*, instance: Text, address: Text, ttl_ms: int) -> Call:
+def announce_instance(
+    *, instance: Text, address: Text, ttl_ms: int, keep_ms: int, message: Text, settings: Text
+) -> Call:
     """Arguments of lua/announce_instance.lua."""
-    return ("announce_instance", instance, address, ttl_ms)
+    return ("announce_instance", instance, address, ttl_ms, keep_ms, message, settings)
 
 
 class BindSession:
@@ -301,6 +303,18 @@ class EndSession:
 def fetch_result(*, job: Text) -> Call:
     """Arguments of lua/fetch_result.lua."""
     return ("fetch_result", job)
+
+
+class ForgetInstances:
+    """Arguments of lua/forget_instances.lua."""
+
+    def __init__(self, *, instances_per_step: Number, keep_ms: Number) -> None:
+        self._instances_per_step = _encoded(instances_per_step)
+        self._keep_ms = _encoded(keep_ms)
+
+    def call(self, *, cursor: Text) -> Call:
+        """What differs from call to call."""
+        return ("forget_instances", cursor, self._instances_per_step, self._keep_ms)
 
 
 class Heartbeat:

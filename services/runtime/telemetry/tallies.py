@@ -68,6 +68,16 @@ class Durations(Collector):
         self._sum = 0.0
         registry.register(self)
 
+    @property
+    def bounds(self) -> Sequence[float]:
+        """Upper bounds of the buckets, in order."""
+        return self._bounds
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """Durations in each bucket; the last one counts those above all bounds."""
+        return tuple(self._counts)
+
     def observe(self, seconds: float) -> None:
         """Adds a duration."""
         self._counts[bisect_left(self._bounds, seconds)] += 1

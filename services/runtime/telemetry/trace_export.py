@@ -8,7 +8,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from importlib import metadata
 
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
@@ -21,6 +20,7 @@ from lingua_scheduler.services.runtime.telemetry.message_exporter import (
     readable,
 )
 from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter, WrittenSpan
+from lingua_scheduler.services.runtime.version import version
 
 # Time to send the remaining spans at the end of the process. An unreachable collector must not keep
 # the process alive.
@@ -45,7 +45,7 @@ def start_export(
         _log.warning("unsupported otlp protocol ignored", extra={"protocol": protocol})
     attributes = {
         SERVICE_INSTANCE_ID: instance_id,
-        "service.version": metadata.version("lingua-scheduler"),
+        "service.version": version(),
     }
     # Attributes given here override the environment, whose service name should win.
     if not os.environ.get("OTEL_SERVICE_NAME"):

@@ -278,13 +278,13 @@ class Sessions:
 
     def _arrive(self, session: LiveSession, client: Client) -> None:
         self._live[session.session_id] = session
-        self._metrics.sessions.labels(client.transport).inc()
+        self._metrics.connected(client.transport)
         self._empty.clear()
         if self._draining:
             session.go_away(0, _DRAINING)
 
     def _depart(self, session: LiveSession, client: Client) -> None:
-        self._metrics.sessions.labels(client.transport).dec()
+        self._metrics.disconnected(client.transport)
         self._metrics.ended.labels(session.how_it_ended, client.transport).inc()
         # The client may have resumed the same session here.
         if self._live.get(session.session_id) is session:

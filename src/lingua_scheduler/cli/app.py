@@ -17,6 +17,7 @@ COMMANDS = {
     "certs": "Create certificates for TLS: an authority and what it issues.",
     "config": "Show every setting, its value and its origin.",
     "health": "Check whether services are serving.",
+    "instances": "List the instances of all services, and compare their settings.",
     "jobs": "List, show and cancel jobs.",
     "nodes": "List, show, drain and remove nodes.",
     "pools": "Show the nodes and free slots of each direction.",
@@ -91,13 +92,28 @@ class App(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        from lingua_scheduler.services.runtime.version import PACKAGE, version
+
+        click.echo(f"{PACKAGE} {version()}")
+        context.exit()
+
+
 @click.group(
     cls=App,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @client_options("pool", "dispatcher", "gateway")
-@click.version_option(package_name="lingua-scheduler", message="%(package)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @click.pass_context
 def app(context: click.Context) -> None:
     """The scheduler of a live, face-to-face speech translator.

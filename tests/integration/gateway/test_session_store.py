@@ -50,7 +50,7 @@ class Gateway:
         self.link = link
         self.store = SessionStore(link=link, settings=settings)
         self.views = SessionViews(link=link, settings=settings)
-        self.instances = Instances(link=link, settings=settings)
+        self.instances = Instances(link=link, settings=settings, service="gateway")
 
     async def open(self, session_id: str = "s", **fields: Any) -> None:
         """Opens a session of tenant acme."""

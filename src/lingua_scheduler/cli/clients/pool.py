@@ -5,7 +5,7 @@ from functools import cached_property
 from lingua_scheduler.cli.clients.service import ServiceClient, not_found
 from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.services.runtime.errors import reason_name
-from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
+from lingua_scheduler.v1 import common_pb2, instances_pb2, pool_pb2, pool_pb2_grpc
 
 # A page of this size takes the service a few milliseconds.
 _PAGE = 500
@@ -53,6 +53,11 @@ class PoolClient(ServiceClient):
             reason = common_pb2.ERROR_REASON_NODE_NOT_FOUND
             raise not_found(reason, f"there is no node {node_id!r}")
         return response
+
+    def list_instances(self, *, with_settings: bool) -> instances_pb2.ListInstancesResponse:
+        """The instances of all services, ordered by service and id."""
+        request = instances_pb2.ListInstancesRequest(with_settings=with_settings)
+        return self._call(self._stub.ListInstances, request)
 
     def has_node_for(self, src: str, tgt: str, *, speech: bool) -> bool:
         """Whether any known node can do this direction, even if it has no room now."""
