@@ -77,15 +77,15 @@ def test_each_service_has_its_own_port_health_and_metrics(redis_url: str, prefix
             assert not [other for other in others if f"lingua_{other}_" in text], name
         assert "lingua_dispatcher_pool_up 1.0" in metrics_of(told["dispatcher"]["metrics"])
         assert "lingua_gateway_dispatcher_up 1.0" in metrics_of(told["gateway"]["metrics"])
-        # Each has announced itself; the pool service is not looked for.
+        # Each has announced itself.
         with Redis.from_url(redis_url, decode_responses=True) as client:
-            for name in ("dispatcher", "gateway"):
+            for name in SERVICES:
                 at = client.get(f"{prefix}:instance:box-{name}")
                 assert at == told[name]["address"]
         running.terminate()
         assert running.wait_end() == 0
         with Redis.from_url(redis_url) as client:
-            assert not list(client.scan_iter(f"{prefix}:instance:*"))
+            assert not list(client.scan_iter(f"{prefix}:instance*"))
 
 
 def test_log_lines_name_the_service_that_wrote_them(redis_url: str, prefix: str) -> None:

@@ -68,7 +68,8 @@ class AnnouncedInstances:
                 try:
                     yield unpacked(value)
                 except ValueError as error:
-                    _log.warning("unreadable announcement", extra={"reason": str(error)})
+                    # Not a warning: a console reads them every few seconds.
+                    _log.debug("announcement unreadable", extra={"reason": str(error)})
             cursor = following.decode()
             if cursor == "0":
                 return

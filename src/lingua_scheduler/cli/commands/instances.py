@@ -33,7 +33,11 @@ def _list(options: Options) -> None:
     with PoolClient.opened(options) as client:
         response = client.list_instances(with_settings=False)
     if options.json:
-        print_json(plain(response))
+        document = plain(response)
+        for each in document["instances"]:
+            # They were not asked for; an empty list would look like an answer.
+            del each["settings"]
+        print_json(document)
     else:
         click.echo(instance_list(response) if response.instances else "there are no instances")
 
@@ -62,4 +66,5 @@ def settings(options: Options, differences: bool) -> None:
     else:
         click.echo("all instances have the same settings" if differences else "no settings")
     if unknown:
-        click.echo(f"The settings of {len(unknown)} instances are not known.", err=True)
+        some = "1 instance" if len(unknown) == 1 else f"{len(unknown)} instances"
+        click.echo(f"The settings of {some} are not known: {' '.join(unknown)}", err=True)

@@ -15,7 +15,11 @@ function redis.call(command, key, ...)
     return server_call('SET', key, (...))
   end
   if command == 'PEXPIRE' then
-    return server_call('ZADD', KEYS[1] .. ':test:expires', now_ms() + ..., key)
+    if server_call('EXISTS', key) == 0 then
+      return 0
+    end
+    server_call('ZADD', KEYS[1] .. ':test:expires', now_ms() + ..., key)
+    return 1
   end
   if command == 'DEL' then
     server_call('ZREM', KEYS[1] .. ':test:expires', key, ...)
