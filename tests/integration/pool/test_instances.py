@@ -16,6 +16,7 @@ from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from lingua_scheduler.services.runtime.version import version
 from lingua_scheduler.v1 import instances_pb2, pool_pb2_grpc
+from tests.support.all_in_one import SERVICES, AllInOneProcess
 from tests.support.pool_client import connected
 from tests.support.process import SOON_S
 from tests.support.raw_client import RawClient, new_session
@@ -168,6 +169,26 @@ async def test_an_instance_that_waits_for_its_clients_to_leave_is_draining(
         await talking.close()
         assert await gateway.exit_code() == 0, gateway.log()
         assert await client.healths() == {"p": SERVING, "d": SERVING}
+
+
+async def test_all_services_of_a_process_are_draining_from_the_start(
+    redis_url: str, prefix: str
+) -> None:
+    one = AllInOneProcess(
+        redis_url=redis_url, prefix=prefix, instance_id="a", drain_grace_ms=600_000
+    )
+    other = PoolProcess(redis_url=redis_url, prefix=prefix, instance_id="p")
+    own = [f"a-{service}" for service in SERVICES]
+    async with running(one, other), listing(other.address) as client:
+        await client.becomes({**dict.fromkeys(own, SERVING), "p": SERVING})
+        talking = RawClient(one.gateway.address)
+        await talking.open(new_session("en"))
+        one.terminate()
+        # Only the gateway has a client, and the others wait for it.
+        await client.becomes({**dict.fromkeys(own, DRAINING), "p": SERVING})
+        await talking.close()
+        assert await one.exit_code() == 0, one.log()
+        assert await client.healths() == {"p": SERVING}
 
 
 async def test_a_frozen_instance_is_down_while_it_says_nothing(redis_url: str, prefix: str) -> None:
