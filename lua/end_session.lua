@@ -3,7 +3,7 @@
 -- Guarantees that a session which another gateway has taken over is kept, and that no earlier gateway
 -- can write the record again: a record with a later epoch and no token is left behind.
 --
--- P:session:<id>, hash: lib/session.lua
+-- P:session:<id>, hash, and P:sessions, sorted set: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- @arg session text
@@ -19,7 +19,7 @@ if known[1] and tonumber(known[1]) > epoch then
 end
 redis.call('DEL', key)
 if known[3] then
-  quota_let_go(P, known[3], 'sessions', session)
+  session_unlist(P, session, known[3])
 end
 redis.call('HSET', key, 'epoch', epoch + 1)
 redis.call('PEXPIRE', key, ttl_ms)

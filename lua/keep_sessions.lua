@@ -2,7 +2,7 @@
 --
 -- Guarantees that a session which another gateway has taken over, or which is gone, is not changed.
 --
--- P:session:<id>, hash: lib/session.lua
+-- P:session:<id>, hash, and P:sessions, sorted set: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- @setting ttl_ms digits
@@ -12,7 +12,7 @@
 -- Returns for each session, in order, 'ok', 'SESSION_NOT_FOUND' or 'SESSION_TAKEN_OVER'.
 -- @include lib/session
 
-local answers, kept = {}, {}
+local answers, kept, all = {}, {}, {}
 for i, session in ipairs(sessions.id) do
   local key, last_chunk_ms = session_key(P, session), sessions.last_chunk_ms[i]
   local known = session_read(key)
@@ -24,10 +24,15 @@ for i, session in ipairs(sessions.id) do
     redis.call('PEXPIRE', key, ttl_ms)
     kept[tenant] = kept[tenant] or {}
     table.insert(kept[tenant], session)
+    table.insert(all, session)
   end
   answers[#answers + 1] = refusal or 'ok'
 end
+local now = now_ms()
 for tenant, ids in pairs(kept) do
-  session_index(P, tenant, ids, ttl_ms)
+  session_index(P, tenant, ids, ttl_ms, now)
+end
+if #all > 0 then
+  session_list(P, all, ttl_ms, now)
 end
 return answers

@@ -2,7 +2,7 @@
 --
 -- Guarantees that a late call of an earlier gateway does not take the session from its current one.
 --
--- P:session:<id>, hash: lib/session.lua
+-- P:session:<id>, hash, and P:sessions, sorted set: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- @arg session text

@@ -4,7 +4,7 @@
 -- also one with more cuts than the first, adds what is missing and removes nothing. A tenant never
 -- has more sessions than its limit, however many gateways open sessions at the same time.
 --
--- P:session:<id>, hash: lib/session.lua
+-- P:session:<id>, hash, and P:sessions, sorted set: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- @arg session text

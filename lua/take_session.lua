@@ -5,7 +5,7 @@
 -- raises the epoch again and returns the new one, which only fences off the caller's own first call.
 -- A call that arrives late takes nothing from a later try of the same client.
 --
--- P:session:<id>, hash: lib/session.lua
+-- P:session:<id>, hash, and P:sessions, sorted set: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
 --
 -- @arg session text

@@ -24,10 +24,9 @@ local function quota_refusal(what, used, limit, retry_ms)
   return { 'QUOTA_EXCEEDED', what, used, 'limit', limit, 'retry_ms', retry_ms }
 end
 
--- Removes some of the expired holds. A call adds fewer holds than this removes, except for the
--- renewal of many sessions, whose holds exist already. So expired holds do not accumulate.
-local function quota_drop_ended(P, tenant, what, now)
-  local key = quota_key(P, tenant, what)
+-- Removes some of the expired holds of a set. A call adds fewer holds than this removes, except for
+-- the renewal of many sessions, whose holds exist already. So expired holds do not accumulate.
+local function hold_drop_ended(key, now)
   local ended = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, ENDED_AT_ONCE)
   if #ended > 0 then
     redis.call('ZREM', key, unpack(ended))
@@ -40,18 +39,23 @@ local function quota_full(P, tenant, what, limit, retry_ms, now)
   if redis.call('ZCARD', key) < limit then
     return nil
   end
-  quota_drop_ended(P, tenant, what, now)
+  hold_drop_ended(key, now)
   local used = redis.call('ZCOUNT', key, '(' .. now, '+inf')
   return used >= limit and quota_refusal(what, used, limit, retry_ms) or nil
 end
 
--- Adds or renews holds, at most 500 because they are arguments of one command.
-local function quota_hold(P, tenant, what, members, hold_ms, now)
-  local key, words = quota_key(P, tenant, what), {}
+-- Adds or renews holds of a set, at most 500 because they are arguments of one command.
+local function hold_until(key, members, ends)
+  local words = {}
   for i, member in ipairs(members) do
-    words[2 * i - 1], words[2 * i] = now + hold_ms, member
+    words[2 * i - 1], words[2 * i] = ends, member
   end
   redis.call('ZADD', key, unpack(words))
+end
+
+local function quota_hold(P, tenant, what, members, hold_ms, now)
+  local key = quota_key(P, tenant, what)
+  hold_until(key, members, now + hold_ms)
   redis.call('PEXPIRE', key, hold_ms)
 end
 

@@ -16,6 +16,9 @@
 --   cut:<index>    a Cut (session_record.proto) whose result the client has not seen, or whose chunks
 --                  the client may send again
 --
+-- P:sessions, sorted set: session id -> when its record expires. The index for listing all sessions; it
+--   has no lifetime, because every call removes some expired entries and an empty set is no key.
+--
 -- Includes the clock although few scripts need it, because tests replace it together with lifetimes.
 -- @include lib/now
 -- @include lib/quota
@@ -49,17 +52,34 @@ local function session_refusal(known, epoch)
   return nil
 end
 
+local function sessions_key(P)
+  return P .. ':sessions'
+end
+
 -- Renews the entries of at most 500 sessions in the set of their tenant.
-local function session_index(P, tenant, sessions, ttl_ms)
-  local now = now_ms()
-  quota_drop_ended(P, tenant, 'sessions', now)
+local function session_index(P, tenant, sessions, ttl_ms, now)
+  hold_drop_ended(quota_key(P, tenant, 'sessions'), now)
   quota_hold(P, tenant, 'sessions', sessions, tonumber(ttl_ms), now)
 end
 
--- Renews the lifetime of a record and its entry in the set of its tenant.
+-- Renews the entries of at most 500 sessions, of any tenants, in the set of all sessions.
+local function session_list(P, sessions, ttl_ms, now)
+  hold_drop_ended(sessions_key(P), now)
+  hold_until(sessions_key(P), sessions, now + tonumber(ttl_ms))
+end
+
+-- Renews the lifetime of a record and its entries in the sets of its tenant and of all sessions.
 local function session_renew(P, session, tenant, ttl_ms)
+  local now = now_ms()
   redis.call('PEXPIRE', session_key(P, session), ttl_ms)
-  session_index(P, tenant, { session }, ttl_ms)
+  session_index(P, tenant, { session }, ttl_ms, now)
+  session_list(P, { session }, ttl_ms, now)
+end
+
+-- Removes a session from the sets of its tenant and of all sessions.
+local function session_unlist(P, session, tenant)
+  quota_let_go(P, tenant, 'sessions', session)
+  redis.call('ZREM', sessions_key(P), session)
 end
 
 local function session_many(command, key, words)

@@ -5,11 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lingua_scheduler.services.runtime.errors import SessionNotFoundError
 from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.record_pages import (
-    ids_of_keys,
-    ids_of_members,
-    read_page,
-)
+from lingua_scheduler.services.runtime.redis.record_pages import ids_of_members, read_page
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.session.speech import Direction, directions_of
 from lingua_scheduler.v1 import common_pb2, session_pb2
@@ -29,6 +25,7 @@ class SessionViews:
     def __init__(self, *, link: RedisLink, settings: Settings) -> None:
         self._link = link
         self._prefix = f"{settings.redis_prefix}:session:"
+        self._all = f"{settings.redis_prefix}:sessions"
         self._tenants = f"{settings.redis_prefix}:tenant:"
         self._turns = f"{settings.redis_prefix}:turn:"
         self._instances = f"{settings.redis_prefix}:instance:"
@@ -68,7 +65,7 @@ class SessionViews:
     ) -> tuple[Sequence[session_pb2.Session], str]:
         """Returns a page of a tenant's sessions, newest first, and the token of the next page.
 
-        The cost is proportional to the page, however many sessions other tenants have.
+        The cost is proportional to the page, however many other sessions and keys exist.
 
         Args:
             tenant: "" for all.
@@ -81,13 +78,13 @@ class SessionViews:
             matches = session is not None and tenant in ("", session.tenant)
             return session if matches else None
 
-        if tenant:
-            # The index of lua/lib/quota.lua.
-            step = ids_of_members(self._link, f"{self._tenants}{tenant}:sessions", page_size)
-        else:
-            step = ids_of_keys(self._link, self._prefix, page_size)
+        # The indexes of lua/lib/quota.lua and lua/lib/session.lua.
+        index = f"{self._tenants}{tenant}:sessions" if tenant else self._all
         sessions, following = await read_page(
-            step=step, read=read, page_token=page_token, page_size=page_size
+            step=ids_of_members(self._link, index, page_size),
+            read=read,
+            page_token=page_token,
+            page_size=page_size,
         )
         await self._set_connected(sessions)
         sessions.sort(key=lambda session: session.opened_ms, reverse=True)

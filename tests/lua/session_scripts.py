@@ -180,6 +180,11 @@ class SessionScripts(Scripts):
         assert ends is not None, f"{session} has no lifetime"
         return int(ends) - self.now
 
+    def listed(self) -> dict[str, int]:
+        """The entries of the set of all sessions, those that have expired included."""
+        found = self.client.zrange(self.key("sessions"), 0, -1, withscores=True)
+        return {name.decode(): int(ends) for name, ends in found}
+
     def words(self) -> int:
         """The words that scripts have exchanged with Redis since the last question."""
         return int(self.client.getdel(self.key("test", "words")) or 0)

@@ -610,3 +610,75 @@ def test_sessions_have_nothing_to_do_with_each_other(sessions: SessionScripts) -
     sessions.taken("a")
     sessions.end("a", epoch=2)
     assert (sessions.fields("b"), sessions.cuts("b")) == (before, {})
+
+
+# The set of all sessions.
+
+
+def test_a_session_of_any_tenant_is_listed_until_it_ends(sessions: SessionScripts) -> None:
+    sessions.open_session("a", tenant="t1")
+    sessions.open_session("b", tenant="t2")
+    sessions.open_session("c", tenant="")
+    assert set(sessions.listed()) == {"a", "b", "c"}
+    sessions.taken("b")
+    assert sessions.end("b") == TAKEN_OVER
+    assert set(sessions.listed()) == {"a", "b", "c"}
+    sessions.end("b", epoch=2)
+    sessions.end("c")
+    assert set(sessions.listed()) == {"a"}
+    sessions.end("a")
+    assert not sessions.client.exists(sessions.key("sessions"))
+
+
+def test_whoever_renews_a_session_renews_its_entry(sessions: SessionScripts) -> None:
+    sessions.open_session()
+    for renew in (
+        lambda: sessions.keep(("s", 1)),
+        lambda: sessions.leave(),
+        lambda: sessions.take(),
+        lambda: sessions.open_session(epoch=2),
+    ):
+        sessions.advance(1000)
+        renew()
+        assert sessions.listed() == {"s": sessions.now + TTL_MS}
+
+
+def test_one_command_renews_the_entries_of_many_sessions(sessions: SessionScripts) -> None:
+    named = [(f"s{number}", 1) for number in range(200)]
+    for session, _ in named:
+        sessions.open_session(session)
+    sessions.client.delete(sessions.key("sessions"))
+
+    def added(*kept: tuple[str, int]) -> int:
+        before = _calls(sessions.client, "zadd")
+        assert set(sessions.keep(*kept)) == {OK}
+        return _calls(sessions.client, "zadd") - before
+
+    # A lifetime on the tests' clock is a ZADD: each further session has only that of its record.
+    assert added(*named) - added(named[0]) == len(named) - 1
+    assert len(sessions.listed()) == len(named)
+
+
+def _calls(client: redis.Redis, command: str) -> int:
+    facts: Any = client.info("commandstats")
+    return int(facts[f"cmdstat_{command}"]["calls"])
+
+
+def test_only_sessions_that_were_kept_are_listed_again(sessions: SessionScripts) -> None:
+    sessions.open_session("mine")
+    sessions.open_session("taken")
+    sessions.taken("taken")
+    sessions.client.delete(sessions.key("sessions"))
+    assert sessions.keep(("mine", 1), ("taken", 1), ("gone", 1)) == [OK, TAKEN_OVER, NOT_FOUND]
+    assert set(sessions.listed()) == {"mine"}
+
+
+def test_expired_entries_go_faster_than_new_ones_come(sessions: SessionScripts) -> None:
+    for number in range(250):
+        sessions.open_session(f"old-{number}")
+    sessions.advance(TTL_MS)
+    left = []
+    for number in range(3):
+        sessions.open_session(f"new-{number}")
+        left.append(len(sessions.listed()))
+    assert left == [151, 52, 3]
