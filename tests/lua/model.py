@@ -54,6 +54,8 @@ class Node:
     address: str
     beat: int
     drained: bool = False
+    # When an operator drained it, and how many slots were taken then.
+    drain: tuple[int, int] | None = None
     failures: int = 0
     ejections: int = 0
     ejected: int = 0
@@ -408,6 +410,10 @@ class Model:
         else:
             expect(reply, "ok")
             if by_operator:
+                if health == lua.READY:
+                    node.drain = None
+                elif not node.drained:
+                    node.drain = (self.now, node.used)
                 node.drained = health != lua.READY
             elif not node.is_out:
                 node.health = health

@@ -63,6 +63,12 @@ FAULTS: dict[str, dict[str, str]] = {
     "shards are not filled up": {"if shard ~= last then": "if false then"},
     "an old connection moves pools": {"if node.epoch ~= epoch then": "if false then"},
     "drained nodes are chosen": {" or drained == 1": ""},
+    "the end of a drain leaves its progress": {
+        "redis.call('HDEL', P .. ':node:' .. node_id, 'drained_ms', 'drained_used')": ""
+    },
+    "a drain counts leases that have ended": {
+        "local now = now_ms()\n    slots_settle(P, node_id, node, now)": "local now = now_ms()"
+    },
     "silent nodes are chosen": {"if beat <= now - want.stale_ms then": "if false then"},
     "ejected nodes are chosen": {"if ejected > now then": "if false then"},
     "any number of nodes may be ejected": {"if not drawn.left_out[id] then why = nil end": ""},

@@ -93,6 +93,32 @@ def test_an_operators_drain_outlives_what_the_node_says_and_a_reconnect(scripts:
     assert chosen(scripts).node == "n1"
 
 
+def test_a_drain_records_when_it_began_and_how_many_slots_were_taken(scripts: Scripts) -> None:
+    def progress() -> list[bytes | None]:
+        key = scripts.key("node", "n1")
+        return list(scripts.client.hmget(key, "drained_ms", "drained_used"))
+
+    scripts.join("n1", most=3)
+    scripts.allocate("j1")
+    scripts.advance(scripts.limits.reservation_ttl_ms)  # that lease has ended
+    scripts.allocate("j2")
+    scripts.allocate("j3")
+    assert progress() == [None, None]
+    began = str(scripts.now).encode()
+    scripts.set_health("n1", DRAINING, by_operator=True)
+    assert progress() == [began, b"2"]
+    scripts.complete("n1", "j2")
+    scripts.advance(5)
+    scripts.set_health("n1", DRAINING, by_operator=True)
+    assert progress() == [began, b"2"]
+    scripts.set_health("n1", 1, by_operator=True)
+    assert progress() == [None, None]
+    scripts.set_health("n1", DRAINING)
+    assert progress() == [None, None]
+    scripts.set_health("n1", DRAINING, by_operator=True)
+    assert progress() == [str(scripts.now).encode(), b"1"]
+
+
 def test_a_node_at_the_load_threshold_is_still_chosen(scripts: Scripts) -> None:
     scripts.join("n1", load=0.9)
     assert chosen(scripts).node == "n1"
