@@ -10,6 +10,8 @@ from lingua_scheduler.services.pool_service.fleet.directions import Directions
 from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInstances
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
+from lingua_scheduler.services.pool_service.fleet.sampler import FleetSampler
+from lingua_scheduler.services.pool_service.fleet.watch import FleetWatch
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
@@ -38,12 +40,17 @@ class PoolService:
         registry = Registry(link=link, settings=settings)
         self._runtime = runtime
         self._stats = metrics.stats
+        self._watch = FleetWatch(
+            sampler=FleetSampler(link=link, settings=settings, nodes=nodes),
+            max_message_bytes=settings.max_message_bytes,
+        )
         self._servicer = PoolServicer(
             operations=Operations(link=link, settings=settings, metrics=metrics, nodes=nodes),
             registry=registry,
             nodes=nodes,
             pools=pools,
             instances=AnnouncedInstances(link=link, settings=settings),
+            watch=self._watch,
             instance_id=settings.instance_id,
             max_message_bytes=settings.max_message_bytes,
         )
@@ -82,11 +89,12 @@ class PoolService:
         return (self._sweeper.run(),)
 
     async def drain(self) -> None:
-        """Ends the streams of dispatchers, which connect to another instance."""
+        """Ends the streams of dispatchers and consoles, which connect to another instance."""
         await self._servicer.end_streams()
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Ends the sampling of the fleet."""
+        await self._watch.close()
 
 
 POOL = ServiceKind("pool", PoolService)

@@ -9,6 +9,7 @@ import grpc
 from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInstances
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
+from lingua_scheduler.services.pool_service.fleet.watch import FleetWatch
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.stream import OperateStream
@@ -30,6 +31,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         nodes: Nodes,
         pools: Pools,
         instances: AnnouncedInstances,
+        watch: FleetWatch,
         instance_id: str,
         max_message_bytes: int,
     ) -> None:
@@ -38,14 +40,16 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         self._nodes = nodes
         self._pools = pools
         self._instances = instances
+        self._watch = watch
         self._instance_id = instance_id
         self._max_message_bytes = max_message_bytes
         self._spans = span_writer_if_on()
         self._draining = asyncio.Event()
 
     async def end_streams(self) -> None:
-        """Ends the Operate streams, each after its current operations. Part of the drain."""
+        """Ends all streams, those of Operate after their current operations. Part of the drain."""
         self._draining.set()
+        self._watch.drain()
 
     async def RegisterNode(  # noqa: N802 - the contract's name, as are all below
         self, request: pool_pb2.RegisterNodeRequest, context: Context
@@ -132,8 +136,14 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     ) -> instances_pb2.ListInstancesResponse:
         return await self._instances.list_instances(request)
 
-    # grpc.aio accepts a coroutine that writes as well as an iterator; the generated stub knows only
-    # the latter.
+    # grpc.aio accepts a coroutine that writes as well as an iterator; the generated stubs of this
+    # and the next method know only the latter.
+    async def WatchFleet(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterator[pool_pb2.WatchFleetRequest], context: Context
+    ) -> None:
+        """See `FleetWatch`."""
+        await self._watch.serve(request_iterator, context)
+
     async def Operate(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[pool_pb2.OperateRequest], context: Context
     ) -> None:

@@ -413,7 +413,9 @@ class Walk:
         says += (node.drained, node.declared.stages, node.failures, node.ejections)
         says += (node.blamed, node.owner)
         _same(f"{name}'s live record", got, says)
-        drain = tuple(int(dump.nodes[name].get(fact, -1)) for fact in ("drained_ms", "drained_used"))
+        drain = tuple(
+            int(dump.nodes[name].get(fact, -1)) for fact in ("drained_ms", "drained_used")
+        )
         _same(f"{name}'s drain", drain, node.drain or (-1, -1))
         for kind, held, wanted in (
             ("reserved", dump.reserved[name], node.reserved),

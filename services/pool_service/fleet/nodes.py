@@ -1,7 +1,6 @@
 """Nodes and their leases as operators see them. Reads only, in steps that do not block Redis."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
@@ -9,12 +8,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from lingua_scheduler.services.pool_service import codes
+from lingua_scheduler.services.pool_service.fleet.capability_sets import (
+    LANGUAGE_FIELDS,
+    capabilities_of,
+    declared,
+)
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
 from lingua_scheduler.services.runtime.contract.capabilities import (
     ANY,
     normal,
     speech_pool,
-    stages_of,
     text_pool,
 )
 from lingua_scheduler.services.runtime.errors import NodeNotFoundError
@@ -68,38 +71,27 @@ class Nodes:
         packed = await self._link.command("HGET", f"{self._prefix}:nodes:live", node_id)
         if packed is None:
             raise NodeNotFoundError(f"there is no node {node_id!r}")
-        now = await self._now_ms()
+        now = await self.now_ms()
         live = LiveNode.unpack(packed)
         node = await self._shown(node_id, live, now)
-        *languages, owner = await self._link.command(
+        *languages, owner, drained_ms, drained_used = await self._link.command(
             "HMGET",
             f"{self._prefix}:node:{node_id}",
-            "asr_langs",
-            "semantic_langs",
-            "tts_langs",
-            "nmt_pairs",
+            *LANGUAGE_FIELDS,
             "node_owner",
+            "drained_ms",
+            "drained_used",
         )
         node.node_owner = (owner or b"").decode()
-        asr, semantic, tts, nmt = (json.loads(listed or b"[]") for listed in languages)
-        node.capabilities.CopyFrom(
-            common_pb2.NodeCapabilities(
-                asr_langs=asr,
-                semantic_langs=semantic,
-                tts_langs=tts,
-                nmt_pairs=[
-                    common_pb2.LanguagePair(src=src, tgt=tgt)
-                    for src, tgt in (pair.split(":") for pair in nmt)
-                ],
-                stages=stages_of(live.stages),
-            )
-        )
+        node.drained_ms = int(drained_ms or 0)
+        node.slots_used_at_drain = int(drained_used or 0)
+        node.capabilities.CopyFrom(declared(capabilities_of(languages, live.stages)))
         return node
 
     async def get_node(self, request: pool_pb2.GetNodeRequest) -> pool_pb2.GetNodeResponse:
         """Returns one node and the attempts that hold its slots."""
         node = await self.node(request.node_id)
-        now = await self._now_ms()
+        now = await self.now_ms()
         key = f"{self._prefix}:node:{request.node_id}"
         leases = []
         for running in (False, True):
@@ -118,8 +110,9 @@ class Nodes:
 
     async def list_nodes(self, request: pool_pb2.ListNodesRequest) -> pool_pb2.ListNodesResponse:
         """Returns a page of nodes."""
-        now = await self._now_ms()
-        cursor, page = await self._scan(request.page_token or "0", request.page_size or _PAGE)
+        now = await self.now_ms()
+        cursor, packed = await self._scan(request.page_token or "0", request.page_size or _PAGE)
+        page = [(node_id, LiveNode.unpack(record)) for node_id, record in packed]
         if request.health:
             page = [
                 (node_id, live)
@@ -143,10 +136,10 @@ class Nodes:
 
     async def fleet(self) -> Fleet:
         """Reads all nodes, in pages of about a millisecond of Redis."""
-        now = await self._now_ms()
+        now = await self.now_ms()
         fleet = Fleet()
         ready = []
-        async for node_id, live in self._all_nodes():
+        async for node_id, live in self._all():
             health = live.effective_health(now, self._stale_ms)
             fleet.by_health[health] += 1
             if health != common_pb2.NODE_HEALTH_OFFLINE:
@@ -159,7 +152,7 @@ class Nodes:
 
     async def rooms(self, node_ids: Iterable[str]) -> dict[str, Room]:
         """Returns the slots of those of these nodes that may be chosen."""
-        now, rest = await self._now_ms(), iter(node_ids)
+        now, rest = await self.now_ms(), iter(node_ids)
         ready = []
         while some := list(islice(rest, _SCAN)):
             found = await self._link.command("HMGET", f"{self._prefix}:nodes:live", *some)
@@ -178,26 +171,32 @@ class Nodes:
             if live.ejected_until_ms <= now:
                 used = live.used
                 if used and live.next_end_ms <= now:
-                    used = sum(await self._leases(node_id, now))
+                    used = sum(await self.leases(node_id, now))
                 rooms[node_id] = _room(live.max_concurrent_jobs, used)
         return rooms
 
-    async def _all_nodes(self) -> AsyncIterator[tuple[str, LiveNode]]:
+    async def _all(self) -> AsyncIterator[tuple[str, LiveNode]]:
+        async for page in self.packed():
+            for node_id, packed in page:
+                yield node_id, LiveNode.unpack(packed)
+
+    async def packed(self) -> AsyncIterator[list[tuple[str, bytes]]]:
+        """Reads the packed records of all nodes, in pages of about a millisecond of Redis."""
         cursor = "0"
         while True:
             cursor, page = await self._scan(cursor, _SCAN)
-            for entry in page:
-                yield entry
+            yield page
             if cursor == "0":
                 return
 
-    async def _scan(self, cursor: str, count: int) -> tuple[str, list[tuple[str, LiveNode]]]:
+    async def _scan(self, cursor: str, count: int) -> tuple[str, list[tuple[str, bytes]]]:
         key = f"{self._prefix}:nodes:live"
         following, flat = await self._link.command("HSCAN", key, cursor, "COUNT", count)
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        return following.decode(), [(key.decode(), LiveNode.unpack(value)) for key, value in pairs]
+        return following.decode(), [(key.decode(), value) for key, value in pairs]
 
-    async def _leases(self, node_id: str, now: int) -> tuple[int, int]:
+    async def leases(self, node_id: str, now: int) -> tuple[int, int]:
+        """Counts the reserved and the running leases of a node that have not ended."""
         key = f"{self._prefix}:node:{node_id}"
         reserved, running = await asyncio.gather(
             self._link.command("ZCOUNT", f"{key}:reserved", f"({now}", "+inf"),
@@ -208,7 +207,7 @@ class Nodes:
     async def _shown(self, node_id: str, live: LiveNode, now: int) -> pool_pb2.Node:
         key = f"{self._prefix}:node:{node_id}"
         (reserved, running), pools = await asyncio.gather(
-            self._leases(node_id, now), self._link.command("HLEN", f"{key}:pools")
+            self.leases(node_id, now), self._link.command("HLEN", f"{key}:pools")
         )
         return pool_pb2.Node(
             node_id=node_id,
@@ -225,9 +224,11 @@ class Nodes:
             ejected_until_ms=live.ejected_until_ms if live.ejected_until_ms > now else 0,
             pools=pools,
             drained_by_operator=live.drained,
+            used_slots=reserved + running,
         )
 
-    async def _now_ms(self) -> int:
+    async def now_ms(self) -> int:
+        """The time of Redis, which all services share."""
         seconds, micros = await self._link.command("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 

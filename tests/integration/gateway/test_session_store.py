@@ -441,8 +441,23 @@ async def test_a_session_that_redis_lost_is_listed_again_when_it_is_renewed(
     g1: Gateway, prefix: str
 ) -> None:
     await g1.open()
-    await g1.link.command("DEL", f"{prefix}:tenant:acme:sessions")
-    assert await g1.views.list("acme", 0, "") == ([], "")
+    await g1.link.command("DEL", f"{prefix}:tenant:acme:sessions", f"{prefix}:sessions")
+    for tenant in ("acme", ""):
+        assert await g1.views.list(tenant, 0, "") == ([], "")
     assert await g1.store.renew([Renewal("s", 1)]) == [None]
-    sessions, _ = await g1.views.list("acme", 0, "")
-    assert [session.session_id for session in sessions] == ["s"]
+    for tenant in ("acme", ""):
+        sessions, _ = await g1.views.list(tenant, 0, "")
+        assert [session.session_id for session in sessions] == ["s"]
+
+
+async def test_listing_all_sessions_does_not_scan_the_keys_of_redis(
+    own_redis: EmbeddedRedis, prefix: str
+) -> None:
+    async with gateway(own_redis.url, prefix) as lone:
+        await lone.open("s")
+        sessions, _ = await lone.views.list("", 0, "")
+        assert [session.session_id for session in sessions] == ["s"]
+        facts = await lone.link.command("INFO", "commandstats")
+        commands = {line.split(":")[0] for line in facts.decode().splitlines()}
+        assert "cmdstat_zscan" in commands
+        assert "cmdstat_scan" not in commands

@@ -1,6 +1,7 @@
 """Every call of the pool service over a real channel, on a real Redis."""
 
 import asyncio
+import time
 import re
 import urllib.request
 from collections.abc import AsyncIterator, Iterable
@@ -172,6 +173,31 @@ async def test_an_operators_drain_holds_whatever_the_node_reports(pool: Pool) ->
     wish.health = READY
     assert (await pool.stub.SetNodeHealth(wish)).node.health == READY
     await pool.stub.Allocate(allocation("j1"))
+
+
+async def test_a_drain_shows_when_it_began_and_how_far_it_is(pool: Pool) -> None:
+    await pool.register("n1", slots=3)
+    for job_id in ("j1", "j2"):
+        await pool.stub.Allocate(allocation(job_id))
+    node = (await pool.node("n1")).node
+    assert (node.used_slots, node.drained_ms, node.slots_used_at_drain) == (2, 0, 0)
+    wish = pool_pb2.SetNodeHealthRequest(node_id="n1", health=DRAINING, by_operator=True)
+    drained = (await pool.stub.SetNodeHealth(wish)).node
+    assert (drained.used_slots, drained.slots_used_at_drain) == (2, 2)
+    assert abs(drained.drained_ms - time.time() * 1000) < 10_000
+    done = pool_pb2.CompleteRequest(
+        attempt=ref("j1"), node_id="n1", outcome=pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED
+    )
+    await pool.stub.Complete(done)
+    # Neither a second wish nor another connection begins the drain anew.
+    await pool.stub.SetNodeHealth(wish)
+    await pool.register("n1", slots=3, stream_id="s2")
+    node = (await pool.node("n1")).node
+    assert (node.used_slots, node.slots_used_at_drain) == (1, 2)
+    assert node.drained_ms == drained.drained_ms
+    wish.health = READY
+    node = (await pool.stub.SetNodeHealth(wish)).node
+    assert (node.used_slots, node.drained_ms, node.slots_used_at_drain) == (1, 0, 0)
 
 
 async def test_an_old_connection_of_a_node_changes_nothing(pool: Pool) -> None:

@@ -1,0 +1,278 @@
+"""Samples of the fleet: which nodes have changed from one to the next. Pure.
+
+A sample reads every node, so most of what it finds is known. What tells nothing new (a heartbeat,
+the load, a renewed lease) is recognised without a closer look at the record.
+"""
+
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lingua_scheduler.services.pool_service.fleet.capability_sets import CapabilitySets
+from lingua_scheduler.services.pool_service.fleet.live import LiveNode
+from lingua_scheduler.v1 import pool_pb2
+
+# The time of the heartbeat, which is the first field of a packed record.
+_BEAT = struct.Struct("<d")
+
+
+class Details(NamedTuple):
+    """Facts of a node that are not in its packed record."""
+
+    node_owner: str = ""
+    drained_ms: int = 0
+    slots_used_at_drain: int = 0
+    capabilities: str = ""
+    """The id of its capability set; "" if that is not kept."""
+
+
+class Facts(NamedTuple):
+    """What watchers learn of a node. If two are equal, nothing has changed."""
+
+    health: int
+    max_concurrent_jobs: int
+    used_slots: int
+    owner_instance: str
+    owner_address: str
+    epoch: int
+    failures: int
+    ejected_until_ms: int
+    is_drained: bool
+    stages: int
+    details: Details
+
+
+@dataclass(slots=True)
+class KnownNode:
+    """A node as the last sample found it.
+
+    Attributes:
+        rest: its packed record without the time of the heartbeat.
+        is_heard: whether its heartbeats arrive.
+        quiet_until_ms: until then, nothing changes as long as `rest` and `is_heard` do not.
+        facts: what watchers learn.
+        node: the same as a message. Its load and heartbeat are those of the last sample.
+        capabilities: its capability set, if that is kept.
+        changed: number of the sample in which it changed last.
+    """
+
+    rest: bytes
+    is_heard: bool
+    quiet_until_ms: float
+    facts: Facts
+    node: pool_pb2.Node
+    capabilities: pool_pb2.CapabilitySet | None
+    changed: int
+
+
+class Unsettled(NamedTuple):
+    """A node about which the packed record does not say everything.
+
+    Attributes:
+        packed: its packed record.
+        live: the same, unpacked.
+        needs_count: some of its leases may have ended and have to be counted.
+        needs_details: its Details have to be read.
+    """
+
+    packed: bytes
+    live: LiveNode
+    needs_count: bool
+    needs_details: bool
+
+
+class Changes(NamedTuple):
+    """What has changed since a sample."""
+
+    nodes: list[KnownNode]
+    removed: list[str]
+    as_of_ms: int
+
+
+class KnownFleet:
+    """All nodes as of the last sample.
+
+    Args:
+        stale_ms: a node whose last heartbeat is older is offline.
+    """
+
+    def __init__(self, stale_ms: int) -> None:
+        self.sets = CapabilitySets()
+        self.number = 0
+        """Of the last sample; 0: there was none."""
+        self._stale_ms = stale_ms
+        self._as_of_ms = 0
+        self._nodes: dict[str, KnownNode] = {}
+        # In which sample a node was missing for the first time.
+        self._removed: dict[str, int] = {}
+        self._latest = Changes([], [], 0)
+
+    def begin(self, now_ms: int) -> "Sample":
+        """Begins a sample."""
+        return Sample(self._nodes, now_ms, self._stale_ms, self.sets, self.number + 1)
+
+    def end(self, sample: "Sample", *, oldest: int) -> None:
+        """Takes over a sample that has seen and settled all nodes.
+
+        Args:
+            sample: from `begin`.
+            oldest: the oldest sample that `since` will be asked about.
+        """
+        gone = [node_id for node_id in self._nodes if node_id not in sample.seen]
+        for node_id in gone:
+            self.sets.release(self._nodes.pop(node_id).facts.details.capabilities)
+        for node_id, node in sample.changed.items():
+            if before := self._nodes.get(node_id):
+                self.sets.release(before.facts.details.capabilities)
+            self.sets.hold(node.facts.details.capabilities)
+            self._removed.pop(node_id, None)
+        self._nodes.update(sample.changed)
+        self.sets.drop_unused()
+        self.number, self._as_of_ms = sample.number, sample.now_ms
+        self._removed.update(dict.fromkeys(gone, self.number))
+        self._removed = {key: at for key, at in self._removed.items() if at > oldest}
+        self._latest = Changes(list(sample.changed.values()), gone, self._as_of_ms)
+
+    def has_changed_since(self, number: int) -> bool:
+        """Whether `since` would return any node."""
+        if number == self.number - 1:
+            return bool(self._latest.nodes or self._latest.removed)
+        changes = self.since(number)
+        return bool(changes.nodes or changes.removed)
+
+    def since(self, number: int) -> Changes:
+        """What has changed after the sample of this number; 0: all nodes."""
+        if number == self.number:
+            return Changes([], [], self._as_of_ms)
+        if number and number == self.number - 1:
+            return self._latest
+        nodes = [node for node in self._nodes.values() if node.changed > number]
+        removed = [key for key, at in self._removed.items() if at > number] if number else []
+        return Changes(nodes, removed, self._as_of_ms)
+
+
+class Sample:
+    """A sample under way. Nothing of it is visible before `KnownFleet.end`."""
+
+    def __init__(
+        self,
+        known: dict[str, KnownNode],
+        now_ms: int,
+        stale_ms: int,
+        sets: CapabilitySets,
+        number: int,
+    ) -> None:
+        self.now_ms = now_ms
+        self.number = number
+        self.seen: set[str] = set()
+        self.changed: dict[str, KnownNode] = {}
+        self.unsettled: dict[str, Unsettled] = {}
+        """Nodes that were seen and wait for `settle`."""
+        self._known = known
+        self._stale_ms = stale_ms
+        self._sets = sets
+
+    def see(self, page: Iterable[tuple[str, bytes]]) -> None:
+        """Compares some nodes with what is known; `page` has their ids and packed records."""
+        now, known_nodes, heard_after = self.now_ms, self._known, self.now_ms - self._stale_ms
+        for node_id, packed in page:
+            self.seen.add(node_id)
+            known = known_nodes.get(node_id)
+            (beat,) = _BEAT.unpack_from(packed)
+            if (
+                known is not None
+                and known.rest == packed[_BEAT.size :]
+                and known.is_heard == (beat > heard_after)
+                and now < known.quiet_until_ms
+            ):
+                known.node.last_heartbeat_ms = int(beat)
+                continue
+            self._look_closer(node_id, packed, known)
+
+    def _look_closer(self, node_id: str, packed: bytes, known: KnownNode | None) -> None:
+        live = LiveNode.unpack(packed)
+        needs_count = live.used > 0 and live.next_end_ms <= self.now_ms
+        needs_details = known is None or (
+            (live.epoch, live.stages, live.drained)
+            != (known.facts.epoch, known.facts.stages, known.facts.is_drained)
+        )
+        if known is None or needs_count or needs_details:
+            self.unsettled[node_id] = Unsettled(packed, live, needs_count, needs_details)
+        else:
+            self._settle(node_id, packed, live, live.used, known.facts.details)
+
+    def settle(self, node_id: str, used: int | None, details: Details | None) -> None:
+        """Completes what is known of a node in `unsettled`.
+
+        Args:
+            node_id: which.
+            used: number of its leases that have not ended; None if it needs no count.
+            details: None if it needs none.
+        """
+        packed, live, _, _ = self.unsettled.pop(node_id)
+        known = self._known.get(node_id)
+        if details is None:
+            details = known.facts.details if known else Details()
+        self._settle(node_id, packed, live, live.used if used is None else used, details)
+
+    def _settle(
+        self, node_id: str, packed: bytes, live: LiveNode, used: int, details: Details
+    ) -> None:
+        now, known = self.now_ms, self._known.get(node_id)
+        is_ejected = live.ejected_until_ms > now
+        facts = Facts(
+            health=live.effective_health(now, self._stale_ms),
+            max_concurrent_jobs=live.max_concurrent_jobs,
+            used_slots=used,
+            owner_instance=live.owner_instance,
+            owner_address=live.owner_address,
+            epoch=live.epoch,
+            failures=live.failures,
+            ejected_until_ms=live.ejected_until_ms if is_ejected else 0,
+            is_drained=live.drained,
+            stages=live.stages,
+            details=details,
+        )
+        rest = packed[_BEAT.size :]
+        is_heard = live.beat_ms > now - self._stale_ms
+        quiet_until = min(
+            live.next_end_ms if used else math.inf,
+            live.ejected_until_ms if is_ejected else math.inf,
+        )
+        if known is not None and known.facts == facts:
+            known.rest, known.is_heard, known.quiet_until_ms = rest, is_heard, quiet_until
+            known.node.last_heartbeat_ms, known.node.load = live.beat_ms, live.load
+            return
+        self.changed[node_id] = KnownNode(
+            rest=rest,
+            is_heard=is_heard,
+            quiet_until_ms=quiet_until,
+            facts=facts,
+            node=_message(node_id, facts, live),
+            capabilities=self._sets.get(details.capabilities),
+            changed=self.number,
+        )
+
+
+def _message(node_id: str, facts: Facts, live: LiveNode) -> pool_pb2.Node:
+    details = facts.details
+    return pool_pb2.Node(
+        node_id=node_id,
+        health=facts.health,  # type: ignore[arg-type]
+        max_concurrent_jobs=facts.max_concurrent_jobs,
+        load=live.load,
+        last_heartbeat_ms=live.beat_ms,
+        owner_instance=facts.owner_instance,
+        owner_address=facts.owner_address,
+        epoch=facts.epoch,
+        failures_in_row=facts.failures,
+        ejected_until_ms=facts.ejected_until_ms,
+        drained_by_operator=facts.is_drained,
+        node_owner=details.node_owner,
+        capability_set=details.capabilities,
+        drained_ms=details.drained_ms,
+        slots_used_at_drain=details.slots_used_at_drain,
+        used_slots=facts.used_slots,
+    )
