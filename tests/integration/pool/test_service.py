@@ -1,8 +1,8 @@
 """Every call of the pool service over a real channel, on a real Redis."""
 
 import asyncio
-import time
 import re
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterable
 from typing import Any

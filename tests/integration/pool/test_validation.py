@@ -23,7 +23,7 @@ NO_LOADS = (math.nan, math.inf, -math.inf, -0.01, 1.01)
 METHODS = {
     method.name: method
     for method in pool_pb2.DESCRIPTOR.services_by_name["PoolService"].methods
-    if method.name != "Operate"
+    if method.name not in ("Operate", "WatchFleet")
 }
 
 
@@ -445,11 +445,13 @@ async def test_bytes_that_are_no_message_are_refused_and_the_service_goes_on(
     await still_serves(pool)
 
 
-async def test_bytes_that_are_no_message_end_their_stream_only(pool: Pool) -> None:
-    noise = pool.channel.stream_stream("/lingua_scheduler.v1.PoolService/Operate")()
+@pytest.mark.parametrize("rpc", ["Operate", "WatchFleet"])
+async def test_bytes_that_are_no_message_end_their_stream_only(pool: Pool, rpc: str) -> None:
+    noise: Any = pool.channel.stream_stream(f"/lingua_scheduler.v1.PoolService/{rpc}")()
     await noise.write(b"\xff" * 50)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await noise.read()
+        while True:
+            await noise.read()
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     await still_serves(pool)
 
