@@ -334,7 +334,8 @@ def test_the_client_commands_work_on_what_runs(up: Start) -> None:
         "0/4",
     ]
     assert "recognises" in ask("nodes", "show", "n1")
-    assert "n1 is drained" in ask("nodes", "drain", "n1")
+    assert "has none now" in ask("nodes", "drain", "n1", "--wait", "--within", "30")
+    assert "empty, began" in ask("nodes", "show", "n1")
     assert "draining (drained)" in ask("nodes", "list")
     assert "n1 is ready" in ask("nodes", "ready", "n1")
     assert "1  4/4" in ask("pools")

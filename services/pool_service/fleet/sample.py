@@ -8,14 +8,16 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import NamedTuple
 
 from lingua_scheduler.services.pool_service.fleet.capability_sets import CapabilitySets
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
 from lingua_scheduler.v1 import pool_pb2
 
-# The time of the heartbeat, which is the first field of a packed record.
-_BEAT = struct.Struct("<d")
+# The fields of a packed record (lua/lib/live.lua) that tell nothing new: heartbeat, end of the next
+# lease, and load.
+_MOVING = struct.Struct("<d8xdd")
 
 
 class Details(NamedTuple):
@@ -44,23 +46,44 @@ class Facts(NamedTuple):
     details: Details
 
 
+class _Leases(Enum):
+    NONE = auto()
+    AS_RECORDED = auto()
+    COUNTED = auto()
+
+
+class Outline(NamedTuple):
+    """By which a node is recognised as unchanged, without a closer look at its record.
+
+    Attributes:
+        rest: what its packed record has beside the fields that tell nothing new (`_rest`).
+        is_heard: whether its heartbeats arrive.
+        ejected_until_ms: when its ejection ends; infinite if it is not ejected.
+        leases: whether its record has any, and whether they had to be counted.
+        ended_by: if none of them is left, the end of the next lease by the record; while that
+            stays, no script has changed the leases.
+    """
+
+    rest: bytes
+    is_heard: bool
+    ejected_until_ms: float
+    leases: _Leases
+    ended_by: float
+
+
 @dataclass(slots=True)
 class KnownNode:
     """A node as the last sample found it.
 
     Attributes:
-        rest: its packed record without the time of the heartbeat.
-        is_heard: whether its heartbeats arrive.
-        quiet_until_ms: until then, nothing changes as long as `rest` and `is_heard` do not.
+        outline: by which the next sample recognises it.
         facts: what watchers learn.
         node: the same as a message. Its load and heartbeat are those of the last sample.
         capabilities: its capability set, if that is kept.
         changed: number of the sample in which it changed last.
     """
 
-    rest: bytes
-    is_heard: bool
-    quiet_until_ms: float
+    outline: Outline
     facts: Facts
     node: pool_pb2.Node
     capabilities: pool_pb2.CapabilitySet | None
@@ -124,10 +147,12 @@ class KnownFleet:
         for node_id in gone:
             self.sets.release(self._nodes.pop(node_id).facts.details.capabilities)
         for node_id, node in sample.changed.items():
-            if before := self._nodes.get(node_id):
-                self.sets.release(before.facts.details.capabilities)
-            self.sets.hold(node.facts.details.capabilities)
-            self._removed.pop(node_id, None)
+            before = self._nodes.get(node_id)
+            if before is None or before.capabilities is not node.capabilities:
+                self.sets.hold(node.facts.details.capabilities)
+                self.sets.release(before.facts.details.capabilities if before else "")
+            if before is None:
+                self._removed.pop(node_id, None)
         self._nodes.update(sample.changed)
         self.sets.drop_unused()
         self.number, self._as_of_ms = sample.number, sample.now_ms
@@ -180,15 +205,21 @@ class Sample:
         for node_id, packed in page:
             self.seen.add(node_id)
             known = known_nodes.get(node_id)
-            (beat,) = _BEAT.unpack_from(packed)
-            if (
-                known is not None
-                and known.rest == packed[_BEAT.size :]
-                and known.is_heard == (beat > heard_after)
-                and now < known.quiet_until_ms
-            ):
-                known.node.last_heartbeat_ms = int(beat)
-                continue
+            beat, next_end, load = _MOVING.unpack_from(packed)
+            if known is not None:
+                rest, is_heard, ejected_until, leases, ended_by = known.outline
+                if (
+                    rest == _rest(packed)
+                    and is_heard == (beat > heard_after)
+                    and now < ejected_until
+                    and (
+                        leases is _Leases.NONE
+                        or (leases is _Leases.AS_RECORDED and now < next_end)
+                        or next_end == ended_by
+                    )
+                ):
+                    known.node.last_heartbeat_ms, known.node.load = int(beat), load
+                    continue
             self._look_closer(node_id, packed, known)
 
     def _look_closer(self, node_id: str, packed: bytes, known: KnownNode | None) -> None:
@@ -201,7 +232,7 @@ class Sample:
         if known is None or needs_count or needs_details:
             self.unsettled[node_id] = Unsettled(packed, live, needs_count, needs_details)
         else:
-            self._settle(node_id, packed, live, live.used, known.facts.details)
+            self._settle(node_id, packed, live, None, known.facts.details)
 
     def settle(self, node_id: str, used: int | None, details: Details | None) -> None:
         """Completes what is known of a node in `unsettled`.
@@ -215,17 +246,17 @@ class Sample:
         known = self._known.get(node_id)
         if details is None:
             details = known.facts.details if known else Details()
-        self._settle(node_id, packed, live, live.used if used is None else used, details)
+        self._settle(node_id, packed, live, used, details)
 
     def _settle(
-        self, node_id: str, packed: bytes, live: LiveNode, used: int, details: Details
+        self, node_id: str, packed: bytes, live: LiveNode, counted: int | None, details: Details
     ) -> None:
         now, known = self.now_ms, self._known.get(node_id)
         is_ejected = live.ejected_until_ms > now
         facts = Facts(
             health=live.effective_health(now, self._stale_ms),
             max_concurrent_jobs=live.max_concurrent_jobs,
-            used_slots=used,
+            used_slots=live.used if counted is None else counted,
             owner_instance=live.owner_instance,
             owner_address=live.owner_address,
             epoch=live.epoch,
@@ -235,25 +266,30 @@ class Sample:
             stages=live.stages,
             details=details,
         )
-        rest = packed[_BEAT.size :]
-        is_heard = live.beat_ms > now - self._stale_ms
-        quiet_until = min(
-            live.next_end_ms if used else math.inf,
-            live.ejected_until_ms if is_ejected else math.inf,
+        leases = _Leases.AS_RECORDED if live.used else _Leases.NONE
+        outline = Outline(
+            rest=_rest(packed),
+            is_heard=live.beat_ms > now - self._stale_ms,
+            ejected_until_ms=live.ejected_until_ms if is_ejected else math.inf,
+            leases=leases if counted is None else _Leases.COUNTED,
+            ended_by=live.next_end_ms if counted == 0 else math.nan,
         )
         if known is not None and known.facts == facts:
-            known.rest, known.is_heard, known.quiet_until_ms = rest, is_heard, quiet_until
+            known.outline = outline
             known.node.last_heartbeat_ms, known.node.load = live.beat_ms, live.load
             return
         self.changed[node_id] = KnownNode(
-            rest=rest,
-            is_heard=is_heard,
-            quiet_until_ms=quiet_until,
+            outline=outline,
             facts=facts,
             node=_message(node_id, facts, live),
             capabilities=self._sets.get(details.capabilities),
             changed=self.number,
         )
+
+
+def _rest(packed: bytes) -> bytes:
+    """A packed record without heartbeat, end of the next lease, load, and kept slot."""
+    return packed[8:16] + packed[32:40] + packed[48:]
 
 
 def _message(node_id: str, facts: Facts, live: LiveNode) -> pool_pb2.Node:

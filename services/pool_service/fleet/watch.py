@@ -24,8 +24,9 @@ from lingua_scheduler.services.runtime.tasks import BackgroundTasks
 from lingua_scheduler.v1 import pool_pb2
 
 # How often the fleet is sampled. If a sample takes longer than a twentieth of that, the interval
-# grows: sampling takes at most that share of the time.
-_SAMPLE_EVERY_S = 2.0
+# grows, up to a limit: sampling takes no more than that share of the time unless nodes are so many
+# that nobody would call it watching.
+_SAMPLE_EVERY_S, _SAMPLE_AT_LEAST_EVERY_S = 2.0, 10.0
 _REST = 20
 # A watcher gets at least one message in this time, so that it notices if the service is frozen.
 _TELL_EVERY_S = 5.0
@@ -137,7 +138,8 @@ class FleetWatch:
                 for watcher in self._watchers:
                     watcher.sampled.set()
                 took = loop.time() - began
-                await asyncio.sleep(max(_SAMPLE_EVERY_S, _REST * took) - took)
+                rest = min(_REST * took, _SAMPLE_AT_LEAST_EVERY_S)
+                await asyncio.sleep(max(_SAMPLE_EVERY_S, rest) - took)
             self._fleet = None
             return
         except LinguaError as error:

@@ -1349,7 +1349,9 @@ class Node(_message.Message):
     node_owner: _builtins.str
     """As in RegisterNodeRequest. Only in GetNode and WatchFleet."""
     capability_set: _builtins.str
-    """The CapabilitySet of the node. Only in WatchFleet."""
+    """The CapabilitySet of the node; empty if the sets of all nodes together exceed 64 MiB. Only in
+    WatchFleet.
+    """
     drained_ms: _builtins.int
     """If drained_by_operator: time of the drain, and how many slots were in use then. The drain is
     complete when used_slots is 0. Only in GetNode, SetNodeHealth and WatchFleet.
@@ -1570,7 +1572,7 @@ class WatchFleetResponse(_message.Message):
     @_builtins.property
     def capability_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___CapabilitySet]:
         """The capabilities that nodes refer to. A set is sent once per stream, before or with the first node
-        that has it.
+        that has it; again only if no node had it in the meantime.
         """
 
     def __init__(

@@ -449,10 +449,7 @@ async def test_bytes_that_are_no_message_are_refused_and_the_service_goes_on(
 async def test_bytes_that_are_no_message_end_their_stream_only(pool: Pool, rpc: str) -> None:
     noise: Any = pool.channel.stream_stream(f"/lingua_scheduler.v1.PoolService/{rpc}")()
     await noise.write(b"\xff" * 50)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        while True:
-            await noise.read()
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert await noise.code() == grpc.StatusCode.INVALID_ARGUMENT
     await still_serves(pool)
 
 

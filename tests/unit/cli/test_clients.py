@@ -196,6 +196,77 @@ def test_drain_is_an_operators_wish() -> None:
     assert "still has 3" in result.stdout
 
 
+def draining(used: int, **fields: Any) -> pool_pb2.Node:
+    """A node that was drained a minute ago, when three of its slots were in use."""
+    values: dict[str, Any] = {
+        "health": common_pb2.NODE_HEALTH_DRAINING,
+        "drained_by_operator": True,
+        "drained_ms": int(time.time() * 1000) - 60_000,
+        "slots_used_at_drain": 3,
+        "used_slots": used,
+        "reserved": 0,
+        "running": used,
+    }
+    return node(**{**values, **fields})
+
+
+def drained(used: int) -> Answer:
+    return Answer("SetNodeHealth", pool_pb2.SetNodeHealthResponse(node=draining(used)))
+
+
+def polled(used: int, **fields: Any) -> Answer:
+    return Answer("GetNode", pool_pb2.GetNodeResponse(node=draining(used, **fields)))
+
+
+def test_drain_can_wait_until_the_node_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes_command, "_POLL_S", 0.01)
+    result, requests = run("nodes drain n1 --wait", drained(3), polled(3), polled(1), polled(0))
+    assert result.exit_code == 0
+    assert result.stdout == "n1 is drained: it gets no new jobs and has none now\n"
+    assert requests[1:] == [pool_pb2.GetNodeRequest(node_id="n1")] * 3
+    result, _ = run("nodes drain n1 --wait --json", drained(1), polled(0))
+    assert json.loads(result.stdout)["node"]["used_slots"] == 0
+
+
+def test_drain_asks_no_more_if_the_node_is_empty_at_once() -> None:
+    result, requests = run("nodes drain n1 --wait", drained(0))
+    assert (result.exit_code, len(requests)) == (0, 1)
+
+
+def test_drain_waits_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes_command, "_POLL_S", 60.0)
+    result, _ = run("nodes drain n1 --wait --within 0.05", drained(3), polled(2))
+    assert result.exit_code == 1
+    assert "n1 is not empty after 0.05 s (slots in use: 2); it stays drained" in result.stderr
+
+
+def test_drain_waits_for_no_node_that_was_made_ready_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nodes_command, "_POLL_S", 0.01)
+    again = polled(2, drained_by_operator=False)
+    result, _ = run("nodes drain n1 --wait --json", drained(3), again)
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error"]["reason"] == "NOT_DRAINED"
+
+
+def test_a_time_limit_of_a_drain_needs_something_to_wait_for() -> None:
+    result, requests = run("nodes drain n1 --within 5")
+    assert (result.exit_code, requests) == (2, [])
+    assert "--within needs --wait" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("used", "words"), [(2, "2 of 3 jobs left, began 60s ago"), (0, "empty, began 60s ago")]
+)
+def test_show_says_how_far_a_drain_is(used: int, words: str) -> None:
+    result, _ = run("nodes show n1", polled(used))
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("drain "))
+    assert line.split(maxsplit=1)[1] == words
+    result, _ = run("nodes show n1", Answer("GetNode", pool_pb2.GetNodeResponse(node=node())))
+    assert "\ndrain" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("health", "words"),
     [

@@ -1,14 +1,20 @@
 """`lingua nodes`: list, show, drain, ready, remove."""
 
+import math
 import sys
+import time
 
 import click
 
 from lingua_scheduler.cli.clients.pool import PoolClient
+from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.options import Options, client_options, pass_options
-from lingua_scheduler.cli.views.node import node_list, node_page
+from lingua_scheduler.cli.views.node import drain_progress, node_list, node_page
 from lingua_scheduler.cli.views.output import plain, print_json
-from lingua_scheduler.v1 import common_pb2
+from lingua_scheduler.v1 import common_pb2, pool_pb2
+
+# How often 'drain --wait' asks.
+_POLL_S = 1.0
 
 _HEALTHS = {
     "ready": common_pb2.NODE_HEALTH_READY,
@@ -78,18 +84,60 @@ def show(options: Options, node_id: str) -> None:
 
 @nodes.command()
 @click.argument("node_id", metavar="ID")
+@click.option("--wait", is_flag=True, help="Wait until the node has no jobs, and show how many.")
+@click.option(
+    "--within",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="With --wait: fail if it still has jobs after this time (default: wait for ever).",
+)
 @client_options("pool")
 @pass_options
-def drain(options: Options, node_id: str) -> None:
+def drain(options: Options, node_id: str, wait: bool, within: float | None) -> None:
     """Give a node no new jobs until 'lingua nodes ready'."""
+    if within is not None and not wait:
+        raise click.UsageError("--within needs --wait")
     with PoolClient.opened(options) as client:
-        response = client.set_node_health(node_id, common_pb2.NODE_HEALTH_DRAINING)
+        node = client.set_node_health(node_id, common_pb2.NODE_HEALTH_DRAINING).node
+        if wait:
+            node = _until_empty(client, node, within, quiet=options.json)
     if options.json:
-        print_json(plain(response))
+        print_json(plain(pool_pb2.SetNodeHealthResponse(node=node)))
         return
-    left = response.node.reserved + response.node.running
+    left = node.reserved + node.running
     rest = "has none now" if left == 0 else f"still has {left}"
     click.echo(f"{node_id} is drained: it gets no new jobs and {rest}")
+
+
+def _until_empty(
+    client: PoolClient, node: pool_pb2.Node, within_s: float | None, *, quiet: bool
+) -> pool_pb2.Node:
+    """Shows the progress of a drain until it is complete, and returns the node as it is then."""
+    # Not at the top: it loads rich, which no other command on nodes needs.
+    from lingua_scheduler.cli.views.live_line import LiveLine
+
+    ends = math.inf if within_s is None else time.monotonic() + within_s
+    line = LiveLine(shown=sys.stdout.isatty() and not quiet)
+    while node.used_slots:
+        line.show(f"{node.node_id}: {drain_progress(node)}")
+        pause = min(_POLL_S, ends - time.monotonic())
+        if pause <= 0:
+            line.clear()
+            raise Failure(
+                f"{node.node_id} is not empty after {within_s:g} s "
+                f"(slots in use: {node.used_slots}); it stays drained",
+                reason="TIMEOUT",
+            )
+        time.sleep(pause)
+        node = client.get_node(node.node_id).node
+        if not node.drained_by_operator:
+            line.clear()
+            raise Failure(
+                f"somebody has ended the drain of {node.node_id}: it gets jobs again",
+                reason="NOT_DRAINED",
+            )
+    line.clear()
+    return node
 
 
 @nodes.command()

@@ -47,6 +47,15 @@ def health(node: pool_pb2.Node) -> str:
     return words
 
 
+def drain_progress(node: pool_pb2.Node, now_ms: int | None = None) -> str:
+    """How far the drain of a node is."""
+    if not node.drained_ms:
+        # Drained through a service of an earlier version, which did not record that.
+        return f"{node.used_slots} jobs left"
+    left = f"{node.used_slots} of {node.slots_used_at_drain} jobs left"
+    return f"{left if node.used_slots else 'empty'}, began {ago(node.drained_ms, now_ms)}"
+
+
 def node_page(response: pool_pb2.GetNodeResponse) -> str:
     """Everything about one node, one fact per line, then its leases."""
     node, able = response.node, response.node.capabilities
@@ -70,6 +79,8 @@ def node_page(response: pool_pb2.GetNodeResponse) -> str:
         ("translates", " ".join(pairs) or "any to any"),
         ("speaks", " ".join(able.tts_langs) or "nothing (text jobs only)"),
     ]
+    if node.drained_by_operator:
+        facts.insert(2, ("drain", drain_progress(node, now)))
     if node.node_owner:
         facts.insert(0, ("belongs to", node.node_owner))
     if able.stages:
