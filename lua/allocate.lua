@@ -22,6 +22,7 @@
 -- @setting binding_ttl_ms number
 -- @setting timeout_binds flag       every Timeout job binds its turn
 -- @setting job_record_ttl_ms digits
+-- @setting job_log_max digits
 -- Returns {'ok', existing, attempt (0: none), job state, lease end, node id, epoch, owner instance,
 --   owner address, path, binding, binding kind, why a job that is over ended (error of lib/job.lua)
 --   or '', turn id (lib/turn.lua)};
@@ -33,6 +34,7 @@
 -- @include lib/choose
 -- @include lib/attempt
 -- @include lib/quota
+-- @include lib/job_log
 
 local now = now_ms()
 
@@ -129,6 +131,8 @@ if turn_id ~= job then
 end
 local ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl_ms,
   job_record_ttl_ms, now, fields)
+job_log(P, job_log_max, job, 'reserved', now, attempt, found.id, '', attempt,
+  { tenant, session, utterance, src, tgt, reason, begins and now or known[4] }, '', '')
 
 -- A retry moves the binding to its node. A late call for an earlier utterance changes nothing.
 if turn and reason > 0 and utterance >= last_turn then

@@ -11,21 +11,25 @@
 -- @arg final text          final state of the job, or '' if another attempt may follow (done: ignored)
 -- @arg is_fault flag       the failure counts against the node
 -- @arg steps text          JobSteps of the contract, for the record
+-- @arg kind digits         JobResult.Kind, for the log; 0: not known
 -- @setting eject_failures number
 -- @setting eject_ms number
 -- @setting eject_max_ms number
 -- @setting job_record_ttl_ms digits
+-- @setting job_log_max digits
 -- Returns {'completed' | 'already' | 'superseded', job state}.
 -- @include lib/now
 -- @include lib/attempt
 -- @include lib/record
 -- @include lib/quota
 -- @include lib/follow
+-- @include lib/job_log
 
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'winner', 'attempt', attempt .. ':node',
-  attempt .. ':state', 'counted', 'tenant', 'session')
+  attempt .. ':state', 'counted', 'tenant', 'session', 'utterance', 'src', 'tgt', 'reason',
+  'created_ms')
 local state, winner, latest, at, attempt_state, counted, tenant, session = unpack(known, 1, 8)
 
 local ended = attempt_state and ATTEMPT_OVER[attempt_state] and attempt_state ~= 'released'
@@ -70,6 +74,7 @@ if not was_over then
     end
   end
   if not latest or tonumber(latest) < tonumber(attempt) then
+    latest = attempt
     redis.call('HSET', key, 'attempt', attempt)
   end
   if counted and JOB_OVER[state] then
@@ -81,4 +86,7 @@ if was_over or outcome ~= 'done' or not at or why ~= '' then
     attempt .. ':ended_ms', now, attempt .. ':why', why, 'updated_ms', now)
 end
 redis.call('PEXPIRE', key, job_record_ttl_ms)
+local won = outcome == 'done' and not was_over and kind ~= '0'
+job_log(P, job_log_max, job, state, now, attempt, node_id, outcome, latest or 0,
+  { unpack(known, 7, 13) }, '', won and kind or '')
 return { was_over and 'superseded' or 'completed', state }

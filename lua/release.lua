@@ -16,16 +16,18 @@
 -- @setting eject_failures number
 -- @setting eject_ms number
 -- @setting eject_max_ms number
+-- @setting job_log_max digits
 -- Returns {'released' | 'nothing' | 'running' | 'left'}.
 -- @include lib/now
 -- @include lib/attempt
 -- @include lib/record
 -- @include lib/quota
+-- @include lib/job_log
 
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'attempt', attempt .. ':state', attempt .. ':node',
-  'counted', 'tenant', 'session')
+  'counted', 'tenant', 'session', 'utterance', 'src', 'tgt', 'reason', 'created_ms')
 local state, latest, attempt_state, at, counted, tenant, session = unpack(known, 1, 7)
 
 if lease_end(running_key(P, node_id), member, now) then
@@ -49,14 +51,21 @@ if first_time then
   redis.call('HSET', key, attempt .. ':state', 'released', attempt .. ':why', why,
     attempt .. ':ended_ms', now, 'updated_ms', now)
 end
+local ends = state and not JOB_OVER[state] and final ~= ''
 if state and not JOB_OVER[state] then
-  if final ~= '' then
-    redis.call('HSET', key, 'state', final)
+  if ends then
+    state = final
+    redis.call('HSET', key, 'state', final, 'updated_ms', now)
     if counted then
       quota_let_go(P, counted, 'jobs', job)
     end
   elseif first_time and state == 'reserved' and latest == attempt then
-    redis.call('HSET', key, 'state', 'retrying')
+    state = 'retrying'
+    redis.call('HSET', key, 'state', state)
   end
+end
+if first_time or ends then
+  job_log(P, job_log_max, job, state, now, attempt, at or node_id, first_time and 'released' or '',
+    latest or 0, { unpack(known, 6, 12) }, '', '')
 end
 return { left and 'left' or freed and 'released' or 'nothing' }

@@ -44,6 +44,7 @@ class Attempts:
             binding_ttl_ms=settings.binding_ttl_ms,
             timeout_binds=settings.timeout_binding == "always",
             job_record_ttl_ms=settings.job_record_ttl_ms,
+            job_log_max=settings.job_log_max,
         ).call
         self._pack_commit = script_calls.Commit(
             running_lease_ms=settings.running_lease_ms,
@@ -53,12 +54,14 @@ class Attempts:
             eject_failures=settings.eject_failures,
             eject_ms=settings.eject_ms,
             eject_max_ms=settings.eject_max_ms,
+            job_log_max=settings.job_log_max,
         ).call
         self._pack_complete = script_calls.Complete(
             eject_failures=settings.eject_failures,
             eject_ms=settings.eject_ms,
             eject_max_ms=settings.eject_max_ms,
             job_record_ttl_ms=settings.job_record_ttl_ms,
+            job_log_max=settings.job_log_max,
         ).call
         self.send = link.send
         self.selected = metrics.selection_seconds.observe
@@ -206,6 +209,7 @@ class Attempts:
             final=codes.FINAL_STATES[request.final_state],
             is_fault=request.outcome in codes.FAULTS and not request.job_at_fault,
             steps=request.steps,
+            kind=request.result_kind,
         )
 
     def _completed(

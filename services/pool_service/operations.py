@@ -39,6 +39,7 @@ class Operations:
         self._end_job = script_calls.EndJob(
             job_record_ttl_ms=settings.job_record_ttl_ms,
             unplaced_record_ttl_ms=min(settings.job_record_ttl_ms, settings.unplaced_record_ttl_ms),
+            job_log_max=settings.job_log_max,
         ).call
         self._bind_session = script_calls.BindSession(
             binding_ttl_ms=settings.binding_ttl_ms, held_in_row_max=settings.held_in_row_max
@@ -128,6 +129,7 @@ class Operations:
                 home=request.home_instance,
                 final=state,
                 why=request.error.SerializeToString(),
+                error=request.error.reason,
                 steps=request.steps,
                 key=request.job_key,
                 tenant=request.tenant,

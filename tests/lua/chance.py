@@ -228,7 +228,7 @@ class Chance:
         outcome = self._one(("done", "done", "failed", "failed", "timed_out", "cancelled"))
         final = "" if outcome == "done" else self._one(("", "", "", "", "failed", "cancelled"))
         how = {"outcome": outcome, "final": final, "bad_job": self._often(0.2)}
-        return self._attempt(walk, "running") | how
+        return self._attempt(walk, "running") | how | {"kind": self._one((0, 1, 2))}
 
     def _end_job(self, walk: Walk) -> dict[str, Any]:
         known = [job for job, each in walk.model.jobs.items() if not each.over or self._often(0.3)]
@@ -237,6 +237,7 @@ class Chance:
             "state": self._one(("failed", "cancelled", "unplaced", "unplaced")),
             "home": self._one(("d1", "d2")),
             "error": self._one(("e1", "e2")),
+            "reason": self._one((7, 8)),
         }
 
     def _bind(self, walk: Walk) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
 
@@ -23,6 +23,7 @@ JOB_OVER = {"done", "failed", "cancelled"}
 COMPLETED = {"done", "failed", "timed_out", "cancelled"}
 MAX_SHARDS = 3
 KEEP_SLOT_MS = 300
+LOGGED_ATTEMPTS = 8
 
 # Tenant, session, source and target language.
 TurnKey = tuple[str, str, str, str]
@@ -107,6 +108,18 @@ class Attempt:
     turn: str = ""
 
 
+class About(NamedTuple):
+    """What the record of a job says of it."""
+
+    tenant: str
+    session: str
+    utterance: int
+    src: str
+    tgt: str
+    reason: int
+    created: int
+
+
 @dataclass
 class Job:
     """The record of a job."""
@@ -120,6 +133,8 @@ class Job:
     utterance: int = 0
     # Why it ended; None: nobody has said so.
     error: str | None = None
+    # As in the log; None: the record does not say.
+    about: About | None = None
     attempts: dict[int, Attempt] = field(default_factory=dict)
 
     @property
@@ -208,6 +223,8 @@ class Model:
         self.ledgers: moves.Ledgers = {}
         # What they may be after this step, if it left that to chance.
         self.next_ledgers: list[moves.Ledgers] = []
+        # What this step adds to the log of changes: the parts of an entry.
+        self.next_changes: list[list[str]] = []
 
     # Time.
 
@@ -719,11 +736,15 @@ class Model:
             job.error = None
         turn = self.turns[want.turn] if want.turn and reply.binding == lua.HIT else None
         began = turn.name if turn and turn.name else name
+        created = job.about.created if job and job.about and job.latest else self.now
         job = self._reserve(name, attempt, reply.node, reply.path)
         job.attempts[attempt].turn = began if began != name else ""
         job.home = home
         job.turn = want.turn
         job.utterance = utterance
+        told_of = (want.tenant, want.session, utterance, want.src, want.tgt, reason)
+        job.about = About(*told_of, created)
+        self._changes(name, job, attempt, reply.node)
         self._turn_moves(want, utterance, reason, reply.node, began)
 
     def _under_way(self, job: Job, asked: int) -> int:
@@ -918,11 +939,14 @@ class Model:
             attempt.state = "released"
             if node and fault:
                 self._failed(node, job_name)
-        if not job.over:
-            if final:
-                job.state = final
-            elif first_time and job.state == "reserved" and job.latest == number:
-                job.state = "retrying"
+        ends = bool(final) and not job.over
+        if ends:
+            job.state = final
+        elif first_time and job.state == "reserved" and job.latest == number:
+            job.state = "retrying"
+        if first_time or ends:
+            at, outcome = attempt.node if attempt else name, "released" if first_time else ""
+            self._changes(job_name, job, number, at, outcome)
 
     def complete(
         self,
@@ -933,6 +957,7 @@ class Model:
         *,
         final: str,
         bad_job: bool,
+        kind: int,
         reply: tuple[str, str],
     ) -> None:
         """Frees the slot; the first end of an attempt counts, and one attempt finishes a job."""
@@ -958,6 +983,7 @@ class Model:
         job.expires = self.now + self.limits.record_ttl_ms
         if job.over:
             expect(reply, ("superseded", job.state))
+            self._changes(job_name, job, number, name, outcome)
             return
         if outcome == "done":
             if node and job.winner != number and job.latest > number:
@@ -971,9 +997,10 @@ class Model:
             job.winner = None
         job.latest = max(job.latest, number)
         expect(reply, ("completed", job.state))
+        self._changes(job_name, job, number, name, outcome, kind=kind if outcome == "done" else 0)
 
     def end_job(
-        self, name: str, state: str, home: str, error: str, *, reply: tuple[str, str]
+        self, name: str, state: str, home: str, error: str, reason: int, *, reply: tuple[str, str]
     ) -> None:
         """The first end of a job stays; a dispatcher ends no job that another one has."""
         job = self.jobs.get(name)
@@ -987,11 +1014,33 @@ class Model:
             job = self.jobs[name] = Job(0)
         if job.home is None:
             job.home = home
+        if job.about is None:
+            job.about = About("t1", "", 0, "zh", "en", lua.UNSPECIFIED, self.now)
+        before = (job.state, job.error)
         job.state = job.state if job.over else state
         job.error = error
         limits = self.limits
         job.expires = self.now + (limits.record_ttl_ms if job.latest else limits.unplaced_ttl_ms)
         expect(reply, ("ended", job.state))
+        if before != (job.state, job.error):
+            at = job.attempts[job.latest].node if 0 < job.latest <= LOGGED_ATTEMPTS else ""
+            self._changes(name, job, job.latest, at, error=reason)
+
+    def _changes(
+        self,
+        name: str,
+        job: Job,
+        attempt: int,
+        node: str,
+        outcome: str = "",
+        *,
+        error: int = 0,
+        kind: int = 0,
+    ) -> None:
+        """The change goes to the log."""
+        about = map(str, job.about or [""] * len(About._fields))
+        parts = [name, job.state, self.now, attempt, node, outcome, job.latest, *about]
+        self.next_changes.append([*map(str, parts), str(error or ""), str(kind or "")])
 
     def _counts(self, node: Node, job_name: str, outcome: str, bad_job: bool) -> None:
         if outcome == "done":

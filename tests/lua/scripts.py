@@ -40,6 +40,7 @@ class Limits:
     held_in_row_max: int = 4
     record_ttl_ms: int = 600_000
     unplaced_ttl_ms: int = 60_000
+    log_max: int = 50_000
     eject_failures: int = 3
     eject_ms: int = 30_000
     eject_max_ms: int = 300_000
@@ -431,6 +432,7 @@ class Scripts:
             binding_ttl_ms=limits.binding_ttl_ms,
             timeout_binds=limits.timeout_binds,
             job_record_ttl_ms=limits.record_ttl_ms,
+            job_log_max=limits.log_max,
         )
         return allocate.call(
             job=job,
@@ -500,7 +502,7 @@ class Scripts:
         may_run: bool = False,
     ) -> script_calls.Words:
         """The words of a release, for those who send it themselves."""
-        return script_calls.Release(**self._ejection).call(
+        return script_calls.Release(**self._ejection, job_log_max=self.limits.log_max).call(
             node_id=node,
             job=job,
             attempt=attempt,
@@ -519,11 +521,14 @@ class Scripts:
         *,
         final: str = "",
         bad_job: bool = False,
+        kind: int = 0,
     ) -> tuple[str, str]:
         """The attempt has ended; bad_job: that is no fault of the node."""
         fault = outcome in ("failed", "timed_out") and not bad_job
         complete = script_calls.Complete(
-            **self._ejection, job_record_ttl_ms=self.limits.record_ttl_ms
+            **self._ejection,
+            job_record_ttl_ms=self.limits.record_ttl_ms,
+            job_log_max=self.limits.log_max,
         )
         reply = self.call(
             *complete.call(
@@ -535,17 +540,25 @@ class Scripts:
                 final=final,
                 is_fault=fault,
                 steps="",
+                kind=kind,
             )
         )
         return reply[0].decode(), reply[1].decode()
 
     def end_job(
-        self, job: str, state: str = "failed", *, home: str = "d1", error: str = "why"
+        self,
+        job: str,
+        state: str = "failed",
+        *,
+        home: str = "d1",
+        error: str = "why",
+        reason: int = 7,
     ) -> tuple[str, str]:
         """The job has ended without a result."""
         end_job = script_calls.EndJob(
             job_record_ttl_ms=self.limits.record_ttl_ms,
             unplaced_record_ttl_ms=self.limits.unplaced_ttl_ms,
+            job_log_max=self.limits.log_max,
         )
         outcome, left = self.call(
             *end_job.call(
@@ -553,6 +566,7 @@ class Scripts:
                 home=home,
                 final=state,
                 why=error,
+                error=reason,
                 steps=b"steps",
                 key=f"key-of-{job}",
                 tenant="t1",

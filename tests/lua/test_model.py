@@ -127,6 +127,17 @@ FAULTS: dict[str, dict[str, str]] = {
         "and (not instance or live_owner(record) == instance)": ""
     },
     "silence counts while nobody is heard": {"math.max(node.beat, heard_since)": "node.beat"},
+    "the log has a wrong time of creation": {"begins and now or known[4] }, '', '')": "0 }, '', '')"},
+    "a repeated release is in the log": {"if first_time or ends then": "if state then"},
+    "a job's end by its last attempt is not in the log": {
+        "if first_time or ends then": "if false then"
+    },
+    "an end that is repeated is in the log again": {
+        "local is_change = state ~= was or told ~= why": "local is_change = true"
+    },
+    "a late end of an attempt has the kind of the result": {
+        "local won = outcome == 'done' and not was_over and kind ~= '0'": "local won = kind ~= '0'"
+    },
     "a live node is replaced": {"and known[1] ~= incarnation": "and false"},
 }
 

@@ -96,6 +96,7 @@ end)
 each(function(moved) read('HGETALL', moved) end)
 each(function(job) read('HGETALL', 'job:' .. job) end)
 each(function(turn) read('HGETALL', 'turn:' .. turn) end)
+read('XRANGE', 'jobs:log', '(' .. ARGV[at], '+')
 return found
 """
 
@@ -130,6 +131,8 @@ class Dump:
     ledgers: Ledgers = field(default_factory=dict)
     jobs: dict[str, dict[str, str]] = field(default_factory=dict)
     turns: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict)
+    # New entries of the log of changes.
+    changes: list[list[str]] = field(default_factory=list)
 
 
 class Way(NamedTuple):
@@ -165,6 +168,7 @@ class Walk:
         self._epochs: dict[str, int] = {}
         self._forgotten: dict[str, int] = {}
         self.ways: list[Way] = []
+        self._logged = "0-0"
 
     def take(self, step: Step) -> None:
         """Runs a step, and checks what it answered and what it left behind."""
@@ -180,7 +184,7 @@ class Walk:
         """Nothing but what the model knows of may be left, and nothing of the walk stays."""
         client, prefix = self.scripts.client, self.scripts.prefix
         keys = [key.decode() for key in client.scan_iter(f"{prefix}:*", count=10_000)]
-        names = ("nodes:live", "nodes:all", "pools", "pools:owned", "owners:slots")
+        names = ("nodes:live", "nodes:all", "pools", "pools:owned", "owners:slots", "jobs:log")
         known = {f"{prefix}:{name}" for name in names}
         known |= {f"{prefix}:hearing:{name}" for name in ("since", "last")}
         known |= {f"{prefix}:test:{name}" for name in ("now_ms", "expires")}
@@ -304,16 +308,16 @@ class Walk:
         self.model.release(node, job, attempt, fault, final, may_run, reply=reply)
 
     def _complete(
-        self, node: str, job: str, attempt: int, outcome: str, final: str, bad_job: bool
+        self, node: str, job: str, attempt: int, outcome: str, final: str, bad_job: bool, kind: int
     ) -> None:
         node = self._node_of(node, job, attempt)
-        how: dict[str, Any] = {"final": final, "bad_job": bad_job}
+        how: dict[str, Any] = {"final": final, "bad_job": bad_job, "kind": kind}
         reply = self.scripts.complete(node, job, attempt, outcome, **how)
         self.model.complete(node, job, attempt, outcome, **how, reply=reply)
 
-    def _end_job(self, job: str, state: str, home: str, error: str) -> None:
-        reply = self.scripts.end_job(job, state, home=home, error=error)
-        self.model.end_job(job, state, home, error, reply=reply)
+    def _end_job(self, job: str, state: str, home: str, error: str, reason: int) -> None:
+        reply = self.scripts.end_job(job, state, home=home, error=error, reason=reason)
+        self.model.end_job(job, state, home, error, reason, reply=reply)
 
     def _bind(self, turn: TurnKey, node: str, kind: str, utterance: int) -> None:
         tenant, session, src, tgt = turn
@@ -361,7 +365,8 @@ class Walk:
     # What Redis holds, against the model and on its own.
 
     def _read(self) -> Dump:
-        found = iter(self._dump_script(keys=[self.scripts.prefix], args=self._universe))
+        args = [*self._universe, self._logged]
+        found = iter(self._dump_script(keys=[self.scripts.prefix], args=args))
         live = {name: _unpacked(packed) for name, packed in _raw_pairs(next(found))}
         known = set(map(bytes.decode, next(found)))
         counts, owned, slots = (
@@ -385,6 +390,9 @@ class Walk:
             dump.jobs[job] = dict(_pairs(next(found)))
         for turn in TURNS:
             dump.turns[turn] = dict(_pairs(next(found)))
+        for entry_id, fields in next(found):
+            self._logged = entry_id.decode()
+            dump.changes.append(dict(_pairs(fields))["c"].split("|"))
         return dump
 
     def _compare(self, dump: Dump) -> None:
@@ -404,6 +412,8 @@ class Walk:
             _same(f"record of {name}", _shown(dump.jobs[name]), self._record(name))
         for key in TURNS:
             _same(f"turn of {key}", dump.turns[key], self._turn(key))
+        _same("changes in the log", dump.changes, self.model.next_changes)
+        self.model.next_changes = []
 
     def _compare_node(self, dump: Dump, name: str, node: Node) -> None:
         now = self.model.now

@@ -93,12 +93,14 @@ class Allocate:
         binding_ttl_ms: Number,
         timeout_binds: bool,
         job_record_ttl_ms: Number,
+        job_log_max: Number,
     ) -> None:
         self._hold_ms = _encoded(hold_ms)
         self._reservation_ttl_ms = _encoded(reservation_ttl_ms)
         self._binding_ttl_ms = _encoded(binding_ttl_ms)
         self._timeout_binds = _encoded(timeout_binds)
         self._job_record_ttl_ms = _encoded(job_record_ttl_ms)
+        self._job_log_max = _encoded(job_log_max)
 
     def call(
         self,
@@ -135,6 +137,7 @@ class Allocate:
             self._binding_ttl_ms,
             self._timeout_binds,
             self._job_record_ttl_ms,
+            self._job_log_max,
             *want,
         )
 
@@ -210,11 +213,13 @@ class Complete:
         eject_ms: Number,
         eject_max_ms: Number,
         job_record_ttl_ms: Number,
+        job_log_max: Number,
     ) -> None:
         self._eject_failures = _encoded(eject_failures)
         self._eject_ms = _encoded(eject_ms)
         self._eject_max_ms = _encoded(eject_max_ms)
         self._job_record_ttl_ms = _encoded(job_record_ttl_ms)
+        self._job_log_max = _encoded(job_log_max)
 
     def call(
         self,
@@ -227,6 +232,7 @@ class Complete:
         final: Text,
         is_fault: bool,
         steps: Text,
+        kind: int,
     ) -> Call:
         """What differs from call to call."""
         return (
@@ -239,19 +245,24 @@ class Complete:
             final,
             _YES if is_fault else _NO,
             steps,
+            kind,
             self._eject_failures,
             self._eject_ms,
             self._eject_max_ms,
             self._job_record_ttl_ms,
+            self._job_log_max,
         )
 
 
 class EndJob:
     """Arguments of lua/end_job.lua."""
 
-    def __init__(self, *, job_record_ttl_ms: Number, unplaced_record_ttl_ms: Number) -> None:
+    def __init__(
+        self, *, job_record_ttl_ms: Number, unplaced_record_ttl_ms: Number, job_log_max: Number
+    ) -> None:
         self._job_record_ttl_ms = _encoded(job_record_ttl_ms)
         self._unplaced_record_ttl_ms = _encoded(unplaced_record_ttl_ms)
+        self._job_log_max = _encoded(job_log_max)
 
     def call(
         self,
@@ -260,6 +271,7 @@ class EndJob:
         home: Text,
         final: Text,
         why: Text,
+        error: int,
         steps: Text,
         key: Text,
         tenant: Text,
@@ -276,6 +288,7 @@ class EndJob:
             home,
             final,
             why,
+            error,
             steps,
             key,
             tenant,
@@ -286,6 +299,7 @@ class EndJob:
             reason,
             self._job_record_ttl_ms,
             self._unplaced_record_ttl_ms,
+            self._job_log_max,
         )
 
 
@@ -568,10 +582,13 @@ class RegisterNode:
 class Release:
     """Arguments of lua/release.lua."""
 
-    def __init__(self, *, eject_failures: Number, eject_ms: Number, eject_max_ms: Number) -> None:
+    def __init__(
+        self, *, eject_failures: Number, eject_ms: Number, eject_max_ms: Number, job_log_max: Number
+    ) -> None:
         self._eject_failures = _encoded(eject_failures)
         self._eject_ms = _encoded(eject_ms)
         self._eject_max_ms = _encoded(eject_max_ms)
+        self._job_log_max = _encoded(job_log_max)
 
     def call(
         self,
@@ -597,6 +614,7 @@ class Release:
             self._eject_failures,
             self._eject_ms,
             self._eject_max_ms,
+            self._job_log_max,
         )
 
 

@@ -67,6 +67,12 @@ class PoolFields(BaseModel):
     unplaced_record_ttl_ms: int = whole(
         600_000, 1000, 168 * HOUR_MS, "ms that the record of a job that was never assigned is kept"
     )
+    job_log_max: int = whole(
+        50_000,
+        0,
+        10_000_000,
+        "changes of jobs that the log for listing recent jobs keeps, approximately (0: no log)",
+    )
     node_reconnect_grace_ms: int = whole(
         10_000, 0, 600_000, "ms within which a node that reconnects keeps its jobs"
     )
