@@ -12,6 +12,7 @@ from lingua_scheduler.services.dispatcher.home.job import JobRegistry
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
 from lingua_scheduler.services.dispatcher.home.submissions import Submissions
+from lingua_scheduler.services.dispatcher.job_list import JobList
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.admission import Admission
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes
@@ -121,6 +122,7 @@ class DispatcherService:
             gateways=self._gateways,
             relays=self._relay_server,
             views=views,
+            jobs=JobList(link=runtime.link, views=views, settings=settings),
             kept=kept,
             records=records,
             instances=self._instances,

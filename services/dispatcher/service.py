@@ -11,10 +11,12 @@ from lingua_scheduler.services.dispatcher.home.job import JobRegistry
 from lingua_scheduler.services.dispatcher.home.kept_results import KeptResults
 from lingua_scheduler.services.dispatcher.home.records import JobRecords
 from lingua_scheduler.services.dispatcher.home.submissions import Submissions
+from lingua_scheduler.services.dispatcher.job_list import JobList
+from lingua_scheduler.services.dispatcher.job_log import OVER
 from lingua_scheduler.services.dispatcher.nodes.relay_server import RelayServer
 from lingua_scheduler.services.dispatcher.nodes.streams import NodeStreams
-from lingua_scheduler.services.dispatcher.validate import check_job, set_limits
-from lingua_scheduler.services.dispatcher.views import OVER, JobViews, job_not_found
+from lingua_scheduler.services.dispatcher.validate import check_job, check_list, set_limits
+from lingua_scheduler.services.dispatcher.views import JobViews, job_not_found
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth import principals
 from lingua_scheduler.services.runtime.contract.job_ids import job_id, job_key
@@ -59,6 +61,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         gateways: GatewayStreams,
         relays: RelayServer,
         views: JobViews,
+        jobs: JobList,
         kept: KeptResults,
         records: JobRecords,
         instances: Instances,
@@ -71,6 +74,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         self._gateways = gateways
         self._relays = relays
         self._views = views
+        self._jobs = jobs
         self._kept = kept
         self._records = records
         self._instances = instances
@@ -169,8 +173,13 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             job.state = home.machine.state
             job.reason = home.spec.reason
             _add_last(job, home.last)
+            timeline = home.timeline.messages(now_ms())
             del job.steps[:]
-            job.steps.extend(home.timeline.messages(now_ms()).steps)
+            job.steps.extend(timeline.steps)
+            if timeline.result_kind:
+                job.result_kind = dispatcher_pb2.JobResult.Kind.ValueType(timeline.result_kind)
+                job.joined_utterances[:] = timeline.joined_utterances
+                job.turn_broken = timeline.turn_broken
         return job
 
     async def _steps_at_home(self, job: dispatcher_pb2.Job) -> Sequence[common_pb2.JobStep]:
@@ -198,7 +207,13 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def ListJobs(  # noqa: N802
         self, request: dispatcher_pb2.ListJobsRequest, context: Context
     ) -> dispatcher_pb2.ListJobsResponse:
-        return await self._views.list(request)
+        check_list(request)
+        return await self._jobs.page(request)
+
+    async def ListJobChanges(  # noqa: N802
+        self, request: dispatcher_pb2.ListJobChangesRequest, context: Context
+    ) -> dispatcher_pb2.ListJobChangesResponse:
+        return await self._jobs.changes(request)
 
     async def CancelJob(  # noqa: N802
         self, request: dispatcher_pb2.CancelJobRequest, context: Context

@@ -1,4 +1,4 @@
-"""Checks of jobs beyond the limits of their fields."""
+"""Checks of requests beyond the limits of their fields."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -36,6 +36,14 @@ def check_job(spec: dispatcher_pb2.JobSpec, path: str = "") -> None:
 def _check_earlier(check: Check, field: str, indexes: Sequence[int], before: int) -> None:
     if any(a >= b for a, b in pairwise([*indexes, before])):
         check.no(field, f"must be in rising order, below utterance_index ({before})")
+
+
+def check_list(request: dispatcher_pb2.ListJobsRequest) -> None:
+    """Checks the filters of a list of jobs. Raises InvalidMessageError."""
+    check = Check()
+    if 0 < request.changed_to_ms < request.changed_from_ms:
+        check.no("changed_to_ms", "must not be before changed_from_ms")
+    check.done()
 
 
 def set_limits(spec: dispatcher_pb2.JobSpec, settings: Settings, path: str = "") -> None:

@@ -5,18 +5,15 @@ Such a job is shown as failed once it can no longer have a result. That is not r
 may still submit it again.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
+from lingua_scheduler.services.dispatcher.job_log import OVER
 from lingua_scheduler.services.runtime.errors import JobNotFoundError
 from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.record_pages import (
-    Record,
-    ids_of_keys,
-    read_page,
-    read_record,
-)
+from lingua_scheduler.services.runtime.redis.record_pages import Record, read_record
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
@@ -29,11 +26,6 @@ _STATES = {
     "cancelled": common_pb2.JOB_STATE_CANCELLED,
     "unplaced": common_pb2.JOB_STATE_FAILED,
 }
-OVER = (
-    common_pb2.JOB_STATE_DONE,
-    common_pb2.JOB_STATE_FAILED,
-    common_pb2.JOB_STATE_CANCELLED,
-)
 _TIMEOUT = common_pb2.ERROR_REASON_JOB_TIMEOUT
 _RUNNING = frozenset(("reserved", "running"))
 _WITHOUT_RESULT = frozenset(("failed", "cancelled", "unplaced"))
@@ -50,8 +42,8 @@ class JobViews:
         self._instance_id = settings.instance_id
         self._prefix = f"{settings.redis_prefix}:job:"
         self._sessions = f"{settings.redis_prefix}:session:"
-        # No attempt lasts longer than this without an update of the record.
-        self._quiet_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
+        self.quiet_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
+        """No attempt lasts longer than this without an update of the record."""
 
     async def get(self, job_id: str) -> dispatcher_pb2.Job:
         """One job. Raises JobNotFoundError."""
@@ -59,9 +51,22 @@ class JobViews:
         if not record:
             raise job_not_found(job_id)
         job = job_of(job_id, record)
-        await self._mark_abandoned([job])
-        job.steps.extend(common_pb2.JobSteps.FromString(record.get("steps", b"")).steps)
+        await self.mark_abandoned([job])
+        timeline = common_pb2.JobSteps.FromString(record.get("steps", b""))
+        job.steps.extend(timeline.steps)
+        job.joined_utterances.extend(timeline.joined_utterances)
+        job.turn_broken = timeline.turn_broken
         return job
+
+    async def records(self, job_ids: Sequence[str]) -> list[dispatcher_pb2.Job | None]:
+        """Jobs without their timelines, as recorded; None for those without a record."""
+        found = await asyncio.gather(
+            *(read_record(self._link, self._prefix + job_id) for job_id in job_ids)
+        )
+        return [
+            job_of(job_id, record) if record else None
+            for job_id, record in zip(job_ids, found, strict=True)
+        ]
 
     async def state(self, job_id: str) -> str:
         """The state of one job, as lua/lib/job.lua names it; "" if there is no such job."""
@@ -77,37 +82,12 @@ class JobViews:
         """Whether a gateway has, or had until recently, a session with this id."""
         return bool(await self._link.command("EXISTS", self._sessions + session_id))
 
-    async def list(
-        self, request: dispatcher_pb2.ListJobsRequest
-    ) -> dispatcher_pb2.ListJobsResponse:
-        """A page of jobs."""
-
-        async def read(job_id: str) -> dispatcher_pb2.Job | None:
-            record = await read_record(self._link, self._prefix + job_id)
-            if not record:
-                return None
-            job = job_of(job_id, record)
-            fits = request.state in (common_pb2.JOB_STATE_UNSPECIFIED, job.state)
-            return job if _matches(job, request) and (fits or self._is_quiet(job)) else None
-
-        jobs, following = await read_page(
-            step=ids_of_keys(self._link, self._prefix, request.page_size),
-            read=read,
-            page_token=request.page_token,
-            page_size=request.page_size,
-        )
-        await self._mark_abandoned(jobs)
-        if request.state:
-            jobs = [job for job in jobs if job.state == request.state]
-        jobs.sort(key=lambda job: job.created_ms, reverse=True)
-        return dispatcher_pb2.ListJobsResponse(jobs=jobs, next_page_token=following)
-
     def _is_quiet(self, job: dispatcher_pb2.Job) -> bool:
         """Whether the job is not over, but nothing has happened to it for a long time."""
         quiet_ms = time.time() * 1000 - job.updated_ms
-        return job.state not in OVER and quiet_ms > self._quiet_ms
+        return job.state not in OVER and quiet_ms > self.quiet_ms
 
-    async def _mark_abandoned(self, jobs: Sequence[dispatcher_pb2.Job]) -> None:
+    async def mark_abandoned(self, jobs: Sequence[dispatcher_pb2.Job]) -> None:
         """Marks jobs as failed whose home is gone and that no other dispatcher took up."""
         quiet = [job for job in jobs if self._is_quiet(job)]
         alive = {self._instance_id}
@@ -158,7 +138,14 @@ def job_of(job_id: str, written: Record) -> dispatcher_pb2.Job:
         updated_ms=int(record.get("updated_ms", 0)),
         attempts=attempts,
         error=error,
+        result_kind=_result_kind(written),
     )
+
+
+def _result_kind(written: Record) -> dispatcher_pb2.JobResult.Kind.ValueType:
+    steps = written.get("steps", b"") if written.get("state") == b"done" else b""
+    kind = common_pb2.JobSteps.FromString(steps).result_kind
+    return dispatcher_pb2.JobResult.Kind.ValueType(kind)
 
 
 def _attempt(number: int, record: Mapping[str, str]) -> dispatcher_pb2.AttemptRecord:
@@ -171,10 +158,4 @@ def _attempt(number: int, record: Mapping[str, str]) -> dispatcher_pb2.AttemptRe
         ended_ms=int(record.get(f"{number}:ended_ms", 0)),
         outcome="" if state in _RUNNING else state,
         detail=record.get(f"{number}:why", ""),
-    )
-
-
-def _matches(job: dispatcher_pb2.Job, request: dispatcher_pb2.ListJobsRequest) -> bool:
-    return request.session_id in ("", job.session_id) and (
-        not request.node_id or any(request.node_id == a.node_id for a in job.attempts)
     )

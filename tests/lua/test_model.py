@@ -127,7 +127,7 @@ FAULTS: dict[str, dict[str, str]] = {
         "and (not instance or live_owner(record) == instance)": ""
     },
     "silence counts while nobody is heard": {"math.max(node.beat, heard_since)": "node.beat"},
-    "the log has a wrong time of creation": {"begins and now or known[4] }, '', '')": "0 }, '', '')"},
+    "the log has a wrong time of creation": {"begins and now or known[4] }": "now }"},
     "a repeated release is in the log": {"if first_time or ends then": "if state then"},
     "a job's end by its last attempt is not in the log": {
         "if first_time or ends then": "if false then"

@@ -119,6 +119,7 @@ class Delivery:
         if job.has_left_its_turn:
             delivered.turn_broken = True
             self._metrics.turns_broken.inc()
+        job.timeline.won(effect.result, turn_broken=delivered.turn_broken)
         job.timeline.over(now)
         self._end(job, event, now)
 

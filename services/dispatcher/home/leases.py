@@ -9,7 +9,7 @@ from lingua_scheduler.services.dispatcher.home.waiting_rounds import WaitingRoun
 from lingua_scheduler.services.dispatcher.job import effects
 from lingua_scheduler.services.dispatcher.job.effects import Attempt, AttemptState, FailureCause
 from lingua_scheduler.services.dispatcher.job.model import Phase
-from lingua_scheduler.services.dispatcher.job.timeline import cause_name, outcome_name
+from lingua_scheduler.services.dispatcher.job.timeline import cause_name, kind_of, outcome_name
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.routes import Routes
 from lingua_scheduler.services.dispatcher.pool.client import PoolClient
@@ -275,7 +275,9 @@ class Leases:
             job_at_fault=effect.job_at_fault,
         )
         request.attempt.job_id, request.attempt.attempt = job.job_id, number
-        if effect.outcome == pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED:
+        if effect.result is not None:
+            request.result_kind = kind_of(effect.result)
+            timeline.won(effect.result, turn_broken=job.has_left_its_turn)
             request.steps = timeline.record(now)
         else:
             timeline.ends(now, number, outcome_name(effect.outcome))

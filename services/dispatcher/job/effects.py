@@ -124,7 +124,7 @@ class Complete:
     """Free the running slot. Repeat until the pool answers or the lease has expired.
 
     `final` and `detail`: as in Release; a success is always final. `job_at_fault`: the failure does
-    not count against the node.
+    not count against the node. `result`: of a success.
     """
 
     attempt: Attempt
@@ -132,6 +132,7 @@ class Complete:
     detail: str = ""
     final: common_pb2.JobState.ValueType = common_pb2.JOB_STATE_UNSPECIFIED
     job_at_fault: bool = False
+    result: dispatcher_pb2.JobResult | None = None
 
 
 @dataclass(slots=True)

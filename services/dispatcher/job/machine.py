@@ -319,7 +319,7 @@ class JobMachine:
             or result.kind == dispatcher_pb2.JobResult.KIND_HELD
             or job.held.issubset(result.joined_utterances)
         ):
-            job.effects.append(Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED))
+            job.effects.append(Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED, result=result))
             transitions.deliver(job, attempt, result)
         else:
             job.effects.append(Confirm(node_id, attempt.number))

@@ -27,12 +27,16 @@ MAX_STEPS = 64
 # If steps are left out, these first ones stay: they are the gateway's.
 _KEPT_FIRST = 3
 _MAX_STAGES = 8
+_MAX_JOINED = 100
 _MAX_BEFORE = 8
 
 Kind = common_pb2.JobStep
 
 UNDER_WAY = "under way"
 SEND_FAILED = "SEND_FAILED"
+
+# A newer node may have kinds that this dispatcher does not know; they are recorded as unspecified.
+_KINDS = frozenset(dispatcher_pb2.JobResult.Kind.values())
 
 _OF_GATEWAY = (Kind.KIND_GATHER, Kind.KIND_HANGOVER)
 _start_us = attrgetter("start_us")
@@ -96,6 +100,8 @@ class Timeline:
         trace: Trace | None = None,
     ) -> None:
         self._trace = trace
+        # What a record says about the result, without anything that was said.
+        self._result: tuple[int, Sequence[int], bool] | None = None
         self._offset_us = wall_us - now * 1000
         self._over_us = 0.0
         self._steps: list[Step] = _shortened(earlier._steps) if earlier else []
@@ -214,6 +220,10 @@ class Timeline:
 
     # ---- the end ----
 
+    def won(self, result: dispatcher_pb2.JobResult, *, turn_broken: bool) -> None:
+        """This is the result of the job. turn_broken: as in JobDelivered."""
+        self._result = (kind_of(result), result.joined_utterances[:_MAX_JOINED], turn_broken)
+
     def over(self, now: float, how: str = "") -> None:
         """The job is over. how: the reason, if it failed."""
         if self._over_us:
@@ -252,6 +262,9 @@ class Timeline:
         # The sort is stable: a step without duration stays before the one that follows it.
         steps.sort(key=_start_us)
         record = common_pb2.JobSteps()
+        if self._result is not None:
+            record.result_kind, joined, record.turn_broken = self._result
+            record.joined_utterances.extend(joined)
         # Field by field, skipping empty ones, because this runs for every successful job.
         for step in steps:
             message = record.steps.add()
@@ -267,6 +280,11 @@ class Timeline:
             elif step.detail:
                 message.detail = step.detail
         return record
+
+
+def kind_of(result: dispatcher_pb2.JobResult) -> int:
+    """The kind of a result, as it is recorded."""
+    return result.kind if result.kind in _KINDS else 0
 
 
 def _shortened(steps: list[Step]) -> list[Step]:

@@ -34,7 +34,7 @@ def test_a_job_that_goes_well_asks_for_no_more_than_it_needs() -> None:
     assert job.machine.timers == {("job", 1): 1010}
     assert job.committed(1, COMMIT.OUTCOME_COMMITTED).effects == []
     assert job.result(1).effects == [
-        fx.Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED),
+        fx.Complete(attempt, pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED, result=result(1)),
         fx.Deliver(attempt, result(1)),
     ]
     assert job.machine.timers == {}

@@ -238,3 +238,24 @@ def test_whatever_happens_in_whatever_order_the_steps_make_sense() -> None:
         over = rows(made, now + 1000)
         assert "under way" not in {row[4] for row in over}
         assert max(row[3] for row in over) <= now - 1000 + 0.002
+
+
+def test_the_record_has_the_kind_of_the_result_and_nothing_that_was_said() -> None:
+    made = timeline()
+    result = dispatcher_pb2.JobResult(
+        kind=dispatcher_pb2.JobResult.KIND_HELD, joined_utterances=range(5, 300)
+    )
+    result.texts.source = "private"
+    made.won(result, turn_broken=True)
+    record = common_pb2.JobSteps.FromString(made.record(2000))
+    assert record.result_kind == dispatcher_pb2.JobResult.KIND_HELD
+    assert list(record.joined_utterances) == list(range(5, 105))
+    assert record.turn_broken
+    assert b"private" not in made.record(2000)
+
+
+def test_a_kind_of_result_that_is_not_known_is_recorded_as_unspecified() -> None:
+    for kind in (-1, 99, 2**31 - 1):
+        made = timeline()
+        made.won(dispatcher_pb2.JobResult(kind=kind), turn_broken=False)  # type: ignore[arg-type]
+        assert made.messages(2000).result_kind == 0
