@@ -333,6 +333,8 @@ async def test_a_broken_turn_is_in_the_record(
         await gateway.delivered(job)
         second = await home.node("b")
         await first.bye()
+        offline = common_pb2.NODE_HEALTH_OFFLINE
+        await home.until(first, lambda node: node is None or node.health == offline)
         job = await gateway.submit(home.spec(1))
         await second.result(await second.take_job())
         assert (await gateway.delivered(job)).turn_broken

@@ -109,10 +109,19 @@ def test_list_asks_for_what_was_named() -> None:
     assert result.stdout == "no jobs match\n"
 
 
+def test_list_asks_for_a_direction_a_reason_and_a_time() -> None:
+    before_ms = time.time() * 1000
+    result, requests = run("jobs list --pair zh:en --error job_timeout --since 10m", listed())
+    (request,) = requests
+    assert (request.pair, request.error) == (ZH_EN, common_pb2.ERROR_REASON_JOB_TIMEOUT)
+    assert 0 <= request.changed_from_ms - (before_ms - 600_000) + 1 < 60_000
+    assert result.stdout == "no jobs match\n"
+
+
 def test_list_without_filters_sends_none() -> None:
     result, requests = run("jobs list", listed())
     assert requests[0] == dispatcher_pb2.ListJobsRequest(page_size=100)
-    assert result.stdout == "there are no jobs\n"
+    assert result.stdout == "there are no recent jobs\n"
 
 
 def test_list_reads_pages_to_the_end_and_shows_each_job_once_and_the_newest_first() -> None:
@@ -154,7 +163,10 @@ def test_a_late_attempt_does_not_make_a_job_look_slower() -> None:
     assert result.stdout.split()[-1] == "1.50s"
 
 
-@pytest.mark.parametrize("args", ["--state well", "--limit 0"])
+@pytest.mark.parametrize(
+    "args",
+    ["--state well", "--limit 0", "--pair zh", "--error WORN_OUT", "--since 5", "--since soon"],
+)
 def test_filters_that_cannot_be_are_wrong_usage(args: str) -> None:
     result, _ = run(f"jobs list {args}")
     assert result.exit_code == 2

@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from lingua_scheduler.cli.clients.service import ServiceClient
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, dispatcher_pb2_grpc
+from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc
 
 
 class DispatcherClient(ServiceClient):
@@ -17,17 +17,15 @@ class DispatcherClient(ServiceClient):
         return dispatcher_pb2_grpc.DispatcherStub(self._channel)
 
     def list_jobs(
-        self,
-        *,
-        session_id: str,
-        node_id: str,
-        state: common_pb2.JobState.ValueType,
-        limit: int,
+        self, wanted: dispatcher_pb2.ListJobsRequest, limit: int
     ) -> tuple[list[dispatcher_pb2.Job], bool]:
-        """Up to `limit` jobs, newest first, each once, and whether there may be more."""
+        """Up to `limit` jobs, newest first, each once, and whether there may be more.
+
+        Changes `wanted`, as it reads one page after the other.
+        """
         return self._newest(
             self._stub.ListJobs,
-            dispatcher_pb2.ListJobsRequest(session_id=session_id, node_id=node_id, state=state),
+            wanted,
             lambda page: page.jobs,
             name=lambda job: job.job_id,
             made_ms=lambda job: job.created_ms,

@@ -6,6 +6,7 @@ import time
 
 import click
 
+from lingua_scheduler.cli import filters
 from lingua_scheduler.cli.clients.pool import PoolClient
 from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.options import Options, client_options, pass_options
@@ -24,17 +25,6 @@ _HEALTHS = {
 }
 
 
-def _pair(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> common_pb2.LanguagePair | None:
-    if value is None:
-        return None
-    src, _, tgt = value.partition(":")
-    if not (src and tgt):
-        raise click.BadParameter(f"{value!r} must be two languages such as zh:en")
-    return common_pb2.LanguagePair(src=src, tgt=tgt)
-
-
 @click.group()
 def nodes() -> None:
     """List, show, drain and remove nodes."""
@@ -49,7 +39,7 @@ def nodes() -> None:
 @click.option(
     "--pair",
     metavar="SRC:TGT",
-    callback=_pair,
+    callback=filters.pair,
     help="Only nodes that serve this direction, such as zh:en.",
 )
 @client_options("pool")
