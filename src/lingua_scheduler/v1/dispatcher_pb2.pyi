@@ -1540,7 +1540,7 @@ class ListJobsResponse(_message.Message):
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
         """The latest change first, over all pages. A page may be shorter, even empty, although more follow.
-        A job that changes meanwhile may be listed twice.
+        A job that changes between two pages may be missing or listed twice.
         """
 
     def __init__(
@@ -1594,7 +1594,9 @@ class ListJobChangesResponse(_message.Message):
     more: _builtins.bool
     """The log has later changes: ask again at once."""
     gap: _builtins.bool
-    """Changes after the cursor of the request are no longer in the log."""
+    """Changes after the cursor of the request are, or may be, no longer in the log. If Redis has lost
+    its data, the changes begin with the oldest that it has now.
+    """
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobChange]:
         """The oldest first."""
@@ -1651,9 +1653,11 @@ class JobChange(_message.Message):
     utterance_index: _builtins.int
     reason: _common_pb2.FinalizeReason.ValueType
     error: _common_pb2.ErrorReason.ValueType
-    """Why the job failed. May be unspecified at first; then a second change of the same state follows."""
+    """Why the job failed. Unspecified if it is not known yet, in which case another change of the same
+    state follows, or if an earlier change had it and a late attempt ended.
+    """
     result_kind: Global___JobResult.Kind.ValueType
-    """Kind of the result, if the state is DONE."""
+    """Kind of the result, in the change that made the state DONE."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
     def __init__(
