@@ -57,7 +57,7 @@ class Guard:
         """
         if is_open(method):
             return None
-        principal = self._principal(context)
+        principal = self.authenticate(context)
         # Also if the call is refused, so that the log names the caller.
         set_caller(principal)
         if not may_call(principal.role, method):
@@ -67,7 +67,12 @@ class Guard:
             )
         return principal
 
-    def _principal(self, context: Credentials) -> Principal:
+    def authenticate(self, context: Credentials) -> Principal:
+        """The caller, whatever it may do.
+
+        Raises:
+            UnauthenticatedError: the caller has no token or certificate, or an invalid one.
+        """
         token = bearer_token(context.invocation_metadata() or ())
         if token is not None:
             if self._verifier is None:

@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel
 
+from lingua_scheduler.services.runtime.settings.console_fields import ConsoleFields
 from lingua_scheduler.services.runtime.settings.dispatcher_fields import DispatcherFields
 from lingua_scheduler.services.runtime.settings.gateway_fields import GatewayFields
 from lingua_scheduler.services.runtime.settings.general_fields import GeneralFields
@@ -24,6 +25,7 @@ GROUPS: dict[str, type[BaseModel]] = {
     "dispatcher": DispatcherFields,
     "gateway": GatewayFields,
     "web": WebFields,
+    "console": ConsoleFields,
 }
 
 # What a profile sets other than the defaults above.

@@ -47,7 +47,8 @@ def _listens(default: str, description: str) -> Any:
     return field(default, description, "must be host:port or [IPv6]:port (port 0: any free one)")
 
 
-def _listens_or_off(default: str, description: str) -> Any:
+def listens_or_off(default: str, description: str) -> Any:
+    """An address to listen at, which may be empty."""
     allowed = "must be host:port or [IPv6]:port (port 0: any free one), or empty for off"
     return field(default, description, allowed)
 
@@ -66,25 +67,25 @@ class AddressFields(BaseModel):
     pool_listen: Listen = _listens("127.0.0.1:7710", "where the pool service listens")
     dispatcher_listen: Listen = _listens("127.0.0.1:7720", "where the dispatcher listens")
     gateway_listen: Listen = _listens("127.0.0.1:7730", "where the session gateway listens")
-    gateway_web_listen: ListenOrOff = _listens_or_off(
+    gateway_web_listen: ListenOrOff = listens_or_off(
         "127.0.0.1:7740", "where the session gateway serves WebSockets and HTTP (empty: off)"
     )
-    pool_metrics_listen: ListenOrOff = _listens_or_off(
+    pool_metrics_listen: ListenOrOff = listens_or_off(
         "127.0.0.1:9710", "HTTP address of the pool service's /metrics (empty: off)"
     )
-    dispatcher_metrics_listen: ListenOrOff = _listens_or_off(
+    dispatcher_metrics_listen: ListenOrOff = listens_or_off(
         "127.0.0.1:9720", "HTTP address of the dispatcher's /metrics (empty: off)"
     )
-    gateway_metrics_listen: ListenOrOff = _listens_or_off(
+    gateway_metrics_listen: ListenOrOff = listens_or_off(
         "127.0.0.1:9730", "HTTP address of the session gateway's /metrics (empty: off)"
     )
-    pool_health_listen: ListenOrOff = _listens_or_off(
+    pool_health_listen: ListenOrOff = listens_or_off(
         "", "plain-text gRPC address of the pool service for probes only (empty: off)"
     )
-    dispatcher_health_listen: ListenOrOff = _listens_or_off(
+    dispatcher_health_listen: ListenOrOff = listens_or_off(
         "", "plain-text gRPC address of the dispatcher for probes only (empty: off)"
     )
-    gateway_health_listen: ListenOrOff = _listens_or_off(
+    gateway_health_listen: ListenOrOff = listens_or_off(
         "", "plain-text gRPC address of the session gateway for probes only (empty: off)"
     )
     pool_address: Targets = _finds(

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.settings.console_fields import ConsoleFields
 from lingua_scheduler.services.runtime.settings.dispatcher_fields import DispatcherFields
 from lingua_scheduler.services.runtime.settings.gateway_fields import GatewayFields
 from lingua_scheduler.services.runtime.settings.general_fields import GeneralFields
@@ -136,6 +137,7 @@ class Settings(
     DispatcherFields,
     GatewayFields,
     WebFields,
+    ConsoleFields,
     BaseSettings,
 ):
     """All settings of one process, valid and frozen.

@@ -30,6 +30,10 @@ def _origins(value: str) -> str:
     return value
 
 
+HostNames = Annotated[str, AfterValidator(_hosts)]
+"""Names of hosts with commas between, or "*"."""
+
+
 class WebFields(BaseModel):
     """What the web entry of the session gateway accepts."""
 
@@ -38,7 +42,7 @@ class WebFields(BaseModel):
         "whether the web entry serves the talk page, for two people at one device",
         "must be yes or no",
     )
-    web_hosts: Annotated[str, AfterValidator(_hosts)] = field(
+    web_hosts: HostNames = field(
         "",
         "names by which browsers reach the web entry, separated by commas; IP addresses and "
         "localhost are always accepted (`*`: any name)",

@@ -22,6 +22,9 @@ from lingua_scheduler.services.runtime.telemetry.identity import Identity, ident
 # Attributes that every record has; all others were given as `extra`.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
+AUDIT = "lingua_scheduler.audit"
+"""The logger of lines that say who did what. Those of things done are never left out."""
+
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
 
@@ -93,7 +96,8 @@ class LineLimit(logging.Filter):
     """Limits the lines of one kind per second, so that no caller can fill a disk.
 
     A kind is a place in the code. The next line that passes has the number of dropped lines in
-    `left_out`. Debug lines are not limited, because whoever enables them wants all of them.
+    `left_out`. Debug lines are not limited, because whoever enables them wants all of them, nor are
+    audit lines of what was done, because only few may do it.
     """
 
     def __init__(self, per_s: int) -> None:
@@ -103,7 +107,8 @@ class LineLimit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write the record."""
-        if record.levelno < logging.INFO:
+        is_audit = record.name == AUDIT and record.levelno == logging.INFO
+        if record.levelno < logging.INFO or is_audit:
             return True
         place = (record.pathname, record.lineno)
         now = time.monotonic()

@@ -4,20 +4,18 @@ It is a second transport of the same sessions: `live.sessions` serves its client
 alike. docs/web.md is the contract.
 
     server       listens, drains, ends
-    listener     accepts connections
     entry        HTTP requests: refuses or upgrades them
     client       one connected client: frames in, frames out, pings
     direct_queue hands audio to sessions without waking a task
-    connections  how many connections there may be
-    refusals     how errors look over HTTP, and as close codes (pure)
-    access       which hosts, origins and subprotocols are accepted (pure)
+    close_codes  how errors close connections (pure)
+    subprotocols what a client offers, its token included (pure)
     frames       frames from and to messages (pure)
-    talk_page    the files of the page that this entry serves
+    talk_page    the files of the page that this entry serves, and what it may do
     languages    the directions that nodes offer
     pace         how many frames a client may send (pure)
 
 `page/` has the files of the talk page and no Python.
 
 Each line may import those below it. `main` starts it; it may import `live`, `metrics` and the
-runtime.
+runtime, whose `web` has what it shares with the console.
 """

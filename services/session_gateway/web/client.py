@@ -11,9 +11,10 @@ from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 from lingua_scheduler.services.runtime.errors import InvalidMessageError, to_proto
 from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.web.connections import Connection
 from lingua_scheduler.services.session_gateway.live.client import Extend, Take
 from lingua_scheduler.services.session_gateway.session.speech import Direction
-from lingua_scheduler.services.session_gateway.web.connections import Connection
+from lingua_scheduler.services.session_gateway.web.close_codes import SILENT, TOO_LARGE, error_frame
 from lingua_scheduler.services.session_gateway.web.direct_queue import DirectResponse
 from lingua_scheduler.services.session_gateway.web.frames import (
     MAX_FRAME_BYTES,
@@ -27,7 +28,6 @@ from lingua_scheduler.services.session_gateway.web.frames import (
     written,
 )
 from lingua_scheduler.services.session_gateway.web.pace import Pace
-from lingua_scheduler.services.session_gateway.web.refusals import SILENT, TOO_LARGE, error_frame
 from lingua_scheduler.v1 import session_pb2
 
 # Seconds that a client has to answer a close frame, and to read what was sent before it.

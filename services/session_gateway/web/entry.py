@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aiohttp import web
 
 from lingua_scheduler.services.runtime.auth.expiry import until_expiry
-from lingua_scheduler.services.runtime.auth.guard import AUTHORIZATION, Guard
+from lingua_scheduler.services.runtime.auth.guard import Guard
 from lingua_scheduler.services.runtime.auth.principals import Principal
 from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.errors import (
@@ -28,32 +28,32 @@ from lingua_scheduler.services.runtime.errors import (
 )
 from lingua_scheduler.services.runtime.rpc.duplex import all_ended
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.web.access import Hosts, Origins
+from lingua_scheduler.services.runtime.web.connections import Connections, connection_of
+from lingua_scheduler.services.runtime.web.credentials import WebCredentials
+from lingua_scheduler.services.runtime.web.page_files import PageFile
+from lingua_scheduler.services.runtime.web.refusals import HttpRefusal
 from lingua_scheduler.services.session_gateway.live.sessions import Sessions
 from lingua_scheduler.services.session_gateway.metrics import WebMetrics
-from lingua_scheduler.services.session_gateway.web.access import (
-    PROTOCOL,
-    Hosts,
-    Origins,
-    offered_tokens,
-    subprotocols,
-)
 from lingua_scheduler.services.session_gateway.web.client import (
     ClientLeftError,
     Socket,
     WebClient,
 )
-from lingua_scheduler.services.session_gateway.web.connections import Connection, Connections
-from lingua_scheduler.services.session_gateway.web.languages import Languages
-from lingua_scheduler.services.session_gateway.web.refusals import (
+from lingua_scheduler.services.session_gateway.web.close_codes import (
     DONE,
     GO_AWAY,
     INTERNAL,
     SILENT,
-    HttpRefusal,
     close_code,
     error_frame,
 )
-from lingua_scheduler.services.session_gateway.web.talk_page import PageFile
+from lingua_scheduler.services.session_gateway.web.languages import Languages
+from lingua_scheduler.services.session_gateway.web.subprotocols import (
+    PROTOCOL,
+    offered_tokens,
+    subprotocols,
+)
 from lingua_scheduler.v1 import session_pb2
 
 _CONVERSE = f"{session_pb2.DESCRIPTOR.services_by_name['SessionGateway'].full_name}/Converse"
@@ -86,23 +86,6 @@ class Route(NamedTuple):
     label: str
     """Its name in metrics."""
     methods: tuple[str, ...] = ("GET",)
-
-
-class WebCredentials:
-    """Who makes a request, as the guard asks for it."""
-
-    def __init__(self, token: str | None, certificate: Mapping[str, Any] | None) -> None:
-        self._token = token
-        names = (certificate or {}).get("subjectAltName", ())
-        self._uris = [value.encode() for kind, value in names if kind == "URI"]
-
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        """The token as gRPC clients send it."""
-        return ((AUTHORIZATION, self._token),) if self._token is not None else ()
-
-    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """The certificate as gRPC describes it."""
-        return {"peer_uri": self._uris} if self._uris else {}
 
 
 class WebEntry:
@@ -159,7 +142,7 @@ class WebEntry:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answers one request."""
-        _connection(request).unread_bytes = 0
+        connection_of(request).unread_bytes = 0
         route = self._routes.get(request.path)
         path = route.label if route is not None else "other"
         try:
@@ -211,7 +194,7 @@ class WebEntry:
                 "WRONG_ORIGIN",
                 f"pages of {str(origin)[:100]!r} may not use this server: see LINGUA_WEB_ORIGINS",
             )
-        problem = self._connections.problem(_connection(request).address)
+        problem = self._connections.problem(connection_of(request).address)
         if problem and not is_probe:
             raise HttpRefusal.of(BackpressureError(problem))
         if route is None:
@@ -298,7 +281,7 @@ class WebEntry:
         await socket.prepare(request)
         client = WebClient(
             socket,
-            _connection(request),
+            connection_of(request),
             settings=self._settings,
             traceparent=request.headers.get("traceparent", ""),
         )
@@ -369,9 +352,3 @@ def _without_frames(error: BaseException | None) -> None:
     """
     if error is not None:
         error.__traceback__ = error.__context__ = error.__cause__ = None
-
-
-def _connection(request: web.BaseRequest) -> Connection:
-    connection = request.protocol
-    assert isinstance(connection, Connection)
-    return connection

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lingua_scheduler.services.session_gateway.web.connections import Connections
+from lingua_scheduler.services.runtime.web.connections import Connections
 from lingua_scheduler.services.session_gateway.web.pace import Pace
 
 
@@ -53,7 +53,7 @@ def test_no_client_exceeds_its_rate(gaps: list[float], per_s: int, burst: int) -
 
 
 def test_connections_are_limited_in_all_and_by_address() -> None:
-    connections = Connections(most=3, most_of_address=2)
+    connections = Connections(server="gateway", most=3, most_of_address=2)
     for address in ("a", "a"):
         connections.add(address)
         assert not connections.problem(address)
@@ -74,7 +74,7 @@ def test_connections_are_limited_in_all_and_by_address() -> None:
 
 
 def test_one_address_cannot_flood_the_others() -> None:
-    connections = Connections(most=100, most_of_address=2)
+    connections = Connections(server="gateway", most=100, most_of_address=2)
     for _ in range(4):
         assert not connections.is_flooded("a")
         connections.add("a")
@@ -83,7 +83,7 @@ def test_one_address_cannot_flood_the_others() -> None:
 
 
 def test_an_address_of_a_proxy_has_no_limit_of_its_own() -> None:
-    connections = Connections(most=1000, most_of_address=0)
+    connections = Connections(server="gateway", most=1000, most_of_address=0)
     for _ in range(900):
         connections.add("proxy")
     assert not connections.problem("proxy")

@@ -318,6 +318,7 @@ def test_rows_cover_every_setting_group_by_group_with_a_description() -> None:
         "dispatcher",
         "gateway",
         "web",
+        "console",
     ]
     assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index)
     assert all(row.description and row.variable == f"LINGUA_{row.name.upper()}" for row in rows)

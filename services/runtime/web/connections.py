@@ -1,4 +1,4 @@
-"""How many connections the web entry has, and from how many addresses."""
+"""How many connections an HTTP server has, and from how many addresses."""
 
 import asyncio
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from lingua_scheduler.services.session_gateway.web.refusals import HttpRefusal
+from lingua_scheduler.services.runtime.web.refusals import HttpRefusal
 
 # Seconds that a connection has for its next request, headers included. So a peer that sends its
 # request byte by byte is disconnected.
@@ -26,11 +26,13 @@ class Connections:
     """Counts connections, in all and by address.
 
     Args:
+        server: what has them, for messages.
         most: connections that are served.
         most_of_address: connections of one address that are served; 0 for no limit.
     """
 
-    def __init__(self, *, most: int, most_of_address: int) -> None:
+    def __init__(self, *, server: str, most: int, most_of_address: int) -> None:
+        self._server = server
         self._most = most
         self._most_of_address = most_of_address
         self._by_address: Counter[str] = Counter()
@@ -58,7 +60,7 @@ class Connections:
     def problem(self, address: str) -> str:
         """Why the last connection of an address may not be served; empty if it may."""
         if self.count > self._most:
-            return "this gateway has too many connections"
+            return f"this {self._server} has too many connections"
         if 0 < self._most_of_address < self._by_address[address]:
             return f"more than {self._most_of_address} connections from one address"
         return ""
@@ -81,7 +83,7 @@ class Connection(web.RequestHandler):
             loop=loop,
             access_log=None,  # type: ignore[arg-type]  # for none
             keepalive_timeout=_REQUEST_WITHIN_S,
-            # Bodies of requests are not read.
+            # What is left of a body after the response is not read.
             lingering_time=0,
             max_line_size=_MAX_LINE_BYTES,
             max_field_size=_MAX_LINE_BYTES,
@@ -163,3 +165,10 @@ def connection_factory(server: web.Server, connections: Connections) -> Callable
     """Makes the protocol of each new connection from an address."""
     loop = asyncio.get_running_loop()
     return lambda address: Connection(server, connections, loop, address)
+
+
+def connection_of(request: web.BaseRequest) -> Connection:
+    """The connection on which a request came."""
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    return connection

@@ -1,4 +1,4 @@
-"""Which hosts, origins and subprotocols the web entry accepts. Pure.
+"""Which hosts and origins an HTTP server accepts. Pure.
 
 A browser lets any page open WebSockets to any address, also to the visitor's own machine, and lets
 any page read from a name that its owner points there (DNS rebinding). The browser tells where the
@@ -7,10 +7,7 @@ page is from (Origin) and which name it used (Host), and both are checked.
 
 import ipaddress
 import re
-from collections.abc import Iterable
 
-PROTOCOL = "lingua.v1"
-_BEARER = "bearer."
 _ANY = "*"
 
 _PORTS = {"http": 80, "https": 443}
@@ -64,16 +61,6 @@ class Origins:
             return False
         port = _PORTS[scheme]
         return _AUTHORITY.fullmatch(authority) is not None and _same(authority, host, port)
-
-
-def subprotocols(headers: Iterable[str]) -> list[str]:
-    """The subprotocols that a client offers, in its order."""
-    return [each.strip() for header in headers for each in header.split(",") if each.strip()]
-
-
-def offered_tokens(offered: Iterable[str]) -> list[str]:
-    """The tokens among the subprotocols."""
-    return [each[len(_BEARER) :] for each in offered if each.startswith(_BEARER)]
 
 
 def _listed(value: str) -> list[str]:

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 
 from lingua_scheduler.services.runtime.rpc.duplex import all_ended
-from lingua_scheduler.services.session_gateway.web.connections import Connection, Connections
+from lingua_scheduler.services.runtime.web.connections import Connection, Connections
 
 # Seconds that a peer has for its TLS handshake, and to answer the end of TLS.
 _HANDSHAKE_WITHIN_S = 10.0

@@ -1,15 +1,10 @@
-"""Which hosts, origins and subprotocols the web entry accepts."""
+"""Which hosts and origins an HTTP server accepts."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lingua_scheduler.services.session_gateway.web.access import (
-    Hosts,
-    Origins,
-    offered_tokens,
-    subprotocols,
-)
+from lingua_scheduler.services.runtime.web.access import Hosts, Origins
 
 LOCAL = "127.0.0.1:7740"
 
@@ -99,7 +94,6 @@ def test_any_header_is_accepted_or_refused(host: str, origin: str | None, allowe
     is_page = Origins(allowed).accepts(origin, host)
     assert is_named in (True, False)
     assert is_page or origin is not None
-    assert offered_tokens(subprotocols([host])) is not None
 
 
 def test_further_origins_can_be_allowed() -> None:
@@ -110,9 +104,3 @@ def test_further_origins_can_be_allowed() -> None:
     assert not origins.accepts("http://talk.example", LOCAL)
     assert not origins.accepts("https://talk.example:8443", LOCAL)
     assert Origins("*").accepts("null", LOCAL)
-
-
-def test_a_token_is_one_of_the_subprotocols() -> None:
-    offered = subprotocols(["lingua.v1, bearer.a.b-c_d", "other,"])
-    assert offered == ["lingua.v1", "bearer.a.b-c_d", "other"]
-    assert offered_tokens(offered) == ["a.b-c_d"]
