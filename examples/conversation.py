@@ -28,6 +28,7 @@ from voices import CHUNK_MS, chunks, speech, write_wav
 from lingua_scheduler.cli.clients.sdk_access import client_token, tls_of
 from lingua_scheduler.cli.commands.up import exports
 from lingua_scheduler.cli.sample_node.phrases import write_phrases
+from lingua_scheduler.cli.up.console_page import console_words
 from lingua_scheduler.cli.up.errors import PartFailedError
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 from lingua_scheduler.cli.up.sample_nodes import SampleNode
@@ -312,7 +313,7 @@ def starting(view: ConversationView, folder: Path) -> LocalScheduler:
         SampleNode(node_id=node_id, langs=langs, phrases=phrase_file)
         for node_id, langs in NODES.items()
     ]
-    return LocalScheduler(environ=environ, nodes=nodes, on_log=log, on_ready=ready)
+    return LocalScheduler(environ=environ, nodes=nodes, console=True, on_log=log, on_ready=ready)
 
 
 def introduce(scheduler: LocalScheduler, view: ConversationView, took_s: float) -> None:
@@ -320,6 +321,8 @@ def introduce(scheduler: LocalScheduler, view: ConversationView, took_s: float) 
     if page := talk_page(scheduler):
         for line in (*page.words, *PAGE):
             view.link(line)
+    for line in console_words(scheduler):
+        view.link(line)
     view.line("")
     view.line(TITLE, "bold")
     for line in HONESTY:

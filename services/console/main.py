@@ -72,7 +72,11 @@ async def run_console(settings: Settings, ready: Ready, build: Build) -> None:
         with stop_signals() as stopping:
             metrics_address = await metrics_server.start()
             await server.start()
-            facts = {"address": server.address, "metrics": metrics_address}
+            facts = {
+                "address": server.address,
+                "metrics": metrics_address,
+                "health": server.health_address,
+            }
             _log.info("listening", extra=facts)
             ready(NAME, server.address, metrics_address, "")
             try:

@@ -54,7 +54,7 @@ def gateway(
         dispatchers=dispatcher.address,
         hangover_manual_ms=50,
         web_frames_per_s=500,
-        limits={"web.connections._REQUEST_WITHIN_S": 2.0},
+        limits={"runtime.web.connections._REQUEST_WITHIN_S": 2.0},
     ) as process:
         yield process
         assert not process.faults(), process.log()

@@ -83,7 +83,7 @@ async def test_peers_without_a_handshake_count_and_are_disconnected(
         redis_url,
         prefix,
         web_connections_per_address=3,
-        limits={"web.listener._HANDSHAKE_WITHIN_S": 3.0},
+        limits={"runtime.web.listener._HANDSHAKE_WITHIN_S": 3.0},
         **server_settings(certificates.issue()),
     )
     context = trusting(certificates)

@@ -10,17 +10,24 @@ from typing import Any, ClassVar
 
 from tests.support.process import SOON_S, Process, environment
 
-RUNNER = """
-import asyncio, importlib, json, os, sys
-from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.settings.settings import load_settings
-
-package = "lingua_scheduler.services." + os.environ["TEST_PACKAGE"]
+SET_LIMITS = """
+import importlib, json, os
+services = "lingua_scheduler.services"
+package = f"{services}.{os.environ['TEST_PACKAGE']}"
 for name, value in json.loads(os.environ["TEST_LIMITS"]).items():
     module, _, constant = name.rpartition(".")
-    module = importlib.import_module(f"{package}.{module}")
+    parent = services if module.startswith("runtime.") else package
+    module = importlib.import_module(f"{parent}.{module}")
     assert hasattr(module, constant), name
     setattr(module, constant, value)
+"""
+
+RUNNER = (
+    SET_LIMITS
+    + """
+import asyncio, sys
+from lingua_scheduler.services.runtime.errors import SettingsError
+from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 def ready(service, address, metrics, web):
     print("ready", service, address, metrics, flush=True)
@@ -30,6 +37,7 @@ try:
 except SettingsError as error:
     sys.exit(f"refused: {error}")
 """
+)
 
 # A busy machine is no reason for a test to fail.
 PATIENT_REDIS_MS = 4000
@@ -50,7 +58,8 @@ class ServiceProcess(Process):
     Args:
         redis_url: of its Redis.
         prefix: of its keys.
-        limits: constants of the service's modules, such as {"nodes.admission.MAX_BYTES": 1000}.
+        limits: constants of modules of the service, such as {"nodes.admission.MAX_BYTES": 1000},
+            or of the runtime, such as {"runtime.web.listener._PAUSE_S": 1}.
         environ: further variables.
         runner: the code that the process runs.
         settings: fields of Settings.

@@ -68,7 +68,7 @@ def route_of(raw_path: str) -> Route:
         return Route(Kind.FILE, "page")
     if raw_path.startswith(API):
         return _api(raw_path.removeprefix(API).split("/"))
-    return _view(raw_path.split("/")[1:])
+    return _view(raw_path.removeprefix("/").split("/")) if raw_path.startswith("/") else _NOTHING
 
 
 def _view(parts: list[str]) -> Route:

@@ -80,6 +80,11 @@ class ConsoleServer:
         """Where it listens; empty before `start`."""
         return self._http.address
 
+    @property
+    def health_address(self) -> str:
+        """Where it answers probes besides; empty if it does not."""
+        return self._probes.address if self._probes is not None else ""
+
     async def start(self) -> None:
         """Starts to listen.
 

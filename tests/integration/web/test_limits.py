@@ -43,8 +43,8 @@ def gateway(
         limits={
             "live.sessions._OPEN_WITHIN_S": 1.0,
             "live.converse_stream._MAX_BYTES": OUTBOX_BYTES,
-            "web.connections._REQUEST_WITHIN_S": 1.0,
-            "web.connections._READ_WITHIN_S": 1.0,
+            "runtime.web.connections._REQUEST_WITHIN_S": 1.0,
+            "runtime.web.connections._READ_WITHIN_S": 1.0,
             "web.client._CLOSE_WITHIN_S": 1.0,
         },
         keepalive_time_ms=1000,

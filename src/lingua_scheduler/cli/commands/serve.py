@@ -25,8 +25,8 @@ Serve: TypeAlias = "Callable[[Settings, Ready], Awaitable[None]]"
 def serve() -> None:
     """Run one service, or all of them in one process, in the foreground.
 
-    Environment variables configure it ('lingua config' shows them); it needs LINGUA_REDIS_URL.
-    SIGTERM and Ctrl-C let it finish its work; a second one ends it at once.
+    Environment variables configure it ('lingua config' shows them); all but the console need
+    LINGUA_REDIS_URL. SIGTERM and Ctrl-C let it finish its work; a second one ends it at once.
     """
 
 
@@ -63,11 +63,25 @@ def gateway(**child: bool) -> None:
     _run(serve_gateway, **child)
 
 
+@serve.command()
+@child_options
+@json_option
+def console(**child: bool) -> None:
+    """Run the operators' console: pages and a JSON API about the scheduler.
+
+    It needs no Redis, and finds the services by LINGUA_POOL_ADDRESS, LINGUA_DISPATCHER_ADDRESS and
+    LINGUA_GATEWAY_ADDRESS.
+    """
+    from lingua_scheduler.services.console.main import serve as serve_console
+
+    _run(serve_console, **child)
+
+
 @serve.command("all")
 @child_options
 @json_option
 def all_in_one(**child: bool) -> None:
-    """Run all three services in one process.
+    """Run all three services in one process; the console always has its own.
 
     Each has its own addresses, health and metrics, as in a process of its own. They call each
     other within the process: LINGUA_POOL_ADDRESS and LINGUA_DISPATCHER_ADDRESS are not used.

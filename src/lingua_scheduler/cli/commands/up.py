@@ -13,6 +13,7 @@ import click
 
 from lingua_scheduler.cli.failures import FAILED, Failure
 from lingua_scheduler.cli.options import Options, json_option, pass_options, seconds_option
+from lingua_scheduler.cli.up.console_page import console_url, console_words
 from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
 from lingua_scheduler.cli.up.listening import reachable
 from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler
@@ -55,10 +56,11 @@ _CALLERS = (
 @json_option
 @pass_options
 def up(options: Options, instances: int, split: bool, demo: bool, seconds: float | None) -> None:
-    """Run everything on this machine: a Redis and all services.
+    """Run everything on this machine: a Redis, all services and the operators' console.
 
     Open the address after 'Talk' in a browser to speak. That needs nodes: --demo starts two that
-    translate nothing, but say how long they heard you speak, and play your voice back.
+    translate nothing, but say how long they heard you speak, and play your voice back. The address
+    after 'Console' shows nodes, jobs and sessions; LINGUA_CONSOLE_LISTEN= runs no console.
 
     One process runs one instance of every service, as 'lingua serve all' does; with --split each
     has a process of its own. The Redis is that of LINGUA_REDIS_URL; without one, a server is
@@ -70,6 +72,7 @@ def up(options: Options, instances: int, split: bool, demo: bool, seconds: float
     scheduler = LocalScheduler(
         instances=instances,
         split=split,
+        console=True,
         nodes=demo_nodes(load_settings()) if demo else (),
         # Otherwise log lines would hide the address of the page.
         environ={"LINGUA_LOG_LEVEL": "warning", **os.environ} if demo else None,
@@ -130,6 +133,7 @@ def _signals(scheduler: LocalScheduler) -> Iterator[None]:
 def _document(scheduler: LocalScheduler) -> dict[str, Any]:
     return {
         "talk": _page_document(talk_page(scheduler)),
+        "console": {"url": url} if (url := console_url(scheduler)) else None,
         "redis": masked_url(scheduler.redis_url),
         "services": [
             {
@@ -161,6 +165,7 @@ def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
     if scheduler.nodes:
         lines.append(f"Nodes  {', '.join(scheduler.nodes)}, which translate nothing: they say how")
         lines.append("       long they heard you speak, and play your voice back")
+    lines += console_words(scheduler)
     lines.append(f"Redis  {scheduler.redis_words}")
     lines += [f"Note   {note}" for note in scheduler.notes]
     name_width = max(len(each.name) for each in scheduler.services)

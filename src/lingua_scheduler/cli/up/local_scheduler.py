@@ -23,6 +23,7 @@ from lingua_scheduler.cli.failures import USAGE
 from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
 from lingua_scheduler.cli.up.given_redis import await_redis, server_name
 from lingua_scheduler.cli.up.listening import is_ipv4, listen_variables, reachable
+from lingua_scheduler.cli.up.local_console import CONSOLE, LocalConsole, console_environ
 from lingua_scheduler.cli.up.local_service import LocalService
 from lingua_scheduler.cli.up.sample_nodes import SampleNode
 from lingua_scheduler.cli.up.supervised import MAX_ENDS, STEADY_S, SupervisedProcess
@@ -66,6 +67,8 @@ class LocalScheduler:
     Args:
         instances: of each service.
         split: whether each service has a process of its own; otherwise one process has one of each.
+        console: whether to run the operators' console as well, unless LINGUA_CONSOLE_LISTEN is
+            empty. If it cannot run, everything else does.
         nodes: sample nodes to run beside them, each in a process of its own.
         environ: the settings, and the environment of all processes; by default that of this one.
         on_log: called, from threads, with a part's name and each line that it logs, and with what
@@ -82,6 +85,7 @@ class LocalScheduler:
         *,
         instances: int = 1,
         split: bool = False,
+        console: bool = False,
         nodes: Sequence[SampleNode] = (),
         environ: Mapping[str, str] | None = None,
         on_log: Callable[[str, str], None] = _discard,
@@ -97,6 +101,9 @@ class LocalScheduler:
         self.nodes: dict[str, SupervisedProcess] = {}
         """The processes of the sample nodes, by id."""
         self._wanted_nodes = nodes
+        self.console: LocalConsole | None = None
+        """None if there is none."""
+        self._wants_console = console and bool(self.settings.console_listen)
         self.notes: list[str] = []
         """Deviations from the settings, such as a port that was in use."""
         self._instances = instances
@@ -126,7 +133,13 @@ class LocalScheduler:
 
     @property
     def _all(self) -> list[SupervisedProcess]:
+        """All processes without which this is not the scheduler that was asked for."""
         return [*self.processes, *self.nodes.values()]
+
+    @property
+    def _extra(self) -> list[SupervisedProcess]:
+        """Processes that it can do without."""
+        return [self.console.process] if self.console is not None else []
 
     @property
     def services(self) -> list[LocalService]:
@@ -211,6 +224,8 @@ class LocalScheduler:
             self.nodes[node.node_id] = self._supervise(
                 node.node_id, node.command, (node.node_id,), self._environ
             )
+        if self._wants_console:
+            self.console = self._start_console()
         found: list[str] = []
         for target, started in self._started.items():
             for number, each in enumerate(started, start=1):
@@ -226,6 +241,26 @@ class LocalScheduler:
                 if service.service in self._targets[target]:
                     self._on_ready(service.name)
         self._connect_nodes(deadline, within_s)
+        if self.console is not None:
+            self._begin_console(self.console, deadline)
+
+    def _start_console(self) -> LocalConsole:
+        environ = console_environ(self.settings, self._environ, self.notes)
+        process = self._supervise(CONSOLE, ("serve", CONSOLE), (CONSOLE,), environ)
+        return LocalConsole(process, lambda line: self._on_log(CONSOLE, line))
+
+    def _begin_console(self, console: LocalConsole, deadline: float) -> None:
+        """Waits for the console, unless it fails."""
+        console.process.begin(
+            {variable_name(f"{other}_address"): self.addresses(other) for other in SERVICES}
+        )
+        while not console.is_settled and self._await_change(deadline):
+            if self._interrupted:
+                raise InterruptedStartError
+        if console.address:
+            self._on_ready(CONSOLE)
+        else:
+            self.notes.append("the console does not run: see its log")
 
     def _connect_nodes(self, deadline: float, within_s: float) -> None:
         variable = variable_name("dispatcher_address")
@@ -266,6 +301,8 @@ class LocalScheduler:
         """Drain nodes and services, then end the embedded Redis. A second call does nothing."""
         # Nodes first: they finish their jobs, which needs the services.
         self._end(self.nodes.values(), NODE_STOP_S)
+        self._end(self._extra, NODE_STOP_S)
+        self.console = None
         self._end(self.processes, self.settings.drain_grace_ms / 1000 + STOP_SLACK_S)
         self.nodes.clear()
         for started in self._started.values():
@@ -287,7 +324,7 @@ class LocalScheduler:
 
     def kill(self) -> None:
         """End all processes at once; the embedded Redis ends with this one."""
-        for each in self._all:
+        for each in [*self._all, *self._extra]:
             each.kill()
 
     def _hosts(self, service: str) -> list[SupervisedProcess]:
@@ -337,7 +374,8 @@ class LocalScheduler:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return False
-        due = [each.restart_at for each in self._all if each.restart_at is not None]
+        restarts = (each.restart_at for each in [*self._all, *self._extra])
+        due = [at for at in restarts if at is not None]
         until = min([now + REDIS_CHECK_S, *due, *([] if deadline is None else [deadline])])
         try:
             self._changes.get(timeout=max(0.0, until - now))
@@ -347,6 +385,8 @@ class LocalScheduler:
             each.check(time.monotonic())
             if each.gave_up:
                 raise self._died(each)
+        if self.console is not None:
+            self.console.check(time.monotonic())
         return True
 
     def _check_redis(self) -> None:
