@@ -23,8 +23,9 @@ COMPONENTS = {
     "dispatcher": DispatcherService.grpc_name,
     "gateway": SessionGatewayService.grpc_name,
 }
+CONSOLE = "console"
 # Ports of a pod that runs all services: a name has at most 15 characters.
-_SHORT = {"pool": "pool", "dispatcher": "disp", "gateway": "gate"}
+_SHORT = {"pool": "pool", "dispatcher": "disp", "gateway": "gate", CONSOLE: "console"}
 
 # What the cluster and its operator give to a pod.
 POD_IP = "10.1.2.3"
@@ -34,6 +35,7 @@ SECRETS = {"lingua-redis": {"url": "rediss://user:secret@redis.example.com:6379/
 SECRET_FOLDERS = {
     "lingua-auth": {"secret"},
     **{f"lingua-{component}-tls": {"tls.crt", "tls.key", "ca.crt"} for component in COMPONENTS},
+    "lingua-console-tls": {"tls.crt", "tls.key", "ca.crt"},
 }
 
 Resource = dict[str, Any]
@@ -66,6 +68,10 @@ class Manifests:
     def services(self) -> list[tuple[str, Resource]]:
         """Our three, each with its component and its Deployment, which may have all three."""
         return [(each, self.deployment(each)) for each in COMPONENTS]
+
+    def processes(self) -> list[tuple[str, Resource]]:
+        """The three services and the console."""
+        return [*self.services(), (CONSOLE, self.deployment(CONSOLE))]
 
     def deployment(self, component: str) -> Resource:
         """The one whose pods run a service."""

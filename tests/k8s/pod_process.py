@@ -1,6 +1,7 @@
 """A container of the manifests as a process of this machine, probed as a kubelet would."""
 
 import socket
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.k8s.manifests import (
     COMPONENTS,
+    CONSOLE,
     Manifests,
     container_of,
     pod_of,
@@ -103,3 +105,45 @@ class PodProcess(CommandProcess):
                     raise
                 return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+class ConsolePod(CommandProcess):
+    """The container of the console.
+
+    Args:
+        manifests: describe it.
+        instead: variables that differ from the manifests.
+        secrets: a folder that has a folder of files for each Secret that the container mounts.
+    """
+
+    def __init__(self, manifests: Manifests, *, instead: Mapping[str, str], secrets: Path) -> None:
+        deployment = manifests.deployment(CONSOLE)
+        container = container_of(deployment)
+        self._probe = container["readinessProbe"]["httpGet"]
+        self.port, self._health_port = free_port(), free_port()
+        said = manifests.environment(deployment)
+        for mounted_at, secret in secret_mounts(deployment).items():
+            said = {
+                key: value.replace(mounted_at, str(secrets / secret)) for key, value in said.items()
+            }
+        self.environ = {
+            **environment(),
+            **said,
+            **instead,
+            "LINGUA_CONSOLE_LISTEN": f"127.0.0.1:{self.port}",
+            "LINGUA_CONSOLE_METRICS_LISTEN": "127.0.0.1:0",
+            "LINGUA_CONSOLE_HEALTH_LISTEN": f"127.0.0.1:{self._health_port}",
+        }
+        super().__init__("pod-console", [*LINGUA, *container["args"]], env=self.environ)
+
+    def becomes_ready(self) -> None:
+        """Returns when its readiness probe passes."""
+        self.wait_for(self._passes, "ready", WITHIN_S)
+
+    def _passes(self) -> bool:
+        url = f"http://127.0.0.1:{self._health_port}{self._probe['path']}"
+        try:
+            with urllib.request.urlopen(url, timeout=PROBE_S) as response:
+                return bool(response.status == 200)
+        except OSError:
+            return False

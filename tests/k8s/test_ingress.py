@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
-from lingua_scheduler.services.session_gateway.web import connections
+from lingua_scheduler.services.runtime.web import connections
 from lingua_scheduler.services.session_gateway.web.talk_page import page_files
 from lingua_scheduler.v1 import dispatcher_pb2, session_pb2
 from tests.k8s.manifests import Manifests, Resource, name_of

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.cli.up.local_scheduler import STOP_SLACK_S
+from lingua_scheduler.services.console.http.routes import HEALTH
 from lingua_scheduler.services.runtime.addresses import split_address
 from lingua_scheduler.services.runtime.rpc.health import LIVENESS
 from lingua_scheduler.services.runtime.settings.settings import (
@@ -20,6 +21,7 @@ from lingua_scheduler.services.runtime.settings.settings import (
 )
 from tests.k8s.manifests import (
     COMPONENTS,
+    CONSOLE,
     POD_IP,
     POD_NAME,
     ROOT,
@@ -95,11 +97,12 @@ def test_everything_is_in_one_namespace_that_admits_only_restricted_pods(
 
 
 def test_every_variable_is_a_setting_with_a_valid_value(manifests: Manifests) -> None:
-    for _, deployment in manifests.services():
+    for component, deployment in manifests.processes():
         environ = manifests.environment(deployment)
         settings = load_settings(environ)
         assert unknown_variables(environ) == []
-        assert settings.redis_url
+        # The console asks the services.
+        assert bool(settings.redis_url) == (component != CONSOLE)
         assert settings.instance_id == POD_NAME
         assert settings.log_format == "json"
 
@@ -107,10 +110,10 @@ def test_every_variable_is_a_setting_with_a_valid_value(manifests: Manifests) ->
 def test_every_service_listens_for_others_on_the_ports_of_the_defaults(
     manifests: Manifests,
 ) -> None:
-    for component, deployment in manifests.services():
+    for component, deployment in manifests.processes():
         settings = load_settings(manifests.environment(deployment))
         for setting, port in (
-            (f"{component}_listen", "grpc"),
+            (f"{component}_listen", "web" if component == CONSOLE else "grpc"),
             (f"{component}_metrics_listen", "metrics"),
             (f"{component}_health_listen", "health"),
             *((("gateway_web_listen", "web"),) if component == "gateway" else ()),
@@ -151,8 +154,9 @@ def test_every_container_runs_a_real_command(manifests: Manifests) -> None:
         args = container_of(each)["args"]
         ran = CliRunner().invoke(app, [*args, "--help"])
         assert ran.exit_code == 0, f"{args}: {ran.output}"
-    for component, deployment in manifests.services():
-        runs = "all" if manifests.layer == "overlays/small" else component
+    for component, deployment in manifests.processes():
+        is_small = manifests.layer == "overlays/small"
+        runs = "all" if is_small and component != CONSOLE else component
         assert container_of(deployment)["args"] == ["serve", runs]
         assert name_of(deployment) == f"lingua-{runs}"
 
@@ -190,8 +194,22 @@ def test_only_readiness_asks_whether_the_service_serves(manifests: Manifests) ->
         assert container["startupProbe"]["grpc"] == {"port": port, "service": LIVENESS}
 
 
+def test_the_console_is_asked_by_http_whether_it_serves(manifests: Manifests) -> None:
+    deployment = manifests.deployment(CONSOLE)
+    asked = {"port": port_of(deployment, CONSOLE, "health"), "path": HEALTH}
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container_of(deployment)[probe]["httpGet"] == asked
+
+
+def test_the_console_has_one_address_for_all_its_pods(manifests: Manifests) -> None:
+    service = manifests.one("Service", "lingua-console")["spec"]
+    assert manifests.selected(service["selector"]) == ["lingua-console"]
+    (port,) = service["ports"]
+    assert port["port"] == port["targetPort"] == split_address(DEFAULTS.console_listen)[1]
+
+
 def test_a_pod_has_time_to_leave_the_endpoints_to_drain_and_to_end(manifests: Manifests) -> None:
-    for _, deployment in manifests.services():
+    for _, deployment in manifests.processes():
         settings = load_settings(manifests.environment(deployment))
         leaves_s = container_of(deployment)["lifecycle"]["preStop"]["sleep"]["seconds"]
         # Until the answers of the cluster's DNS are over.
@@ -201,7 +219,7 @@ def test_a_pod_has_time_to_leave_the_endpoints_to_drain_and_to_end(manifests: Ma
 
 
 def test_a_roll_out_takes_no_pod_before_its_successor_is_ready(manifests: Manifests) -> None:
-    for _, deployment in manifests.services():
+    for _, deployment in manifests.processes():
         assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
 
 
@@ -225,7 +243,7 @@ def test_every_pod_is_restricted(manifests: Manifests) -> None:
 
 
 def test_every_service_has_an_account_of_its_own_without_a_token(manifests: Manifests) -> None:
-    for _, deployment in manifests.services():
+    for _, deployment in manifests.processes():
         account = manifests.one("ServiceAccount", name_of(deployment))
         assert pod_of(deployment)["serviceAccountName"] == name_of(account)
         assert account["automountServiceAccountToken"] is False
@@ -239,7 +257,7 @@ def test_every_pod_asks_for_what_it_needs_and_only_memory_is_limited(manifests: 
 
 
 def test_the_pods_of_a_service_are_spread_over_machines_and_zones(manifests: Manifests) -> None:
-    for _, deployment in manifests.services():
+    for _, deployment in manifests.processes():
         constraints = pod_of(deployment)["topologySpreadConstraints"]
         assert [each["topologyKey"] for each in constraints] == [
             "kubernetes.io/hostname",
@@ -260,7 +278,7 @@ def test_a_workload_selects_its_own_pods_and_no_others(manifests: Manifests) -> 
 
 
 def test_every_service_may_lose_one_pod_at_a_time_to_maintenance(manifests: Manifests) -> None:
-    for _, deployment in manifests.services():
+    for _, deployment in manifests.processes():
         budget = manifests.one("PodDisruptionBudget", name_of(deployment))["spec"]
         assert manifests.selected(budget["selector"]["matchLabels"]) == [name_of(deployment)]
         assert budget["maxUnavailable"] == 1
@@ -279,14 +297,14 @@ def test_every_service_grows_by_itself_and_nothing_else_says_how_many(
 
 def test_every_service_of_every_pod_is_scraped(secured: Manifests) -> None:
     (monitor,) = secured.of("PodMonitor")
-    names = {name_of(deployment) for _, deployment in secured.services()}
+    names = {name_of(deployment) for _, deployment in secured.processes()}
     assert set(secured.selected(monitor["spec"]["selector"]["matchLabels"])) == names
     endpoints = monitor["spec"]["podMetricsEndpoints"]
     assert {each["path"] for each in endpoints} == {"/metrics"}
     scraped = [each["port"] for each in endpoints]
-    for component, deployment in secured.services():
+    for component, deployment in secured.processes():
         ports = {each["name"]: each["containerPort"] for each in container_of(deployment)["ports"]}
-        found = [ports[name] for name in scraped]
+        found = [ports[name] for name in scraped if name in ports]
         assert found.count(port_of(deployment, component, "metrics")) == 1
     # The job that its series have; the rules find ours by that.
     job = f"{monitor['metadata']['namespace']}/{name_of(monitor)}"
@@ -310,7 +328,7 @@ def test_the_rules_of_the_operator_are_those_of_prometheus(secured: Manifests) -
 
 def test_the_base_leaves_it_to_the_overlays_who_may_call() -> None:
     base = render("base")
-    for _, deployment in base.services():
+    for _, deployment in base.processes():
         settings = load_settings(base.environment(deployment))
         # With this alone, the services refuse to listen.
         assert (settings.auth, settings.listen_without_auth) == ("off", False)
@@ -318,7 +336,7 @@ def test_the_base_leaves_it_to_the_overlays_who_may_call() -> None:
 
 
 def test_production_asks_who_calls_and_has_tls_on_every_line(secured: Manifests) -> None:
-    for _, deployment in secured.services():
+    for _, deployment in secured.processes():
         settings = load_settings(secured.environment(deployment))
         assert settings.auth == "on"
         assert settings.tls_server_name
@@ -348,11 +366,13 @@ def test_production_limits_what_a_tenant_may_use_as_the_defaults_do(secured: Man
 
 
 def test_small_has_two_pods_with_all_services_and_nothing_of_single_ones(small: Manifests) -> None:
-    (deployment,) = small.workloads()
-    assert deployment["spec"]["replicas"] == 2
+    deployment, console = small.workloads()
+    assert (name_of(deployment), name_of(console)) == ("lingua-all", "lingua-console")
+    assert (deployment["spec"]["replicas"], console["spec"]["replicas"]) == (2, 1)
     assert small.of("HorizontalPodAutoscaler") == []
     for kind in ("ServiceAccount", "PodDisruptionBudget"):
-        assert [name_of(each) for each in small.of(kind)] == [name_of(deployment)]
+        names = [name_of(each) for each in small.of(kind)]
+        assert names == [name_of(deployment), name_of(console)]
 
 
 def test_small_and_production_can_run_side_by_side_while_one_replaces_the_other(
@@ -362,8 +382,11 @@ def test_small_and_production_can_run_side_by_side_while_one_replaces_the_other(
     for each in (*small.of("Service"), *small.of("NetworkPolicy")):
         if name_of(each) != "lingua-metrics":
             assert production.one(each["kind"], name_of(each)) == each
-    (pods,) = small.workloads()
-    for workload in production.workloads():
+    # The console is the same in both, but for the number of its pods.
+    pods, console = small.workloads()
+    twin = production.deployment(CONSOLE)
+    assert {**console, "spec": {**console["spec"], "replicas": 2}} == twin
+    for workload in (each for each in production.workloads() if each is not twin):
         assert not small.selected(workload["spec"]["selector"]["matchLabels"])
         assert not production.selected(pods["spec"]["selector"]["matchLabels"])
 
@@ -372,7 +395,7 @@ def test_small_and_production_can_run_side_by_side_while_one_replaces_the_other(
 
 
 def test_dev_says_in_so_many_words_that_everybody_may_call(dev: Manifests) -> None:
-    for _, deployment in dev.services():
+    for _, deployment in dev.processes():
         settings = load_settings(dev.environment(deployment))
         assert settings.auth == "off"
         assert settings.listen_without_auth

@@ -18,6 +18,7 @@ POOL, DISPATCHER, GATEWAY = (
     for service in ("pool", "dispatcher", "gateway")
 )
 WEB = split_address(SETTINGS.gateway_web_listen)[1]
+CONSOLE = split_address(SETTINGS.console_listen)[1]
 REDIS, DNS, OTLP = 6379, 53, 4317
 
 
@@ -105,6 +106,7 @@ def _number(port: int | str, target: Place) -> int | None:
 
 
 SERVICES = ("pool", "dispatcher", "gateway")
+PROCESSES = (*SERVICES, "console")
 PICTURE = {
     ("ingress", "gateway", GATEWAY),
     ("ingress", "gateway", WEB),
@@ -112,20 +114,28 @@ PICTURE = {
     ("ingress", "dispatcher", DISPATCHER),
     ("dispatcher", "dispatcher", DISPATCHER),
     ("dispatcher", "pool", POOL),
+    ("console", "pool", POOL),
+    ("console", "dispatcher", DISPATCHER),
+    ("console", "gateway", GATEWAY),
 } | {
     ("monitoring", service, split_address(getattr(SETTINGS, f"{service}_metrics_listen"))[1])
-    for service in SERVICES
+    for service in PROCESSES
 }
 BESIDES = {
-    "base": {(service, "dns", DNS) for service in SERVICES},
-    "overlays/dev": {(pod, "dns", DNS) for pod in (*SERVICES, "redis", "sim-nodes")}
+    "base": {(service, "dns", DNS) for service in PROCESSES},
+    "overlays/dev": {(pod, "dns", DNS) for pod in (*PROCESSES, "redis", "sim-nodes")}
     | {(service, "redis", REDIS) for service in SERVICES}
     | {("sim-nodes", "dispatcher", DISPATCHER)},
-    "overlays/production": {(service, "dns", DNS) for service in SERVICES}
-    | {(service, "monitoring", OTLP) for service in SERVICES},
-    "overlays/small": {("all", "dns", DNS), ("all", "monitoring", OTLP)},
+    "overlays/production": {(service, "dns", DNS) for service in PROCESSES}
+    | {(service, "monitoring", OTLP) for service in PROCESSES},
+    "overlays/small": {
+        (pod, to, port)
+        for pod in ("all", "console")
+        for to, port in (("dns", DNS), ("monitoring", OTLP))
+    },
 }
-PORTS = {port for *_, port in PICTURE} | {REDIS, DNS, OTLP}
+# Nobody in the cluster reaches the console: operators use `kubectl port-forward`.
+PORTS = {port for *_, port in PICTURE} | {REDIS, DNS, OTLP, CONSOLE}
 
 
 def picture(manifests: Manifests) -> set[tuple[str, str, int]]:
@@ -135,7 +145,7 @@ def picture(manifests: Manifests) -> set[tuple[str, str, int]]:
 
 
 def test_only_the_lines_of_the_picture_are_open(manifests: Manifests) -> None:
-    health = {port_of(found, each, "health") for each, found in manifests.services()}
+    health = {port_of(found, each, "health") for each, found in manifests.processes()}
     assert Network(manifests).edges(PORTS | health) == picture(manifests) | BESIDES[manifests.layer]
 
 
@@ -164,3 +174,8 @@ def test_every_service_may_reach_a_redis_outside_the_cluster(
     for peer in rule["to"]:
         assert ipaddress.ip_network(peer["ipBlock"]["cidr"]).num_addresses <= 16
     assert [port["port"] for port in rule["ports"]] == [REDIS]
+
+
+def test_the_console_may_not_reach_redis(secured: Manifests) -> None:
+    policy = secured.one("NetworkPolicy", "lingua-to-redis")["spec"]
+    assert "lingua-console" not in secured.selected(policy["podSelector"]["matchLabels"])

@@ -6,8 +6,11 @@ import contextlib
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from lingua_scheduler.sdk import Job, Node, Result, Session, SessionRefusedError
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from tests.k8s.envoy_process import BackendTls, EnvoyProcess
 from tests.k8s.manifests import COMPONENTS, ROOT, SECRET_FOLDERS, Manifests, name_of, render
-from tests.k8s.pod_process import WITHIN_S, PodProcess
+from tests.k8s.pod_process import WITHIN_S, ConsolePod, PodProcess
 
 GUIDE = (ROOT / "docs" / "security.md").read_text()
 # In place of a cluster, of whom the commands say what they would make.
@@ -117,6 +120,42 @@ def pods(production_rendered: Manifests, deployment: Deployment) -> Iterator[dic
         for pod in started.values():
             pod.becomes("readinessProbe", passing=True)
         yield started
+
+
+@pytest.fixture(scope="module")
+def console(
+    production_rendered: Manifests, deployment: Deployment, pods: dict[str, PodProcess]
+) -> Iterator[ConsolePod]:
+    """The console beside them; it serves."""
+    instead = {
+        f"LINGUA_{each.upper()}_ADDRESS": f"127.0.0.1:{pod.ports[each]}"
+        for each, pod in pods.items()
+    }
+    with ConsolePod(production_rendered, instead=instead, secrets=deployment.secrets) as pod:
+        pod.becomes_ready()
+        yield pod
+
+
+def test_an_operator_signs_in_to_the_console_with_a_token_of_the_guide(
+    deployment: Deployment, console: ConsolePod
+) -> None:
+    """It has TLS, no Redis, and a certificate that the pool service accepts."""
+    assert "LINGUA_REDIS_URL" not in console.environ
+    url = f"https://127.0.0.1:{console.port}/api/v1"
+    context = ssl.create_default_context(cafile=str(deployment.folder / "certs" / "ca.crt"))
+    (token,) = deployment.type(
+        f"LINGUA_AUTH_SECRET_FILE={deployment.folder / 'secret'} lingua token operator"
+    ).split()
+    request = urllib.request.Request(
+        f"{url}/sign-in",
+        data=json.dumps({"token": token}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, context=context, timeout=WITHIN_S) as response:
+        assert response.status == 204
+        assert "Secure" in response.headers["Set-Cookie"]
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{url}/me", context=context, timeout=WITHIN_S)
 
 
 @contextlib.asynccontextmanager

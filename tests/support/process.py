@@ -214,7 +214,8 @@ def environment(**settings: object) -> dict[str, str]:
         key: value for key, value in os.environ.items() if not key.startswith(("LINGUA_", "OTEL_"))
     }
     # Where a gateway is started without a word about it, its web entry has a free port as well.
-    free = {"LINGUA_GATEWAY_WEB_LISTEN": "127.0.0.1:0"}
+    # `lingua up` runs a console only where a test asks for one.
+    free = {"LINGUA_GATEWAY_WEB_LISTEN": "127.0.0.1:0", "LINGUA_CONSOLE_LISTEN": ""}
     return {
         **kept,
         **free,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-SERVICES = ("pool", "dispatcher", "gateway")
+CONSOLE = "console"
+SERVICES = ("pool", "dispatcher", "gateway", CONSOLE)
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
@@ -213,9 +214,11 @@ def show(options: Options, file: Path, ca: Path | None) -> None:
 def _server(name: str, hosts: tuple[str, ...], life: timedelta | None = None) -> "Wanted":
     from lingua_scheduler.cli.certificates import LOCAL_HOSTS, SERVER_LIFE, Wanted
 
+    # The console only looks; who acts there does so with a token of its own.
+    role = "viewer" if name == CONSOLE else "service"
     return Wanted(
         name=name,
-        uri=f"lingua:service/{name}",
+        uri=f"lingua:{role}/{name}",
         life=life or SERVER_LIFE,
         hosts=(*hosts, *LOCAL_HOSTS),
     )
