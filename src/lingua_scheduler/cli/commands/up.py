@@ -56,11 +56,11 @@ _CALLERS = (
 @json_option
 @pass_options
 def up(options: Options, instances: int, split: bool, demo: bool, seconds: float | None) -> None:
-    """Run everything on this machine: a Redis, all services and the operators' console.
+    """Run everything on this machine: a Redis and all services.
 
     Open the address after 'Talk' in a browser to speak. That needs nodes: --demo starts two that
     translate nothing, but say how long they heard you speak, and play your voice back. The address
-    after 'Console' shows nodes, jobs and sessions; LINGUA_CONSOLE_LISTEN= runs no console.
+    after 'Console' is the operators' console; if LINGUA_CONSOLE_LISTEN is empty, there is none.
 
     One process runs one instance of every service, as 'lingua serve all' does; with --split each
     has a process of its own. The Redis is that of LINGUA_REDIS_URL; without one, a server is
