@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LOGGED = ("services", "sdk", "src/lingua_scheduler/cli")
-LOGGERS = {"_log", "log", "logger"}
+LOGGERS = {"_audit", "_log", "log", "logger"}
 LEVELS = {
     "debug": "debug",
     "info": "info",
@@ -25,6 +25,7 @@ SOURCES = {
     "services/session_gateway": "gateway",
     "services/dispatcher": "dispatcher",
     "services/pool_service": "pool",
+    "services/console": "console",
     "services/runtime": "all",
 }
 
