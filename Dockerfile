@@ -30,8 +30,8 @@ COPY --from=build /opt/lingua /opt/lingua
 ENV PATH=/opt/lingua/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 # A number, so that Kubernetes can see that it is not root.
 USER 65532:65532
-# gRPC and metrics of pool, dispatcher and gateway.
-EXPOSE 7710 7720 7730 7740 9710 9720 9730
+# gRPC and metrics of pool, dispatcher and gateway; the web entry; the console and its metrics.
+EXPOSE 7710 7720 7730 7740 7750 9710 9720 9730 9750
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
     CMD ["lingua", "health", "--pid", "1", "--timeout", "3"]
 ENTRYPOINT ["lingua"]

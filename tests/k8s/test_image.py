@@ -22,7 +22,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lingua_scheduler.services.runtime.addresses import split_address
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import Settings
-from tests.k8s.manifests import COMPONENTS, ROOT, Manifests, pod_of
+from tests.k8s.manifests import COMPONENTS, CONSOLE, ROOT, Manifests, pod_of
 from tests.k8s.pod_process import WITHIN_S, free_port
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -55,7 +55,7 @@ def test_it_exposes_the_ports_of_the_defaults() -> None:
     settings = Settings()
     ports = {
         split_address(getattr(settings, f"{component}_{what}"))[1]
-        for component in COMPONENTS
+        for component in (*COMPONENTS, CONSOLE)
         for what in ("listen", "metrics_listen")
     }
     ports.add(split_address(settings.gateway_web_listen)[1])

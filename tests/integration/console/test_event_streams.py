@@ -129,15 +129,7 @@ async def test_a_slow_reader_gets_the_newest_document_and_no_queue(
 ) -> None:
     filler = ["x" * 1000] * 8000
     console.show(overview={"n": 0, "filler": filler})
-    slow = socket.socket()
-    # Otherwise the kernel would take in all of it.
-    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    host, port = console.address.split(":")
-    slow.connect((host, int(port)))
-    slow.sendall(
-        f"GET /api/v1/overview HTTP/1.1\r\nHost: {console.address}\r\n"
-        "Accept: text/event-stream\r\n\r\n".encode()
-    )
+    slow = connected(console)
     versions = 4
     async with (
         aiohttp.ClientSession(base_url=console.url, read_bufsize=2**25) as client,
@@ -154,6 +146,20 @@ async def test_a_slow_reader_gets_the_newest_document_and_no_queue(
     assert names == ["document", "document"]
 
 
+def connected(console: ConsoleProcess) -> socket.socket:
+    """A peer that asks for the stream, and reads nothing of it by itself."""
+    made = socket.socket()
+    # Otherwise the kernel would take in all of it.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    host, port = console.address.split(":")
+    made.connect((host, int(port)))
+    made.sendall(
+        f"GET /api/v1/overview HTTP/1.1\r\nHost: {console.address}\r\n"
+        "Accept: text/event-stream\r\n\r\n".encode()
+    )
+    return made
+
+
 def _names_until(peer: socket.socket, text: bytes) -> list[str]:
     """Reads a stream until it has this text; returns the names of its events."""
     found = b""
@@ -162,6 +168,18 @@ def _names_until(peer: socket.socket, text: bytes) -> list[str]:
         assert part, "the stream has ended"
         found += part
     return [each.decode() for each in re.findall(rb"event: (\w+)\n", found) if each != b"tick"]
+
+
+async def test_a_reader_that_reads_nothing_is_disconnected(tmp_path: Path) -> None:
+    limits = {"runtime.web.connections._READ_WITHIN_S": 1.0}
+    with ConsoleProcess(tmp_path, limits=limits) as console:
+        console.show(overview={"filler": ["x" * 1000] * 8000})
+        with connected(console):
+            await console.reaches(1, "lingua_console_viewers")
+            # As nginx counts clients that left.
+            await console.reaches(1, "lingua_console_requests_total", status="499")
+            assert await console.metric("lingua_console_viewers") == 0
+        assert not console.faults(), console.log()
 
 
 async def test_the_number_of_streams_is_bounded(tmp_path: Path) -> None:
