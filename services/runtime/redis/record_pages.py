@@ -7,8 +7,6 @@ from typing import TypeVar
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 
 PAGE = 100
-# Most keys that one step of a scan looks at: about a millisecond of Redis time.
-_KEYS_A_STEP = 2000
 # Steps after which a page is returned even if it is not full.
 _STEPS_A_PAGE = 20
 # Records read at the same time, so that other calls do not wait long behind them.
@@ -38,7 +36,7 @@ async def read_page(
     A record that exists throughout the listing is on one of the pages.
 
     Args:
-        step: finds ids, as `ids_of_keys` and `ids_of_members` do.
+        step: finds ids, as `ids_of_members` does.
         read: reads the record of an id; None if it is gone or filtered out.
         page_token: from the previous page; "" for the first page.
         page_size: 0 for the default.
@@ -58,29 +56,6 @@ async def read_page(
         if cursor == "0" or len(found) >= (page_size or PAGE):
             break
     return list(found.values()), "" if cursor == "0" else cursor
-
-
-def ids_of_keys(link: RedisLink, prefix: str, page_size: int) -> Step:
-    """Scans every key of Redis for the ids of the hashes `<prefix><id>`.
-
-    Ids contain no colon, so keys with one belong to something else and are skipped. A step looks at
-    as many keys as a page has records, and at more after steps that found few. So no page is much
-    larger than requested, and rare records are found soon.
-    """
-    page = max(page_size, PAGE)
-    count = page
-
-    async def step(cursor: str) -> tuple[str, list[str]]:
-        nonlocal count
-        following, keys = await link.command(
-            "SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", count, "TYPE", "hash"
-        )
-        if len(keys) < page / 4:
-            count = min(2 * count, _KEYS_A_STEP)
-        ids = (key.decode().removeprefix(prefix) for key in keys)
-        return following.decode(), [each for each in ids if ":" not in each]
-
-    return step
 
 
 def ids_of_members(link: RedisLink, key: str, page_size: int) -> Step:
