@@ -1,0 +1,12 @@
+"""The JSON documents of the console's API.
+
+    documents                                      a document by its path and query
+    overview nodes jobs sessions instances search  one module for each kind
+    backend                                        documents, actions and sources together
+    query                                          checks of parameters
+    explanations                                   what each reason of a failure means
+
+Times are in ms since the epoch. What is not known is left out: no document contains null, which
+means "remove" in a merge patch. None contains anything that was said. May import `services` and
+`store`.
+"""

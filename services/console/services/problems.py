@@ -1,0 +1,60 @@
+"""What cannot be read now, and since when."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from lingua_scheduler.services.runtime.errors import LinguaError
+
+Source = Literal["fleet", "jobs", "instances", "sessions"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A source that cannot be read."""
+
+    message: str
+    since_ms: int
+
+
+class Problems:
+    """The problem of each source, if it has one.
+
+    Args:
+        now_ms: the time.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._current: dict[Source, Problem] = {}
+
+    def get(self, source: Source) -> Problem | None:
+        """The problem of a source."""
+        return self._current.get(source)
+
+    def document(self) -> dict[str, dict[str, str | int]]:
+        """All problems, as documents show them."""
+        return {
+            source: {"message": each.message, "since_ms": each.since_ms}
+            for source, each in self._current.items()
+        }
+
+    def older_than(self, time_ms: int) -> list[Source]:
+        """The sources that have had a problem since before this time."""
+        return [source for source, each in self._current.items() if each.since_ms < time_ms]
+
+    def found(self, source: Source, error: LinguaError) -> None:
+        """A source cannot be read. A problem that lasts keeps its first time."""
+        known = self._current.get(source)
+        if known is None:
+            _log.warning("source unavailable", extra={"source": source, "reason": str(error)})
+        since_ms = known.since_ms if known is not None else self._now_ms()
+        self._current[source] = Problem(error.message, since_ms)
+
+    def solved(self, source: Source) -> None:
+        """A source was read."""
+        if self._current.pop(source, None) is not None:
+            _log.info("source available", extra={"source": source})
