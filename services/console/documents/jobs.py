@@ -3,7 +3,7 @@
 from typing import Any
 
 from lingua_scheduler.services.console.documents.explanations import explanation
-from lingua_scheduler.services.console.documents.query import Query, checked_id
+from lingua_scheduler.services.console.documents.query import Query
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.console.store.job_pages import SORTS, JobQuery, job_page, oldest_ms
 from lingua_scheduler.services.console.store.jobs import OVER, STATES, IndexedJob, state_of
@@ -12,7 +12,7 @@ from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 TRACE_ID = "{trace_id}"
 
-_ERRORS = frozenset(reason_name(reason) for reason in common_pb2.ErrorReason.values() if reason)
+_ERRORS = tuple(reason_name(reason) for reason in common_pb2.ErrorReason.values() if reason)
 # Names that are built once: a page has many of them.
 _CUTS: dict[int, str] = {
     number: name.removeprefix("FINALIZE_REASON_") if number else ""
@@ -63,7 +63,7 @@ def jobs(sources: Sources, query: Query) -> dict[str, Any]:
 
 async def job(sources: Sources, job_id: str, query: Query, trace_template: str) -> dict[str, Any]:
     """The document `jobs/<id>`."""
-    checked_id("job_id", job_id)
+    query.required_id("job_id", job_id)
     query.done()
     known = sources.jobs.get(job_id)
     try:

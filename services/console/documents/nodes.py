@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lingua_scheduler.services.console.documents.jobs import job_row
-from lingua_scheduler.services.console.documents.query import Query, checked_id
+from lingua_scheduler.services.console.documents.query import Query
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.console.store.fleet import Fleet
 from lingua_scheduler.services.console.store.jobs import JobIndex
@@ -48,7 +48,7 @@ def nodes(sources: Sources, query: Query) -> dict[str, Any]:
 
 async def node(sources: Sources, node_id: str, query: Query) -> dict[str, Any]:
     """The document `nodes/<id>`."""
-    checked_id("node_id", node_id)
+    query.required_id("node_id", node_id)
     query.done()
     fleet = sources.fleet
     fleet.settle(sources.now_ms())

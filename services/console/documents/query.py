@@ -48,7 +48,11 @@ class Query:
     def id(self, name: str) -> str:
         """An id; "" if it is not given."""
         value = self._left.pop(name, "")
-        if value and not _ID.fullmatch(value):
+        return self.required_id(name, value) if value else ""
+
+    def required_id(self, name: str, value: str) -> str:
+        """An id that is given otherwise, as in the path."""
+        if not _ID.fullmatch(value):
             self._wrong(name, f"{shown(value)} must be 1 to 128 characters of A-Z a-z 0-9 . _ -")
         return value
 
@@ -95,11 +99,3 @@ class Query:
 
     def _wrong(self, name: str, problem: str) -> None:
         self._problems.append((name, problem))
-
-
-def checked_id(name: str, value: str) -> str:
-    """An id that is a part of the path. Raises InvalidMessageError."""
-    query = Query({name: value})
-    query.id(name)
-    query.done()
-    return value

@@ -10,7 +10,7 @@ from lingua_scheduler.services.console.documents.jobs import (
     kind_name,
     row_of_record,
 )
-from lingua_scheduler.services.console.documents.query import Query, checked_id
+from lingua_scheduler.services.console.documents.query import Query
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.console.store.jobs import IndexedJob, JobIndex
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SessionNotFoundError
@@ -61,7 +61,7 @@ async def session(sources: Sources, session_id: str, query: Query) -> dict[str, 
 
     A session that is over is shown as long as the index has jobs of it.
     """
-    checked_id("session_id", session_id)
+    query.required_id("session_id", session_id)
     offset, limit = query.offset(), query.limit()
     query.done()
     jobs = _by_utterance(sources.jobs.of_session(session_id))

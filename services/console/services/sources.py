@@ -73,13 +73,18 @@ class Sources:
         self.actions = Actions(calls=calls)
         self._calls = calls
 
-    async def run(self) -> None:
-        """Keeps the store up to date until cancelled."""
+    async def run(self, *, with_jobs: bool = True) -> None:
+        """Keeps the store up to date until cancelled.
+
+        Args:
+            with_jobs: whether to follow jobs; the overview does without.
+        """
         async with asyncio.TaskGroup() as group:
             group.create_task(self.fleet_watch.run())
-            group.create_task(self.job_poll.run())
             group.create_task(self.instance_poll.run())
             group.create_task(self._tick())
+            if with_jobs:
+                group.create_task(self.job_poll.run())
 
     async def close(self) -> None:
         """Closes the way to the services."""

@@ -27,6 +27,7 @@ COMMANDS = {
     "sim-nodes": "Run simulated nodes in one process, over real streams.",
     "speak": "Speak WAV files, or into a microphone with --mic, and show the translations.",
     "token": "Create and inspect tokens, which identify callers.",
+    "top": "Show the scheduler live: load, latency, shortages, instances that are down.",
     "up": "Run everything on this machine: a Redis and all services.",
 }
 
