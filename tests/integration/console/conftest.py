@@ -21,6 +21,7 @@ def gateway(
         hangover_manual_ms=0,
         hangover_auto_ms=0,
         pause_ms=300,
+        short_merge_ms=50,
         instance_id="gateway-7",
     ) as process:
         yield process

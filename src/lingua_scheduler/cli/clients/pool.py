@@ -72,10 +72,6 @@ class PoolClient(ServiceClient):
                 raise
         return True
 
-    def list_instances(self) -> instances_pb2.ListInstancesResponse:
-        """The instances of all services, without their settings."""
-        return self._call(self._stub.ListInstances, instances_pb2.ListInstancesRequest())
-
     def list_pools(self, src: str, tgt: str, text: bool) -> tuple[list[pool_pb2.Pool], bool]:
         """Up to `MAX_POOLS` pools, sorted by source and target, and whether there may be more."""
         request = pool_pb2.ListPoolsRequest(src=src, tgt=tgt, text=text, page_size=_PAGE)

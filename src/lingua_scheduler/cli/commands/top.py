@@ -51,7 +51,7 @@ def top(options: Options, kind: str, once: bool, seconds: float | None) -> None:
     """
     with PoolClient.opened(options) as client:
         # Reports the usual error if the service cannot be reached, or refuses the caller.
-        client.list_instances()
+        client.list_instances(with_settings=False)
     once = once or options.json or not sys.stdout.isatty()
     with contextlib.suppress(KeyboardInterrupt):
         event_loop.run(_top(options, kind, once=once, seconds=seconds))
