@@ -7,7 +7,11 @@ from lingua_scheduler.services.console.documents.query import Query
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.console.store.job_pages import SORTS, JobQuery, job_page, oldest_ms
 from lingua_scheduler.services.console.store.jobs import OVER, STATES, IndexedJob, state_of
-from lingua_scheduler.services.runtime.errors import DependencyDownError, reason_name
+from lingua_scheduler.services.runtime.errors import (
+    DependencyDownError,
+    JobNotFoundError,
+    reason_name,
+)
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 TRACE_ID = "{trace_id}"
@@ -28,7 +32,10 @@ _STEPS: dict[int, str] = {
 
 
 def jobs(sources: Sources, query: Query) -> dict[str, Any]:
-    """The document `jobs`."""
+    """The document `jobs`.
+
+    `gap_ms` is the time at which changes were found to be missing, if that ever happened.
+    """
     asked = JobQuery(
         search=query.text("search"),
         state=query.choice("state", STATES),
@@ -58,6 +65,8 @@ def jobs(sources: Sources, query: Query) -> dict[str, Any]:
     }
     if oldest := oldest_ms(sources.jobs):
         document["oldest_ms"] = oldest
+    if sources.jobs.gap_ms:
+        document["gap_ms"] = sources.jobs.gap_ms
     return document
 
 
@@ -68,7 +77,8 @@ async def job(sources: Sources, job_id: str, query: Query, trace_template: str) 
     known = sources.jobs.get(job_id)
     try:
         record = await sources.job_reads.get(job_id)
-    except DependencyDownError:
+    except (DependencyDownError, JobNotFoundError):
+        # Its record may have expired before it left the index.
         if known is None:
             raise
         shown = {**job_row(known), **_details_of_index(known)}

@@ -190,6 +190,12 @@ async def test_jobs_are_listed_with_counts(sources: Sources) -> None:
     assert jobs["oldest_ms"] == NOW + 80
 
 
+async def test_missing_changes_are_told(sources: Sources) -> None:
+    assert "gap_ms" not in await get(sources, "jobs")
+    sources.jobs.note_gap(NOW)
+    assert (await get(sources, "jobs"))["gap_ms"] == NOW
+
+
 async def test_a_known_job_is_shown_while_the_dispatcher_does_not_answer(sources: Sources) -> None:
     job = (await get(sources, "jobs/j2"))["job"]
     assert job["failure"]["explanation"] == explanation("NO_CAPABLE_NODE")
