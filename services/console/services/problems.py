@@ -30,10 +30,18 @@ class Problems:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._current: dict[Source, Problem] = {}
+        self._began_ms = now_ms()
+        self._read_ms: dict[Source, int] = {}
+        self.on_error: list[Callable[[Source], None]] = []
+        """Called for each read that failed; must not block."""
 
     def get(self, source: Source) -> Problem | None:
         """The problem of a source."""
         return self._current.get(source)
+
+    def age_s(self, source: Source) -> float:
+        """Seconds since a source was last read, or since the start if it never was."""
+        return max(0, self._now_ms() - self._read_ms.get(source, self._began_ms)) / 1000
 
     def document(self) -> dict[str, dict[str, str | int]]:
         """All problems, as documents show them."""
@@ -53,8 +61,11 @@ class Problems:
             _log.warning("source unavailable", extra={"source": source, "reason": str(error)})
         since_ms = known.since_ms if known is not None else self._now_ms()
         self._current[source] = Problem(error.message, since_ms)
+        for each in self.on_error:
+            each(source)
 
     def solved(self, source: Source) -> None:
         """A source was read."""
+        self._read_ms[source] = self._now_ms()
         if self._current.pop(source, None) is not None:
             _log.info("source available", extra={"source": source})

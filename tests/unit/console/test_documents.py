@@ -10,6 +10,7 @@ from lingua_scheduler.services.console.documents.documents import Documents
 from lingua_scheduler.services.console.documents.explanations import EXPLANATIONS, explanation
 from lingua_scheduler.services.console.documents.instances import settings_of
 from lingua_scheduler.services.console.services.calls import ServiceCalls
+from lingua_scheduler.services.console.services.problems import Problems
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.runtime.errors import (
     DependencyDownError,
@@ -330,8 +331,22 @@ def test_every_reason_is_explained() -> None:
 
 async def test_a_source_keeps_the_time_of_its_first_problem(sources: Sources) -> None:
     problems = sources.problems
+    failed: list[str] = []
+    problems.on_error.append(failed.append)
     problems.found("jobs", LinguaError("first"))
     problems.found("jobs", LinguaError("second"))
     assert problems.document() == {"jobs": {"message": "second", "since_ms": NOW}}
     problems.solved("jobs")
     assert problems.document() == {}
+    assert failed == ["jobs", "jobs"]
+
+
+def test_the_age_of_a_source_is_the_time_since_it_was_read() -> None:
+    now = NOW
+    problems = Problems(lambda: now)
+    now += 3000
+    assert problems.age_s("jobs") == 3
+    problems.solved("jobs")
+    now += 500
+    assert problems.age_s("jobs") == 0.5
+    assert problems.age_s("fleet") == 3.5
