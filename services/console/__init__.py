@@ -6,9 +6,9 @@ It has no state but what it reads from the services, keeps in memory and can rea
     backend      puts what follows together for it
     http         HTTP server: sign-in, documents, event streams, actions, static files
     documents    the documents, pure functions of the store and a query
+    metrics      of the process
     services     the way to the services: pollers, actions
     store        what the pollers have read, bounded (pure)
-    metrics      of the process
 
 Each line may import those below it, and the runtime; no other service. `page/` has the files of the
 pages and no Python.

@@ -1,55 +1,48 @@
 """Makes the backend of the HTTP server from the parts of the console."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+import time
+from functools import partial
 
-from prometheus_client import CollectorRegistry
-
-from lingua_scheduler.services.console.http.backend import Backend
-from lingua_scheduler.services.console.metrics import SOURCES, ConsoleMetrics
-from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.console.documents.backend import Backend
+from lingua_scheduler.services.console.metrics import POLLED, ConsoleMetrics
+from lingua_scheduler.services.runtime.instances import announced
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.version import version
+from lingua_scheduler.v1 import instances_pb2
 
 
-class _NoSources:
-    """Stands in until the pollers are connected: every document says that nothing is read."""
+def build_backend(settings: Settings, metrics: ConsoleMetrics) -> Backend:
+    """The documents, actions and pollers of a console with these settings.
 
-    def __init__(self) -> None:
-        self.documents = self
-        self.actions = self
+    Raises:
+        SettingsError: the files for TLS or tokens are not valid.
+    """
+    own = instances_pb2.Instance(
+        instance_id=settings.instance_id,
+        service="console",
+        version=version(),
+        address=settings.console_listen,
+        health=instances_pb2.INSTANCE_HEALTH_SERVING,
+        started_ms=_now_ms(),
+    )
+    own.MergeFromString(announced(settings))
 
-    async def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        raise _nothing()
+    def own_now() -> instances_pb2.Instance:
+        own.announced_ms = _now_ms()
+        return own
 
-    async def drain(self, node_id: str, token: str | None) -> None:
-        raise _nothing()
-
-    async def ready(self, node_id: str, token: str | None) -> None:
-        raise _nothing()
-
-    async def remove(self, node_id: str, token: str | None) -> None:
-        raise _nothing()
-
-    async def cancel(self, job_id: str, why: str, token: str | None) -> None:
-        raise _nothing()
-
-    def stale(self) -> Sequence[str]:
-        return SOURCES
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
-
-    async def close(self) -> None:
-        pass
-
-
-def build_backend(
-    settings: Settings, registry: CollectorRegistry, metrics: ConsoleMetrics
-) -> Backend:
-    """The documents, actions and pollers of a console with these settings."""
-    return _NoSources()
+    backend = Backend.of(
+        settings,
+        max_jobs=settings.console_jobs_max,
+        trace_template=settings.console_trace_url,
+        own=own_now,
+    )
+    problems = backend.sources.problems
+    problems.on_error.append(lambda source: metrics.poll_errors.labels(source).inc())
+    for source in POLLED:
+        metrics.follow_age(source, partial(problems.age_s, source))
+    return backend
 
 
-def _nothing() -> DependencyDownError:
-    return DependencyDownError("this console reads nothing from the services")
+def _now_ms() -> int:
+    return int(time.time() * 1000)

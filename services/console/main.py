@@ -3,9 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from importlib import metadata
-
-from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.console.backend import build_backend
 from lingua_scheduler.services.console.http.backend import Backend
@@ -21,13 +18,13 @@ from lingua_scheduler.services.runtime.signals import stop_signals
 from lingua_scheduler.services.runtime.telemetry.identity import Identity, set_identity
 from lingua_scheduler.services.runtime.telemetry.logs import configure_logs
 from lingua_scheduler.services.runtime.telemetry.metrics import MetricsServer, new_registry
+from lingua_scheduler.services.runtime.version import version
 
 NAME = "console"
-VERSION = metadata.version("lingua-scheduler")
 
 _log = logging.getLogger(__name__)
 
-Build = Callable[[Settings, CollectorRegistry, ConsoleMetrics], Backend]
+Build = Callable[[Settings, ConsoleMetrics], Backend]
 
 
 async def serve(settings: Settings, ready: Ready) -> None:
@@ -58,9 +55,9 @@ async def run_console(settings: Settings, ready: Ready, build: Build) -> None:
     guard, tls = guard_of(settings, NAME), server_tls(settings)
     export_expiry(registry, tls, None)
     metrics = ConsoleMetrics(registry)
-    backend = build(settings, registry, metrics)
+    backend = build(settings, metrics)
     server = ConsoleServer(
-        settings=settings, version=VERSION, backend=backend, guard=guard, tls=tls, metrics=metrics
+        settings=settings, version=version(), backend=backend, guard=guard, tls=tls, metrics=metrics
     )
     metrics_server = MetricsServer(
         listen=settings.console_metrics_listen,

@@ -4,8 +4,12 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-SOURCES = ("fleet", "jobs", "instances", "sessions")
-"""What the console reads from the services."""
+from lingua_scheduler.services.console.services.problems import Source
+
+POLLED: tuple[Source, ...] = ("fleet", "jobs", "instances")
+"""The sources that are read all the time."""
+SOURCES: tuple[Source, ...] = (*POLLED, "sessions")
+"""All sources. Sessions are read only while somebody looks at them."""
 
 
 class ConsoleMetrics:

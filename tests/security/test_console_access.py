@@ -7,7 +7,7 @@ import pytest
 from lingua_scheduler.services.runtime.errors import PermissionDeniedError, UnauthenticatedError
 from tests.security.conftest import Services
 from tests.security.issuer import ISSUER, Issuer
-from tests.support.console import Console, following
+from tests.support.console_backend import Console, following
 
 
 @pytest.fixture

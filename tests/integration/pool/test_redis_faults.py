@@ -418,6 +418,8 @@ class LossyPool(Pool):
             match self.store.type(full):
                 case b"zset":
                     found[key] = self.store.zrange(full, 0, -1, withscores=True)
+                case b"stream":
+                    found[key] = [entry for _, entry in self.store.xrange(full)]
                 case b"set":
                     found[key] = self.store.smembers(full)
                 case _ if key.startswith("hearing:"):
