@@ -1,13 +1,20 @@
-// For the talk page and its tests. Run from the repository's root: the files are outside sdk/js.
+// For the talk page, the console and their tests. Run from the repository's root: the files are outside sdk/js.
 import js from "@eslint/js";
 import tseslint from "typescript-eslint";
 
 const PAGE = "services/session_gateway/web/page/app";
+const CONSOLE = "services/console/page/app";
+
+const PURE_OF_PAGE = ["state", "utterances", "offer", "facts", "texts"];
+const PURE_OF_CONSOLE = [
+  ...["backoff", "chart", "filters", "format", "languages", "matrix", "merge-patch", "router"],
+  ...["settings", "timeline", "waterfall", "words"],
+];
 
 export default tseslint.config(
   js.configs.recommended,
   {
-    files: [`${PAGE}/*.js`, "sdk/js/test/page/*.js"],
+    files: [`${PAGE}/*.js`, `${CONSOLE}/*.js`, "sdk/js/test/{page,console}/*.js"],
     extends: [...tseslint.configs.recommendedTypeChecked],
     languageOptions: {
       parserOptions: { project: "./tsconfig.page.json", tsconfigRootDir: import.meta.dirname },
@@ -29,7 +36,7 @@ export default tseslint.config(
   },
   {
     // Texts of nodes are never markup.
-    files: [`${PAGE}/*.js`],
+    files: [`${PAGE}/*.js`, `${CONSOLE}/*.js`],
     rules: {
       "no-restricted-properties": [
         "error",
@@ -42,7 +49,10 @@ export default tseslint.config(
   },
   {
     // Pure: no I/O, no clock, no document.
-    files: ["state", "utterances", "offer", "facts", "texts"].map((name) => `${PAGE}/${name}.js`),
+    files: [
+      ...PURE_OF_PAGE.map((name) => `${PAGE}/${name}.js`),
+      ...PURE_OF_CONSOLE.map((name) => `${CONSOLE}/${name}.js`),
+    ],
     rules: {
       "no-restricted-globals": [
         "error",
@@ -50,7 +60,7 @@ export default tseslint.config(
         ...["performance", "queueMicrotask", "sessionStorage", "setInterval", "setTimeout"],
         ...["window"],
       ],
-      "no-restricted-imports": ["error", { patterns: ["./html.js", "./sdk.js"] }],
+      "no-restricted-imports": ["error", { patterns: ["./html.js", "./sdk.js", "./state.js"] }],
     },
   },
 );

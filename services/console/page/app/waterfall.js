@@ -1,0 +1,183 @@
+// @ts-check
+/** The geometry of a job's waterfall: its steps by attempt, over time. Pixels, for a given width. */
+
+import { ticksOf } from "./chart.js";
+import { microseconds } from "./format.js";
+import { STEPS, wordOf } from "./words.js";
+
+/** @import { Attempt, Step } from "./types.js" */
+/** @import { Tone } from "./words.js" */
+
+/**
+ * @typedef {object} Bar
+ * @property {string} key
+ * @property {string} kind
+ * @property {string} label
+ * @property {Tone | "stage"} tone
+ * @property {number} x
+ * @property {number} y
+ * @property {number} width
+ * @property {number} startUs since the first step.
+ * @property {number} tookUs
+ * @property {string} node
+ * @property {string} detail
+ * @property {boolean} failed
+ * @property {boolean} running whether the step has not ended.
+ * @property {boolean} nested whether it is a part of the bar above.
+ * @property {string} value what is written beside it.
+ * @property {number} valueX
+ * @property {"start" | "end"} anchor
+ *
+ * @typedef {object} Group
+ * @property {number} attempt 0: the job as a whole.
+ * @property {string} label
+ * @property {string} node
+ * @property {string} outcome
+ * @property {number} y
+ * @property {readonly Bar[]} bars
+ *
+ * @typedef {object} Waterfall
+ * @property {number} width
+ * @property {number} height
+ * @property {number} labelWidth
+ * @property {number} spanUs
+ * @property {readonly Group[]} groups
+ * @property {readonly { x: number, label: string }[]} ticks
+ */
+
+export const ROW = 24;
+export const BAR = 14;
+const GROUP = 30;
+const AXIS = 24;
+const RIGHT = 56;
+/** A step that took no time is still to be seen, and to be touched. */
+const LEAST = 3;
+/** The number of pixels that a label of the axis needs. */
+const PER_TICK = 88;
+/** The room of a letter, and beside a bar. */
+const PER_CHAR = 7;
+const GAP = 6;
+/** Details that say that a step has not failed. */
+const NOTES = ["", "under way", "by relay"];
+
+/**
+ * @param {readonly Step[]} steps
+ * @param {readonly Attempt[]} attempts
+ * @param {number} width of the drawing.
+ * @param {number} nowUs the end of steps that are under way.
+ * @returns {Waterfall | null} null if there is nothing to draw.
+ */
+export function waterfall(steps, attempts, width, nowUs) {
+  if (steps.length === 0) {
+    return null;
+  }
+  const labelWidth = width < 560 ? 92 : 128;
+  const startUs = Math.min(...steps.map((step) => step.started_us));
+  const endUs = Math.max(...steps.map((step) => endOf(step, nowUs)));
+  const spanUs = Math.max(endUs - startUs, 1);
+  const room = Math.max(width - labelWidth - RIGHT, 40);
+  const scale = room / spanUs;
+  let y = AXIS;
+  const groups = attemptsOf(steps).map((attempt) => {
+    const own = ordered(steps.filter((step) => step.attempt === attempt));
+    const top = y;
+    y += GROUP;
+    const bars = own.map((step, index) => {
+      const bar = barOf(step, { index, startUs, nowUs, scale, left: labelWidth, y, end: width });
+      y += ROW;
+      return bar;
+    });
+    const record = attempts.find((each) => each.number === attempt);
+    return {
+      attempt,
+      label: attempt === 0 ? "Job" : `Attempt ${attempt}`,
+      node: record?.node ?? own.find((step) => step.node)?.node ?? "",
+      outcome: record?.outcome ?? "",
+      y: top,
+      bars,
+    };
+  });
+  const ticks = ticksOf(spanUs, Math.max(Math.floor(room / PER_TICK), 1)).map((at) => ({
+    x: labelWidth + at * scale,
+    label: at === 0 ? "0" : microseconds(at),
+  }));
+  return { width, height: y + 8, labelWidth, spanUs, groups, ticks };
+}
+
+/**
+ * @param {Step} step
+ * @param {{ index: number, startUs: number, nowUs: number, scale: number, left: number, y: number,
+ *   end: number }} at `end`: of the drawing.
+ * @returns {Bar}
+ */
+function barOf(step, { index, startUs, nowUs, scale, left, y, end }) {
+  const word = wordOf(STEPS, step.kind);
+  const detail = step.detail ?? "";
+  const isStage = step.kind === "STAGE";
+  const running = detail === "under way";
+  const failed = !isStage && !NOTES.includes(detail);
+  const tookUs = endOf(step, nowUs) - step.started_us;
+  const x = left + (step.started_us - startUs) * scale;
+  const width = Math.max(tookUs * scale, LEAST);
+  const value = microseconds(tookUs) + (failed ? ` ${detail}` : "");
+  // At the right of the bar, or at its left if it would be cut off.
+  const fits = x + width + GAP + value.length * PER_CHAR <= end;
+  return {
+    key: `${step.attempt}-${index}`,
+    kind: step.kind,
+    label: isStage && detail !== "" ? detail.toUpperCase() : word.label,
+    tone: failed ? "bad" : isStage ? "stage" : word.tone,
+    x,
+    y: y + (ROW - BAR) / 2,
+    width,
+    startUs: step.started_us - startUs,
+    tookUs,
+    node: step.node ?? "",
+    detail: isStage ? "" : detail,
+    failed,
+    running,
+    nested: isStage,
+    value,
+    valueX: fits ? x + width + GAP : x - GAP,
+    anchor: fits ? "start" : "end",
+  };
+}
+
+/**
+ * @param {Step} step
+ * @param {number} nowUs
+ */
+function endOf(step, nowUs) {
+  const end = step.started_us + step.took_us;
+  return step.detail === "under way" ? Math.max(end, nowUs) : end;
+}
+
+/** The job as a whole first, then attempts in order. @param {readonly Step[]} steps */
+function attemptsOf(steps) {
+  return [...new Set(steps.map((step) => step.attempt))].sort((a, b) => a - b);
+}
+
+/** By start; a stage follows the step that it is a part of. @param {readonly Step[]} steps */
+function ordered(steps) {
+  return [...steps].sort(
+    (a, b) =>
+      a.started_us - b.started_us ||
+      Number(a.kind === "STAGE") - Number(b.kind === "STAGE") ||
+      b.took_us - a.took_us,
+  );
+}
+
+/** All numbers of a bar, for those who hover, focus or listen. @param {Bar} bar */
+export function barText(bar) {
+  const parts = [
+    `${bar.label}: ${microseconds(bar.tookUs)}${bar.running ? " so far" : ""}`,
+    `starts at +${microseconds(bar.startUs)}`,
+  ];
+  if (bar.node !== "") {
+    parts.push(`node ${bar.node}`);
+  }
+  if (bar.detail !== "" && !bar.running) {
+    parts.push(bar.detail);
+  }
+  return parts.join(", ");
+}
