@@ -69,13 +69,13 @@ HAS_NODE := command -v npm >/dev/null && node -e 'process.exit(Number(process.ve
 WITH_NPM = @{ $(HAS_NODE); } || { echo "$(NO_NODE)"; exit 0; }; cd $(JS) && \
   { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci; } &&
 .PHONY: js js-test js-lint
-js:  ## build the JavaScript SDK, sdk/js, its test programs, and its bundle in the talk page; needs Node.js
+js:  ## build the JavaScript SDK, sdk/js, its test programs, and its bundle in the talk page, and libraries of both pages; needs Node.js
 	$(WITH_NPM) npm run --silent build && npm run --silent build-tests && npm run --silent bundle
 
-js-test:  ## tests of the JavaScript SDK and of the talk page's state; with Chromium also in a browser
+js-test:  ## tests of the JavaScript SDK and of the modules of the pages; with Chromium also in a browser
 	$(WITH_NPM) npm test
 
-js-lint:  ## format, lint and types of the JavaScript SDK and the talk page
+js-lint:  ## format, lint and types of the JavaScript SDK, the talk page and the console
 	$(WITH_NPM) npm run --silent lint
 
 # The percentage of lines that all tests together must run.

@@ -99,11 +99,11 @@ async function bodyOf(response) {
 function errorOf(status, body) {
   const outer = /** @type {Record<string, unknown>} */ (body ?? {});
   const error = /** @type {Record<string, unknown>} */ (outer["error"] ?? outer);
-  const { reason, message, fields, metadata } = error;
+  const { reason, message, fields } = error;
   return new ApiError(
     status,
     typeof reason === "string" ? reason : `HTTP_${status}`,
     typeof message === "string" ? message : `the console answered with status ${status}`,
-    /** @type {Record<string, string>} */ (fields ?? metadata ?? {}),
+    /** @type {Record<string, string>} */ (fields ?? {}),
   );
 }

@@ -83,7 +83,8 @@ export function ticksOf(span, most) {
   }
   const rough = span / Math.max(most, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? rough;
+  const step =
+    [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? rough;
   const ticks = [];
   for (let at = 0; at <= span * 1.000001; at += step) {
     ticks.push(Number(at.toPrecision(12)));

@@ -14,6 +14,8 @@ export function startKeys() {
     if (!target.matches("input, textarea, select")) {
       pressed(event, target);
     } else if (event.key === "Escape") {
+      // A field of type search would be cleared, too.
+      event.preventDefault();
       target.blur();
     }
   });

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Follows one document of the server: a stream of events with the document, its changes, and a tick
- * every 5 s. Connects again when the stream is lost, and rests while the page is hidden.
+ * Follows one document of the server: a stream of events with the document, its changes, problems with
+ * it, and a tick every 5 s. Connects again when the stream is lost, and rests while the page is hidden.
  */
 
 import { Backoff } from "./backoff.js";
@@ -18,6 +18,7 @@ const HIDDEN_MS = 60_000;
  * @typedef {object} Watcher
  * @property {(document: object) => void} document a new version of the document.
  * @property {(nowMs: number) => void} tick the server's clock.
+ * @property {(message: string) => void} problem why the document is not computed again; "" once it is.
  * @property {(status: Status, retryAtMs: number) => void} status `retryAtMs`: for `lost`.
  * @property {() => Promise<boolean>} check asks why the stream was lost; whether to try again.
  *
@@ -114,6 +115,12 @@ export class Live {
     source.addEventListener(
       "tick",
       handled((/** @type {{ now_ms: number }} */ data) => this.#watcher.tick(data.now_ms)),
+    );
+    source.addEventListener(
+      "problem",
+      handled((/** @type {{ message?: string }} */ data) =>
+        this.#watcher.problem(data.message ?? ""),
+      ),
     );
     source.addEventListener(
       "end",

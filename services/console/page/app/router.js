@@ -86,7 +86,7 @@ function placeOf(pathname) {
   }
   const path = pathname.length > 1 ? pathname.replace(/\/$/, "") : pathname;
   for (const [view, place] of Object.entries(PLACES)) {
-    if (place.path === path) {
+    if (place.path === path && !DETAILS.some(([prefix]) => prefix === path)) {
       return { view: /** @type {View} */ (view), id: "" };
     }
   }

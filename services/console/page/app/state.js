@@ -23,6 +23,10 @@ export const shown = /** @type {Signal<{ path: string, document: Document } | nu
 export const refusal = /** @type {Signal<ApiError | null>} */ (signal(null));
 export const status = /** @type {Signal<Status>} */ (signal("connecting"));
 export const retryAt = signal(0);
+/** Why the server cannot renew the document, and since when; null if it can. */
+export const trouble = /** @type {Signal<{ message: string, since_ms: number } | null>} */ (
+  signal(null)
+);
 /** When the document was last known to be up to date, by the clock of this computer. */
 export const heardAt = signal(0);
 /** The server's clock. */
@@ -90,6 +94,7 @@ function watch() {
   live = null;
   watched = wanted;
   refusal.value = null;
+  trouble.value = null;
   if (wanted === "") {
     return;
   }
@@ -105,6 +110,10 @@ function watch() {
     tick: (nowMs) => {
       clockOffset = nowMs - Date.now();
       heardAt.value = Date.now();
+    },
+    problem: (message) => {
+      const since = trouble.value?.since_ms ?? now.value;
+      trouble.value = message === "" ? null : { message, since_ms: since };
     },
     status: (next, at) => {
       batch(() => {

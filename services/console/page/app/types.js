@@ -155,7 +155,7 @@
  * @property {number[]} joined
  * @property {number} [joined_into]
  *
- * @typedef {SessionRow & { epoch: number,
+ * @typedef {SessionRow & { epoch: number, over?: boolean,
  *   turns: { src: string, tgt: string, node: string, holds: boolean | number }[] }} SessionDetails
  * @typedef {Document & { session: SessionDetails, utterances: List<Utterance> }} SessionDocument
  *
@@ -179,7 +179,7 @@
  *
  * @typedef {Document & List<InstanceRow> & { settings: Setting[] }} InstancesDocument
  * @typedef {Document & List<NodeRow> & { counts: Record<string, number> }} NodesDocument
- * @typedef {Document & List<JobRow> & { counts: Record<string, number>, oldest_ms?: number,
+ * @typedef {Document & List<JobRow> & { counts: Record<string, number>, oldest_ms?: number, gap_ms?: number,
  *   errors: Record<string, number> }} JobsDocument
  * @typedef {Document & List<SessionRow> & { partial?: boolean }} SessionsDocument
  */

@@ -60,7 +60,9 @@ export function Actions({ actions }) {
 }
 
 function viewerWords() {
-  return "Your token has the role viewer: you may look, but not act.";
+  return me.value?.role === "viewer"
+    ? "Your token has the role viewer: you may look, but not act."
+    : "You may look, but not act: sign in with the token of an operator.";
 }
 
 /** The question about the action that was asked for. */

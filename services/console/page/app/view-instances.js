@@ -168,7 +168,7 @@ function SettingRow({ setting }) {
             <code class="setting-value">${value === "" ? "(empty)" : value}</code>
             <span class="muted">${origin}</span>
             ${
-              setting.differs &&
+              setting.values.length > 1 &&
               html`<span class="muted setting-instances" title=${instances.join(", ")}
                 >${instances.length > 3 ? plural(instances.length, "instance") : instances.join(", ")}</span
               >`

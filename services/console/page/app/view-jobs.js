@@ -8,7 +8,8 @@ import { address, changed } from "./router.js";
 import { navigate, now, route } from "./state.js";
 import { ChoiceFilter, SetFilters, StateFilter, TextFilter } from "./view-filters.js";
 import { NoMatch } from "./view-nodes.js";
-import { Ago, Direction, Empty, IdLink, Pill, Skeleton } from "./view-parts.js";
+import { Ago, Clock, Direction, Empty, IdLink, Pill } from "./view-parts.js";
+import { ListBody } from "./view-refused.js";
 import { Pager, Table } from "./view-table.js";
 import { JOB_STATES, RESULT_KINDS, sentence } from "./words.js";
 
@@ -108,7 +109,7 @@ export function Jobs({ document }) {
       <${SetFilters} names=${["node", "session", "tenant"]} />
     </div>
     <${StateFilter} name="state" label="State" words=${JOB_STATES} counts=${document?.counts} />
-    ${document === undefined ? html`<${Skeleton} rows=${12} />` : html`<${Rows} document=${document} />`}`;
+    <${ListBody} document=${document}>${document && html`<${Rows} document=${document} />`}<//>`;
 }
 
 /** @param {{ document: JobsDocument }} props */
@@ -134,8 +135,10 @@ function Rows({ document }) {
     ${
       document.oldest_ms !== undefined &&
       html`<p class="muted note">
-        The console remembers jobs since <${Ago} ms=${document.oldest_ms} />. An older one is found
-        by its whole id.
+        ${"The console remembers jobs since "}<${Clock} ms=${document.oldest_ms} />${
+          document.gap_ms !== undefined &&
+          html`${"; it has missed changes at "}<${Clock} ms=${document.gap_ms} />`
+        }${". An older one is found by its whole id."}
       </p>`
     }`;
 }

@@ -8,7 +8,8 @@ import { languageName } from "./languages.js";
 import { address, changed } from "./router.js";
 import { route } from "./state.js";
 import { StateFilter, TextFilter } from "./view-filters.js";
-import { Ago, Empty, IdLink, Meter, Pill, Skeleton } from "./view-parts.js";
+import { Ago, Empty, IdLink, Meter, Pill } from "./view-parts.js";
+import { ListBody } from "./view-refused.js";
 import { Pager, Table } from "./view-table.js";
 import { HEALTHS } from "./words.js";
 
@@ -81,7 +82,9 @@ export function Nodes({ document }) {
       <${TextFilter} name="tgt" label="To" placeholder="es" />
     </div>
     <${StateFilter} name="health" label="Health" words=${HEALTHS} counts=${document?.counts} />
-    ${document === undefined ? html`<${Skeleton} rows=${12} />` : html`<${Rows} document=${document} filtered=${filters.length > 0} />`}`;
+    <${ListBody} document=${document}
+      >${document && html`<${Rows} document=${document} filtered=${filters.length > 0} />`}<//
+    >`;
 }
 
 /** @param {{ document: NodesDocument, filtered: boolean }} props */
@@ -117,13 +120,16 @@ export function NoNodes() {
   <//>`;
 }
 
-/** @param {{ node: NodeRow }} props */
+/** An ejected node that would be ready gets no jobs: "ready" would mislead. @param {{ node: NodeRow }} props */
 export function NodeHealth({ node }) {
+  const { health, ejected, ejected_until_ms: until } = node;
   return html`<span class="healths"
-    ><${Pill} words=${HEALTHS} value=${node.health} />${
-      node.ejected &&
-      html` <span class="pill bad" data-state="ejected" title=${HEALTHS["ejected"]?.meaning}
-        >Ejected${node.ejected_until_ms !== undefined && html`, ends <${Ago} ms=${node.ejected_until_ms} />`}</span
+    >${!(ejected && health === "ready") && html`<${Pill} words=${HEALTHS} value=${health} />`}${
+      ejected &&
+      html`<span class="pill bad" data-state="ejected" title=${HEALTHS["ejected"]?.meaning}
+        ><span
+          >Ejected${until !== undefined && html`${", ends "}<${Ago} ms=${until} />`}</span
+        ></span
       >`
     }</span
   >`;

@@ -22,9 +22,7 @@ const POINTS = 180;
 /** @param {{ document: OverviewDocument }} props */
 export function Overview({ document }) {
   const { totals, instances, shortages, matrix } = document;
-  const nodes =
-    Object.values(totals.nodes).reduce((sum, each) => sum + each, 0) -
-    (totals.nodes["ejected"] ?? 0);
+  const nodes = Object.values(totals.nodes).reduce((sum, each) => sum + each, 0);
   const grafana = me.value?.links.grafana && safeUrl(me.value.links.grafana);
   return html`<div class="page-head">
       <h1 tabindex="-1">Overview</h1>
@@ -47,7 +45,9 @@ export function Overview({ document }) {
     <${Numbers} document=${document} />
     ${nodes === 0 && html`<div class="card"><${NoNodes} /></div>`}
     <div class="columns uneven">
-      <${Card} title="Shortages" id="shortages"><${Shortages} shortages=${shortages} /><//>
+      <${Card} title="Shortages" id="shortages"
+        ><${Shortages} shortages=${shortages} none=${nodes === 0}
+      /><//>
       <${Card} title="Fleet" id="fleet"><${Fleet} document=${document} /><//>
     </div>
     <${Card} title="Slots by direction" id="matrix" tools=${html`<${MatrixLegend} />`} wide>
@@ -209,10 +209,12 @@ function Figure({ name, id, value, note, values, href, tone = "", max = 0 }) {
   </a>`;
 }
 
-/** @param {{ shortages: OverviewDocument["shortages"] }} props */
-function Shortages({ shortages }) {
+/** @param {{ shortages: OverviewDocument["shortages"], none: boolean }} props */
+function Shortages({ shortages, none }) {
   if (shortages.length === 0) {
-    return html`<p class="muted note">Each direction has free slots.</p>`;
+    return html`<p class="muted note">
+      ${none ? "No direction is served." : "Each direction has free slots."}
+    </p>`;
   }
   return html`<ol class="shortages">
     ${shortages.map(({ src, tgt, free, slots }) => {

@@ -2,8 +2,7 @@
 /** Chooses the view, and what is shown instead of it. */
 
 import { html } from "./html.js";
-import { address, changed } from "./router.js";
-import { me, refusal, reload, retryNow, route, shown } from "./state.js";
+import { me, refusal, route, shown } from "./state.js";
 import { Instances } from "./view-instances.js";
 import { Job } from "./view-job.js";
 import { Jobs } from "./view-jobs.js";
@@ -11,6 +10,7 @@ import { Node } from "./view-node.js";
 import { Nodes } from "./view-nodes.js";
 import { Overview } from "./view-overview.js";
 import { Empty, Skeleton } from "./view-parts.js";
+import { Refused } from "./view-refused.js";
 import { Session } from "./view-session.js";
 import { Sessions } from "./view-sessions.js";
 import { Shell } from "./view-shell.js";
@@ -45,14 +45,20 @@ function Content() {
       <//>`;
   }
   const error = refusal.value;
-  if (error !== null && (shown.value === null || error.status === 400 || error.status === 404)) {
+  const isList = LISTS.includes(view);
+  if (error !== null && (me.value === null || (!isList && replaces(error)))) {
     return html`<${Refused} error=${error} />`;
   }
   const document = shown.value?.document;
-  if (document === undefined && (me.value === null || !LISTS.includes(view))) {
+  if (document === undefined && (me.value === null || !isList)) {
     return html`<${Loading} view=${view} />`;
   }
   return html`<${Chosen} document=${document} key=${`${view}/${route.value.id}`} />`;
+}
+
+/** Whether an error takes the place of what is shown: old rows are better than none. @param {ApiError} error */
+function replaces(error) {
+  return shown.value === null || error.status < 500;
 }
 
 /** @param {{ view: View }} props */
@@ -60,50 +66,4 @@ function Loading({ view }) {
   const title = { overview: "Overview", instances: "Instances" }[/** @type {string} */ (view)];
   return html`<h1 tabindex="-1">${title ?? (route.value.id || "Loading")}</h1>
     <${Skeleton} cards=${view === "overview" ? 8 : 0} rows=${view === "overview" ? 6 : 10} />`;
-}
-
-/** @type {Readonly<Record<string, { list: "nodes" | "jobs" | "sessions", why: string }>>} */
-const GONE = {
-  node: { list: "nodes", why: "It may have been removed, or it fell silent and was swept." },
-  job: { list: "jobs", why: "Records of jobs are kept for a limited time." },
-  session: { list: "sessions", why: "It may have been closed, or it has expired." },
-};
-
-/** @param {{ error: ApiError }} props */
-function Refused({ error }) {
-  const { view, id } = route.value;
-  const gone = GONE[view];
-  if (error.status === 404 && gone !== undefined) {
-    return html`<h1 tabindex="-1">${id}</h1>
-      <${Empty} title=${`There is no ${view} ${id}.`}>
-        <p>${gone.why}</p>
-        <p><a href=${address(gone.list)}>${`All ${gone.list}`}</a></p>
-      <//>`;
-  }
-  const fields = Object.entries(error.fields);
-  const none = Object.fromEntries(Object.keys(route.value.query).map((name) => [name, undefined]));
-  return html`<h1 tabindex="-1">
-      ${error.status === 400 ? "These filters do not work" : "No data"}
-    </h1>
-    <div class="empty" role="alert" data-role="refused" data-reason=${error.reason}>
-      <p class="empty-title">${error.message}</p>
-      ${
-        fields.length > 0 &&
-        html`<ul>
-          ${fields.map(([name, text]) => html`<li key=${name}><b>${name}</b> ${text}</li>`)}
-        </ul>`
-      }
-      ${
-        error.status === 400
-          ? html`<p><a class="button" href=${changed(route.value, none)}>Remove all filters</a></p>`
-          : html`<p class="muted">The console tries again by itself.</p>
-              <button
-                type="button"
-                class="button"
-                onClick=${error.status === 0 ? retryNow : reload}
-              >
-                Try now
-              </button>`
-      }
-    </div>`;
 }

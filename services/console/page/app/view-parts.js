@@ -120,9 +120,13 @@ export function Facts({ rows }) {
   </dl>`;
 }
 
-/** Nothing to show, and why, and what to do. @param {{ title: string, children?: Children }} props */
-export function Empty({ title, children }) {
-  return html`<div class="empty" data-role="empty">
+/**
+ * Nothing to show, and why, and what to do.
+ *
+ * @param {{ title: string, children?: Children, name?: string }} props
+ */
+export function Empty({ title, children, name = "empty" }) {
+  return html`<div class="empty" data-role=${name}>
     <p class="empty-title">${title}</p>
     ${children}
   </div>`;

@@ -9,7 +9,7 @@ import { Ago, Card, Clock, Direction, Empty, Facts, IdLink, Pill } from "./view-
 import { Pager, Table } from "./view-table.js";
 import { SessionTimeline } from "./view-timeline.js";
 import { lookOf } from "./timeline.js";
-import { CUTS, RESULT_KINDS, SESSION_STATES, sentence, wordOf } from "./words.js";
+import { CUTS, OVER, RESULT_KINDS, SESSION_STATES, sentence, wordOf } from "./words.js";
 
 /** @import { Children } from "./html.js" */
 /** @import { SessionDetails, SessionDocument, Utterance } from "./types.js" */
@@ -67,7 +67,14 @@ export function Session({ document }) {
         <p class="crumbs"><a href=${address("sessions")}>Sessions</a></p>
         <h1 tabindex="-1" class="id">${session.id}</h1>
         <p class="subtitle">
-          <${Pill} words=${SESSION_STATES} value=${session.connected ? "connected" : "away"} />
+          ${
+            session.over
+              ? html`<${Pill} words=${OVER} value="over" />`
+              : html`<${Pill}
+                  words=${SESSION_STATES}
+                  value=${session.connected ? "connected" : "away"}
+                />`
+          }
           <${Directions} of=${session.directions} />
         </p>
       </div>

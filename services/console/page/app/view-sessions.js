@@ -8,7 +8,8 @@ import { address } from "./router.js";
 import { route } from "./state.js";
 import { SetFilters, StateFilter, TextFilter } from "./view-filters.js";
 import { NoMatch } from "./view-nodes.js";
-import { Ago, Direction, Empty, IdLink, Pill, Skeleton } from "./view-parts.js";
+import { Ago, Direction, Empty, IdLink, Pill } from "./view-parts.js";
+import { ListBody } from "./view-refused.js";
 import { Pager, Table } from "./view-table.js";
 import { SESSION_STATES } from "./words.js";
 
@@ -98,7 +99,7 @@ export function Sessions({ document }) {
       <${SetFilters} names=${[]} />
     </div>
     <${StateFilter} name="state" label="State" words=${SESSION_STATES} />
-    ${document === undefined ? html`<${Skeleton} rows=${10} />` : html`<${Rows} document=${document} />`}`;
+    <${ListBody} document=${document}>${document && html`<${Rows} document=${document} />`}<//>`;
 }
 
 /** @param {{ document: SessionsDocument }} props */

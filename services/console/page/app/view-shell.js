@@ -17,6 +17,7 @@ import {
   shown,
   signOut,
   status,
+  trouble,
 } from "./state.js";
 import { ConfirmDialog, Dialog } from "./view-dialog.js";
 import { Banner, For } from "./view-parts.js";
@@ -56,7 +57,7 @@ export function Shell({ children }) {
         </svg>
         <span>Lingua</span>
       </a>
-      <nav class="places" aria-label="Main">
+      <nav class="places" aria-label="Main" hidden=${route.value.view === "sign-in"}>
         ${PLACES.map(({ to, name, icon, also }) => {
           const isHere = route.value.view === to || route.value.view === also;
           return html`<a
@@ -153,6 +154,9 @@ function Lost() {
 /** A service does not answer the console: parts of the document are old. */
 function Problems() {
   const problems = Object.entries(shown.value?.document.problems ?? {});
+  if (trouble.value !== null) {
+    problems.push(["document", trouble.value]);
+  }
   return problems.map(
     ([source, { message, since_ms: sinceMs }]) =>
       html`<${Banner}

@@ -11,33 +11,42 @@ import { html } from "./html.js";
 const tip = /** @type {import("@preact/signals").Signal<Tip | null>} */ (signal(null));
 const MARGIN = 8;
 
+/** What it is about; null if there is no tip. @type {Element | null} */
+let mark = null;
+
 /** One for the page: marks have nothing to do but to carry their text. */
 export function startTips() {
   for (const type of ["mouseover", "focusin"]) {
-    document.addEventListener(type, (event) => show(event.target));
+    document.addEventListener(type, (event) => {
+      mark = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
+      show();
+    });
   }
-  for (const type of ["scroll", "focusout"]) {
-    addEventListener(type, () => (tip.value = null), { capture: true, passive: true });
-  }
+  document.addEventListener("focusout", hide);
+  // A cell that gets the focus is scrolled to.
+  addEventListener("scroll", show, { capture: true, passive: true });
   addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
-      tip.value = null;
+      hide();
     }
   });
 }
 
-/** @param {EventTarget | null} target */
-function show(target) {
-  const mark = target instanceof Element ? target.closest("[data-tip]") : null;
+function hide() {
+  mark = null;
+  tip.value = null;
+}
+
+function show() {
   const text = mark?.getAttribute("data-tip") ?? "";
-  if (mark === null || text === "") {
+  if (mark === null || text === "" || !mark.isConnected) {
     tip.value = null;
     return;
   }
   const { left, right, top, bottom } = mark.getBoundingClientRect();
-  const seenLeft = Math.max(left, 0);
-  const seenRight = Math.min(right, innerWidth);
-  tip.value = { text, x: (seenLeft + seenRight) / 2, top, bottom };
+  const isSeen = bottom > 0 && top < innerHeight && right > 0 && left < innerWidth;
+  const x = (Math.max(left, 0) + Math.min(right, innerWidth)) / 2;
+  tip.value = isSeen ? { text, x, top, bottom } : null;
 }
 
 export function TipBox() {

@@ -97,7 +97,7 @@ export function waterfall(steps, attempts, width, nowUs) {
       bars,
     };
   });
-  const ticks = ticksOf(spanUs, Math.max(Math.floor(room / PER_TICK), 1)).map((at) => ({
+  const ticks = ticksOf(spanUs, Math.max(Math.floor(room / PER_TICK), 2)).map((at) => ({
     x: labelWidth + at * scale,
     label: at === 0 ? "0" : microseconds(at),
   }));
@@ -119,9 +119,7 @@ function barOf(step, { index, startUs, nowUs, scale, left, y, end }) {
   const tookUs = endOf(step, nowUs) - step.started_us;
   const x = left + (step.started_us - startUs) * scale;
   const width = Math.max(tookUs * scale, LEAST);
-  const value = microseconds(tookUs) + (failed ? ` ${detail}` : "");
-  // At the right of the bar, or at its left if it would be cut off.
-  const fits = x + width + GAP + value.length * PER_CHAR <= end;
+  const beside = { x, right: x + width, left, end };
   return {
     key: `${step.attempt}-${index}`,
     kind: step.kind,
@@ -137,10 +135,28 @@ function barOf(step, { index, startUs, nowUs, scale, left, y, end }) {
     failed,
     running,
     nested: isStage,
-    value,
-    valueX: fits ? x + width + GAP : x - GAP,
-    anchor: fits ? "start" : "end",
+    ...valueOf(microseconds(tookUs), failed ? ` ${detail}` : "", beside),
   };
+}
+
+/**
+ * At the right of the bar, or at its left if it would be cut off there; without the detail if there is
+ * no room for it at all.
+ *
+ * @param {string} value
+ * @param {string} detail
+ * @param {{ x: number, right: number, left: number, end: number }} room
+ * @returns {{ value: string, valueX: number, anchor: "start" | "end" }}
+ */
+function valueOf(value, detail, { x, right, left, end }) {
+  const length = (value.length + detail.length) * PER_CHAR + GAP;
+  if (right + length <= end) {
+    return { value: value + detail, valueX: right + GAP, anchor: "start" };
+  }
+  if (x - length >= left) {
+    return { value: value + detail, valueX: x - GAP, anchor: "end" };
+  }
+  return { value, valueX: right + GAP, anchor: "start" };
 }
 
 /**

@@ -51,6 +51,11 @@ export const SESSION_STATES = {
   away: { label: "Away", tone: "quiet", meaning: "No client is connected; it may resume." },
 };
 
+/** What remains of a session that has ended. */
+export const OVER = {
+  over: { label: "Over", tone: "quiet", meaning: "It has ended; its recent jobs are still known." },
+};
+
 /** @type {Readonly<Record<string, Word>>} */
 export const RESULT_KINDS = {
   TRANSLATED: { label: "Translated", tone: "good", meaning: "The client has a translation." },
@@ -112,6 +117,7 @@ export const SOURCES = /** @type {Readonly<Record<string, string>>} */ ({
   jobs: "Jobs",
   instances: "Instances",
   sessions: "Sessions",
+  document: "This page",
 });
 
 /**
