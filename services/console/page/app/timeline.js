@@ -45,6 +45,8 @@ import { duration } from "./format.js";
 
 /** Silence longer than this is drawn as short as this. */
 export const MAX_GAP_MS = 8000;
+/** A wait is drawn no longer than this, or one job that hangs would hide the rest. */
+const MAX_WAIT_MS = 60_000;
 const AXIS = 26;
 const TITLE = 24;
 const SPOKEN = 18;
@@ -109,7 +111,7 @@ function spanOf(utterance, nowMs) {
   }
   const from = Math.min(utterance.spoken_from_ms ?? cut, cut);
   const isOver = utterance.missing || utterance.kind !== undefined || utterance.state === "failed";
-  const end = utterance.result_ms ?? (isOver ? cut : Math.max(nowMs, cut));
+  const end = utterance.result_ms ?? (isOver ? cut : Math.min(nowMs, cut + MAX_WAIT_MS));
   return [{ utterance, from, cut, end: Math.max(end, cut) }];
 }
 

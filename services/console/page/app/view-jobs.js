@@ -119,7 +119,10 @@ function Rows({ document }) {
       ? html`<${NoMatch} />`
       : html`<${Empty} title="No jobs yet.">
           <p>Each utterance that somebody speaks becomes a job. To make one:</p>
-          <pre tabindex="0" aria-label="Command"><code>lingua speak --from en --to es</code></pre>
+          <pre
+            tabindex="0"
+            aria-label="Command"
+          ><code>lingua speak talk.wav --from en --to es</code></pre>
         <//>`;
   }
   const rows = document.order.flatMap((id) => document.rows[id] ?? []);
