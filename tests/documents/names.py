@@ -5,10 +5,12 @@ import re
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
 from lingua_scheduler.cli.app import app
+from lingua_scheduler.services.console.http.routes import Kind, route_of
 from lingua_scheduler.services.runtime.settings.settings import unknown_variables
 
 from .blocks import ELSEWHERE, ROOT, program, variables
@@ -35,6 +37,8 @@ def problems(words: list[str]) -> list[str]:
         return found + [f"there is no {each}" for each in rest[1:] if not (ROOT / each).exists()]
     if name == "kubectl":
         return found + _kubectl_problems(rest[1:])
+    if name == "curl":
+        return found + _curl_problems(rest[1:])
     if name == "export":
         exported = variables(rest[1:])
         return found + [f"{each} sets nothing" for each in exported if not _is_known_variable(each)]
@@ -61,6 +65,16 @@ def lingua_problems(words: list[str]) -> list[str]:
             command = inner
             options |= _options(inner)
     return found
+
+
+def _curl_problems(words: list[str]) -> list[str]:
+    """The addresses are those of documents of the console."""
+    addresses = [urlsplit(word) for word in words if word.startswith("http")]
+    return [
+        f"the console has no {address.path}"
+        for address in addresses
+        if route_of(address.path).kind is not Kind.DOCUMENT
+    ]
 
 
 def _options(command: click.Command) -> set[str]:
