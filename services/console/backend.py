@@ -26,6 +26,10 @@ def build_backend(settings: Settings, metrics: ConsoleMetrics) -> Backend:
         started_ms=_now_ms(),
     )
     own.MergeFromString(announced(settings))
+    # It has no Redis, so these would only look like differences.
+    used = [each for each in own.settings if each.group != "redis"]
+    del own.settings[:]
+    own.settings.extend(used)
 
     def own_now() -> instances_pb2.Instance:
         own.announced_ms = _now_ms()
