@@ -8,7 +8,6 @@ import pytest
 
 from lingua_scheduler.services.console.documents.documents import Documents
 from lingua_scheduler.services.console.documents.explanations import EXPLANATIONS, explanation
-from lingua_scheduler.services.console.documents.instances import settings_of
 from lingua_scheduler.services.console.services.calls import ServiceCalls
 from lingua_scheduler.services.console.services.problems import Problems
 from lingua_scheduler.services.console.services.sources import Sources
@@ -259,30 +258,6 @@ async def test_instances_list_the_console_itself(sources: Sources) -> None:
     assert document["order"] == ["c1", "d1", "g1", "p1"]
     assert document["rows"]["d1"]["stats"]["jobs_waiting"] == 1
     assert document["rows"]["p1"]["health"] == "down"
-
-
-def test_settings_that_differ_are_marked_but_not_those_that_always_do() -> None:
-    def with_settings(name: str, **values: str) -> instances_pb2.Instance:
-        made = instance(name)
-        for setting, value in values.items():
-            made.settings.add(group="g", name=setting, value=value, origin="default")
-        return made
-
-    shown = settings_of(
-        [
-            with_settings("d1", log_level="info", instance_id="d1", pool_listen="a:1", auth="on"),
-            with_settings("d2", log_level="debug", instance_id="d2", pool_listen="b:1", auth="on"),
-        ]
-    )
-    assert {each["name"]: each["differs"] for each in shown} == {
-        "log_level": True,
-        "instance_id": False,
-        "pool_listen": False,
-        "auth": False,
-    }
-    assert shown[0]["variable"] == "LINGUA_LOG_LEVEL"
-    assert shown[0]["values"][0] == {"value": "debug", "origin": "default", "instances": ["d2"]}
-    assert shown[3]["values"][0]["instances"] == ["d1", "d2"]
 
 
 def bad_queries() -> Iterator[tuple[str, dict[str, str], str]]:

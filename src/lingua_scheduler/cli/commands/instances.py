@@ -4,8 +4,9 @@ import click
 
 from lingua_scheduler.cli.clients.pool import PoolClient
 from lingua_scheduler.cli.options import Options, client_options, pass_options
-from lingua_scheduler.cli.views.instance import compare, instance_list, setting_list
+from lingua_scheduler.cli.views.instance import instance_list, setting_list
 from lingua_scheduler.cli.views.output import plain, print_json
+from lingua_scheduler.services.runtime.settings.comparison import compare
 
 
 @click.group(invoke_without_command=True)
