@@ -18,6 +18,8 @@ import { HEALTHS, sentence, wordOf } from "./words.js";
 
 /** Points of a sparkline: a quarter of an hour. */
 const POINTS = 180;
+/** A direction with this share of free slots is not short of them. */
+const ENOUGH = 0.5;
 
 /** @param {{ document: OverviewDocument }} props */
 export function Overview({ document }) {
@@ -211,13 +213,14 @@ function Figure({ name, id, value, note, values, href, tone = "", max = 0 }) {
 
 /** @param {{ shortages: OverviewDocument["shortages"], none: boolean }} props */
 function Shortages({ shortages, none }) {
-  if (shortages.length === 0) {
+  const short = shortages.filter(({ free, slots }) => free < slots * ENOUGH || slots === 0);
+  if (short.length === 0) {
     return html`<p class="muted note">
-      ${none ? "No direction is served." : "Each direction has free slots."}
+      ${none ? "No direction is served." : "None: each direction has at least half of its slots free."}
     </p>`;
   }
   return html`<ol class="shortages">
-    ${shortages.map(({ src, tgt, free, slots }) => {
+    ${short.map(({ src, tgt, free, slots }) => {
       const share = slots > 0 ? free / slots : 0;
       const tone = slots === 0 || free === 0 ? "bad" : share < 0.15 ? "warn" : "good";
       return html`<li key=${`${src}:${tgt}`}>

@@ -33,7 +33,8 @@ export function Since({ ms }) {
   if (ms === undefined) {
     return html`<span class="none">–</span>`;
   }
-  const text = duration(Math.max(now.value - ms, 0) - (Math.max(now.value - ms, 0) % 1000));
+  const past = Math.max(now.value - ms, 0);
+  const text = past < 60_000 ? coarse(past) : duration(past);
   return html`<time datetime=${isoOf(ms)} title=${`since ${exact(ms)}`}>${text}</time>`;
 }
 

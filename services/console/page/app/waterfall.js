@@ -57,6 +57,7 @@ const PER_TICK = 88;
 /** The room of a letter, and beside a bar. */
 const PER_CHAR = 7;
 const GAP = 6;
+const ORDER = Object.keys(STEPS);
 /** Details that say that a step has not failed. */
 const NOTES = ["", "under way", "by relay"];
 
@@ -178,8 +179,8 @@ function ordered(steps) {
   return [...steps].sort(
     (a, b) =>
       a.started_us - b.started_us ||
-      Number(a.kind === "STAGE") - Number(b.kind === "STAGE") ||
-      b.took_us - a.took_us,
+      // Steps that took no time begin together with the next one.
+      ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind),
   );
 }
 
