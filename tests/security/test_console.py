@@ -15,6 +15,7 @@ from lingua_scheduler.services.runtime.auth.token_claims import LEEWAY_S
 from tests.security.certificates import Certificates, server_settings
 from tests.security.issuer import ISSUER, Issuer
 from tests.support.console import ConsoleProcess, watching
+from tests.support.raw_http import raw_connection, request
 
 DRAIN = "/api/v1/nodes/gpu-1/drain"
 
@@ -203,6 +204,44 @@ async def test_an_action_needs_the_csrf_token_of_its_own_sign_in(
         assert refused == (403, "WRONG_CSRF_TOKEN")
     assert await post(browser, DRAIN) == (403, "WRONG_CSRF_TOKEN")
     assert console.actions() == []
+
+
+async def test_bytes_that_are_no_text_are_refused_like_any_wrong_value(
+    console: ConsoleProcess, issuer: Issuer
+) -> None:
+    cookie = f"lingua_console={issuer.token('operator')}"
+    for header, value, status in (
+        ("X_CSRF_Token", "\xff", 403),
+        ("Cookie", "lingua_console=\xff", 401),
+        ("Authorization", "Bearer \xff", 401),
+        ("Origin", "http://\xff", 403),
+        ("Content_Type", "\xff", 403),
+    ):
+        headers = {"Cookie": cookie, "Origin": console.url, header: value}
+        async with raw_connection(console.address) as connection:
+            await connection.send(request(console.address, DRAIN, "POST", **headers))
+            assert await connection.status() == status, header
+    assert console.actions() == []
+
+
+async def test_what_is_not_http_learns_nothing_about_the_server(console: ConsoleProcess) -> None:
+    async with raw_connection(console.address) as connection:
+        await connection.send(b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        response = (await connection.reader.read(4096)).lower()
+    assert b" 400 " in response
+    assert b"aiohttp" not in response
+    assert b"python" not in response
+
+
+async def test_the_cookie_is_secure_if_a_proxy_terminates_tls(
+    console: ConsoleProcess, browser: aiohttp.ClientSession, issuer: Issuer
+) -> None:
+    behind = {"Origin": f"https://{console.address}"}
+    body = {"token": issuer.token("viewer")}
+    async with browser.post("/api/v1/sign-in", json=body, headers=behind) as response:
+        assert "Secure" in response.headers["Set-Cookie"].split("; ")
+    _, _, cookie = await sign_in(browser, issuer.token("viewer"))
+    assert "Secure" not in cookie.split("; ")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,9 @@ class ActionRequests:
                 403, "WRONG_ORIGIN", "the request does not say which page it is from: send Origin"
             )
         given = request.headers.get(CSRF_HEADER, "")
-        if not hmac.compare_digest(given.encode(), self._viewers.csrf(viewer).encode()):
+        # Headers may have any bytes, and what is not UTF-8 becomes characters that are no text.
+        given_bytes = given.encode(errors="surrogateescape")
+        if not hmac.compare_digest(given_bytes, self._viewers.csrf(viewer).encode()):
             raise HttpRefusal(
                 403,
                 "WRONG_CSRF_TOKEN",

@@ -194,7 +194,7 @@ class ConsoleEntry:
             case Kind.SIGN_IN:
                 return await self._sign_in(request)
             case Kind.SIGN_OUT:
-                return self._viewers.sign_out()
+                return self._viewers.sign_out(request)
             case Kind.ACTION:
                 return await self._actions.act(request, route)
             case Kind.ME:

@@ -103,6 +103,6 @@ def _id(part: str) -> str:
     """The id that a part of a path is; empty if it is none."""
     try:
         text = unquote_to_bytes(part).decode()
-    except UnicodeDecodeError:
+    except UnicodeError:
         return ""
     return text if len(text) <= _MAX_ID_CHARS and _ID.fullmatch(text) else ""

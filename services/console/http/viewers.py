@@ -29,7 +29,7 @@ COOKIE = "lingua_console"
 # Browsers keep cookies of up to 4096 bytes, name and attributes included.
 MAX_COOKIE_TOKEN_BYTES = 3500
 # What tokens consist of. Decoders of base64 ignore other characters, but cookies cannot have them.
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+_TOKEN = re.compile(r"[A-Za-z0-9._-]+")
 # What a CSRF token is derived with, so that it is of no use elsewhere.
 _CSRF_LABEL = b"lingua-scheduler console csrf"
 _MAY_LOOK = (Role.OPERATOR, Role.VIEWER)
@@ -63,7 +63,7 @@ class Viewers:
 
     Args:
         guard: knows callers; None if auth is off, and everyone is an operator.
-        is_secure: whether browsers connect with TLS.
+        is_secure: whether browsers connect with TLS; they may do so through a proxy as well.
         clock: the time, in seconds of a monotonic clock.
     """
 
@@ -139,13 +139,15 @@ class Viewers:
         max_age = _MAX_AGE_S
         if viewer.expires_s is not None:
             max_age = min(max_age, math.floor(viewer.expires_s - time.time()))
-        return viewer, self._with_cookie(token, max(1, max_age))
+        return viewer, self._with_cookie(request, token, max(1, max_age))
 
-    def sign_out(self) -> web.Response:
+    def sign_out(self, request: web.BaseRequest) -> web.Response:
         """The response that removes the cookie."""
-        return self._with_cookie("", 0)
+        return self._with_cookie(request, "", 0)
 
-    def _with_cookie(self, value: str, max_age: int) -> web.Response:
+    def _with_cookie(self, request: web.BaseRequest, value: str, max_age: int) -> web.Response:
+        # The page knows its own address, also if a proxy terminates TLS. Origin was checked.
+        is_secure = self._is_secure or request.headers.get("Origin", "").startswith("https://")
         response = web.Response(status=204)
         response.set_cookie(
             COOKIE,
@@ -154,7 +156,7 @@ class Viewers:
             max_age=max_age,
             httponly=True,
             samesite="Strict",
-            secure=self._is_secure,
+            secure=is_secure,
         )
         return response
 

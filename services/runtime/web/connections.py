@@ -151,7 +151,14 @@ class Connection(web.RequestHandler):
         """Answers what is not HTTP. It is not logged: anybody can send it."""
         if request.writer.output_size > 0:
             raise ConnectionResetError("a part of another response is sent already")
-        return HttpRefusal(status, "BAD_REQUEST", "the request is not valid HTTP/1.1").response()
+        refusal = HttpRefusal(
+            status,
+            "BAD_REQUEST",
+            "the request is not valid HTTP/1.1",
+            # aiohttp would tell its version and that of Python.
+            headers={"Server": "lingua-scheduler"},
+        )
+        return refusal.response()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Counts it no more."""

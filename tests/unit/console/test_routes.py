@@ -67,6 +67,7 @@ def test_actions_are_posted(path: str, action: str, target: str) -> None:
         "/api/v1/nodes/a%2Fb",
         "/api/v1/nodes/%00",
         "/api/v1/nodes/%ff",
+        "/api/v1/nodes/\udcff",
         "/api/v1/nodes/" + "x" * 257,
         "/api/v1/nodes/a/cancel",
         "/api/v1/jobs/a/drain",
