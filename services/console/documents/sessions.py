@@ -1,7 +1,6 @@
 """Sessions: a page of them, and one as a timeline of utterances. Never what was said."""
 
 from collections.abc import Callable, Mapping, Sequence
-from heapq import nlargest, nsmallest
 from typing import Any
 
 from lingua_scheduler.services.console.documents.jobs import (
@@ -13,6 +12,7 @@ from lingua_scheduler.services.console.documents.jobs import (
 from lingua_scheduler.services.console.documents.query import Query
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.console.store.jobs import IndexedJob, JobIndex
+from lingua_scheduler.services.console.store.pages import page_of
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SessionNotFoundError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
@@ -44,8 +44,7 @@ async def sessions(sources: Sources, query: Query) -> dict[str, Any]:
         and search in each.session_id.lower()
         and (not state or each.connected == (state == "connected"))
     ]
-    choose = nlargest if desc else nsmallest
-    page = choose(offset + limit, found, key=_SORTS[sort])[offset:]
+    page = page_of(found, key=_SORTS[sort], desc=desc, offset=offset, limit=limit)
     return {
         "rows": {each.session_id: _row(each, sources.jobs) for each in page},
         "order": [each.session_id for each in page],

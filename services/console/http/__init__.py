@@ -10,6 +10,7 @@
     requests          bodies and queries, limited
     routes            what is at a path (pure)
     failed_sign_ins   how many wrong tokens an address may send (pure)
+    turns             one computation at a time, and how long it takes
     due               when a watched document is computed again (pure)
     merge_patch       the difference of two documents, RFC 7396 (pure)
     backend           what the server needs from the rest of the console

@@ -16,7 +16,7 @@ from lingua_scheduler.services.console.http.event_streams import CONTENT_TYPE, E
 from lingua_scheduler.services.console.http.requests import json_body, query_of, text_field
 from lingua_scheduler.services.console.http.routes import Kind, Route, route_of
 from lingua_scheduler.services.console.http.viewers import Viewer, Viewers
-from lingua_scheduler.services.console.http.watched import WatchedDocuments, to_json
+from lingua_scheduler.services.console.http.watched import WatchedDocuments
 from lingua_scheduler.services.console.metrics import ConsoleMetrics
 from lingua_scheduler.services.runtime.auth.guard import Guard
 from lingua_scheduler.services.runtime.errors import (
@@ -257,10 +257,8 @@ class ConsoleEntry:
                 is_valid=partial(self._viewers.is_still_valid, request, viewer),
                 headers=_HEADERS,
             )
-        body = self._watched.current(route.path, query)
-        if not body:
-            try:
-                body = to_json(await self._watched.compute(route.path, query))
-            except LinguaError as error:
-                raise HttpRefusal.of(error) from None
+        try:
+            body = await self._watched.get(route.path, query)
+        except LinguaError as error:
+            raise HttpRefusal.of(error) from None
         return web.Response(body=body, content_type="application/json")

@@ -25,7 +25,7 @@ CONTENT_TYPE = "text/event-stream"
 # Seconds between two ticks, which tell a reader that the stream is alive, and how old it is.
 TICK_S = 5.0
 # Seconds that the first version of a document may take.
-_FIRST_WITHIN_S = 10.0
+_FIRST_WITHIN_S = 15.0
 _UNAUTHENTICATED = UnauthenticatedError("the token has expired").reason
 _DRAINING = DrainingError("").reason
 

@@ -13,6 +13,7 @@ from lingua_scheduler.services.console.http.backend import Documents
 from lingua_scheduler.services.console.http.due import next_due
 from lingua_scheduler.services.console.http.merge_patch import diff
 from lingua_scheduler.services.console.http.requests import Query
+from lingua_scheduler.services.console.http.turns import Measured, Turns
 from lingua_scheduler.services.runtime.errors import (
     BackpressureError,
     DependencyDownError,
@@ -23,6 +24,8 @@ from lingua_scheduler.services.runtime.errors import (
 
 # Distinct documents that are watched at once.
 MAX_WATCHED = 500
+# Documents that are computed at once for requests that do not watch them.
+MAX_ASKED = 64
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ class Watched:
         patch: what changed from the version before to this one, as JSON.
         problem: why the last computation failed, as JSON; empty if it did not.
         ended: the error after which it is computed no more; None if it is.
+        cost_s: how long the last computation kept the event loop.
     """
 
     def __init__(self, path: str, query: Query) -> None:
@@ -49,6 +53,7 @@ class Watched:
         self.patch = b""
         self.problem = b""
         self.ended: LinguaError | None = None
+        self.cost_s = 0.0
         self._document: dict[str, Any] = {}
         self._changed = asyncio.Event()
 
@@ -101,22 +106,31 @@ class WatchedDocuments:
         self._instance_id = instance_id
         self._clock = clock
         self._watched: dict[Key, tuple[Watched, asyncio.Task[None]]] = {}
+        self._turns = Turns()
+        self._asked = 0
 
     def __len__(self) -> int:
         """How many documents are watched."""
         return len(self._watched)
 
-    def current(self, path: str, query: Query) -> bytes:
-        """A document as it was computed for its readers; empty if it has none."""
-        found = self._watched.get((path, query))
-        return found[0].whole if found and not found[0].problem else b""
-
-    async def compute(self, path: str, query: Query) -> dict[str, Any]:
-        """A document as of now.
+    async def get(self, path: str, query: Query) -> bytes:
+        """A document for one request: as its readers have it, or else as of now.
 
         Raises:
-            LinguaError: it could not be computed.
+            LinguaError: it could not be computed; BackpressureError if too many are.
         """
+        if body := self._current(path, query):
+            return body
+        if self._asked >= MAX_ASKED:
+            raise BackpressureError(f"more than {MAX_ASKED} documents are computed")
+        self._asked += 1
+        try:
+            await self._turns.next()
+            return to_json(await self._compute(path, query))
+        finally:
+            self._asked -= 1
+
+    async def _compute(self, path: str, query: Query) -> dict[str, Any]:
         try:
             return await self._documents.get(path, dict(query))
         except LinguaError:
@@ -150,19 +164,32 @@ class WatchedDocuments:
                 task.cancel()
                 self._forget(key, watched)
 
+    def _current(self, path: str, query: Query) -> bytes:
+        """A document as it was computed for its readers; empty if it has none."""
+        found = self._watched.get((path, query))
+        return found[0].whole if found and not found[0].problem else b""
+
     async def _keep(self, watched: Watched) -> None:
         while watched.ended is None:
+            await self._turns.next()
             began = self._clock()
-            try:
-                watched.set(await self.compute(watched.path, watched.query))
-            except LinguaError as error:
-                watched.fail(error)
-            except ValueError as error:
-                _log.error("document has null", extra={"path": watched.path, "why": str(error)})
-                watched.fail(internal_error(self._instance_id))
-            await asyncio.sleep(next_due(began, self._clock()) - self._clock())
+            work = Measured(self._update(watched))
+            await work
+            ended, watched.cost_s = self._clock(), work.busy_s
+            total_s = sum(each.cost_s for each, _ in self._watched.values())
+            due = next_due(began, ended, cost_s=watched.cost_s, total_s=total_s)
+            await asyncio.sleep(due - ended)
         # The next reader makes a new one.
         self._forget((watched.path, watched.query), watched)
+
+    async def _update(self, watched: Watched) -> None:
+        try:
+            watched.set(await self._compute(watched.path, watched.query))
+        except LinguaError as error:
+            watched.fail(error)
+        except ValueError as error:
+            _log.error("document has null", extra={"path": watched.path, "why": str(error)})
+            watched.fail(internal_error(self._instance_id))
 
     def _forget(self, key: Key, watched: Watched) -> None:
         if key in self._watched and self._watched[key][0] is watched:

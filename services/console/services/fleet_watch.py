@@ -63,7 +63,11 @@ class FleetWatch:
 
     async def _follow(self) -> LinguaError:
         """Follows one stream to its end; returns why it ended."""
-        channel, stream = self._calls.open_stream("pool", "WatchFleet")
+        try:
+            # Certificates or tokens that cannot be read just now end no more than this attempt.
+            channel, stream = self._calls.open_stream("pool", "WatchFleet")
+        except Exception:
+            return self._failed()
         try:
             self._fleet.begin()
             while True:
@@ -71,15 +75,19 @@ class FleetWatch:
                     message: Any = await stream.read()
                 if message is grpc.aio.EOF:
                     return DependencyDownError("the pool service ended the stream")
-                self._fleet.apply(message, self._now_ms())
+                for _ in self._fleet.apply_in_steps(message, self._now_ms()):
+                    await asyncio.sleep(0)
                 if message.is_complete:
                     self._problems.solved("fleet")
         except _BROKEN as error:
             return call_error("pool", error)
         except Exception:
-            # A fault of one source must not end the others.
-            _log.exception("watching the fleet failed")
-            return InternalError("the console failed; its log has the details")
+            return self._failed()
         finally:
             stream.cancel()
             await channel.close()
+
+    def _failed(self) -> LinguaError:
+        """Logs the fault that is being handled. One of this source must not end the others."""
+        _log.exception("watching the fleet failed")
+        return InternalError("the console failed; its log has the details")

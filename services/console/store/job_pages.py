@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from typing import Any
 
 from lingua_scheduler.services.console.store.jobs import STATES, IndexedJob, JobIndex
+from lingua_scheduler.services.console.store.pages import page_of
 
 SORTS: dict[str, Callable[[IndexedJob], Any]] = {
     "changed": lambda job: (job.changed_ms, job.job_id),
@@ -56,8 +57,9 @@ def job_page(index: JobIndex, query: JobQuery) -> JobPage:
     of_state = [job for job in found if query.state in ("", job.state)]
     errors = Counter(job.error for job in of_state if job.error)
     both = [job for job in of_state if query.error in ("", job.error)]
-    choose = nlargest if query.desc else nsmallest
-    page = choose(query.offset + query.limit, both, key=SORTS[query.sort])[query.offset :]
+    page = page_of(
+        both, key=SORTS[query.sort], desc=query.desc, offset=query.offset, limit=query.limit
+    )
     return JobPage(page, len(both), {state: counts[state] for state in STATES}, dict(errors))
 
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import nlargest, nsmallest
 from typing import Any
 
 from lingua_scheduler.services.console.store.fleet import Fleet
 from lingua_scheduler.services.console.store.node import GROUPS, FleetNode
+from lingua_scheduler.services.console.store.pages import page_of
 
 _RANKS = {name: rank for rank, name in enumerate(GROUPS)}
 
@@ -59,14 +59,7 @@ def node_page(fleet: Fleet, query: NodeQuery) -> NodePage:
     if query.health:
         found = [node for node in found if node.group == query.health]
     counts = {group: groups[group] for group in GROUPS}
-    return NodePage(_page(found, query), len(found), counts)
-
-
-def nodes_with_prefix(fleet: Fleet, prefix: str, count: int) -> list[str]:
-    """Ids of nodes that begin with this text, in order."""
-    return nsmallest(count, (each for each in fleet.nodes if each.startswith(prefix)))
-
-
-def _page(found: Sequence[FleetNode], query: NodeQuery) -> Sequence[FleetNode]:
-    choose = nlargest if query.desc else nsmallest
-    return choose(query.offset + query.limit, found, key=SORTS[query.sort])[query.offset :]
+    page = page_of(
+        found, key=SORTS[query.sort], desc=query.desc, offset=query.offset, limit=query.limit
+    )
+    return NodePage(page, len(found), counts)

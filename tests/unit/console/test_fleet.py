@@ -269,3 +269,22 @@ def test_sums_are_those_of_the_nodes_whatever_happens(steps: list[tuple[str, obj
     for name, shared in fleet.sets.items():
         assert shared.nodes == sum(e.capability_set == name for e in fleet.nodes.values())
         assert shared.ready_nodes == sum(e.capability_set == name for e in ready)
+
+
+def test_a_long_message_is_taken_in_step_by_step_and_sums_are_right_after_each() -> None:
+    fleet = Fleet()
+    fleet.begin()
+    message = pool_pb2.WatchFleetResponse(
+        capability_sets=[capability_set("a", capabilities("en", "es"))],
+        nodes=[node(f"n{number:04d}") for number in range(2000)],
+        is_complete=True,
+        as_of_ms=NOW,
+    )
+    steps = 0
+    for _ in fleet.apply_in_steps(message, NOW):
+        steps += 1
+        assert fleet.slots == 4 * len(fleet.nodes) == 4 * fleet.groups["ready"]
+        assert not fleet.is_known
+    assert steps >= 4
+    assert fleet.is_known
+    assert len(fleet.nodes) == 2000
