@@ -4,7 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from lingua_scheduler.services.runtime.errors import PermissionDeniedError, UnauthenticatedError
+from lingua_scheduler.services.runtime.errors import (
+    DependencyDownError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from tests.security.conftest import Services
 from tests.security.issuer import ISSUER, Issuer
 from tests.support.console_backend import Console, following
@@ -67,3 +71,6 @@ async def test_a_refused_console_says_so(services: Services, issuer: Issuer) -> 
         )
         for problem in document["problems"].values():
             assert "token" in problem["message"], problem
+        # It is not the viewer who has to sign in.
+        with pytest.raises(DependencyDownError, match="refuses the console"):
+            await console.get("jobs/0123456789abcdef")

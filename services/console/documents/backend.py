@@ -76,7 +76,12 @@ class Backend:
             renew_ms=settings.channel_renew_ms,
             timeout_s=timeout_s,
         )
-        sources = Sources(calls, max_jobs=max_jobs)
+        sources = Sources(
+            calls,
+            max_jobs=max_jobs,
+            # As dispatchers decide it.
+            quiet_ms=settings.reservation_ttl_ms + settings.job_timeout_ms,
+        )
         return cls(sources, trace_template=trace_template, own=own)
 
     def stale(self) -> Sequence[str]:

@@ -6,7 +6,6 @@ from typing import Any
 from lingua_scheduler.services.console.documents.query import Query
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.console.store.instances import health_of
-from lingua_scheduler.services.runtime.errors import LinguaError
 from lingua_scheduler.services.runtime.settings.comparison import ComparedSetting, compare
 from lingua_scheduler.v1 import instances_pb2
 
@@ -25,11 +24,7 @@ async def instances(
 ) -> dict[str, Any]:
     """The document `instances`. `own` makes the instance of the console itself."""
     query.done()
-    try:
-        with_settings = list(await sources.instance_poll.with_settings())
-    except LinguaError:
-        # The poller reports it as a problem.
-        with_settings = []
+    with_settings = list(await sources.instance_poll.with_settings())
     listed = list(sources.instances.instances)
     if own is not None:
         listed.append(own())

@@ -14,6 +14,8 @@ from google.protobuf.message import Message
 from lingua_scheduler.services.runtime.errors import (
     DependencyDownError,
     LinguaError,
+    PermissionDeniedError,
+    UnauthenticatedError,
     from_proto,
     from_rpc_error,
 )
@@ -38,6 +40,7 @@ _WORDS = {
     "dispatcher": "the dispatcher",
     "gateway": "the session gateway",
 }
+_REFUSALS = (UnauthenticatedError, PermissionDeniedError)
 
 _POOL: ServiceDescriptor = pool_pb2.DESCRIPTOR.services_by_name["PoolService"]
 _DISPATCHER: ServiceDescriptor = dispatcher_pb2.DESCRIPTOR.services_by_name["Dispatcher"]
@@ -103,14 +106,21 @@ class ServiceCalls:
             metadata: of the caller on whose behalf this is; None: the token of this process.
 
         Raises:
-            LinguaError: the error of the service; DependencyDownError if it does not answer.
+            LinguaError: the error of the service; DependencyDownError if it does not answer, or
+                refuses the token of this process.
         """
-        metadata = self._metadata() if metadata is None else metadata
+        own = self._metadata() if metadata is None else metadata
         bound = unary_method(self._channel(service), _method(service, method))
         try:
-            return await bound(request, timeout=self._timeout_s, metadata=metadata)
+            return await bound(request, timeout=self._timeout_s, metadata=own)
         except (grpc.RpcError, OSError, asyncio.InvalidStateError) as error:
-            raise call_error(service, error) from error
+            told = call_error(service, error)
+            if metadata is None and isinstance(told, _REFUSALS):
+                # Not the fault of the person who asks, who would be told to sign in.
+                told = DependencyDownError(
+                    f"{_WORDS[service]} refuses the console: {told.message}", why=told.message
+                )
+            raise told from error
 
     def open_stream(
         self, service: Service, method: str

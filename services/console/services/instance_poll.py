@@ -7,6 +7,7 @@ from lingua_scheduler.services.console.services.calls import ServiceCalls
 from lingua_scheduler.services.console.services.polling import poll
 from lingua_scheduler.services.console.services.problems import Problems
 from lingua_scheduler.services.console.store.instances import MAX_INSTANCES, InstanceBoard
+from lingua_scheduler.services.runtime.errors import LinguaError
 from lingua_scheduler.v1 import instances_pb2
 
 EVERY_S = 2.0
@@ -32,6 +33,7 @@ class InstancePoll:
         self._settings: Sequence[instances_pb2.Instance] = ()
         self._settings_of: frozenset[tuple[str, int]] = frozenset()
         self._settings_at = -SETTINGS_EVERY_S
+        self._settings_not_before = 0.0
         self._reading = asyncio.Lock()
 
     async def run(self) -> None:
@@ -41,8 +43,7 @@ class InstancePoll:
     async def with_settings(self) -> Sequence[instances_pb2.Instance]:
         """The instances with their settings, not older than 30 s; all that are listed now.
 
-        Raises:
-            LinguaError: they cannot be read.
+        Those that were read last if the pool service does not answer, which the poller reports.
         """
         async with self._reading:
             now = asyncio.get_running_loop().time()
@@ -50,16 +51,25 @@ class InstancePoll:
                 (each.instance_id, each.started_ms) for each in self._board.instances
             )
             is_old = now - self._settings_at >= SETTINGS_EVERY_S
-            if is_old or not processes <= self._settings_of:
-                request = instances_pb2.ListInstancesRequest(with_settings=True)
-                response = await self._calls.call("pool", "ListInstances", request)
-                self._board.apply(response)
-                self._settings = list(response.instances[:MAX_INSTANCES])
-                self._settings_of = processes | {
-                    (each.instance_id, each.started_ms) for each in self._settings
-                }
-                self._settings_at = now
+            if now >= self._settings_not_before and (is_old or not processes <= self._settings_of):
+                await self._read_settings(processes)
             return self._settings
+
+    async def _read_settings(self, processes: frozenset[tuple[str, int]]) -> None:
+        request = instances_pb2.ListInstancesRequest(with_settings=True)
+        loop = asyncio.get_running_loop()
+        try:
+            response = await self._calls.call("pool", "ListInstances", request)
+        except LinguaError:
+            # Those who wait for the same do not try again, one after the other.
+            self._settings_not_before = loop.time() + EVERY_S
+            return
+        self._board.apply(response)
+        self._settings = list(response.instances[:MAX_INSTANCES])
+        self._settings_of = processes | {
+            (each.instance_id, each.started_ms) for each in self._settings
+        }
+        self._settings_at = loop.time()
 
     async def _ask(self) -> bool:
         request = instances_pb2.ListInstancesRequest()

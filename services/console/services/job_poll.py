@@ -6,6 +6,7 @@ from collections.abc import Callable
 from lingua_scheduler.services.console.services.calls import ServiceCalls
 from lingua_scheduler.services.console.services.polling import poll
 from lingua_scheduler.services.console.services.problems import Problems
+from lingua_scheduler.services.console.services.quiet_jobs import QuietJobs
 from lingua_scheduler.services.console.store.jobs import JobIndex
 from lingua_scheduler.v1 import dispatcher_pb2
 
@@ -20,6 +21,7 @@ class JobPoll:
     Args:
         calls: makes the calls.
         jobs: is kept up to date.
+        quiet: ends jobs whose end is not in the log.
         problems: get a problem of "jobs" while the dispatcher cannot be asked.
         now_ms: the time.
     """
@@ -29,11 +31,13 @@ class JobPoll:
         *,
         calls: ServiceCalls,
         jobs: JobIndex,
+        quiet: QuietJobs,
         problems: Problems,
         now_ms: Callable[[], int],
     ) -> None:
         self._calls = calls
         self._jobs = jobs
+        self._quiet = quiet
         self._problems = problems
         self._now_ms = now_ms
         self._cursor = ""
@@ -56,5 +60,7 @@ class JobPoll:
         has_moved = response.cursor != self._cursor
         self._cursor = response.cursor
         self.is_known = self.is_known or not response.more
+        if self.is_known:
+            await self._quiet.ask()
         # A service that always has more, and nothing new, is not asked without a pause.
         return bool(response.more and has_moved)

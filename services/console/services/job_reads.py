@@ -7,7 +7,7 @@ from math import inf
 from lingua_scheduler.services.console.services.calls import ServiceCalls
 from lingua_scheduler.services.console.services.kept import Kept
 from lingua_scheduler.services.console.store.jobs import OVER, state_of
-from lingua_scheduler.services.runtime.errors import LinguaError
+from lingua_scheduler.services.runtime.errors import DependencyDownError, LinguaError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _KEEP_S = 2.0
@@ -38,19 +38,29 @@ class JobReads:
         return await self._jobs.get(job_id)
 
     async def get_all(self, job_ids: Iterable[str]) -> dict[str, dispatcher_pb2.Job]:
-        """Those of these jobs that can be read, by id."""
-        found = await asyncio.gather(*(self._try(each) for each in job_ids))
-        return {job.job_id: job for job in found if job is not None}
+        """Those of these jobs that can be read, by id. If the dispatcher is away, it gives up."""
+        found: dict[str, dispatcher_pb2.Job] = {}
+        left = list(job_ids)
+        is_away = False
+        while left and not is_away:
+            now, left = left[:_AT_ONCE], left[_AT_ONCE:]
+            for job in await asyncio.gather(*map(self._try, now)):
+                if isinstance(job, dispatcher_pb2.Job):
+                    found[job.job_id] = job
+                is_away = is_away or isinstance(job, DependencyDownError)
+        # What is kept costs no call.
+        kept = ((each, self.known(each)) for each in left)
+        return found | {name: job for name, job in kept if job is not None}
 
     def known(self, job_id: str) -> dispatcher_pb2.Job | None:
         """A job that was read before; reads nothing."""
         return self._jobs.known(job_id)
 
-    async def _try(self, job_id: str) -> dispatcher_pb2.Job | None:
+    async def _try(self, job_id: str) -> dispatcher_pb2.Job | LinguaError:
         try:
             return await self._jobs.get(job_id)
-        except LinguaError:
-            return None
+        except LinguaError as error:
+            return error
 
     async def _get(self, job_id: str) -> dispatcher_pb2.Job:
         request = dispatcher_pb2.GetJobRequest(job_id=job_id)

@@ -14,7 +14,8 @@ from lingua_scheduler.v1 import session_pb2
 MAX_SESSIONS = 2000
 LIST_EVERY_S = 5.0
 _PAGE = 500
-# An empty page may be followed by others; this bounds the calls for one list.
+# An empty page may be followed by others; this bounds the calls for one list. So does the time: a
+# gateway that needs seconds for a page makes a partial list, not readers who wait.
 _MAX_PAGES = 40
 _SESSION_S = 2.0
 _KEPT_SESSIONS = 500
@@ -74,11 +75,13 @@ class SessionReads:
     async def _read_all(self) -> SessionList:
         found: dict[str, session_pb2.Session] = {}
         request = session_pb2.ListSessionsRequest(page_size=_PAGE)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LIST_EVERY_S
         for _ in range(_MAX_PAGES):
             page = await self._calls.call("gateway", "ListSessions", request)
             found.update((each.session_id, each) for each in page.sessions)
             request.page_token = page.next_page_token
-            if not request.page_token or len(found) >= MAX_SESSIONS:
+            if not request.page_token or len(found) >= MAX_SESSIONS or loop.time() >= until:
                 break
         sessions = list(found.values())
         is_partial = bool(request.page_token) or len(sessions) > MAX_SESSIONS

@@ -14,6 +14,7 @@ from lingua_scheduler.services.console.services.job_poll import JobPoll
 from lingua_scheduler.services.console.services.job_reads import JobReads
 from lingua_scheduler.services.console.services.node_reads import NodeReads
 from lingua_scheduler.services.console.services.problems import Problems
+from lingua_scheduler.services.console.services.quiet_jobs import QuietJobs
 from lingua_scheduler.services.console.services.session_reads import SessionReads
 from lingua_scheduler.services.console.store.fleet import Fleet
 from lingua_scheduler.services.console.store.instances import POINT_WINDOW_S, InstanceBoard
@@ -45,6 +46,7 @@ class Sources:
     Args:
         calls: the way to the services; closed with this.
         max_jobs: how many recent jobs are kept.
+        quiet_ms: an active job that has not changed for this long may have been abandoned.
         now_ms: the time.
     """
 
@@ -53,6 +55,7 @@ class Sources:
         calls: ServiceCalls,
         *,
         max_jobs: int = MAX_JOBS,
+        quiet_ms: int = 300_000,
         now_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self.now_ms = now_ms
@@ -65,10 +68,16 @@ class Sources:
         self.fleet_watch = FleetWatch(
             calls=calls, fleet=self.fleet, problems=self.problems, now_ms=now_ms
         )
-        self.job_poll = JobPoll(calls=calls, jobs=self.jobs, problems=self.problems, now_ms=now_ms)
         self.instance_poll = InstancePoll(calls=calls, board=self.instances, problems=self.problems)
         self.sessions = SessionReads(calls=calls, problems=self.problems)
         self.job_reads = JobReads(calls=calls, now_ms=now_ms)
+        self.job_poll = JobPoll(
+            calls=calls,
+            jobs=self.jobs,
+            quiet=QuietJobs(reads=self.job_reads, jobs=self.jobs, quiet_ms=quiet_ms, now_ms=now_ms),
+            problems=self.problems,
+            now_ms=now_ms,
+        )
         self.node_reads = NodeReads(calls=calls)
         self.actions = Actions(calls=calls)
         self._calls = calls

@@ -71,8 +71,12 @@ class InstanceBoard:
         self._samples: deque[_Sample] = deque()
 
     def apply(self, response: instances_pb2.ListInstancesResponse) -> None:
-        """Takes in a new list. One that is not newer than the last is ignored."""
-        if response.as_of_ms <= self.as_of_ms:
+        """Takes in a new list. One that is a little older than the last is ignored."""
+        if response.as_of_ms <= self.as_of_ms - WINDOW_S * 1000:
+            # The clock of the services was set back.
+            self._samples.clear()
+            self._last = {}
+        elif response.as_of_ms <= self.as_of_ms:
             return
         self.as_of_ms = response.as_of_ms
         self.instances = list(response.instances[:MAX_INSTANCES])

@@ -218,6 +218,15 @@ class JobIndex:
         """Changes were lost: jobs may be missing, or look older than they are."""
         self.gap_ms = now_ms
 
+    def quiet(self, before_ms: int) -> Iterator[IndexedJob]:
+        """The jobs that have not ended and have not changed since this time."""
+        for job in list(self._jobs.values()):
+            if job.changed_ms >= before_ms:
+                # Changes are nearly in the order of their times.
+                return
+            if not job.is_over:
+                yield job
+
     def of_session(self, session_id: str) -> list[IndexedJob]:
         """The jobs of a session."""
         return [self._jobs[each] for each in self._by_session.get(session_id, ())]

@@ -172,3 +172,13 @@ def test_a_series_keeps_its_last_points_and_marks_what_is_not_known() -> None:
         board.add(NOW + at, {"a": at, "b": None})
     assert board.values() == {"a": [1, 2, 3], "b": [NO_VALUE] * 3}
     assert board.end_ms == NOW + 3
+
+
+def test_after_the_clock_was_set_back_lists_count_again() -> None:
+    board = board_of(
+        listed(3600, instance("d1", jobs_done=5)),
+        listed(0, instance("d1", jobs_done=10)),
+        listed(2, instance("d1", jobs_done=14)),
+    )
+    assert board.as_of_ms == NOW + 2000
+    assert board.rates().jobs_per_s == 2
