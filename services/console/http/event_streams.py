@@ -19,6 +19,7 @@ from lingua_scheduler.services.runtime.errors import (
     UnauthenticatedError,
     reason_name,
 )
+from lingua_scheduler.services.runtime.web.connections import connection_of
 from lingua_scheduler.services.runtime.web.refusals import HttpRefusal
 
 CONTENT_TYPE = "text/event-stream"
@@ -139,6 +140,8 @@ class _Reader:
         # Proxies would keep events back to fill their buffers.
         response.headers["X-Accel-Buffering"] = "no"
         await response.prepare(request)
+        lost = connection_of(request).lost
+        leaving = asyncio.create_task(lost.wait())
         draining = asyncio.create_task(self._draining.wait())
         tick_at = time.monotonic() + TICK_S
         try:
@@ -146,6 +149,8 @@ class _Reader:
                 # Before anything is awaited, so that no change in between is missed.
                 changing = asyncio.create_task(self._watched.changed())
                 try:
+                    if lost.is_set():
+                        raise ConnectionResetError("the reader has left")
                     if parts := self._news():
                         await response.write(b"".join(parts))
                     if reason := self._end():
@@ -157,13 +162,14 @@ class _Reader:
                         await response.write(event("tick", to_json({"now_ms": now_ms})))
                     if self._is_current():
                         await asyncio.wait(
-                            (changing, draining),
+                            (changing, draining, leaving),
                             timeout=self._wait_s(tick_at),
                             return_when=asyncio.FIRST_COMPLETED,
                         )
                 finally:
                     changing.cancel()
         finally:
+            leaving.cancel()
             draining.cancel()
 
     def _is_current(self) -> bool:

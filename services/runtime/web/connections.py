@@ -69,7 +69,15 @@ class Connections:
 class Connection(web.RequestHandler):
     """One connection from an address, which counts already, and does so until it is lost."""
 
-    __slots__ = ("_connections", "_frames", "_unread_timer", "address", "is_made", "unread_bytes")
+    __slots__ = (
+        "_connections",
+        "_frames",
+        "_unread_timer",
+        "address",
+        "is_made",
+        "lost",
+        "unread_bytes",
+    )
 
     def __init__(
         self,
@@ -94,6 +102,8 @@ class Connection(web.RequestHandler):
         self.address = address
         self.is_made = False
         """Whether it was made, and will be lost. With TLS that is after the handshake."""
+        self.lost = asyncio.Event()
+        """Set when it has ended, for requests that would notice only when they write."""
         self._frames: Any = None
         self._unread_timer: asyncio.TimerHandle | None = None
         self.unread_bytes = 0
@@ -162,6 +172,7 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Counts it no more."""
+        self.lost.set()
         self._stop_timer()
         self._connections.remove(self.address)
         self._frames = None

@@ -204,3 +204,21 @@ async def test_a_drain_ends_the_streams_with_the_reason(
         console.terminate()
         assert await events.next() == ("end", {"reason": "DRAINING"})
     assert await asyncio.to_thread(console.process.wait) == 0
+
+
+async def test_a_reader_that_leaves_is_forgotten_at_once(tmp_path: Path) -> None:
+    """Not only at the next tick: whoever changes a filter opens a new stream for each letter."""
+    limits = {"http.event_streams.TICK_S": 600.0}
+    with ConsoleProcess(tmp_path, limits=limits, console_viewers_max=2) as console:
+        for number in range(5):
+            async with aiohttp.ClientSession(base_url=console.url) as client:
+                path = f"/api/v1/overview?number={number}"
+                for _ in range(100):
+                    async with watching(client, path) as events:
+                        if events.response.status == 200:
+                            assert (await events.next())[0] == "document"
+                            break
+                    await asyncio.sleep(0.05)
+                else:
+                    raise AssertionError("the stream before is still there")
+        assert not console.faults(), console.log()
