@@ -10,29 +10,25 @@ For `lingua up`, examples and tests:
 
 from __future__ import annotations
 
-import asyncio
 import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from lingua_scheduler.cli.failures import USAGE
 from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedError
-from lingua_scheduler.cli.up.given_redis import await_redis, server_name
 from lingua_scheduler.cli.up.listening import is_ipv4, listen_variables, reachable
 from lingua_scheduler.cli.up.local_console import CONSOLE, LocalConsole, console_environ
+from lingua_scheduler.cli.up.local_redis import LocalRedis
 from lingua_scheduler.cli.up.local_service import LocalService
 from lingua_scheduler.cli.up.sample_nodes import SampleNode
 from lingua_scheduler.cli.up.supervised import MAX_ENDS, STEADY_S, SupervisedProcess
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.general_fields import extended_id
 from lingua_scheduler.services.runtime.settings.settings import (
     Settings,
     load_settings,
-    masked_url,
     variable_name,
 )
 
@@ -93,9 +89,7 @@ class LocalScheduler:
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self.settings: Settings = load_settings(self._environ)
-        self.redis_url = ""
-        self.redis_words = ""
-        """A description of the Redis, without passwords."""
+        self._redis = LocalRedis(self.settings)
         self._targets = {each: (each,) for each in SERVICES} if split else {ALL: SERVICES}
         self._started: dict[str, list[SupervisedProcess]] = {each: [] for each in self._targets}
         self.nodes: dict[str, SupervisedProcess] = {}
@@ -109,7 +103,6 @@ class LocalScheduler:
         self._instances = instances
         self._on_log = on_log
         self._on_ready = on_ready
-        self._redis: EmbeddedRedis | None = None
         self._interrupted = False
         # Wakes waiting threads. A SimpleQueue, because a signal handler may put into it.
         self._changes: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -153,7 +146,17 @@ class LocalScheduler:
     @property
     def redis_pid(self) -> int:
         """Process id of the embedded Redis; 0 if a Redis was given."""
-        return self._redis.pid if self._redis is not None else 0
+        return self._redis.pid
+
+    @property
+    def redis_url(self) -> str:
+        """Where the Redis is; empty before `start`."""
+        return self._redis.url
+
+    @property
+    def redis_words(self) -> str:
+        """A description of the Redis, without passwords."""
+        return self._redis.words
 
     def address(self, service: str, number: int = 1) -> str:
         """The address of an instance of a service for clients on this machine."""
@@ -187,31 +190,12 @@ class LocalScheduler:
 
     def start_redis(self, within_s: float = REDIS_DEADLINE_S) -> None:
         """The first half of `start`; the caller sees to `stop`. A given Redis has to answer."""
-        self.redis_url = self.settings.redis_url
-        if self.redis_url:
-            self.redis_words = f"{masked_url(self.redis_url)} (given by LINGUA_REDIS_URL)"
-            asyncio.run(
-                await_redis(
-                    self.redis_url,
-                    prefix=self.settings.redis_prefix,
-                    within_s=within_s,
-                    on_wait=lambda reason: self._on_log("up", f"waiting: {reason}"),
-                    is_interrupted=lambda: self._interrupted,
-                )
-            )
-            self._on_ready("redis")
-            return
-        folder = self.settings.redis_dir
-        self._redis = EmbeddedRedis(
-            data_dir=Path(folder).expanduser() if folder else None,
-            # No port: every user of this machine could connect to it.
-            unix_socket=True,
+        self._redis.start(
+            within_s=within_s,
+            on_wait=lambda reason: self._on_log("up", f"waiting: {reason}"),
+            is_interrupted=lambda: self._interrupted,
         )
-        self._redis.start()
-        self.redis_url = self._redis.url
-        where = f"data in {folder}" if folder else "data in a temporary folder, deleted at the end"
         self._on_ready("redis")
-        self.redis_words = f"embedded {server_name(self.redis_url)} at {self.redis_url}, {where}"
 
     def start_services(self, within_s: float = START_DEADLINE_S) -> None:
         """The second half of `start`."""
@@ -307,9 +291,7 @@ class LocalScheduler:
         self.nodes.clear()
         for started in self._started.values():
             started.clear()
-        if self._redis is not None:
-            self._redis.stop()
-            self._redis = None
+        self._redis.stop()
 
     def _end(self, processes: Iterable[SupervisedProcess], within_s: float) -> None:
         deadline = time.monotonic() + within_s
@@ -380,7 +362,7 @@ class LocalScheduler:
         try:
             self._changes.get(timeout=max(0.0, until - now))
         except queue.Empty:
-            self._check_redis()
+            self._redis.check()
         for each in self._all:
             each.check(time.monotonic())
             if each.gave_up:
@@ -388,16 +370,6 @@ class LocalScheduler:
         if self.console is not None:
             self.console.check(time.monotonic())
         return True
-
-    def _check_redis(self) -> None:
-        if self._redis is None:
-            return
-        try:
-            os.kill(self._redis.pid, 0)
-        except ProcessLookupError:
-            raise PartFailedError(
-                f"the embedded Redis (pid {self._redis.pid}) ended unexpectedly"
-            ) from None
 
     def _died(self, dead: SupervisedProcess) -> PartFailedError:
         when = "could not start"
