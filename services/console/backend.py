@@ -1,6 +1,7 @@
 """Makes the backend of the HTTP server from the parts of the console."""
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 from lingua_scheduler.services.console.documents.backend import Backend
@@ -11,8 +12,15 @@ from lingua_scheduler.services.runtime.version import version
 from lingua_scheduler.v1 import instances_pb2
 
 
-def build_backend(settings: Settings, metrics: ConsoleMetrics) -> Backend:
+def build_backend(
+    settings: Settings, metrics: ConsoleMetrics, address: Callable[[], str]
+) -> Backend:
     """The documents, actions and pollers of a console with these settings.
+
+    Args:
+        settings: of the console.
+        metrics: of the console.
+        address: returns where it listens.
 
     Raises:
         SettingsError: the files for TLS or tokens are not valid.
@@ -21,7 +29,6 @@ def build_backend(settings: Settings, metrics: ConsoleMetrics) -> Backend:
         instance_id=settings.instance_id,
         service="console",
         version=version(),
-        address=settings.console_listen,
         health=instances_pb2.INSTANCE_HEALTH_SERVING,
         started_ms=_now_ms(),
     )
@@ -32,7 +39,7 @@ def build_backend(settings: Settings, metrics: ConsoleMetrics) -> Backend:
     own.settings.extend(used)
 
     def own_now() -> instances_pb2.Instance:
-        own.announced_ms = _now_ms()
+        own.announced_ms, own.address = _now_ms(), address()
         return own
 
     backend = Backend.of(

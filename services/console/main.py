@@ -24,7 +24,8 @@ NAME = "console"
 
 _log = logging.getLogger(__name__)
 
-Build = Callable[[Settings, ConsoleMetrics], Backend]
+Build = Callable[[Settings, ConsoleMetrics, Callable[[], str]], Backend]
+"""Makes the backend. The last argument returns where the console listens."""
 
 
 async def serve(settings: Settings, ready: Ready) -> None:
@@ -55,7 +56,7 @@ async def run_console(settings: Settings, ready: Ready, build: Build) -> None:
     guard, tls = guard_of(settings, NAME), server_tls(settings)
     export_expiry(registry, tls, None)
     metrics = ConsoleMetrics(registry)
-    backend = build(settings, metrics)
+    backend = build(settings, metrics, lambda: server.address)
     server = ConsoleServer(
         settings=settings, version=version(), backend=backend, guard=guard, tls=tls, metrics=metrics
     )

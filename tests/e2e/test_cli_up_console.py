@@ -49,7 +49,12 @@ def test_a_console_whose_port_is_taken_has_a_free_one(up: Start) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         told = up(**{**FREE, "LINGUA_CONSOLE_LISTEN": address}).ready()
     assert told["notes"] == [f"{address} is in use: console listens on a free port instead"]
-    assert answers(told["console"]["url"])
+    url = told["console"]["url"]
+    assert answers(url)
+    with urllib.request.urlopen(f"{url}api/v1/instances", timeout=10) as response:
+        rows = json.load(response)["rows"].values()
+    (own,) = [row["address"] for row in rows if row["service"] == "console"]
+    assert url == f"http://{own}/"
 
 
 def test_a_console_that_dies_is_back_at_the_same_address() -> None:

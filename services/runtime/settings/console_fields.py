@@ -58,7 +58,7 @@ class ConsoleFields(BaseModel):
         200, 1, 10_000, "documents that browsers watch at once; one address may watch half"
     )
     console_jobs_max: int = whole(
-        20_000, 100, 1_000_000, "recent jobs that the console keeps in memory"
+        20_000, 100, 100_000, "recent jobs that the console keeps in memory"
     )
     console_grafana_url: Annotated[str, AfterValidator(_url)] = field(
         "",
