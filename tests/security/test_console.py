@@ -206,6 +206,24 @@ async def test_an_action_needs_the_csrf_token_of_its_own_sign_in(
     assert console.actions() == []
 
 
+async def test_holders_of_tokens_without_a_name_can_be_told_apart(
+    console: ConsoleProcess, browser: aiohttp.ClientSession, issuer: Issuer
+) -> None:
+    for number in (1, 2, 2):
+        token = issuer.token("operator", sub="", jti=str(number))
+        assert await post(browser, DRAIN, Authorization=f"Bearer {token}") == (204, "")
+    one, two, again = (line["by"] for line in console.events("action"))
+    assert one.startswith("unnamed-")
+    assert one != two == again
+
+
+async def test_a_token_for_another_audience_is_refused(
+    browser: aiohttp.ClientSession, issuer: Issuer
+) -> None:
+    status, error, cookie = await sign_in(browser, issuer.token("operator", aud="elsewhere"))
+    assert (status, error["reason"], cookie) == (401, "UNAUTHENTICATED", "")
+
+
 async def test_bytes_that_are_no_text_are_refused_like_any_wrong_value(
     console: ConsoleProcess, issuer: Issuer
 ) -> None:

@@ -206,7 +206,7 @@ _NOT_SIGNED_IN = UnauthenticatedError("not signed in")
 
 def _viewer(principal: Principal, token: str | None, *, is_ambient: bool) -> Viewer:
     return Viewer(
-        name=principal.name,
+        name=principal.name or _unnamed(token or ""),
         role=principal.role,
         token=token,
         # Whoever has a certificate only has nothing that the console could show to the services.
@@ -214,6 +214,11 @@ def _viewer(principal: Principal, token: str | None, *, is_ambient: bool) -> Vie
         is_ambient=is_ambient,
         expires_s=principal.expires_s,
     )
+
+
+def _unnamed(token: str) -> str:
+    """A name for the holder of a token without one, so that log lines can be told apart."""
+    return f"unnamed-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def _unauthenticated(message: str) -> HttpRefusal:
