@@ -25,11 +25,13 @@ from lingua_scheduler.services.pool_service.fleet.fleet_messages import messages
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.sample import KnownFleet
 from lingua_scheduler.services.pool_service.fleet.sampler import FleetSampler
+from lingua_scheduler.services.pool_service.fleet.watch import interval_s
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.v1 import pool_pb2
 
 PREFIX = "bench"
 ROUNDS = 3
@@ -37,8 +39,7 @@ SETS, LANGUAGES = 40, 20
 # lua/lib/live.lua
 RECORD = struct.Struct("<ddddddHHBBBBBIB")
 COMMANDS = ("hscan", "hmget", "zcount", "time")
-# services/pool_service/fleet/watch.py
-EVERY_S, AT_LEAST_EVERY_S, REST = 2.0, 10.0, 20
+EVERY_S = 2.0
 
 Change = Callable[[int], dict[str, Any]]
 
@@ -54,7 +55,7 @@ class Bench:
             link=link, settings=settings, nodes=Nodes(link=link, settings=settings)
         )
         self._fleet: KnownFleet = self._sampler.new_fleet()
-        self._sent: set[str] = set()
+        self._sent: dict[str, pool_pb2.CapabilitySet] = {}
 
     def describe(self) -> None:
         """Writes what nodes declare when they register."""
@@ -97,7 +98,7 @@ class Bench:
         for message in messages(self._fleet.since(number), self._sent, 3 * 1024 * 1024):
             message.SerializeToString()
         cpu = time.process_time() - cpu
-        interval = max(EVERY_S, min(REST * took, AT_LEAST_EVERY_S))
+        interval = interval_s(EVERY_S, took)
         return len(sample.changed), cpu / interval, (self._redis_s() - before) / interval
 
     def _redis_s(self) -> float:

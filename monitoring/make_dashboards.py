@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+from console_rows import CONSOLE
 from grafana import Panel, Rows, dashboard, quantiles, rate
 
 
@@ -433,6 +434,7 @@ DASHBOARDS = (
     ("gateway", "Lingua: session gateway", GATEWAY),
     ("dispatcher", "Lingua: dispatcher", DISPATCHER),
     ("pool", "Lingua: pool service", POOL),
+    ("console", "Lingua: console", CONSOLE),
 )
 
 

@@ -43,7 +43,10 @@ class PoolService:
         self._watch = FleetWatch(
             sampler=FleetSampler(link=link, settings=settings, nodes=nodes),
             max_message_bytes=settings.max_message_bytes,
+            every_s=settings.fleet_watch_ms / 1000,
+            on_sample=metrics.fleet_sampled,
         )
+        metrics.fleet_watchers.set_function(lambda: len(self._watch))
         self._servicer = PoolServicer(
             operations=Operations(link=link, settings=settings, metrics=metrics, nodes=nodes),
             registry=registry,

@@ -163,6 +163,19 @@ class PoolMetrics:
             "When the gauges of nodes and slots were last read.",
             registry=registry,
         )
+        self.fleet_watchers = Gauge(
+            "lingua_pool_fleet_watchers",
+            "WatchFleet streams, such as those of consoles.",
+            registry=registry,
+        )
+        self._fleet_sampled = Gauge(
+            "lingua_pool_fleet_sampled_timestamp_seconds",
+            "When all nodes were last read for WatchFleet; 0: never.",
+            registry=registry,
+        )
+        self._fleet_sample = Gauge(
+            "lingua_pool_fleet_sample_seconds", "How long that took.", registry=registry
+        )
         self._quotas = QuotaMetrics(registry, "jobs", "audio")
 
     def allocated(self, existing: int, path: int, binding: int, binding_kind: int) -> None:
@@ -185,6 +198,11 @@ class PoolMetrics:
             self._quotas.refused(error)
         if error.reason in _NO_ROOM:
             self._refusals.labels(*self._directions.asked_for(criteria), reason).inc()
+
+    def fleet_sampled(self, took_s: float) -> None:
+        """Notes that all nodes were read for WatchFleet."""
+        self._fleet_sampled.set_to_current_time()
+        self._fleet_sample.set(took_s)
 
     def stats(self) -> instances_pb2.InstanceStats:
         """The counters as an instance announces them."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 _RUNNER = """
 import asyncio, importlib, json, os, signal, sys
 from prometheus_client import generate_latest
-from lingua_scheduler.services.runtime import hosted_service
 from lingua_scheduler.services.runtime.settings.settings import load_settings
+from lingua_scheduler.services.runtime.telemetry import metrics
 
 registries = []
-make = hosted_service.new_registry
-hosted_service.new_registry = lambda: registries.append(make()) or registries[0]
+make = metrics.new_registry
+metrics.new_registry = lambda: registries.append(make()) or registries[0]
 
 def ready(service, address, metrics, web):
     (registry,) = registries
@@ -24,6 +24,8 @@ def ready(service, address, metrics, web):
         labels = getattr(collector, "_labelnames", ())
         for family in collector.collect():
             seen = {label for sample in family.samples for label in sample.labels}
+            # Of a counter that has counted nothing yet.
+            seen.update(getattr(family, "_labelnames", ()))
             families[family.name] = [family.type, sorted({*labels, *seen} - {"le"})]
     json.dump([families, generate_latest(registry).decode()], sys.stdout)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -32,7 +34,12 @@ main = importlib.import_module(f"lingua_scheduler.services.{sys.argv[1]}.main")
 asyncio.run(main.serve(load_settings(), ready))
 """
 
-SERVICES = {"pool": "pool_service", "dispatcher": "dispatcher", "gateway": "session_gateway"}
+SERVICES = {
+    "pool": "pool_service",
+    "dispatcher": "dispatcher",
+    "gateway": "session_gateway",
+    "console": "console",
+}
 
 # Series that a metric of each type has, and the labels that they have besides its own.
 _SERIES: dict[str, dict[str, set[str]]] = {

@@ -6,6 +6,7 @@ from tests.monitoring.exported import Exported
 
 # Each takes few values: words of the contract, or directions, which pool_service/directions limits.
 LABELS = {
+    "action",
     "cause",
     "code",
     "health",
@@ -17,6 +18,7 @@ LABELS = {
     "path",
     "peer",
     "reason",
+    "source",
     "src",
     "status",
     "tgt",

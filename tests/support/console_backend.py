@@ -10,7 +10,7 @@ from lingua_scheduler.services.console.documents.backend import Backend
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from tests.support.process import environment
 
-# Nodes are sampled every 2 s, instances announce themselves every 2 s, and machines may be busy.
+# Instances announce themselves every 2 s, and machines may be busy.
 WITHIN_S = 30.0
 
 Document = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 from lingua_scheduler.v1 import pool_pb2
 
-# A sample every 2 s, on busy machines; this is still no waiting for what never comes.
+# Long enough for busy machines.
 _WITHIN_S = 20.0
 
 

@@ -41,6 +41,8 @@ except SettingsError as error:
 
 # A busy machine is no reason for a test to fail.
 PATIENT_REDIS_MS = 4000
+# Consoles watch the fleet ten times as fast as outside of tests.
+WATCH_MS = 200
 # Time limits of a dispatcher that no test reaches.
 PATIENT = {
     "ack_timeout_ms": 60_000,
@@ -169,6 +171,10 @@ class PoolProcess(ServiceProcess):
 
     service = "pool"
     package = "pool_service"
+
+    def __init__(self, *, redis_url: str, prefix: str, **settings: Any) -> None:
+        settings = {"fleet_watch_ms": WATCH_MS, **settings}
+        super().__init__(redis_url=redis_url, prefix=prefix, **settings)
 
 
 class DispatcherProcess(ServiceProcess):

@@ -12,13 +12,14 @@ _FRAMING = 8
 
 
 def messages(
-    changes: Changes, sent: set[str], max_bytes: int
+    changes: Changes, sent: dict[str, pool_pb2.CapabilitySet], max_bytes: int
 ) -> Iterator[pool_pb2.WatchFleetResponse]:
     """Yields the messages that tell a watcher about changes; the last one is complete.
 
     Args:
         changes: what to tell.
-        sent: ids of the capability sets that the watcher has; those that it gets are added.
+        sent: the capability sets that the watcher has, by id; those that it gets are added. A set
+            that no node had for a while is another object, and is sent again.
         max_bytes: of a message, unless a single capability set is larger.
     """
     message = pool_pb2.WatchFleetResponse(as_of_ms=changes.as_of_ms)
@@ -29,7 +30,7 @@ def messages(
 
     for known in changes.nodes:
         new = known.capabilities
-        if new is not None and new.id in sent:
+        if new is not None and sent.get(new.id) is new:
             new = None
         added = known.node.ByteSize() + _FRAMING
         added += new.ByteSize() + _FRAMING if new else 0
@@ -38,7 +39,7 @@ def messages(
             message, count, size = pool_pb2.WatchFleetResponse(as_of_ms=changes.as_of_ms), 0, 0
         if new is not None:
             message.capability_sets.append(new)
-            sent.add(new.id)
+            sent[new.id] = new
         message.nodes.append(known.node)
         count, size = count + 1, size + added
     for node_id in changes.removed:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,18 +23,33 @@ from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.tasks import BackgroundTasks
 from lingua_scheduler.v1 import pool_pb2
 
-# How often the fleet is sampled. If a sample takes longer than a twentieth of that, the interval
-# grows, up to a limit: sampling takes no more than that share of the time unless nodes are so many
-# that nobody would call it watching.
-_SAMPLE_EVERY_S, _SAMPLE_AT_LEAST_EVERY_S = 2.0, 10.0
-_REST = 20
-# A watcher gets at least one message in this time, so that it notices if the service is frozen.
-_TELL_EVERY_S = 5.0
+# If a sample takes longer than a twentieth of the interval, the interval grows, up to a limit:
+# sampling takes no more than that share of the time unless nodes are so many that nobody would call
+# it watching. Even then it takes no more than half of the time.
+_REST, _SLOWEST_S, _REST_AT_LEAST = 20, 10.0, 2
+# A watcher gets at least one message in this time or in this many intervals, whichever is less, so
+# that it notices if the service is frozen.
+_TELL_EVERY_S, _TELL_EVERY = 5.0, 2.5
 # How long a watcher may take to read one message.
 _READ_WITHIN_S = 30.0
 MAX_WATCHERS = 16
 
 _log = logging.getLogger(__name__)
+
+
+def interval_s(every_s: float, took_s: float) -> float:
+    """From the begin of a sample to the begin of the next.
+
+    Args:
+        every_s: how often samples are wanted.
+        took_s: how long the last one took.
+    """
+    return max(every_s, min(_REST * took_s, _SLOWEST_S), _REST_AT_LEAST * took_s)
+
+
+def tell_every_s(every_s: float) -> float:
+    """The longest time between two messages, if there is a sample every so many seconds."""
+    return min(_TELL_EVERY_S, _TELL_EVERY * every_s)
 
 
 @dataclass(slots=True, eq=False)
@@ -43,14 +58,14 @@ class _Watcher:
 
     Attributes:
         known: the number of the sample that it knows completely; 0: none.
-        sent: ids of the capability sets that it has.
+        sent: the capability sets that it has, by id.
         sampled: set when there is a new sample.
         cut: set to end the stream.
         failure: why it was cut.
     """
 
     known: int = 0
-    sent: set[str] = field(default_factory=set)
+    sent: dict[str, pool_pb2.CapabilitySet] = field(default_factory=dict)
     sampled: asyncio.Event = field(default_factory=asyncio.Event)
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     failure: LinguaError | None = None
@@ -67,15 +82,35 @@ class FleetWatch:
     One task samples the fleet for all of them, and only while there is at least one. Nothing is
     queued for a watcher: each writes, at its own pace, what has changed since the sample that it
     knows. A slow one skips samples and holds up nobody; one that stops reading is cut off.
+
+    Args:
+        sampler: reads the fleet.
+        max_message_bytes: of a message to a watcher.
+        every_s: how often the fleet is sampled, unless a sample takes long.
+        on_sample: called after each sample with its duration in seconds.
     """
 
-    def __init__(self, *, sampler: FleetSampler, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        sampler: FleetSampler,
+        max_message_bytes: int,
+        every_s: float,
+        on_sample: Callable[[float], None],
+    ) -> None:
         self._sampler = sampler
         self._max_bytes = batch_bytes(max_message_bytes)
+        self._every_s = every_s
+        self._tell_every_s = tell_every_s(every_s)
+        self._on_sample = on_sample
         self._watchers: set[_Watcher] = set()
         self._fleet: KnownFleet | None = None
         self._tasks = BackgroundTasks()
         self._is_draining = False
+
+    def __len__(self) -> int:
+        """Number of watchers."""
+        return len(self._watchers)
 
     async def serve(
         self,
@@ -138,8 +173,8 @@ class FleetWatch:
                 for watcher in self._watchers:
                     watcher.sampled.set()
                 took = loop.time() - began
-                rest = min(_REST * took, _SAMPLE_AT_LEAST_EVERY_S)
-                await asyncio.sleep(max(_SAMPLE_EVERY_S, rest) - took)
+                self._on_sample(took)
+                await asyncio.sleep(interval_s(self._every_s, took) - took)
             self._fleet = None
             return
         except LinguaError as error:
@@ -170,7 +205,7 @@ class FleetWatch:
     async def _wait(self, watcher: _Watcher, fleet: KnownFleet) -> None:
         """Returns when there is a change to tell, or it is time to say that there is none."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TELL_EVERY_S):
+            async with asyncio.timeout(self._tell_every_s):
                 await self._changed(watcher, fleet)
 
     async def _changed(self, watcher: _Watcher, fleet: KnownFleet) -> None:
@@ -190,7 +225,11 @@ class FleetWatch:
         changes, watcher.known = fleet.since(watcher.known), fleet.number
         if len(watcher.sent) > len(fleet.sets):
             # A set that no node has is forgotten, here as by the watcher.
-            watcher.sent = {each for each in watcher.sent if fleet.sets.get(each)}
+            watcher.sent = {
+                known_id: each
+                for known_id, each in watcher.sent.items()
+                if fleet.sets.get(known_id) is each
+            }
         return messages(changes, watcher.sent, self._max_bytes)
 
 

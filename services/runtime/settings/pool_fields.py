@@ -80,3 +80,10 @@ class PoolFields(BaseModel):
         HOUR_MS, 1000, 168 * HOUR_MS, "ms without a heartbeat after which a node is forgotten"
     )
     sweep_interval_ms: int = whole(1000, 10, HOUR_MS, "ms between two sweeps")
+    fleet_watch_ms: int = whole(
+        2000,
+        100,
+        60_000,
+        "ms between two samples of all nodes while a console watches them; more if a sample takes "
+        "long",
+    )

@@ -266,9 +266,9 @@ class PoolServiceServicer:
 
     def WatchFleet(self, request_iterator, context):
         """All nodes, then every change of them, until the caller ends the stream: for consoles. The service
-        samples its nodes once for all callers, every two seconds, or less often (up to every ten) if
-        reading them takes long. Which pools a node is in follows from its capabilities. The caller sends nothing; it ends the
-        stream by closing its side.
+        samples its nodes once for all callers, every two seconds (LINGUA_FLEET_WATCH_MS), or less often if
+        reading them takes long. Which pools a node is in follows from its capabilities. The caller sends
+        nothing; it ends the stream by closing its side.
         Errors: BACKPRESSURE (too many streams, or the caller does not read), DRAINING,
         SCHEDULER_DEPENDENCY_DOWN.
         """

@@ -87,9 +87,9 @@ class PoolServiceStub:
     ListPools: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ListPoolsRequest, _pool_pb2.ListPoolsResponse]
     WatchFleet: _grpc.StreamStreamMultiCallable[_pool_pb2.WatchFleetRequest, _pool_pb2.WatchFleetResponse]
     """All nodes, then every change of them, until the caller ends the stream: for consoles. The service
-    samples its nodes once for all callers, every two seconds, or less often (up to every ten) if
-    reading them takes long. Which pools a node is in follows from its capabilities. The caller sends nothing; it ends the
-    stream by closing its side.
+    samples its nodes once for all callers, every two seconds (LINGUA_FLEET_WATCH_MS), or less often if
+    reading them takes long. Which pools a node is in follows from its capabilities. The caller sends
+    nothing; it ends the stream by closing its side.
     Errors: BACKPRESSURE (too many streams, or the caller does not read), DRAINING,
     SCHEDULER_DEPENDENCY_DOWN.
     """
@@ -160,9 +160,9 @@ class PoolServiceAsyncStub(PoolServiceStub):
     ListPools: _aio.UnaryUnaryMultiCallable[_pool_pb2.ListPoolsRequest, _pool_pb2.ListPoolsResponse]  # type: ignore[assignment]
     WatchFleet: _aio.StreamStreamMultiCallable[_pool_pb2.WatchFleetRequest, _pool_pb2.WatchFleetResponse]  # type: ignore[assignment]
     """All nodes, then every change of them, until the caller ends the stream: for consoles. The service
-    samples its nodes once for all callers, every two seconds, or less often (up to every ten) if
-    reading them takes long. Which pools a node is in follows from its capabilities. The caller sends nothing; it ends the
-    stream by closing its side.
+    samples its nodes once for all callers, every two seconds (LINGUA_FLEET_WATCH_MS), or less often if
+    reading them takes long. Which pools a node is in follows from its capabilities. The caller sends
+    nothing; it ends the stream by closing its side.
     Errors: BACKPRESSURE (too many streams, or the caller does not read), DRAINING,
     SCHEDULER_DEPENDENCY_DOWN.
     """
@@ -332,9 +332,9 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_pool_pb2.WatchFleetResponse], _abc.AsyncIterator[_pool_pb2.WatchFleetResponse]]:
         """All nodes, then every change of them, until the caller ends the stream: for consoles. The service
-        samples its nodes once for all callers, every two seconds, or less often (up to every ten) if
-        reading them takes long. Which pools a node is in follows from its capabilities. The caller sends nothing; it ends the
-        stream by closing its side.
+        samples its nodes once for all callers, every two seconds (LINGUA_FLEET_WATCH_MS), or less often if
+        reading them takes long. Which pools a node is in follows from its capabilities. The caller sends
+        nothing; it ends the stream by closing its side.
         Errors: BACKPRESSURE (too many streams, or the caller does not read), DRAINING,
         SCHEDULER_DEPENDENCY_DOWN.
         """

@@ -9,7 +9,7 @@ from lingua_scheduler.services.pool_service.main import POOL
 from lingua_scheduler.v1 import pool_pb2_grpc
 from tests.support.hosted import hosted
 from tests.support.pool_client import Pool, connected
-from tests.support.services import PoolProcess
+from tests.support.services import WATCH_MS, PoolProcess
 from tests.support.transports import IN_PROCESS, TRANSPORTS
 
 
@@ -24,7 +24,9 @@ async def pool(
             yield client
             return
         async with (
-            hosted(POOL, redis_url=redis_url, prefix=client.prefix) as service,
+            hosted(
+                POOL, redis_url=redis_url, prefix=client.prefix, fleet_watch_ms=WATCH_MS
+            ) as service,
             service.channel() as channel,
         ):
             stub = pool_pb2_grpc.PoolServiceStub(channel)

@@ -35,8 +35,9 @@ SERVING, DRAINING, DOWN = (
     instances_pb2.INSTANCE_HEALTH_DRAINING,
     instances_pb2.INSTANCE_HEALTH_DOWN,
 )
-# Three announcements, instead of seven.
-DOWN_AFTER_MS = 6000
+# Announcements are more frequent than outside of tests, and fewer may be missing.
+ANNOUNCE = {"runtime.instances._INTERVAL_S": 0.3}
+DOWN_AFTER_MS = 2000
 # Also for a busy machine.
 LATER_S = 60.0
 
@@ -89,17 +90,14 @@ async def services(
     redis_url: str, prefix: str, **settings: Any
 ) -> AsyncIterator[tuple[Listing, PoolProcess, DispatcherProcess, GatewayProcess]]:
     """A process of each service: "p", "d" and "g"."""
-    limits = {"fleet.instances._DOWN_AFTER_MS": DOWN_AFTER_MS}
+    limits = {"fleet.instances._DOWN_AFTER_MS": DOWN_AFTER_MS, **ANNOUNCE}
     pool = PoolProcess(redis_url=redis_url, prefix=prefix, instance_id="p", limits=limits)
     async with running(pool), listing(pool.address) as client:
-        dispatcher = DispatcherProcess(pool=pool, redis_url=redis_url, instance_id="d", **settings)
+        settings = {"redis_url": redis_url, "limits": ANNOUNCE, **settings}
+        dispatcher = DispatcherProcess(pool=pool, instance_id="d", **settings)
         async with running(dispatcher):
             gateway = GatewayProcess(
-                pool=pool,
-                redis_url=redis_url,
-                dispatchers=dispatcher.address,
-                instance_id="g",
-                **settings,
+                pool=pool, dispatchers=dispatcher.address, instance_id="g", **settings
             )
             async with running(gateway):
                 yield client, pool, dispatcher, gateway
