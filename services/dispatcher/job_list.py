@@ -27,8 +27,8 @@ _STEPS_A_PAGE = 5
 _RECORDS_A_PAGE = 2000
 # Records read at the same time, so that other calls do not wait long behind them.
 _RECORDS_AT_ONCE = 64
-# The id of an entry may be a little later than the time of its change.
-_ID_LATE_MS = 1000
+# The id of an entry may be a little earlier or later than the time of its change.
+_ID_APART_MS = 1000
 
 
 class JobList:
@@ -63,10 +63,10 @@ class JobList:
         self, request: dispatcher_pb2.ListJobsRequest, before: Position | None
     ) -> tuple[list[Entry], Position | None]:
         """The next entries, the newest first, and the last position; None: these are all."""
-        newest, to_ms = f"({before}" if before else "+", request.changed_to_ms + _ID_LATE_MS
+        newest, to_ms = f"({before}" if before else "+", request.changed_to_ms + _ID_APART_MS
         if request.changed_to_ms and (before is None or to_ms < before.ms):
             newest = str(to_ms)
-        oldest = str(request.changed_from_ms) if request.changed_from_ms else "-"
+        oldest = str(max(0, request.changed_from_ms - _ID_APART_MS))
         found = await self._link.command(
             "XREVRANGE", self._key, newest, oldest, "COUNT", _ENTRIES_A_STEP
         )

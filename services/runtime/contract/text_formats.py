@@ -59,7 +59,7 @@ TEXT_FORMATS: dict[limits_pb2.TextFormat.ValueType, Format] = {
     limits_pb2.TEXT_FORMAT_PAGE_TOKEN: Format(
         fits=_is_page_token,
         fits_or_empty=lambda text: not text or _is_page_token(text),
-        expected=lambda: "the next_page_token of an earlier answer",
+        expected=lambda: "taken from an earlier response",
     ),
     limits_pb2.TEXT_FORMAT_CAUSE: _matching("[A-Z0-9_]{1,64}", "1 to 64 characters of A-Z 0-9 _"),
     limits_pb2.TEXT_FORMAT_JOB_TYPE: _matching(

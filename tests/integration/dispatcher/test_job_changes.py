@@ -249,6 +249,31 @@ async def test_jobs_are_listed_by_direction_reason_and_time(reader: Scene, pool:
     assert await listed(reader, node_id="n1") == []
 
 
+@pytest.mark.parametrize("apart_ms", [-20, 0, 20])
+async def test_a_job_is_in_a_range_by_its_time_of_change_not_by_the_id_of_its_entry(
+    reader: Scene, pool: Pool, apart_ms: int
+) -> None:
+    job = f"edge{apart_ms}"
+    await fail(pool, job)
+    log = f"{pool.process.prefix}:jobs:log"
+    ((_, fields),) = pool.store.xrange(log)
+    changed_ms = (await changes(reader)).changes[0].changed_ms
+    pool.store.delete(log)
+    pool.store.xadd(log, fields, id=f"{changed_ms + apart_ms}-0")
+    exactly = {"changed_from_ms": changed_ms, "changed_to_ms": changed_ms}
+    assert await listed(reader, **exactly) == [job]
+    assert await listed(reader, changed_from_ms=changed_ms + 1) == []
+    assert await listed(reader, changed_to_ms=changed_ms - 1) == []
+
+
+async def test_a_cursor_that_is_none_is_refused_by_its_name(reader: Scene) -> None:
+    request = dispatcher_pb2.ListJobChangesRequest(cursor="abc")
+    _, why, said = await failure(reader.stub.ListJobChanges(request))
+    (violation,) = said.field_violations
+    assert (why, violation.field) == ("INVALID_MESSAGE", "cursor")
+    assert violation.description == "'abc' must be taken from an earlier response"
+
+
 async def test_a_range_of_times_that_ends_before_it_begins_is_refused(reader: Scene) -> None:
     request = dispatcher_pb2.ListJobsRequest(changed_from_ms=5, changed_to_ms=4)
     _, why, said = await failure(reader.stub.ListJobs(request))
