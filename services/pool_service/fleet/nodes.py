@@ -83,8 +83,10 @@ class Nodes:
             "drained_used",
         )
         node.node_owner = (owner or b"").decode()
-        node.drained_ms = int(drained_ms or 0)
-        node.slots_used_at_drain = int(drained_used or 0)
+        # An older pool service that ends a drain leaves them behind.
+        if live.drained:
+            node.drained_ms = int(drained_ms or 0)
+            node.slots_used_at_drain = int(drained_used or 0)
         node.capabilities.CopyFrom(declared(capabilities_of(languages, live.stages)))
         return node
 

@@ -8,6 +8,7 @@ from lingua_scheduler.services.pool_service.fleet.capability_sets import (
     capabilities_of,
     set_id,
 )
+from lingua_scheduler.services.pool_service.fleet.live import LiveNode
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.sample import (
     Details,
@@ -60,7 +61,7 @@ class FleetSampler:
         self, fleet: KnownFleet, sample: Sample, some: Sequence[tuple[str, Unsettled]]
     ) -> None:
         counted = [node_id for node_id, each in some if each.needs_count]
-        described = [(node_id, each.live.stages) for node_id, each in some if each.needs_details]
+        described = [(node_id, each.live) for node_id, each in some if each.needs_details]
         counts, details = await asyncio.gather(
             asyncio.gather(*(self._nodes.leases(each, sample.now_ms) for each in counted)),
             self._details(fleet, described),
@@ -70,20 +71,23 @@ class FleetSampler:
             sample.settle(node_id, used.get(node_id), details.get(node_id))
 
     async def _details(
-        self, fleet: KnownFleet, nodes: Sequence[tuple[str, int]]
+        self, fleet: KnownFleet, nodes: Sequence[tuple[str, LiveNode]]
     ) -> dict[str, Details]:
-        """Reads the details of nodes, which are given with their stages."""
+        """Reads the details of nodes, which are given with their packed records."""
         found = await asyncio.gather(
             *(self._link.command("HMGET", self._key(node_id), *_FIELDS) for node_id, _ in nodes)
         )
         details = {}
-        for (node_id, stages), fields in zip(nodes, found, strict=True):
+        for (node_id, live), fields in zip(nodes, found, strict=True):
             pools_hash, owner, drained_ms, drained_used = fields
+            if not live.drained:
+                # An older pool service that ends a drain leaves them behind.
+                drained_ms = drained_used = None
             details[node_id] = Details(
                 node_owner=(owner or b"").decode(),
                 drained_ms=int(drained_ms or 0),
                 slots_used_at_drain=int(drained_used or 0),
-                capabilities=await self._capabilities(fleet, node_id, stages, pools_hash),
+                capabilities=await self._capabilities(fleet, node_id, live.stages, pools_hash),
             )
         return details
 

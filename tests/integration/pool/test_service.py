@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from lingua_scheduler.v1 import common_pb2, pool_pb2
+from tests.support.fleet_watcher import watching
 from tests.support.pool_client import (
     Pool,
     allocation,
@@ -198,6 +199,18 @@ async def test_a_drain_shows_when_it_began_and_how_far_it_is(pool: Pool) -> None
     wish.health = READY
     node = (await pool.stub.SetNodeHealth(wish)).node
     assert (node.used_slots, node.drained_ms, node.slots_used_at_drain) == (1, 0, 0)
+
+
+async def test_a_drain_that_an_older_service_ended_is_not_shown(pool: Pool) -> None:
+    await pool.register("n1")
+    # It does not know these fields, so it does not delete them.
+    key = f"{pool.prefix}:node:n1"
+    pool.store.hset(key, mapping={"drained_ms": 5, "drained_used": 2})
+    node = (await pool.node("n1")).node
+    assert (node.drained_by_operator, node.drained_ms, node.slots_used_at_drain) == (False, 0, 0)
+    async with watching(pool.stub) as fleet:
+        node = fleet.nodes["n1"]
+    assert (node.drained_by_operator, node.drained_ms, node.slots_used_at_drain) == (False, 0, 0)
 
 
 async def test_an_old_connection_of_a_node_changes_nothing(pool: Pool) -> None:

@@ -228,6 +228,18 @@ def test_drain_can_wait_until_the_node_is_empty(monkeypatch: pytest.MonkeyPatch)
     assert json.loads(result.stdout)["node"]["used_slots"] == 0
 
 
+def test_drain_waits_also_at_a_service_that_counts_no_used_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nodes_command, "_POLL_S", 0.01)
+    # As a service of an earlier version answers.
+    older = {"used_slots": 0, "drained_ms": 0, "slots_used_at_drain": 0}
+    busy = pool_pb2.SetNodeHealthResponse(node=draining(2, **older))
+    answers = (Answer("SetNodeHealth", busy), polled(1, **older), polled(0, **older))
+    result, requests = run("nodes drain n1 --wait", *answers)
+    assert (result.exit_code, len(requests)) == (0, 3)
+
+
 def test_drain_asks_no_more_if_the_node_is_empty_at_once() -> None:
     result, requests = run("nodes drain n1 --wait", drained(0))
     assert (result.exit_code, len(requests)) == (0, 1)

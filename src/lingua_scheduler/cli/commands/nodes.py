@@ -108,14 +108,15 @@ def _until_empty(
 
     ends = math.inf if within_s is None else time.monotonic() + within_s
     line = LiveLine(shown=sys.stdout.isatty() and not quiet)
-    while node.used_slots:
+    # Not used_slots, which services of an earlier version do not set.
+    while left := node.reserved + node.running:
         line.show(f"{node.node_id}: {drain_progress(node)}")
         pause = min(_POLL_S, ends - time.monotonic())
         if pause <= 0:
             line.clear()
             raise Failure(
                 f"{node.node_id} is not empty after {within_s:g} s "
-                f"(slots in use: {node.used_slots}); it stays drained",
+                f"(slots in use: {left}); it stays drained",
                 reason="TIMEOUT",
             )
         time.sleep(pause)

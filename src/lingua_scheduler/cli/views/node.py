@@ -49,11 +49,12 @@ def health(node: pool_pb2.Node) -> str:
 
 def drain_progress(node: pool_pb2.Node, now_ms: int | None = None) -> str:
     """How far the drain of a node is."""
+    used = node.reserved + node.running
     if not node.drained_ms:
         # Drained through a service of an earlier version, which did not record that.
-        return f"{node.used_slots} jobs left"
-    left = f"{node.used_slots} of {node.slots_used_at_drain} jobs left"
-    return f"{left if node.used_slots else 'empty'}, began {ago(node.drained_ms, now_ms)}"
+        return f"{used} jobs left"
+    left = f"{used} of {node.slots_used_at_drain} jobs left"
+    return f"{left if used else 'empty'}, began {ago(node.drained_ms, now_ms)}"
 
 
 def node_page(response: pool_pb2.GetNodeResponse) -> str:
