@@ -10,6 +10,7 @@ from lingua_scheduler.services.runtime.contract.announcements import (
     settings_key,
     unpacked,
 )
+from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.settings.settings import Settings
@@ -47,7 +48,7 @@ class AnnouncedInstances:
         """
         found = {each.instance_id: each async for each in self._read()}
         # Read after them, so that no announcement is from the future.
-        now = await self._now_ms()
+        now = await redis_now_ms(self._link)
         newest = nlargest(_MOST, found.values(), key=lambda each: each.announced_ms)
         for each in newest:
             if now - each.announced_ms > _DOWN_AFTER_MS:
@@ -88,7 +89,3 @@ class AnnouncedInstances:
         keys = (settings_key(self._prefix, each.instance_id) for each in instances)
         found: list[bytes | None] = await self._link.command("MGET", *keys)
         return found
-
-    async def _now_ms(self) -> int:
-        seconds, micros = await self._link.command("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000

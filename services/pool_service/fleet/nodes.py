@@ -21,6 +21,7 @@ from lingua_scheduler.services.runtime.contract.capabilities import (
     text_pool,
 )
 from lingua_scheduler.services.runtime.errors import NodeNotFoundError
+from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -71,7 +72,7 @@ class Nodes:
         packed = await self._link.command("HGET", f"{self._prefix}:nodes:live", node_id)
         if packed is None:
             raise NodeNotFoundError(f"there is no node {node_id!r}")
-        now = await self.now_ms()
+        now = await redis_now_ms(self._link)
         live = LiveNode.unpack(packed)
         node = await self._shown(node_id, live, now)
         *languages, owner, drained_ms, drained_used = await self._link.command(
@@ -93,7 +94,7 @@ class Nodes:
     async def get_node(self, request: pool_pb2.GetNodeRequest) -> pool_pb2.GetNodeResponse:
         """Returns one node and the attempts that hold its slots."""
         node = await self.node(request.node_id)
-        now = await self.now_ms()
+        now = await redis_now_ms(self._link)
         key = f"{self._prefix}:node:{request.node_id}"
         leases = []
         for running in (False, True):
@@ -112,7 +113,7 @@ class Nodes:
 
     async def list_nodes(self, request: pool_pb2.ListNodesRequest) -> pool_pb2.ListNodesResponse:
         """Returns a page of nodes."""
-        now = await self.now_ms()
+        now = await redis_now_ms(self._link)
         cursor, packed = await self._scan(request.page_token or "0", request.page_size or _PAGE)
         page = [(node_id, LiveNode.unpack(record)) for node_id, record in packed]
         if request.health:
@@ -138,7 +139,7 @@ class Nodes:
 
     async def fleet(self) -> Fleet:
         """Reads all nodes, in pages of about a millisecond of Redis."""
-        now = await self.now_ms()
+        now = await redis_now_ms(self._link)
         fleet = Fleet()
         ready = []
         async for node_id, live in self._all():
@@ -154,7 +155,7 @@ class Nodes:
 
     async def rooms(self, node_ids: Iterable[str]) -> dict[str, Room]:
         """Returns the slots of those of these nodes that may be chosen."""
-        now, rest = await self.now_ms(), iter(node_ids)
+        now, rest = await redis_now_ms(self._link), iter(node_ids)
         ready = []
         while some := list(islice(rest, _SCAN)):
             found = await self._link.command("HMGET", f"{self._prefix}:nodes:live", *some)
@@ -228,11 +229,6 @@ class Nodes:
             drained_by_operator=live.drained,
             used_slots=reserved + running,
         )
-
-    async def now_ms(self) -> int:
-        """The time of Redis, which all services share."""
-        seconds, micros = await self._link.command("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _room(slots: int, used: int) -> Room:

@@ -16,6 +16,7 @@ from lingua_scheduler.services.pool_service.fleet.sample import (
     Sample,
     Unsettled,
 )
+from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
@@ -49,7 +50,7 @@ class FleetSampler:
         Raises:
             DependencyDownError: Redis cannot be used.
         """
-        sample = fleet.begin(await self._nodes.now_ms())
+        sample = fleet.begin(await redis_now_ms(self._link))
         async for page in self._nodes.packed():
             sample.see(page)
         unsettled = list(sample.unsettled.items())
