@@ -93,4 +93,6 @@ async def test_a_drain_waits_for_a_job_whose_gateway_has_left_and_retries_it(
         await good.result(retried, "hola")
         delivered = await following.delivered(job)
         assert delivered.result.texts.translated == "hola"
+        # The drain waits until its nodes have left, too.
+        await node.cut()
         assert await asyncio.to_thread(home.wait_end, 30) == 0
