@@ -269,10 +269,17 @@ def test_a_time_limit_of_a_drain_needs_something_to_wait_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "words"), [(2, "2 of 3 jobs left, began 60s ago"), (0, "empty, began 60s ago")]
+    ("used", "fields", "words"),
+    [
+        (2, {}, "2 of 3 jobs left, began 60s ago"),
+        (0, {}, "empty, began 60s ago"),
+        # Drained through a service of an earlier version.
+        (2, {"drained_ms": 0}, "2 jobs left"),
+        (1, {"drained_ms": 0}, "1 job left"),
+    ],
 )
-def test_show_says_how_far_a_drain_is(used: int, words: str) -> None:
-    result, _ = run("nodes show n1", polled(used))
+def test_show_says_how_far_a_drain_is(used: int, fields: dict[str, int], words: str) -> None:
+    result, _ = run("nodes show n1", polled(used, **fields))
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("drain "))
     assert line.split(maxsplit=1)[1] == words
     result, _ = run("nodes show n1", Answer("GetNode", pool_pb2.GetNodeResponse(node=node())))

@@ -52,7 +52,7 @@ def drain_progress(node: pool_pb2.Node, now_ms: int | None = None) -> str:
     used = node.reserved + node.running
     if not node.drained_ms:
         # Drained through a service of an earlier version, which did not record that.
-        return f"{used} jobs left"
+        return f"{used} {'job' if used == 1 else 'jobs'} left"
     left = f"{used} of {node.slots_used_at_drain} jobs left"
     return f"{left if used else 'empty'}, began {ago(node.drained_ms, now_ms)}"
 
