@@ -116,6 +116,25 @@ class ConsoleProcess(ServiceProcess):
         return f"http://{self.address}"
 
 
+class FollowingConsole(ServiceProcess):
+    """A console that follows services, as it is run by `lingua serve console`.
+
+    Args:
+        settings: with the addresses of the services.
+    """
+
+    service = "console"
+    package = "console"
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(redis_url="redis://127.0.0.1:1", prefix="unused", **settings)
+
+    @property
+    def url(self) -> str:
+        """Its address for browsers."""
+        return f"http://{self.address}"
+
+
 class EventReader:
     """Reads the events of a stream."""
 

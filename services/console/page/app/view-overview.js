@@ -18,8 +18,8 @@ import { HEALTHS, sentence, wordOf } from "./words.js";
 
 /** Points of a sparkline: a quarter of an hour. */
 const POINTS = 180;
-/** A direction with this share of free slots is not short of them. */
-const ENOUGH = 0.5;
+/** A direction is short if a smaller share of its slots is free. */
+const SHORT = 0.5;
 
 /** @param {{ document: OverviewDocument }} props */
 export function Overview({ document }) {
@@ -213,10 +213,11 @@ function Figure({ name, id, value, note, values, href, tone = "", max = 0 }) {
 
 /** @param {{ shortages: OverviewDocument["shortages"], none: boolean }} props */
 function Shortages({ shortages, none }) {
-  const short = shortages.filter(({ free, slots }) => free < slots * ENOUGH || slots === 0);
+  // The server sends the worst ones, however much room they have.
+  const short = shortages.filter(({ free, slots }) => free < slots * SHORT || slots === 0);
   if (short.length === 0) {
     return html`<p class="muted note">
-      ${none ? "No direction is served." : "None: each direction has at least half of its slots free."}
+      ${none ? "No direction is served." : "No direction is short of slots."}
     </p>`;
   }
   return html`<ol class="shortages">
