@@ -44,23 +44,22 @@ class Crowd:
     """
 
     def __init__(self, address: str) -> None:
-        self._channel = grpc.aio.insecure_channel(address)
-        self._stub: Any = pool_pb2_grpc.PoolServiceStub(self._channel)
+        self._address = address
+        self._stub: Any = None
         self._ids = itertools.count(1)
         self._asked: asyncio.Queue[list[pool_pb2.Operation]] = asyncio.Queue()
         self._waiting: dict[int, asyncio.Future[pool_pb2.OperationResult]] = {}
 
     async def fill(self) -> None:
         """Makes everything."""
-        try:
+        async with grpc.aio.insecure_channel(self._address) as channel:
+            self._stub = pool_pb2_grpc.PoolServiceStub(channel)
             for first in range(0, NODES, AT_ONCE):
                 await asyncio.gather(*map(self._register, range(first, first + AT_ONCE)))
             reading = asyncio.create_task(self._read())
             for first in range(0, JOBS, JOBS_AT_ONCE):
                 await self._make(range(first, first + JOBS_AT_ONCE))
             reading.cancel()
-        finally:
-            await self._channel.close()
 
     async def _register(self, number: int) -> None:
         language = LANGUAGES[number % len(LANGUAGES)]

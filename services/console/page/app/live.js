@@ -13,7 +13,8 @@ const SILENT_MS = 16_000;
 const HIDDEN_MS = 60_000;
 
 /**
- * @typedef {"connecting" | "live" | "lost" | "paused"} Status
+ * @typedef {"connecting" | "live" | "lost" | "paused" | "ended"} Status `ended`: the server refuses the
+ *   document, and nobody tries again.
  *
  * @typedef {object} Watcher
  * @property {(document: object) => void} document a new version of the document.
@@ -151,7 +152,12 @@ export class Live {
     this.#watcher.status("lost", Date.now() + delayMs);
     // An EventSource does not say why it was refused.
     const again = await this.#watcher.check();
-    if (again && this.#source === null && !this.#isStopped) {
+    if (this.#source !== null || this.#isStopped) {
+      return;
+    }
+    if (!again) {
+      this.#watcher.status("ended", 0);
+    } else {
       clearTimeout(this.#retry);
       this.#watcher.status("lost", Date.now() + delayMs);
       this.#retry = setTimeout(() => this.#connect(), delayMs);

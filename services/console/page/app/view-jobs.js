@@ -1,6 +1,8 @@
 // @ts-check
 /** Recent jobs: table, search, filters. */
 
+import { useEffect, useRef } from "preact/hooks";
+
 import { html } from "./html.js";
 import { activeFilters } from "./filters.js";
 import { count, duration, exact, local } from "./format.js";
@@ -155,8 +157,26 @@ const SPANS = [
 /** A moment, so that the address means the same tomorrow. */
 function TimeFilter() {
   const { from_ms: from, to_ms: to } = route.value.query;
+  const box = useRef(/** @type {HTMLDetailsElement | null} */ (null));
+  const close = () => box.current?.removeAttribute("open");
+  useEffect(() => {
+    // It lies over the table: whoever goes on elsewhere does not want to close it first.
+    const pressed = (/** @type {Event} */ event) => {
+      if (event.target instanceof Element && !box.current?.contains(event.target)) {
+        close();
+      }
+    };
+    addEventListener("pointerdown", pressed);
+    return () => removeEventListener("pointerdown", pressed);
+  }, []);
   /** @param {Record<string, string | undefined>} changes */
   const set = (changes) => navigate(changed(route.value, changes), { replace: true });
+  /** @param {Record<string, string | undefined>} changes */
+  const choose = (changes) => {
+    set(changes);
+    close();
+    box.current?.querySelector("summary")?.focus();
+  };
   const isSet = from !== undefined || to !== undefined;
   const label = isSet
     ? `${from ? local(Number(from)).replace("T", " ") : "…"} – ${to ? local(Number(to)).replace("T", " ") : "now"}`
@@ -176,7 +196,16 @@ function TimeFilter() {
         }}
       />
     </label>`;
-  return html`<details class="time-filter">
+  return html`<details
+    class="time-filter"
+    ref=${box}
+    onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Escape") {
+        close();
+        box.current?.querySelector("summary")?.focus();
+      }
+    }}
+  >
     <summary class=${isSet ? "set" : ""}>${label}</summary>
     <div class="time-box">
       ${SPANS.map(
@@ -185,7 +214,7 @@ function TimeFilter() {
             key=${text}
             type="button"
             class="button"
-            onClick=${() => set({ from_ms: String(Math.floor(now.peek() - ms)), to_ms: undefined })}
+            onClick=${() => choose({ from_ms: String(Math.floor(now.peek() - ms)), to_ms: undefined })}
           >
             ${text}
           </button>`,
@@ -195,7 +224,7 @@ function TimeFilter() {
         type="button"
         class="button"
         disabled=${!isSet}
-        onClick=${() => set({ from_ms: undefined, to_ms: undefined })}
+        onClick=${() => choose({ from_ms: undefined, to_ms: undefined })}
       >
         Any time
       </button>

@@ -88,7 +88,10 @@ export function Shell({ children }) {
   `;
 }
 
-const WORDS = { connecting: "Connecting", live: "Live", lost: "Reconnecting", paused: "Paused" };
+const WORDS = {
+  ...{ connecting: "Connecting", live: "Live", lost: "Reconnecting" },
+  ...{ paused: "Paused", ended: "Not live" },
+};
 
 function Connection() {
   if (me.value === null) {
