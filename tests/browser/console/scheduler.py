@@ -67,9 +67,10 @@ class ConsoleScheduler(Scheduler):
         )
         self.pools.append(pool)
         start_all(self.pools)
-        for at, own in enumerate(({}, {"max_retry": ODD_RETRIES}), 1):
-            named = {**settings, **own, "instance_id": f"dispatcher-{at}"}
-            self.dispatchers.append(DispatcherProcess(redis_url=url, pool=pool, **named))
+        self.dispatchers += [
+            self._dispatcher(instance_id="dispatcher-1"),
+            self._dispatcher(instance_id="dispatcher-2", max_retry=ODD_RETRIES),
+        ]
         start_all(self.dispatchers)
         self.gateways.append(self._gateway(instance_id="gateway-1"))
         start_all(self.gateways)
@@ -80,6 +81,17 @@ class ConsoleScheduler(Scheduler):
             **{**settings, "instance_id": "console-1", **self._own},
         )
         start_all([self.console])
+
+    def add_dispatcher(self, **settings: str | int) -> DispatcherProcess:
+        """Starts one more dispatcher, with settings of its own."""
+        dispatcher = self._dispatcher(**settings)
+        self.dispatchers.append(dispatcher)
+        start_all([dispatcher])
+        return dispatcher
+
+    def _dispatcher(self, **settings: str | int) -> DispatcherProcess:
+        both = {**self._settings, **settings}
+        return DispatcherProcess(redis_url=self._redis_url, pool=self.pool, **both)
 
     @property
     def pool(self) -> PoolProcess:
