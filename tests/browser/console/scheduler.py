@@ -50,7 +50,7 @@ class ConsoleScheduler(Scheduler):
         self,
         *,
         redis_url: str,
-        console: dict[str, str | int] | None = None,
+        console: dict[str, Any] | None = None,
         **settings: str | int,
     ) -> None:
         super().__init__(redis_url=redis_url, **{**SETTINGS, **settings})
