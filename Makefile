@@ -54,8 +54,9 @@ run-real: $(TALKING_READY)  ## two languages, real speech, the talk page; downlo
 picture: $(RUN)  ## docs/pictures/run.svg: a picture of a real `make run`
 	@$(BIN)/python examples/conversation.py --picture docs/pictures/run.svg
 
-screenshots: $(READY)  ## docs/pictures/talk-*.png: pictures of the talk page; needs Chromium
+screenshots: $(READY)  ## docs/pictures: the talk page, the console and lingua top; needs Chromium
 	@$(BIN)/python -m tests.browser.screenshots docs/pictures
+	@$(BIN)/python -m tests.browser.console.pictures docs/pictures
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(READY)  ## all tests, or TESTS=tests/unit

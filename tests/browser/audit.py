@@ -5,6 +5,7 @@ from typing import Literal
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ViewportSize
 
+from tests.browser.console_page import ConsolePage
 from tests.browser.opening import DESKTOP, PHONE
 from tests.browser.talk_page import TalkPage
 
@@ -25,7 +26,7 @@ LIGHT_PHONE, DARK_PHONE = ("light", PHONE), ("dark", PHONE)
 LIGHT_DESKTOP, DARK_DESKTOP = ("light", DESKTOP), ("dark", DESKTOP)
 
 
-def audit(page: TalkPage, *looks: tuple[Literal["light", "dark"], ViewportSize]) -> None:
+def audit(page: TalkPage | ConsolePage, *looks: tuple[Literal["light", "dark"], ViewportSize]) -> None:
     """Fails if axe finds a serious fault, or if something does not fit."""
     for colours, size in looks:
         page.page.set_viewport_size(size)

@@ -16,13 +16,13 @@ GROUPS: dict[str, tuple[int, Behaviour]] = {
     "berlin-a100": (7, Behaviour(slots=8, langs=("en", "de", "fr"), latency_ms=600)),
     "madrid-l4": (9, Behaviour(slots=4, langs=("en", "es", "pt"), latency_ms=800)),
     "tokyo-l4": (8, Behaviour(slots=4, langs=("en", "ja", "zh", "ko"), latency_ms=900)),
-    "mumbai-t4": (4, Behaviour(slots=2, langs=("en", "hi"), latency_ms=1500)),
-    "home": (8, Behaviour(slots=2, langs=("en", "es"), latency_ms=1200, fail_rate=0.08)),
+    "mumbai-t4": (3, Behaviour(slots=2, langs=("en", "hi"), latency_ms=1500)),
+    "home": (9, Behaviour(slots=2, langs=("en", "es"), latency_ms=1200, fail_rate=0.08)),
     # It fails again and again, and is ejected.
     "home-old": (1, Behaviour(slots=2, langs=("en", "es"), latency_ms=150, fail_rate=1.0)),
 }
 """How many simulated nodes there are of each kind."""
-SPEAKERS = 26
+SPEAKERS = 32
 # How often one of them is chosen.
 WAYS = {
     ("en", "es"): 6,
@@ -31,7 +31,7 @@ WAYS = {
     ("de", "en"): 3,
     ("zh", "en"): 3,
     ("en", "ja"): 2,
-    ("en", "hi"): 4,
+    ("en", "hi"): 12,
     ("fr", "de"): 1,
 }
 # Stages of a node, and the share of its time that each takes.
@@ -77,6 +77,7 @@ async def _talk_on(gateway: str, src: str, tgt: str, rng: random.Random) -> None
             while len(client.outcomes()) < outcomes:
                 await asyncio.sleep(0.05)
             index += 1
+            await client.say(results_seen=index)
             await asyncio.sleep(rng.uniform(0.1, 1.2))
 
 
@@ -184,10 +185,11 @@ async def conversation(client: RawClient, node: RawNode, a: str, b: str) -> str:
         (other, 1.0, True, _short),
         (one, 1.1, True, _long),
     ]
-    for direction, seconds, final, step in script:
+    for seen, (direction, seconds, final, step) in enumerate(script, 1):
         await say(client, seconds, direction, final=final)
         await step(node, await node.take_job())
         await asyncio.sleep(0.25)
+        await client.say(results_seen=seen)
     await say(client, 0.9, other)
     await node.take_job()
     return str(opened.session_id)

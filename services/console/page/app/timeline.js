@@ -59,6 +59,10 @@ const LEAST = 4;
 /** A second is never narrower than this: the drawing is scrolled instead. */
 const PX_PER_SECOND = 6;
 const PER_TICK = 110;
+/** The room of a tick's label, to the right of it. */
+const LABEL = 50;
+/** Labels have whole seconds, so ticks are on them. */
+const TICK_STEPS_MS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600].map((s) => s * 1000);
 
 /** @typedef {{ utterance: Utterance, from: number, cut: number, end: number }} Span */
 
@@ -289,12 +293,15 @@ function ticksOf(pieces, place, inner) {
   /** @type {{ x: number, ms: number }[]} */
   const ticks = [];
   const most = inner / PER_TICK;
-  const stepMs = Math.max(pieces.reduce((sum, { from, to }) => sum + to - from, 0) / most, 1000);
+  const rough = pieces.reduce((sum, { from, to }) => sum + to - from, 0) / most;
+  const stepMs = TICK_STEPS_MS.find((each) => each >= rough) ?? rough;
   for (const { from, to } of pieces) {
-    for (let ms = from; ms <= to; ms += stepMs) {
+    const first = Math.ceil(from / stepMs) * stepMs;
+    for (let ms = first <= to ? first : from; ms <= to; ms += stepMs) {
       const x = place(ms);
       const last = ticks.at(-1);
-      if (last === undefined || x - last.x >= PER_TICK * 0.8) {
+      const hasRoom = x <= inner - LABEL || ticks.length === 0;
+      if (hasRoom && (last === undefined || x - last.x >= PER_TICK * 0.8)) {
         ticks.push({ x, ms });
       }
     }

@@ -161,7 +161,7 @@ function factsOf(node) {
     ["Dispatcher", html`<span class="id">${node.instance}</span>`],
     ["Its address", html`<span class="id">${node.address || "–"}</span>`],
     ["Owner", node.owner ?? "–"],
-    ["Connection (epoch)", count(node.epoch)],
+    ["Connection (epoch)", html`<span class="id">${node.epoch}</span>`],
     ["Directions", count(node.directions_total)],
   ];
 }

@@ -223,7 +223,7 @@ function Shortages({ shortages, none }) {
   return html`<ol class="shortages">
     ${short.map(({ src, tgt, free, slots }) => {
       const share = slots > 0 ? free / slots : 0;
-      const tone = slots === 0 || free === 0 ? "bad" : share < 0.15 ? "warn" : "good";
+      const tone = slots === 0 || free === 0 ? "bad" : share < 0.15 ? "warn" : "info";
       return html`<li key=${`${src}:${tgt}`}>
         <a href=${address("nodes", "", { src, tgt })}>
           <${Direction} src=${src} tgt=${tgt} />

@@ -98,11 +98,27 @@ export function waterfall(steps, attempts, width, nowUs) {
       bars,
     };
   });
-  const ticks = ticksOf(spanUs, Math.max(Math.floor(room / PER_TICK), 2)).map((at) => ({
+  const places = ticksOf(spanUs, Math.max(Math.floor(room / PER_TICK), 2));
+  const ticks = places.map((at) => ({
     x: labelWidth + at * scale,
-    label: at === 0 ? "0" : microseconds(at),
+    label: axisLabel(at, places.at(-1) ?? 0),
   }));
   return { width, height: y + 8, labelWidth, spanUs, groups, ticks };
+}
+
+/**
+ * All labels of an axis have one unit, and are not rounded: 1.25 s is not 1.3 s.
+ *
+ * @param {number} us
+ * @param {number} lastUs of the axis.
+ */
+function axisLabel(us, lastUs) {
+  if (us === 0 || lastUs >= 120_000_000) {
+    return us === 0 ? "0" : microseconds(us);
+  }
+  const [unit, name] =
+    lastUs >= 1_000_000 ? [1_000_000, "s"] : lastUs >= 1000 ? [1000, "ms"] : [1, "µs"];
+  return `${Number((us / unit).toPrecision(6))} ${name}`;
 }
 
 /**
