@@ -6,7 +6,7 @@ import { render } from "preact";
 
 import { html } from "./html.js";
 import { startKeys } from "./keys.js";
-import { navigate, route, start } from "./state.js";
+import { navigate, refusal, route, shown, start } from "./state.js";
 import { Page } from "./view-page.js";
 import { startTips } from "./view-tip.js";
 
@@ -35,15 +35,28 @@ addEventListener("click", (event) => {
 });
 
 let place = "";
+let isNew = false;
 effect(() => {
   const { view, id } = route.value;
   document.title = `${id === "" ? TITLES[view] : `${TITLES[view]} ${id}`} · Lingua`;
-  // Whoever listens to the page, or uses its keys, goes on at the top of another view.
-  if (place !== "" && place !== `${view}/${id}`) {
-    setTimeout(() => document.querySelector("h1")?.focus(), 0);
-  }
+  isNew ||= place !== "" && place !== `${view}/${id}`;
   place = `${view}/${id}`;
 });
+effect(() => {
+  // The heading of one node, job or session comes with its document.
+  const hasCome = shown.value !== null || refusal.value !== null;
+  if (route.value && isNew) {
+    isNew = !hasCome;
+    setTimeout(focusHeading, 0);
+  }
+});
+
+/** Whoever listens to the page, or uses its keys, goes on at the top of another view. */
+function focusHeading() {
+  if (!document.activeElement?.matches("input, select, dialog *")) {
+    document.querySelector("h1")?.focus();
+  }
+}
 
 const root = /** @type {HTMLElement} */ (document.getElementById("page"));
 root.replaceChildren();
