@@ -26,7 +26,9 @@ LIGHT_PHONE, DARK_PHONE = ("light", PHONE), ("dark", PHONE)
 LIGHT_DESKTOP, DARK_DESKTOP = ("light", DESKTOP), ("dark", DESKTOP)
 
 
-def audit(page: TalkPage | ConsolePage, *looks: tuple[Literal["light", "dark"], ViewportSize]) -> None:
+def audit(
+    page: TalkPage | ConsolePage, *looks: tuple[Literal["light", "dark"], ViewportSize]
+) -> None:
     """Fails if axe finds a serious fault, or if something does not fit."""
     for colours, size in looks:
         page.page.set_viewport_size(size)

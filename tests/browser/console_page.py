@@ -20,7 +20,7 @@ globalThis.EventSource = class extends RealSource {
   constructor(url) {
     super(url);
     for (const type of ["document", "patch", "problem", "tick", "end"]) {
-      this.addEventListener(type, (event) => globalThis.heard.push({ url, type, data: event.data }));
+      this.addEventListener(type, ({ data }) => globalThis.heard.push({ url, type, data }));
     }
   }
 };
