@@ -15,9 +15,7 @@ def compared(*instances: instances_pb2.Instance) -> dict[str, ComparedSetting]:
     return {each.name: each for each in compare(instances)}
 
 
-def test_settings_that_differ_are_marked_but_not_those_that_always_do() -> (
-    None
-):
+def test_settings_that_differ_are_marked_but_not_those_that_always_do() -> None:
     shown = compared(
         with_settings("d1", log_level="info", instance_id="d1", pool_listen="a:1", auth="on"),
         with_settings("d2", log_level="debug", instance_id="d2", pool_listen="b:1", auth="on"),
