@@ -102,6 +102,14 @@ test("a step that is under way grows until now", () => {
   assert.deepEqual([bar?.tookUs, bar?.running, bar?.failed], [3_000_000, true, false]);
 });
 
+test("the labels of an axis are exact, and have one unit", () => {
+  const step = { kind: "NODE", attempt: 1, started_us: 0, took_us: 1_500_000 };
+  const labels = waterfall([step], [], 1000, 0)?.ticks.map(({ label }) => label);
+  assert.deepEqual(labels, ["0", "0.2 s", "0.4 s", "0.6 s", "0.8 s", "1 s", "1.2 s", "1.4 s"]);
+  const short = waterfall([{ ...step, took_us: 1200 }], [], 400, 0)?.ticks.at(-1)?.label;
+  assert.equal(short, "1 ms");
+});
+
 test("a job without steps has no waterfall", () => {
   assert.equal(waterfall([], [], 1000, 0), null);
 });

@@ -137,12 +137,13 @@ test("ticks keep a quiet stream alive", async (context) => {
 
 test("a refusal that is final is not asked for again", async (context) => {
   context.mock.timers.enable({ apis: ["setTimeout", "Date"] });
-  const { sources, live } = started({ again: false });
+  const { sources, live, statuses } = started({ again: false });
   sources[0]?.send("error");
   await settled();
   context.mock.timers.tick(60_000);
   assert.equal(sources.length, 1);
   live.stop();
+  assert.equal(statuses.at(-1), "ended");
 });
 
 test("a page that is hidden for long rests, and goes on at once when it is seen", (context) => {
