@@ -12,7 +12,7 @@ from tests.support.console import EventReader, watching
 VIEWS = ("overview", "nodes?search=crowd-0", "jobs?state=failed", "sessions", "instances")
 VIEWERS = 50
 # Long enough for several rounds of polls, the slowest of which is every 2 s.
-WINDOW_S = 6.0
+WINDOW_S = 5.0
 # Polls that one window has and the other has not: at most one round of each source of each service.
 TOLERANCE = 6
 # Of a viewer of an overview on which nothing happens. Charts that are full, with 180 points, take
