@@ -52,11 +52,11 @@ PAGES = list(
 class Terminal:
     """One reader at work: a folder, an environment, and commands that still run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, console: bool) -> None:
         self._folder = folder
         bin_folder = str(Path(sys.executable).parent)
         self._environ = {
-            **environment(LINGUA_CONSOLE_LISTEN="127.0.0.1:0"),
+            **environment(**({"LINGUA_CONSOLE_LISTEN": "127.0.0.1:0"} if console else {})),
             "PATH": f"{bin_folder}:{os.environ['PATH']}",
         }
         self._console = CONSOLE
@@ -165,7 +165,7 @@ def test_the_commands_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     if page == "docs/console.md" and shutil.which("curl") is None:
         pytest.skip("needs curl: apt-get install --no-install-recommends curl")
     talk(tmp_path)
-    terminal = Terminal(tmp_path)
+    terminal = Terminal(tmp_path, console=page == "docs/console.md")
     try:
         for block in blocks("bash"):
             if str(block.page.relative_to(ROOT)) == page and not block.is_elsewhere:

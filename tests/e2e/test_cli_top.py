@@ -53,6 +53,8 @@ def test_ctrl_c_ends_it_cleanly(scheduler: Scheduler) -> None:
         stdout=its,
         stderr=subprocess.PIPE,
         text=True,
+        # As in a terminal: whoever runs the tests in the background has SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     os.close(its)
     try:
@@ -64,6 +66,7 @@ def test_ctrl_c_ends_it_cleanly(scheduler: Scheduler) -> None:
         _, errors = process.communicate(timeout=WITHIN_S)
     finally:
         process.kill()
+        process.wait()
         os.close(ours)
     assert process.returncode == 0
     assert errors == ""

@@ -128,6 +128,12 @@ SEQUENCES: dict[str, list[bytes]] = {
         _order(),
         b"",
     ],
+    "WatchFleet": [
+        pool_pb2.WatchFleetRequest().SerializeToString(),
+        # A field of a newer version, and no message at all.
+        b"\x08\x01",
+        b"\xff" * 100,
+    ],
     "Operate": [
         _operate(1, allocate=pool_pb2.AllocateRequest(job_id="fuzzed-job", attempt=1)),
         _operate(1, commit=_COMMIT),
