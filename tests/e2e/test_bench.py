@@ -14,6 +14,7 @@ def _programs_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
 
 
+@pytest.mark.long
 def test_the_benchmark_of_the_path_measures_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = import_module("path")
     for name in ("WARM_S", "SATURATE_S", "STEADY_S"):
@@ -28,6 +29,7 @@ def test_the_benchmark_of_the_path_measures_every_part(monkeypatch: pytest.Monke
     assert result["overhead_at_half"]["to_node"]["p50_ms"] > 0
 
 
+@pytest.mark.long
 # Each transport has processes of its own, which start one after the other.
 @pytest.mark.timeout(300)
 def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +51,7 @@ def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.Mo
     assert bench.table(result)
 
 
+@pytest.mark.long
 def test_the_comparison_has_both_topologies_and_says_which_peer_it_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -142,6 +142,7 @@ async def settled(gateway: GatewayProcess, name: str, value: float, within: floa
         await asyncio.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_two_thousand_sessions_cost_twice_as_much_as_one_thousand_and_leave_nothing(
     gateway: GatewayProcess,

@@ -147,6 +147,7 @@ def test_nodes_get_the_same_load_however_they_are_spread_over_dispatchers(
     assert spread.relayed / spread.jobs < 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("in_flight", [8, 200])
 def test_a_preference_without_limit_is_noticed(
     client: redis.Redis, prefix: str, in_flight: int
@@ -240,6 +241,7 @@ def test_an_owner_gains_nothing_from_nodes_at_every_dispatcher(
     assert heard(spread) <= stats.binom(6_000, 1 / 41).isf(ALPHA) + 4 * LEAD / 11
 
 
+@pytest.mark.long
 def test_an_owner_that_is_nearby_wherever_it_has_a_node_is_noticed(
     client: redis.Redis, prefix: str
 ) -> None:

@@ -237,6 +237,7 @@ def test_whatever_clients_do_and_wherever_they_die_the_scripts_do_what_the_model
                 runner.run(seed, STEPS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_model_notices_when(client: redis.Redis, prefix: str, fault: str) -> None:
     assert Runner(client, prefix, _with_fault(fault)).catches(walks=100, steps=100)

@@ -62,6 +62,7 @@ def test_every_node_of_a_pool_is_drawn_alike(
     assert_uniform(draws(scripts, 15 * nodes + 500), nodes)
 
 
+@pytest.mark.long
 def test_a_draw_that_takes_each_shard_as_often_is_noticed(client: redis.Redis, prefix: str) -> None:
     fair = "math.floor(at / want.size)"
     unfair = "math.random(0, math.floor((sizes[number] - 1) / want.size))"
