@@ -1,4 +1,4 @@
-"""What the log of job changes costs: the scripts of a job with a full log, and without a log.
+"""Cost of the log of job changes: the scripts of a job with a full log, and without a log.
 
     .venv/bin/python bench/job_log.py           a table
     .venv/bin/python bench/job_log.py --json    one JSON object

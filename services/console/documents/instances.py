@@ -6,15 +6,9 @@ from typing import Any
 from lingua_scheduler.services.console.documents.query import Query
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.console.store.instances import health_of
+from lingua_scheduler.services.runtime.contract.announcements import STATS
 from lingua_scheduler.services.runtime.settings.comparison import ComparedSetting, compare
 from lingua_scheduler.v1 import instances_pb2
-
-# Numbers that a service fills in; others would be 0.
-_STATS = {
-    "gateway": ("sessions", "results", "missing"),
-    "dispatcher": ("nodes", "jobs", "jobs_waiting", "jobs_done", "jobs_failed", "retries"),
-    "pool": ("allocations", "allocations_refused"),
-}
 
 OwnInstance = Callable[[], instances_pb2.Instance]
 
@@ -39,7 +33,7 @@ async def instances(
 
 
 def _row(instance: instances_pb2.Instance) -> dict[str, Any]:
-    names = _STATS.get(instance.service, ())
+    names = STATS.get(instance.service, ())
     return {
         "id": instance.instance_id,
         "service": instance.service,

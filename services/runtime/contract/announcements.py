@@ -11,6 +11,12 @@ from lingua_scheduler.v1 import instances_pb2
 ALIVE_MS = 15_000
 # How long an instance that died is listed.
 KEEP_MS = 600_000
+# Fields of InstanceStats that a service fills in, besides its histogram; all others are 0.
+STATS = {
+    "pool": ("allocations", "allocations_refused"),
+    "dispatcher": ("jobs", "jobs_waiting", "jobs_done", "jobs_failed", "retries", "nodes"),
+    "gateway": ("sessions", "results", "missing"),
+}
 
 
 def instances_key(prefix: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import click
 
 from lingua_scheduler.cli.views.output import columns, enum_name, span
+from lingua_scheduler.services.runtime.contract.announcements import STATS
 from lingua_scheduler.services.runtime.settings.comparison import ComparedSetting
 from lingua_scheduler.v1 import instances_pb2
 
@@ -14,18 +15,12 @@ _COLOURS = {
     instances_pb2.INSTANCE_HEALTH_DRAINING: "yellow",
     instances_pb2.INSTANCE_HEALTH_DOWN: "red",
 }
-# By service: fields of InstanceStats, and their words.
-_STATS = {
-    "pool": (("allocations", "allocations"), ("allocations_refused", "refused")),
-    "dispatcher": (
-        ("jobs", "jobs"),
-        ("jobs_waiting", "waiting"),
-        ("jobs_done", "done"),
-        ("jobs_failed", "failed"),
-        ("retries", "retries"),
-        ("nodes", "nodes"),
-    ),
-    "gateway": (("sessions", "sessions"), ("results", "results"), ("missing", "missing")),
+# Fields of InstanceStats whose word is not their name.
+_WORDS = {
+    "allocations_refused": "refused",
+    "jobs_waiting": "waiting",
+    "jobs_done": "done",
+    "jobs_failed": "failed",
 }
 _ALL = "all"
 
@@ -64,8 +59,8 @@ def _up(instance: instances_pb2.Instance, now_ms: int) -> str:
 
 
 def _stats(instance: instances_pb2.Instance) -> str:
-    fields = _STATS.get(instance.service, ())
-    return ", ".join(f"{getattr(instance.stats, field)} {word}" for field, word in fields)
+    fields = STATS.get(instance.service, ())
+    return ", ".join(f"{getattr(instance.stats, each)} {_WORDS.get(each, each)}" for each in fields)
 
 
 def setting_list(settings: Sequence[ComparedSetting]) -> str:
