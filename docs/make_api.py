@@ -26,7 +26,16 @@ PAGE = ROOT / "docs" / "api.md"
 PACKAGE = "lingua_scheduler.v1"
 
 # What apps use, what nodes use, what lies behind, what all speak of, what no caller sees.
-ORDER = ("session", "dispatcher", "pool", "instances", "common", "session_record", "limits")
+ORDER = (
+    "session",
+    "rooms",
+    "dispatcher",
+    "pool",
+    "instances",
+    "common",
+    "session_record",
+    "limits",
+)
 
 HEAD = """\
 # API

@@ -243,6 +243,27 @@ class BadAudioError(LinguaError):
     code = grpc.StatusCode.INVALID_ARGUMENT
 
 
+class RoomNotFoundError(LinguaError):
+    """There is no such room, or nobody was in it for too long."""
+
+    reason = common_pb2.ERROR_REASON_ROOM_NOT_FOUND
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class RoomClosedError(LinguaError):
+    """The room was closed."""
+
+    reason = common_pb2.ERROR_REASON_ROOM_CLOSED
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class RoomFullError(LinguaError):
+    """The room has as many members, speakers or languages as it may have."""
+
+    reason = common_pb2.ERROR_REASON_ROOM_FULL
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 class InternalError(LinguaError):
     """A fault of the scheduler; the log of the instance has the details."""
 

@@ -10,14 +10,24 @@ _OPERATOR = frozenset({Role.OPERATOR})
 # Viewers see what operators see, and change nothing.
 _VIEWERS = frozenset({Role.OPERATOR, Role.VIEWER})
 
+# The handler checks the token of the room, which is in the message or is the caller's own.
+_MEMBERS = frozenset({Role.CLIENT, Role.MEMBER})
+
 # Probes have no token, and learn only whether a service is serving.
 _OPEN_TO_ALL = "grpc.health.v1.Health/"
 
 # If a client may call a method, the handler restricts it to its own tenant.
 ROLES: dict[str, frozenset[Role]] = {
-    f"{_PACKAGE}.SessionGateway/Converse": _CLIENT,
+    f"{_PACKAGE}.SessionGateway/Converse": _MEMBERS,
     f"{_PACKAGE}.SessionGateway/GetSession": _VIEWERS | _CLIENT,
     f"{_PACKAGE}.SessionGateway/ListSessions": _VIEWERS | _CLIENT,
+    f"{_PACKAGE}.SessionGateway/CreateRoom": _CLIENT | _OPERATOR,
+    f"{_PACKAGE}.SessionGateway/CreateJoinToken": _MEMBERS | _OPERATOR,
+    f"{_PACKAGE}.SessionGateway/GetRoom": _MEMBERS | _VIEWERS,
+    f"{_PACKAGE}.SessionGateway/ListRooms": _VIEWERS,
+    f"{_PACKAGE}.SessionGateway/ListMembers": _MEMBERS | _VIEWERS,
+    f"{_PACKAGE}.SessionGateway/CloseRoom": _MEMBERS | _OPERATOR,
+    f"{_PACKAGE}.SessionGateway/Listen": _MEMBERS,
     f"{_PACKAGE}.Dispatcher/Connect": _NODE,
     f"{_PACKAGE}.Dispatcher/Submit": _SERVICE,
     f"{_PACKAGE}.Dispatcher/Relay": _SERVICE,

@@ -16,6 +16,8 @@ class Role(StrEnum):
     SERVICE = "service"
     OPERATOR = "operator"
     VIEWER = "viewer"
+    # Whoever holds a token of a room, and perhaps no other.
+    MEMBER = "member"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ def tenant_limits(settings: Settings) -> common_pb2.TenantLimits:
         sessions=settings.quota_sessions,
         jobs=settings.quota_jobs,
         audio_ms_per_minute=settings.quota_audio_s_per_minute * 1000,
+        rooms=settings.quota_rooms,
     )
 
 
@@ -35,6 +36,7 @@ def quota_error(reply: Sequence[Any]) -> QuotaExceededError:
     words = {
         "sessions": f"the tenant has reached its limit of {allowed} open sessions",
         "jobs": f"the tenant has reached its limit of {allowed} jobs in flight",
+        "rooms": f"the tenant has reached its limit of {allowed} rooms",
         "audio": f"the tenant has reached its limit of {allowed / 1000:g} s of speech per minute",
         "owner_nodes": f"the owner has reached its limit of {allowed} connected nodes",
         "owner_slots": f"the owner's nodes would have more than the {allowed} slots allowed; they "

@@ -10,6 +10,7 @@ from lingua_scheduler.services.runtime.settings.network_fields import AddressFie
 from lingua_scheduler.services.runtime.settings.pool_fields import PoolFields
 from lingua_scheduler.services.runtime.settings.quota_fields import OwnerFields, QuotaFields
 from lingua_scheduler.services.runtime.settings.redis_fields import RedisFields
+from lingua_scheduler.services.runtime.settings.room_fields import RoomFields
 from lingua_scheduler.services.runtime.settings.security_fields import SecurityFields
 from lingua_scheduler.services.runtime.settings.web_fields import WebFields
 
@@ -24,6 +25,7 @@ GROUPS: dict[str, type[BaseModel]] = {
     "pool": PoolFields,
     "dispatcher": DispatcherFields,
     "gateway": GatewayFields,
+    "rooms": RoomFields,
     "web": WebFields,
     "console": ConsoleFields,
 }

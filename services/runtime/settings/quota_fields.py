@@ -13,6 +13,8 @@ _JOBS_OF_A_TENANT = _SESSIONS_OF_A_TENANT
 # As much as these sessions can say without a pause. Only speech that is sent faster than people
 # speak exceeds the limit.
 _AUDIO_S_PER_MINUTE_OF_A_TENANT = 60 * _SESSIONS_OF_A_TENANT
+# A room with one speaker and four languages has as many jobs as four sessions.
+_ROOMS_OF_A_TENANT = _SESSIONS_OF_A_TENANT // 4
 
 
 class QuotaFields(BaseModel):
@@ -38,6 +40,12 @@ class QuotaFields(BaseModel):
         0,
         4_000_000,
         "seconds of speech per tenant and minute (0: no limit, the default if auth is off)",
+    )
+    quota_rooms: int = whole(
+        _ROOMS_OF_A_TENANT,
+        0,
+        1_000_000,
+        "rooms per tenant (0: no limit, the default if auth is off)",
     )
 
 

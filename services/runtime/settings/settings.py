@@ -28,6 +28,7 @@ from lingua_scheduler.services.runtime.settings.quota_fields import (
     QuotaFields,
 )
 from lingua_scheduler.services.runtime.settings.redis_fields import RedisFields
+from lingua_scheduler.services.runtime.settings.room_fields import RoomFields
 from lingua_scheduler.services.runtime.settings.security_fields import SecurityFields
 from lingua_scheduler.services.runtime.settings.web_fields import WebFields
 
@@ -136,6 +137,7 @@ class Settings(
     PoolFields,
     DispatcherFields,
     GatewayFields,
+    RoomFields,
     WebFields,
     ConsoleFields,
     BaseSettings,

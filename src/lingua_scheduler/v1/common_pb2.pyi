@@ -253,6 +253,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The job needs audio that a node held, and cannot go to that node: submit it again with that audio
     (JobSpec.included_utterances). Only gateways get this error.
     """
+    ERROR_REASON_ROOM_NOT_FOUND: _ErrorReason.ValueType  # 26
+    """There is no such room, or nobody was in it for too long."""
+    ERROR_REASON_ROOM_CLOSED: _ErrorReason.ValueType  # 27
+    ERROR_REASON_ROOM_FULL: _ErrorReason.ValueType  # 28
+    """The room has as many members, speakers or languages as it may have. Metadata: limit, allowed."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper): ...
 
@@ -302,6 +307,11 @@ ERROR_REASON_HELD_AUDIO_NEEDED: ErrorReason.ValueType  # 25
 """The job needs audio that a node held, and cannot go to that node: submit it again with that audio
 (JobSpec.included_utterances). Only gateways get this error.
 """
+ERROR_REASON_ROOM_NOT_FOUND: ErrorReason.ValueType  # 26
+"""There is no such room, or nobody was in it for too long."""
+ERROR_REASON_ROOM_CLOSED: ErrorReason.ValueType  # 27
+ERROR_REASON_ROOM_FULL: ErrorReason.ValueType  # 28
+"""The room has as many members, speakers or languages as it may have. Metadata: limit, allowed."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 @_typing.final
@@ -460,22 +470,26 @@ class TenantLimits(_message.Message):
     SESSIONS_FIELD_NUMBER: _builtins.int
     JOBS_FIELD_NUMBER: _builtins.int
     AUDIO_MS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    ROOMS_FIELD_NUMBER: _builtins.int
     sessions: _builtins.int
     """Concurrent sessions."""
     jobs: _builtins.int
     """Concurrent jobs."""
     audio_ms_per_minute: _builtins.int
     """Speech per minute."""
+    rooms: _builtins.int
+    """Rooms that exist at the same time."""
     def __init__(
         self,
         *,
         sessions: _builtins.int = ...,
         jobs: _builtins.int = ...,
         audio_ms_per_minute: _builtins.int = ...,
+        rooms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ms_per_minute", b"audio_ms_per_minute", "jobs", b"jobs", "sessions", b"sessions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ms_per_minute", b"audio_ms_per_minute", "jobs", b"jobs", "rooms", b"rooms", "sessions", b"sessions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -142,6 +142,7 @@ class NewSession(_message.Message):
 
     DIRECTION_FIELD_NUMBER: _builtins.int
     CONVERSATION_FIELD_NUMBER: _builtins.int
+    ROOM_FIELD_NUMBER: _builtins.int
     AUDIO_FORMAT_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
@@ -156,6 +157,12 @@ class NewSession(_message.Message):
         """A conversation: every chunk has its direction."""
 
     @_builtins.property
+    def room(self) -> Global___RoomSpeaker:
+        """Speaks to a room, in one language. Further errors: ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL. The
+        tenant is that of the room.
+        """
+
+    @_builtins.property
     def audio_format(self) -> _common_pb2.AudioFormat: ...
     @_builtins.property
     def options(self) -> Global___SessionOptions: ...
@@ -164,15 +171,16 @@ class NewSession(_message.Message):
         *,
         direction: _common_pb2.LanguagePair | None = ...,
         conversation: Global___LanguageSet | None = ...,
+        room: Global___RoomSpeaker | None = ...,
         audio_format: _common_pb2.AudioFormat | None = ...,
         options: Global___SessionOptions | None = ...,
         tenant: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "conversation", b"conversation", "direction", b"direction", "languages", b"languages", "options", b"options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "conversation", b"conversation", "direction", b"direction", "languages", b"languages", "options", b"options", "room", b"room"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "conversation", b"conversation", "direction", b"direction", "languages", b"languages", "options", b"options", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "conversation", b"conversation", "direction", b"direction", "languages", b"languages", "options", b"options", "room", b"room", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_languages: _TypeAlias = _typing.Literal["direction", "conversation"]  # noqa: Y015
+    _WhichOneofReturnType_languages: _TypeAlias = _typing.Literal["direction", "conversation", "room"]  # noqa: Y015
     _WhichOneofArgType_languages: _TypeAlias = _typing.Literal["languages", b"languages"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_languages) -> _WhichOneofReturnType_languages | None: ...
 
@@ -199,6 +207,42 @@ class LanguageSet(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LanguageSet: _TypeAlias = LanguageSet  # noqa: Y015
+
+@_typing.final
+class RoomSpeaker(_message.Message):
+    """A speaker in a room. Its session gets one Result for each utterance when all languages have an
+    outcome (Result.room), without texts: to read what is said in a room, listen to it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROOM_ID_FIELD_NUMBER: _builtins.int
+    JOIN_TOKEN_FIELD_NUMBER: _builtins.int
+    LANGUAGE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    room_id: _builtins.str
+    join_token: _builtins.str
+    """A speaker's or the host's, or any token of the room if its SpeakPolicy says so. Empty if the bearer
+    token of the call is one.
+    """
+    language: _builtins.str
+    name: _builtins.str
+    """Shown to listeners; may be empty."""
+    def __init__(
+        self,
+        *,
+        room_id: _builtins.str = ...,
+        join_token: _builtins.str = ...,
+        language: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["join_token", b"join_token", "language", b"language", "name", b"name", "room_id", b"room_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoomSpeaker: _TypeAlias = RoomSpeaker  # noqa: Y015
 
 @_typing.final
 class SessionOptions(_message.Message):
@@ -804,6 +848,7 @@ class Result(_message.Message):
     TIMINGS_FIELD_NUMBER: _builtins.int
     TURN_BROKEN_FIELD_NUMBER: _builtins.int
     LOST_UTTERANCES_FIELD_NUMBER: _builtins.int
+    ROOM_FIELD_NUMBER: _builtins.int
     utterance_index: _builtins.int
     kind: _dispatcher_pb2.JobResult.Kind.ValueType
     """HELD: this index has no text of its own; a later one will have it. NO_SPEECH: nothing was said."""
@@ -834,6 +879,12 @@ class Result(_message.Message):
         had kept the end of their audio. No result contains what was said there.
         """
 
+    @_builtins.property
+    def room(self) -> Global___RoomReceipt:
+        """Only in sessions of a room. Then kind is UNSPECIFIED, direction has no target, and everything that
+        concerns one job is empty.
+        """
+
     def __init__(
         self,
         *,
@@ -850,14 +901,72 @@ class Result(_message.Message):
         timings: Global___ResultTimings | None = ...,
         turn_broken: _builtins.bool = ...,
         lost_utterances: _abc.Iterable[_builtins.int] | None = ...,
+        room: Global___RoomReceipt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "room", b"room", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "direction", b"direction", "job_id", b"job_id", "joined_utterances", b"joined_utterances", "kind", b"kind", "lost_utterances", b"lost_utterances", "node_id", b"node_id", "speech", b"speech", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings", "turn_broken", b"turn_broken", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "direction", b"direction", "job_id", b"job_id", "joined_utterances", b"joined_utterances", "kind", b"kind", "lost_utterances", b"lost_utterances", "node_id", b"node_id", "room", b"room", "speech", b"speech", "speech_format", b"speech_format", "texts", b"texts", "timings", b"timings", "turn_broken", b"turn_broken", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Result: _TypeAlias = Result  # noqa: Y015
+
+@_typing.final
+class RoomReceipt(_message.Message):
+    """What became of an utterance in its room."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROOM_INDEX_FIELD_NUMBER: _builtins.int
+    DELIVERED_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    room_index: _builtins.int
+    """Counts all utterances of the room."""
+    @_builtins.property
+    def delivered(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The languages in which the room has its result. Nobody wanted the others."""
+
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoomLanguageMissing]: ...
+    def __init__(
+        self,
+        *,
+        room_index: _builtins.int = ...,
+        delivered: _abc.Iterable[_builtins.str] | None = ...,
+        missing: _abc.Iterable[Global___RoomLanguageMissing] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered", b"delivered", "missing", b"missing", "room_index", b"room_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoomReceipt: _TypeAlias = RoomReceipt  # noqa: Y015
+
+@_typing.final
+class RoomLanguageMissing(_message.Message):
+    """A language in which an utterance has no result."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LANGUAGE_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    language: _builtins.str
+    @_builtins.property
+    def why(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        language: _builtins.str = ...,
+        why: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["why", b"why"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["language", b"language", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoomLanguageMissing: _TypeAlias = RoomLanguageMissing  # noqa: Y015
 
 @_typing.final
 class ResultTimings(_message.Message):
@@ -1001,6 +1110,7 @@ class Session(_message.Message):
     MISSING_FIELD_NUMBER: _builtins.int
     CONNECTED_FIELD_NUMBER: _builtins.int
     TURNS_FIELD_NUMBER: _builtins.int
+    ROOM_ID_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     tenant: _builtins.str
     gateway_instance: _builtins.str
@@ -1018,6 +1128,8 @@ class Session(_message.Message):
     missing: _builtins.int
     connected: _builtins.bool
     """Whether a client is connected now."""
+    room_id: _builtins.str
+    """If it speaks to a room."""
     @_builtins.property
     def waiting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -1039,10 +1151,11 @@ class Session(_message.Message):
         missing: _builtins.int = ...,
         connected: _builtins.bool = ...,
         turns: _abc.Iterable[Global___SessionTurn] | None = ...,
+        room_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "epoch", b"epoch", "gateway_instance", b"gateway_instance", "last_chunk_ms", b"last_chunk_ms", "missing", b"missing", "next_utterance_index", b"next_utterance_index", "opened_ms", b"opened_ms", "results", b"results", "session_id", b"session_id", "tenant", b"tenant", "turns", b"turns", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "epoch", b"epoch", "gateway_instance", b"gateway_instance", "last_chunk_ms", b"last_chunk_ms", "missing", b"missing", "next_utterance_index", b"next_utterance_index", "opened_ms", b"opened_ms", "results", b"results", "room_id", b"room_id", "session_id", b"session_id", "tenant", b"tenant", "turns", b"turns", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from lingua_scheduler.v1 import rooms_pb2 as lingua__scheduler_dot_v1_dot_rooms__pb2
 from lingua_scheduler.v1 import session_pb2 as lingua__scheduler_dot_v1_dot_session__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -52,6 +53,41 @@ class SessionGatewayStub:
                 request_serializer=lingua__scheduler_dot_v1_dot_session__pb2.ListSessionsRequest.SerializeToString,
                 response_deserializer=lingua__scheduler_dot_v1_dot_session__pb2.ListSessionsResponse.FromString,
                 _registered_method=True)
+        self.CreateRoom = channel.unary_unary(
+                '/lingua_scheduler.v1.SessionGateway/CreateRoom',
+                request_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CreateRoomRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CreateRoomResponse.FromString,
+                _registered_method=True)
+        self.CreateJoinToken = channel.unary_unary(
+                '/lingua_scheduler.v1.SessionGateway/CreateJoinToken',
+                request_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CreateJoinTokenRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CreateJoinTokenResponse.FromString,
+                _registered_method=True)
+        self.GetRoom = channel.unary_unary(
+                '/lingua_scheduler.v1.SessionGateway/GetRoom',
+                request_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.GetRoomRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.GetRoomResponse.FromString,
+                _registered_method=True)
+        self.ListRooms = channel.unary_unary(
+                '/lingua_scheduler.v1.SessionGateway/ListRooms',
+                request_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListRoomsRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListRoomsResponse.FromString,
+                _registered_method=True)
+        self.ListMembers = channel.unary_unary(
+                '/lingua_scheduler.v1.SessionGateway/ListMembers',
+                request_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListMembersRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListMembersResponse.FromString,
+                _registered_method=True)
+        self.CloseRoom = channel.unary_unary(
+                '/lingua_scheduler.v1.SessionGateway/CloseRoom',
+                request_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CloseRoomRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CloseRoomResponse.FromString,
+                _registered_method=True)
+        self.Listen = channel.stream_stream(
+                '/lingua_scheduler.v1.SessionGateway/Listen',
+                request_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListenerMessage.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.RoomMessage.FromString,
+                _registered_method=True)
 
 
 class SessionGatewayServicer:
@@ -89,6 +125,65 @@ class SessionGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateRoom(self, request, context):
+        """Rooms: one speaks, many listen, in several languages. See rooms.proto.
+
+        Errors: QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateJoinToken(self, request, context):
+        """Makes a token with which others can join. Errors: ROOM_NOT_FOUND, PERMISSION_DENIED (not the host).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetRoom(self, request, context):
+        """Errors: ROOM_NOT_FOUND, PERMISSION_DENIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRooms(self, request, context):
+        """For operators and viewers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMembers(self, request, context):
+        """The roster. Errors: ROOM_NOT_FOUND, PERMISSION_DENIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloseRoom(self, request, context):
+        """Ends a room: its members are told, and nobody can join again. Repeating it is no error.
+        Errors: ROOM_NOT_FOUND, PERMISSION_DENIED (not the host).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Listen(self, request_iterator, context):
+        """One stream, one listener. If the stream breaks, the listener joins again, at this or any other
+        gateway, with its member id and position.
+        Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
+        ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token),
+        SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
+        The two sides are peers on a long stream, not request and response:
+        buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SessionGatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -106,6 +201,41 @@ def add_SessionGatewayServicer_to_server(servicer, server):
                     servicer.ListSessions,
                     request_deserializer=lingua__scheduler_dot_v1_dot_session__pb2.ListSessionsRequest.FromString,
                     response_serializer=lingua__scheduler_dot_v1_dot_session__pb2.ListSessionsResponse.SerializeToString,
+            ),
+            'CreateRoom': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateRoom,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CreateRoomRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CreateRoomResponse.SerializeToString,
+            ),
+            'CreateJoinToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateJoinToken,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CreateJoinTokenRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CreateJoinTokenResponse.SerializeToString,
+            ),
+            'GetRoom': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRoom,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.GetRoomRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.GetRoomResponse.SerializeToString,
+            ),
+            'ListRooms': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRooms,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListRoomsRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListRoomsResponse.SerializeToString,
+            ),
+            'ListMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMembers,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListMembersRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListMembersResponse.SerializeToString,
+            ),
+            'CloseRoom': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseRoom,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CloseRoomRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.CloseRoomResponse.SerializeToString,
+            ),
+            'Listen': grpc.stream_stream_rpc_method_handler(
+                    servicer.Listen,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_rooms__pb2.ListenerMessage.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_rooms__pb2.RoomMessage.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -192,6 +322,195 @@ class SessionGateway:
             '/lingua_scheduler.v1.SessionGateway/ListSessions',
             lingua__scheduler_dot_v1_dot_session__pb2.ListSessionsRequest.SerializeToString,
             lingua__scheduler_dot_v1_dot_session__pb2.ListSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateRoom(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.SessionGateway/CreateRoom',
+            lingua__scheduler_dot_v1_dot_rooms__pb2.CreateRoomRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_rooms__pb2.CreateRoomResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateJoinToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.SessionGateway/CreateJoinToken',
+            lingua__scheduler_dot_v1_dot_rooms__pb2.CreateJoinTokenRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_rooms__pb2.CreateJoinTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRoom(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.SessionGateway/GetRoom',
+            lingua__scheduler_dot_v1_dot_rooms__pb2.GetRoomRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_rooms__pb2.GetRoomResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRooms(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.SessionGateway/ListRooms',
+            lingua__scheduler_dot_v1_dot_rooms__pb2.ListRoomsRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_rooms__pb2.ListRoomsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.SessionGateway/ListMembers',
+            lingua__scheduler_dot_v1_dot_rooms__pb2.ListMembersRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_rooms__pb2.ListMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseRoom(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.SessionGateway/CloseRoom',
+            lingua__scheduler_dot_v1_dot_rooms__pb2.CloseRoomRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_rooms__pb2.CloseRoomResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Listen(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/lingua_scheduler.v1.SessionGateway/Listen',
+            lingua__scheduler_dot_v1_dot_rooms__pb2.ListenerMessage.SerializeToString,
+            lingua__scheduler_dot_v1_dot_rooms__pb2.RoomMessage.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from lingua_scheduler.v1 import rooms_pb2 as _rooms_pb2
 from lingua_scheduler.v1 import session_pb2 as _session_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -51,6 +52,33 @@ class SessionGatewayStub:
     GetSession: _grpc.UnaryUnaryMultiCallable[_session_pb2.GetSessionRequest, _session_pb2.GetSessionResponse]
     """Errors: SESSION_NOT_FOUND."""
     ListSessions: _grpc.UnaryUnaryMultiCallable[_session_pb2.ListSessionsRequest, _session_pb2.ListSessionsResponse]
+    CreateRoom: _grpc.UnaryUnaryMultiCallable[_rooms_pb2.CreateRoomRequest, _rooms_pb2.CreateRoomResponse]
+    """Rooms: one speaks, many listen, in several languages. See rooms.proto.
+
+    Errors: QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant).
+    """
+    CreateJoinToken: _grpc.UnaryUnaryMultiCallable[_rooms_pb2.CreateJoinTokenRequest, _rooms_pb2.CreateJoinTokenResponse]
+    """Makes a token with which others can join. Errors: ROOM_NOT_FOUND, PERMISSION_DENIED (not the host)."""
+    GetRoom: _grpc.UnaryUnaryMultiCallable[_rooms_pb2.GetRoomRequest, _rooms_pb2.GetRoomResponse]
+    """Errors: ROOM_NOT_FOUND, PERMISSION_DENIED."""
+    ListRooms: _grpc.UnaryUnaryMultiCallable[_rooms_pb2.ListRoomsRequest, _rooms_pb2.ListRoomsResponse]
+    """For operators and viewers."""
+    ListMembers: _grpc.UnaryUnaryMultiCallable[_rooms_pb2.ListMembersRequest, _rooms_pb2.ListMembersResponse]
+    """The roster. Errors: ROOM_NOT_FOUND, PERMISSION_DENIED."""
+    CloseRoom: _grpc.UnaryUnaryMultiCallable[_rooms_pb2.CloseRoomRequest, _rooms_pb2.CloseRoomResponse]
+    """Ends a room: its members are told, and nobody can join again. Repeating it is no error.
+    Errors: ROOM_NOT_FOUND, PERMISSION_DENIED (not the host).
+    """
+    Listen: _grpc.StreamStreamMultiCallable[_rooms_pb2.ListenerMessage, _rooms_pb2.RoomMessage]
+    """One stream, one listener. If the stream breaks, the listener joins again, at this or any other
+    gateway, with its member id and position.
+    Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
+    ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token),
+    SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
+    The two sides are peers on a long stream, not request and response:
+    buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+    """
 
 @_typing.type_check_only
 class SessionGatewayAsyncStub(SessionGatewayStub):
@@ -75,6 +103,33 @@ class SessionGatewayAsyncStub(SessionGatewayStub):
     GetSession: _aio.UnaryUnaryMultiCallable[_session_pb2.GetSessionRequest, _session_pb2.GetSessionResponse]  # type: ignore[assignment]
     """Errors: SESSION_NOT_FOUND."""
     ListSessions: _aio.UnaryUnaryMultiCallable[_session_pb2.ListSessionsRequest, _session_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    CreateRoom: _aio.UnaryUnaryMultiCallable[_rooms_pb2.CreateRoomRequest, _rooms_pb2.CreateRoomResponse]  # type: ignore[assignment]
+    """Rooms: one speaks, many listen, in several languages. See rooms.proto.
+
+    Errors: QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant).
+    """
+    CreateJoinToken: _aio.UnaryUnaryMultiCallable[_rooms_pb2.CreateJoinTokenRequest, _rooms_pb2.CreateJoinTokenResponse]  # type: ignore[assignment]
+    """Makes a token with which others can join. Errors: ROOM_NOT_FOUND, PERMISSION_DENIED (not the host)."""
+    GetRoom: _aio.UnaryUnaryMultiCallable[_rooms_pb2.GetRoomRequest, _rooms_pb2.GetRoomResponse]  # type: ignore[assignment]
+    """Errors: ROOM_NOT_FOUND, PERMISSION_DENIED."""
+    ListRooms: _aio.UnaryUnaryMultiCallable[_rooms_pb2.ListRoomsRequest, _rooms_pb2.ListRoomsResponse]  # type: ignore[assignment]
+    """For operators and viewers."""
+    ListMembers: _aio.UnaryUnaryMultiCallable[_rooms_pb2.ListMembersRequest, _rooms_pb2.ListMembersResponse]  # type: ignore[assignment]
+    """The roster. Errors: ROOM_NOT_FOUND, PERMISSION_DENIED."""
+    CloseRoom: _aio.UnaryUnaryMultiCallable[_rooms_pb2.CloseRoomRequest, _rooms_pb2.CloseRoomResponse]  # type: ignore[assignment]
+    """Ends a room: its members are told, and nobody can join again. Repeating it is no error.
+    Errors: ROOM_NOT_FOUND, PERMISSION_DENIED (not the host).
+    """
+    Listen: _aio.StreamStreamMultiCallable[_rooms_pb2.ListenerMessage, _rooms_pb2.RoomMessage]  # type: ignore[assignment]
+    """One stream, one listener. If the stream breaks, the listener joins again, at this or any other
+    gateway, with its member id and position.
+    Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
+    ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token),
+    SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
+    The two sides are peers on a long stream, not request and response:
+    buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+    """
 
 class SessionGatewayServicer(metaclass=_abc_1.ABCMeta):
     """Apps stream speech to this service and get translations back.
@@ -114,5 +169,74 @@ class SessionGatewayServicer(metaclass=_abc_1.ABCMeta):
         request: _session_pb2.ListSessionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_pb2.ListSessionsResponse, _abc.Awaitable[_session_pb2.ListSessionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateRoom(
+        self,
+        request: _rooms_pb2.CreateRoomRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_rooms_pb2.CreateRoomResponse, _abc.Awaitable[_rooms_pb2.CreateRoomResponse]]:
+        """Rooms: one speaks, many listen, in several languages. See rooms.proto.
+
+        Errors: QUOTA_EXCEEDED, PERMISSION_DENIED (of another tenant).
+        """
+
+    @_abc_1.abstractmethod
+    def CreateJoinToken(
+        self,
+        request: _rooms_pb2.CreateJoinTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_rooms_pb2.CreateJoinTokenResponse, _abc.Awaitable[_rooms_pb2.CreateJoinTokenResponse]]:
+        """Makes a token with which others can join. Errors: ROOM_NOT_FOUND, PERMISSION_DENIED (not the host)."""
+
+    @_abc_1.abstractmethod
+    def GetRoom(
+        self,
+        request: _rooms_pb2.GetRoomRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_rooms_pb2.GetRoomResponse, _abc.Awaitable[_rooms_pb2.GetRoomResponse]]:
+        """Errors: ROOM_NOT_FOUND, PERMISSION_DENIED."""
+
+    @_abc_1.abstractmethod
+    def ListRooms(
+        self,
+        request: _rooms_pb2.ListRoomsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_rooms_pb2.ListRoomsResponse, _abc.Awaitable[_rooms_pb2.ListRoomsResponse]]:
+        """For operators and viewers."""
+
+    @_abc_1.abstractmethod
+    def ListMembers(
+        self,
+        request: _rooms_pb2.ListMembersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_rooms_pb2.ListMembersResponse, _abc.Awaitable[_rooms_pb2.ListMembersResponse]]:
+        """The roster. Errors: ROOM_NOT_FOUND, PERMISSION_DENIED."""
+
+    @_abc_1.abstractmethod
+    def CloseRoom(
+        self,
+        request: _rooms_pb2.CloseRoomRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_rooms_pb2.CloseRoomResponse, _abc.Awaitable[_rooms_pb2.CloseRoomResponse]]:
+        """Ends a room: its members are told, and nobody can join again. Repeating it is no error.
+        Errors: ROOM_NOT_FOUND, PERMISSION_DENIED (not the host).
+        """
+
+    @_abc_1.abstractmethod
+    def Listen(
+        self,
+        request_iterator: _MaybeAsyncIterator[_rooms_pb2.ListenerMessage],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_rooms_pb2.RoomMessage], _abc.AsyncIterator[_rooms_pb2.RoomMessage]]:
+        """One stream, one listener. If the stream breaks, the listener joins again, at this or any other
+        gateway, with its member id and position.
+        Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
+        ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token),
+        SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
+        The two sides are peers on a long stream, not request and response:
+        buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+        """
 
 def add_SessionGatewayServicer_to_server(servicer: SessionGatewayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -38,6 +38,8 @@ class Cut(_message.Message):
     HELD_AUDIO_BYTES_FIELD_NUMBER: _builtins.int
     IS_MISSING_FIELD_NUMBER: _builtins.int
     KEPT_SEQ_FIELD_NUMBER: _builtins.int
+    LANGUAGES_FIELD_NUMBER: _builtins.int
+    ROOM_INDEX_FIELD_NUMBER: _builtins.int
     utterance_index: _builtins.int
     reason: _common_pb2.FinalizeReason.ValueType
     job_id: _builtins.str
@@ -53,11 +55,18 @@ class Cut(_message.Message):
     """When this was written, the client had been told that it may drop all chunks below this one. Cuts
     with only such chunks may be gone from the record, so these chunks must not be requested again.
     """
+    room_index: _builtins.int
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
     def chunks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChunkRange]:
         """In order. More than one if a fragment was kept while the other side spoke."""
+
+    @_builtins.property
+    def languages(self) -> _containers.RepeatedCompositeFieldContainer[Global___CutLanguage]:
+        """Of a session in a room: its languages. Then job_id and the fields about held audio are unset
+        here, and the target of the direction is empty.
+        """
 
     def __init__(
         self,
@@ -72,14 +81,51 @@ class Cut(_message.Message):
         held_audio_bytes: _builtins.int = ...,
         is_missing: _builtins.bool = ...,
         kept_seq: _builtins.int = ...,
+        languages: _abc.Iterable[Global___CutLanguage] | None = ...,
+        room_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ms", b"audio_ms", "chunks", b"chunks", "direction", b"direction", "held_audio_bytes", b"held_audio_bytes", "is_held", b"is_held", "is_missing", b"is_missing", "job_id", b"job_id", "kept_seq", b"kept_seq", "reason", b"reason", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ms", b"audio_ms", "chunks", b"chunks", "direction", b"direction", "held_audio_bytes", b"held_audio_bytes", "is_held", b"is_held", "is_missing", b"is_missing", "job_id", b"job_id", "kept_seq", b"kept_seq", "languages", b"languages", "reason", b"reason", "room_index", b"room_index", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Cut: _TypeAlias = Cut  # noqa: Y015
+
+@_typing.final
+class CutLanguage(_message.Message):
+    """An utterance of a room in one of the languages that were wanted when it was cut."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LANGUAGE_FIELD_NUMBER: _builtins.int
+    SPEECH_FIELD_NUMBER: _builtins.int
+    IS_HELD_FIELD_NUMBER: _builtins.int
+    HELD_AUDIO_BYTES_FIELD_NUMBER: _builtins.int
+    IS_MISSING_FIELD_NUMBER: _builtins.int
+    language: _builtins.str
+    speech: _builtins.bool
+    """Whether its job makes speech."""
+    is_held: _builtins.bool
+    """As in Cut."""
+    held_audio_bytes: _builtins.int
+    is_missing: _builtins.bool
+    def __init__(
+        self,
+        *,
+        language: _builtins.str = ...,
+        speech: _builtins.bool = ...,
+        is_held: _builtins.bool = ...,
+        held_audio_bytes: _builtins.int = ...,
+        is_missing: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_audio_bytes", b"held_audio_bytes", "is_held", b"is_held", "is_missing", b"is_missing", "language", b"language", "speech", b"speech"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CutLanguage: _TypeAlias = CutLanguage  # noqa: Y015
 
 @_typing.final
 class ChunkRange(_message.Message):

@@ -17,7 +17,7 @@ from lingua_scheduler.services.runtime.settings.settings import (
     unknown_variables,
 )
 
-QUOTAS = ("quota_sessions", "quota_jobs", "quota_audio_s_per_minute")
+QUOTAS = ("quota_sessions", "quota_jobs", "quota_audio_s_per_minute", "quota_rooms")
 
 
 def problems(**variables: str) -> list[str]:
@@ -69,8 +69,13 @@ def test_tenants_have_limits_by_default_if_auth_is_on() -> None:
         settings = load_settings({f"LINGUA_{name.upper()}": v for name, v in variables.items()})
         return [(getattr(settings, name), settings.origin(name)) for name in QUOTAS]
 
-    assert limits() == limits(auth="off") == [(0, "auth off")] * 3
-    assert limits(auth=" ON ") == [(200, "default"), (200, "default"), (12_000, "default")]
+    assert limits() == limits(auth="off") == [(0, "auth off")] * 4
+    assert limits(auth=" ON ") == [
+        (200, "default"),
+        (200, "default"),
+        (12_000, "default"),
+        (50, "default"),
+    ]
     # An operator may still have none with auth on, and some with auth off.
     assert limits(auth="on", quota_sessions="0")[0] == (0, "environment")
     assert limits(quota_sessions="7", quota_jobs="8")[:2] == [
@@ -317,6 +322,7 @@ def test_rows_cover_every_setting_group_by_group_with_a_description() -> None:
         "pool",
         "dispatcher",
         "gateway",
+        "rooms",
         "web",
         "console",
     ]
