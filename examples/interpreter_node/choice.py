@@ -34,6 +34,11 @@ class Engines:
         """The language pairs that can be translated."""
         return tuple((src, tgt) for src in self.heard for tgt in LANGUAGES if src != tgt)
 
+    @property
+    def captions(self) -> tuple[tuple[str, str], ...]:
+        """The languages that can be recognised and repaired without translation, as pairs."""
+        return tuple((src, src) for src in self.heard)
+
 
 def load(settings: Settings) -> Engines:
     """Load the engines, which takes seconds.

@@ -200,8 +200,10 @@ class Interpreter:
             yield NoSpeech(joined=turn.joined, held_bytes=held_bytes, timings=watch.timings)
             return
         yield Partial(source=text, repaired=clean)
-        with watch.stage(Stage.NMT):
-            translated = self._translator.translate(clean, *job.pair)
+        translated = clean
+        if not job.is_captions:
+            with watch.stage(Stage.NMT):
+                translated = self._translator.translate(clean, *job.pair)
         speech, speech_format = b"", None
         if job.require_tts and self._voice is not None:
             yield Partial(source=text, repaired=clean, translated=translated)

@@ -16,7 +16,7 @@ def interpreter_node(settings: Settings, engines: Engines) -> Node:
         node_id=settings.node_id,
         asr=engines.heard,
         semantic=engines.heard,
-        nmt=engines.directions,
+        nmt=(*engines.directions, *engines.captions),
         tts=LANGUAGES if engines.voice is not None else (),
         slots=settings.slots,
         software="interpreter node",

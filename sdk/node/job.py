@@ -158,6 +158,15 @@ class Job:
             raise ValueError("packets: only Opus audio has packets; this audio is PCM")
         return opus_packets(self.audio)
 
+    @property
+    def is_captions(self) -> bool:
+        """Whether both languages are the same: recognise and repair, do not translate.
+
+        Rooms have such jobs, for listeners who read what is said in its own language. The text goes
+        into `translated` as well.
+        """
+        return self.pair.src.lower() == self.pair.tgt.lower()
+
     def time_left(self) -> float:
         """Returns the seconds until the deadline; infinity if there is none."""
         if self._deadline is None:

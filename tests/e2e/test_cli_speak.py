@@ -320,6 +320,18 @@ def test_a_direction_is_asked_about_only_at_the_scheduler_that_is_spoken_to(
     assert err == ""
 
 
+def test_captions_are_what_was_recognised_and_nobody_speaks_them(
+    running: Running, tmp_path: Path
+) -> None:
+    path = wav(tmp_path / "hello.wav", tone(0.8) + silence(0.2))
+    ended = running.speak(path, "--text-only", "--json", to="en")
+    assert ended.returncode == 0, ended.stderr
+    (result,) = json.loads(ended.stdout)["results"]
+    heard = "Demo: heard 0.8 s of speech."
+    assert (result["texts"]["source"], result["texts"]["translated"]) == (heard, heard)
+    assert result["speech_bytes"] == 0
+
+
 def test_simulated_nodes_speak_the_languages_of_the_examples_and_their_speech_is_saved(
     running: Running, tmp_path: Path
 ) -> None:
@@ -328,12 +340,16 @@ def test_simulated_nodes_speak_the_languages_of_the_examples_and_their_speech_is
         ended = running.speak(
             wav(tmp_path / "hello.wav", tone(0.5)), "--save", tmp_path / "out", to="zh"
         )
+        both = ("--from", "zh", "--to", "zh", "--text-only", "--json")
+        captions = lingua("speak", str(tmp_path / "hello.wav"), *both, **running.addresses)
         pools = json.loads(lingua("pools", "--json", **running.addresses).stdout)["pools"]
         simulated.terminate()
         simulated.wait_end(WITHIN_S)
     assert ended.returncode == 0, ended.stderr
     assert "translated  en->zh  by sim-" in ended.stdout
     assert len(read_wav(tmp_path / "out" / "utterance-0000.wav")) == 2 * RATE
+    (captioned,) = json.loads(captions.stdout)["results"]
+    assert captioned["texts"]["translated"] == captioned["texts"]["source"] == "500 ms, peak 9000"
     served = {f"{each['pair']['src']}->{each['pair']['tgt']}": each["nodes"] for each in pools}
     assert served["en->es"] == len(NODES) + 2
 

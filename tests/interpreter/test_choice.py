@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from interpreter_node.apertium import Apertium
-from interpreter_node.choice import load
+from interpreter_node.choice import Engines, load
 from interpreter_node.ctranslate import CTranslate
 from interpreter_node.engines import MissingPartError
 from interpreter_node.settings import models_folder, read_settings
 from interpreter_node.whisper import Whisper
+
+from .small_engines import Beep, Ears, Echo, Level
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
@@ -72,6 +74,20 @@ def test_who_the_node_is_comes_from_the_variables_of_the_project(tmp_path: Path)
 def test_models_are_kept_outside_the_project() -> None:
     assert models_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/lingua-scheduler/interpreter")
     assert models_folder({"INTERPRETER_MODELS": "/m"}) == Path("/m")
+
+
+# ---- what the node offers ----
+
+
+@pytest.mark.parametrize(
+    ("heard", "translated"), [(("en",), {"en:es"}), (("en", "es"), {"en:es", "es:en"})]
+)
+def test_it_translates_and_captions_what_it_can_hear(
+    heard: tuple[str, ...], translated: set[str]
+) -> None:
+    engines = Engines(Ears(), Echo(), Beep(), Level(), heard)
+    assert {":".join(pair) for pair in engines.directions} == translated
+    assert engines.captions == tuple((each, each) for each in heard)
 
 
 # ---- what is missing ----

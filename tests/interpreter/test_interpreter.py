@@ -89,6 +89,27 @@ def test_where_only_text_is_wanted_nothing_is_spoken(world: World) -> None:
     assert (result.speech, result.speech_format, world.voice.spoken) == (b"", None, 0)
 
 
+def test_captions_are_recognised_and_repaired_but_neither_translated_nor_spoken(
+    world: World,
+) -> None:
+    *partials, result = world.items(pcm("hello", "big"), pair=Pair("en", "en"), require_tts=False)
+    assert isinstance(result, Translated)
+    assert result.source == "hello big"
+    assert result.repaired == result.translated == "Hello big."
+    assert (result.speech, world.voice.spoken) == (b"", 0)
+    assert [each.stage for each in result.timings] == [Stage.ASR, Stage.SEMANTIC]
+    assert partials[-1] == Partial(source="hello big", repaired="Hello big.")
+
+
+def test_captions_and_a_translation_of_the_same_speech_hold_their_own_audio(world: World) -> None:
+    world.result(pcm("big", "and"), Reason.TIMEOUT, utterance_index=0)
+    captions = {"pair": Pair("en", "en"), "require_tts": False}
+    held = world.result(pcm("big", "and"), Reason.TIMEOUT, utterance_index=0, **captions)
+    assert isinstance(held, Held)
+    assert world.result(pcm("dog"), utterance_index=1, **captions).translated == "Big and dog."
+    assert world.result(pcm("dog"), utterance_index=1).translated == "[es] Big and dog."
+
+
 def test_a_word_that_was_cut_in_two_by_its_duration_comes_out_whole(world: World) -> None:
     audio, cut = pcm("hello", "big", "house", "dog"), int(2.5 * WORD) * 2
     assert isinstance(world.result(audio[:cut], Reason.MAX_DURATION), Held)

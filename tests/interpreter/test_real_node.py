@@ -62,7 +62,9 @@ def environ() -> Iterator[dict[str, str]]:
             end_nodes(nodes)
 
 
-def speak(environ: dict[str, str], path: Path, *said: str) -> list[dict[str, Any]]:
+def speak(
+    environ: dict[str, str], path: Path, *said: str, options: tuple[str, ...] = ("--to", "es")
+) -> list[dict[str, Any]]:
     voice = Espeak()
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
@@ -72,7 +74,7 @@ def speak(environ: dict[str, str], path: Path, *said: str) -> list[dict[str, Any
         for text in said:
             file.writeframes(b"".join(voice.speak(text, "en")))
     ended = subprocess.run(
-        [*LINGUA, "speak", str(path), "--fast", "--from", "en", "--to", "es", "--json"],
+        [*LINGUA, "speak", str(path), "--fast", "--from", "en", *options, "--json"],
         env=environ,
         capture_output=True,
         text=True,
@@ -93,6 +95,17 @@ def test_english_speech_becomes_spanish_text_and_speech(
     assert result["speech_bytes"] > result["speech_rate_hz"]
     stages = [each["stage"] for each in result["timings"]["stages"]]
     assert stages == ["ASR", "SEMANTIC", "NMT", "TTS"]
+
+
+def test_captions_are_what_was_said_and_nothing_else(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    options = ("--to", "en", "--text-only")
+    (result,) = speak(environ, tmp_path / "hello.wav", SENTENCE, options=options)
+    assert "garden" in result["texts"]["translated"].lower()
+    assert result["texts"]["translated"] == result["texts"]["repaired"]
+    assert result["speech_bytes"] == 0
+    assert [each["stage"] for each in result["timings"]["stages"]] == ["ASR", "SEMANTIC"]
 
 
 def test_speech_that_is_cut_by_its_length_comes_out_whole(

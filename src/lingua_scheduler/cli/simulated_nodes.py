@@ -222,7 +222,7 @@ class _SimulatedNode(Node):
         return Translated(
             source=heard,
             repaired=heard,
-            translated=f"[{job.pair.src}->{job.pair.tgt}] {heard}",
+            translated=heard if job.is_captions else f"[{job.pair.src}->{job.pair.tgt}] {heard}",
             speech=_speech(turn.audio, behaviour.speech_bytes) if job.require_tts else b"",
             speech_format=job.audio_format,
             joined=turn.joined,

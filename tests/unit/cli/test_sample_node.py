@@ -137,6 +137,19 @@ def test_a_tone_gets_its_sentence_only_in_languages_that_it_has() -> None:
     assert sample.text_of(heard, None, "en", 0.5) == "Demo: heard 0.5 s of speech."
 
 
+def test_captions_are_the_sentence_in_its_own_language() -> None:
+    heard = Heard(spoken_s=1.0, loud_s=1.0, tone_hz=203.0)
+    captions = job(pair=Pair("en", "en"))
+    assert captions.is_captions
+    assert sample.phrase_of(heard, captions, [HELLO]) is HELLO
+    assert sample.text_of(heard, HELLO, captions.pair.tgt) == "Good morning"
+
+
+def test_it_offers_each_language_to_each_and_to_itself() -> None:
+    offered = {("en", "en"), ("en", "es"), ("es", "en"), ("es", "es")}
+    assert set(sample.directions(("en", "es"))) == offered
+
+
 def test_the_command_of_a_node_names_what_differs_from_the_default(tmp_path: Any) -> None:
     node = SampleNode(node_id="n", langs=("en", "es"))
     assert node.command == ["sample-node", "--id", "n", "--langs", "en,es"]

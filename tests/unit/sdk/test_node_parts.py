@@ -36,6 +36,16 @@ from lingua_scheduler.v1.dispatcher_pb2 import JobAssign, JobSpec, NodeEvent
 GOOD: dict[str, Any] = {"node_id": "gpu-1", "asr": ["en"], "semantic": ["en"]}
 
 
+@pytest.mark.parametrize(
+    ("pair", "is_captions"),
+    [(("en", "en"), True), (("pt-BR", "pt-br"), True), (("pt", "pt-BR"), False)],
+)
+def test_a_job_is_captions_if_both_languages_are_the_same(
+    pair: tuple[str, str], is_captions: bool
+) -> None:
+    assert Job(job_id="j", pair=Pair(*pair)).is_captions is is_captions
+
+
 # ---- arguments ----
 
 

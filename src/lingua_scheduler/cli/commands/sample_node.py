@@ -32,7 +32,7 @@ _CHECK_S = 0.02
     metavar="LANG,..",
     default="en,es,zh,fr,de",
     show_default=True,
-    help="Languages that it offers, each to each.",
+    help="Languages that it offers, each to each and to itself.",
 )
 @click.option("--slots", type=click.IntRange(1, 1000), default=2, show_default=True)
 @click.option(

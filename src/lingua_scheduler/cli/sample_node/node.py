@@ -9,7 +9,7 @@ the same node.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from itertools import permutations
+from itertools import product
 
 from lingua_scheduler.cli.sample_node.hearing import Heard, is_unfinished, measure, samples_of
 from lingua_scheduler.cli.sample_node.phrases import Phrase
@@ -51,7 +51,7 @@ def sample_node(
 
     Args:
         node_id: its id.
-        langs: the languages that it offers, each to each.
+        langs: the languages that it offers.
         slots: jobs at a time.
         phrases: what tones stand for: it answers them with these sentences.
         token: for dispatchers that require one.
@@ -61,7 +61,7 @@ def sample_node(
         node_id=node_id,
         asr=langs,
         semantic=langs,
-        nmt=list(permutations(langs, 2)),
+        nmt=directions(langs),
         tts=langs,
         slots=slots,
         drain_seconds=5.0,
@@ -99,6 +99,11 @@ def sample_node(
             )
 
     return node
+
+
+def directions(langs: Sequence[str]) -> list[tuple[str, str]]:
+    """Each language to each, and to itself: captions for listeners of a room."""
+    return list(product(langs, langs))
 
 
 def phrase_of(heard: Heard, job: Job, phrases: Sequence[Phrase]) -> Phrase | None:

@@ -17,7 +17,7 @@ class SampleNode:
 
     Attributes:
         node_id: its id.
-        langs: languages that it offers, each to each.
+        langs: languages that it offers, each to each and to itself.
         phrases: file with the sentences that tones stand for.
     """
 
