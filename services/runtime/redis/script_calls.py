@@ -191,6 +191,17 @@ def clear_session(*, tenant: Text, session: Text, directions: Iterable[tuple[Tex
     return ("clear_session", tenant, session, *chain.from_iterable(directions))
 
 
+class CloseRoom:
+    """Arguments of lua/close_room.lua."""
+
+    def __init__(self, *, idle_ms: Number) -> None:
+        self._idle_ms = _encoded(idle_ms)
+
+    def call(self, *, room: Text) -> Call:
+        """What differs from call to call."""
+        return ("close_room", room, self._idle_ms)
+
+
 class Commit:
     """Arguments of lua/commit.lua."""
 
@@ -251,6 +262,43 @@ class Complete:
             self._eject_max_ms,
             self._job_record_ttl_ms,
             self._job_log_max,
+        )
+
+
+class CreateRoom:
+    """Arguments of lua/create_room.lua."""
+
+    def __init__(self, *, idle_ms: Number) -> None:
+        self._idle_ms = _encoded(idle_ms)
+
+    def call(
+        self,
+        *,
+        room: Text,
+        tenant: Text,
+        options: Text,
+        secret: Text,
+        created_ms: Number,
+        next_index: Number,
+        max_members: int,
+        max_speakers: int,
+        max_languages: int,
+        max_rooms: Number,
+    ) -> Call:
+        """What differs from call to call."""
+        return (
+            "create_room",
+            room,
+            tenant,
+            options,
+            secret,
+            created_ms,
+            next_index,
+            max_members,
+            max_speakers,
+            max_languages,
+            max_rooms,
+            self._idle_ms,
         )
 
 
@@ -346,6 +394,43 @@ class Heartbeat:
         return ("heartbeat", self._running_lease_ms, self._heartbeat_stale_ms, *rows)
 
 
+class JoinRoom:
+    """Arguments of lua/join_room.lua."""
+
+    def __init__(self, *, gateway: Text, lease_ms: Number, idle_ms: Number) -> None:
+        self._gateway = _encoded(gateway)
+        self._lease_ms = _encoded(lease_ms)
+        self._idle_ms = _encoded(idle_ms)
+
+    def call(
+        self,
+        *,
+        room: Text,
+        member: Text,
+        role: Text,
+        language: Text,
+        flags: Text,
+        name: Text,
+        joined_ms: Number,
+        change: int,
+    ) -> Call:
+        """What differs from call to call."""
+        return (
+            "join_room",
+            room,
+            member,
+            role,
+            language,
+            flags,
+            name,
+            joined_ms,
+            change,
+            self._gateway,
+            self._lease_ms,
+            self._idle_ms,
+        )
+
+
 class KeepResult:
     """Arguments of lua/keep_result.lua."""
 
@@ -358,6 +443,38 @@ class KeepResult:
         return ("keep_result", job, result, size, node_id, attempt, self._ttl_ms, self._max_bytes)
 
 
+class KeepRooms:
+    """Arguments of lua/keep_rooms.lua."""
+
+    def __init__(
+        self,
+        *,
+        gateway: Text,
+        lease_ms: Number,
+        idle_ms: Number,
+        captions_max: Number,
+        speech_ms: Number,
+    ) -> None:
+        self._gateway = _encoded(gateway)
+        self._lease_ms = _encoded(lease_ms)
+        self._idle_ms = _encoded(idle_ms)
+        self._captions_max = _encoded(captions_max)
+        self._speech_ms = _encoded(speech_ms)
+
+    def call(self, *, expire: bool, rooms: Iterable[tuple[Text, Number]]) -> Call:
+        """What differs from call to call."""
+        return (
+            "keep_rooms",
+            _YES if expire else _NO,
+            self._gateway,
+            self._lease_ms,
+            self._idle_ms,
+            self._captions_max,
+            self._speech_ms,
+            *chain.from_iterable(rooms),
+        )
+
+
 class KeepSessions:
     """Arguments of lua/keep_sessions.lua."""
 
@@ -367,6 +484,17 @@ class KeepSessions:
     def call(self, *, sessions: Iterable[tuple[Text, int, Number]]) -> Call:
         """What differs from call to call."""
         return ("keep_sessions", self._ttl_ms, *chain.from_iterable(sessions))
+
+
+class LeaveRoom:
+    """Arguments of lua/leave_room.lua."""
+
+    def __init__(self, *, gateway: Text) -> None:
+        self._gateway = _encoded(gateway)
+
+    def call(self, *, room: Text, member: Text, change: Number) -> Call:
+        """What differs from call to call."""
+        return ("leave_room", room, member, change, self._gateway)
 
 
 class LeaveSession:
@@ -396,6 +524,11 @@ class LeaveSession:
             last_chunk_ms,
             self._ttl_ms,
         )
+
+
+def left_spoken(*, room: Text, wanted: Iterable[tuple[Number, Text]]) -> Call:
+    """Arguments of lua/left_spoken.lua."""
+    return ("left_spoken", room, *chain.from_iterable(wanted))
 
 
 class MovePools:
@@ -472,6 +605,54 @@ def orphan_state(*, job: Text, attempt: int, node_id: Text) -> Call:
     return ("orphan_state", job, attempt, node_id)
 
 
+class PutSpoken:
+    """Arguments of lua/put_spoken.lua."""
+
+    def __init__(self, *, captions_max: Number, speech_ms: Number, idle_ms: Number) -> None:
+        self._captions_max = _encoded(captions_max)
+        self._speech_ms = _encoded(speech_ms)
+        self._idle_ms = _encoded(idle_ms)
+
+    def call(
+        self,
+        *,
+        room: Text,
+        language: Text,
+        index: Number,
+        entry: Text,
+        speech: Text,
+        original: Text,
+    ) -> Call:
+        """What differs from call to call."""
+        return (
+            "put_spoken",
+            room,
+            language,
+            index,
+            entry,
+            speech,
+            original,
+            self._captions_max,
+            self._speech_ms,
+            self._idle_ms,
+        )
+
+
+def read_spoken(
+    *, room: Text, language: Text, start: Number, count: int, newest: bool, with_speech: bool
+) -> Call:
+    """Arguments of lua/read_spoken.lua."""
+    return (
+        "read_spoken",
+        room,
+        language,
+        start,
+        count,
+        _YES if newest else _NO,
+        _YES if with_speech else _NO,
+    )
+
+
 class RecordCuts:
     """Arguments of lua/record_cuts.lua."""
 
@@ -505,6 +686,57 @@ class RecordCuts:
             acked,
             self._ttl_ms,
             self._keep,
+            *chain.from_iterable(cuts),
+        )
+
+
+class RecordSpoken:
+    """Arguments of lua/record_spoken.lua."""
+
+    def __init__(
+        self, *, ttl_ms: Number, keep: Number, due_ms: Number, lease_ms: Number, idle_ms: Number
+    ) -> None:
+        self._ttl_ms = _encoded(ttl_ms)
+        self._keep = _encoded(keep)
+        self._due_ms = _encoded(due_ms)
+        self._lease_ms = _encoded(lease_ms)
+        self._idle_ms = _encoded(idle_ms)
+
+    def call(
+        self,
+        *,
+        session: Text,
+        epoch: int,
+        seen: Number,
+        results: int,
+        missing: int,
+        last_chunk_ms: Number,
+        first: Number,
+        acked: Number,
+        room: Text,
+        src: Text,
+        floor: Number,
+        cuts: Iterable[tuple[Number, Text, Text]],
+    ) -> Call:
+        """What differs from call to call."""
+        return (
+            "record_spoken",
+            session,
+            epoch,
+            seen,
+            results,
+            missing,
+            last_chunk_ms,
+            first,
+            acked,
+            room,
+            src,
+            floor,
+            self._ttl_ms,
+            self._keep,
+            self._due_ms,
+            self._lease_ms,
+            self._idle_ms,
             *chain.from_iterable(cuts),
         )
 

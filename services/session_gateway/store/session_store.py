@@ -2,15 +2,19 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth import quotas
 from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.store.room_basics import (
+    room_kept_ms,
+    room_refusal,
+)
 from lingua_scheduler.v1 import session_pb2, session_record_pb2
 
 # Sessions that one script renews, which takes Redis 1 to 2 ms.
@@ -43,6 +47,20 @@ class Renewal(NamedTuple):
     last_chunk_ms: int = 0
 
 
+class Spoken(NamedTuple):
+    """What a room made of a cut.
+
+    Attributes:
+        room_index: -1 for a late repeat of a cut that is no longer needed.
+        languages: those that were wanted when it was cut, and whether somebody wants speech.
+        original: whether somebody wants the original audio.
+    """
+
+    room_index: int
+    languages: tuple[tuple[str, bool], ...]
+    original: bool
+
+
 class SessionStore:
     """Reads and writes the records of sessions.
 
@@ -63,6 +81,14 @@ class SessionStore:
         self._take_session = script_calls.TakeSession(gateway=gateway, ttl_ms=ttl_ms).call
         self._record_cuts = script_calls.RecordCuts(
             ttl_ms=ttl_ms, keep=settings.result_queue_max
+        ).call
+        self._record_spoken = script_calls.RecordSpoken(
+            ttl_ms=ttl_ms,
+            keep=settings.result_queue_max,
+            # A gateway that resumes the speaker's session waits for as long again.
+            due_ms=2 * settings.result_deadline_ms,
+            lease_ms=settings.room_lease_ms,
+            idle_ms=room_kept_ms(settings),
         ).call
         self._keep_sessions = script_calls.KeepSessions(ttl_ms=ttl_ms).call
         self._leave_session = script_calls.LeaveSession(ttl_ms=ttl_ms).call
@@ -187,6 +213,75 @@ class SessionStore:
             )
         )
 
+    def record_spoken(
+        self,
+        *,
+        session_id: str,
+        epoch: int,
+        cuts: Iterable[session_record_pb2.Cut],
+        first_index: int,
+        acked_seq: int,
+        seen: int,
+        results: int,
+        missing: int,
+        last_chunk_ms: int,
+        room_id: str,
+        language: str,
+        floor: int = 0,
+        only: Mapping[int, Iterable[str]] | None = None,
+    ) -> asyncio.Future[list[Any]]:
+        """As `record`, for a session that speaks to a room: a new cut also gets its room index.
+
+        The reply is for `spoken`. If all cuts are repeats, or there are none, the room may be gone.
+
+        Args:
+            session_id: as in `record`, and so are those up to `last_chunk_ms`.
+            epoch: of the session at this gateway.
+            cuts: may be empty.
+            first_index: the first cut that is needed.
+            acked_seq: chunks below are safe.
+            seen: how many results the client has seen.
+            results: how many of the results were no losses.
+            missing: how many were.
+            last_chunk_ms: 0 if unchanged.
+            room_id: of the room.
+            language: that is spoken.
+            floor: the lowest room index that the next utterance may have.
+            only: by utterance index, the languages to which a cut is restricted; others go to all
+                that are wanted.
+        """
+        only = only or {}
+        return self._link.send(
+            *self._record_spoken(
+                session=session_id,
+                epoch=epoch,
+                seen=seen,
+                results=results,
+                missing=missing,
+                last_chunk_ms=last_chunk_ms,
+                first=first_index,
+                acked=acked_seq,
+                room=room_id,
+                src=language,
+                floor=floor,
+                cuts=[(index, cut, " ".join(only.get(index, ()))) for index, cut in _pairs(cuts)],
+            )
+        )
+
+    def spoken(self, session_id: str, room_id: str, reply: Sequence[Any]) -> list[Spoken]:
+        """Reads the reply of `record_spoken`: one for each cut, in order.
+
+        Raises:
+            SessionTakenOverError: or SessionNotFoundError, as `check`.
+            RoomNotFoundError: or RoomClosedError; nothing was changed, also not in the session.
+        """
+        if reply[0].startswith(b"ROOM_"):
+            raise room_refusal(room_id, reply[0])
+        self.check(session_id, reply[0])
+        return [
+            _spoken(index, words) for index, words in zip(reply[1::2], reply[2::2], strict=True)
+        ]
+
     async def renew(self, renewals: Sequence[Renewal]) -> list[errors.LinguaError | None]:
         """Extends the lifetime of many records.
 
@@ -264,3 +359,9 @@ def _hashed(token: str) -> str:
 
 def _pairs(cuts: Iterable[session_record_pb2.Cut]) -> list[tuple[int, bytes]]:
     return [(cut.utterance_index, cut.SerializeToString()) for cut in cuts]
+
+
+def _spoken(room_index: int, languages: bytes) -> Spoken:
+    words = languages.decode().split()
+    wanted = [(word.removesuffix("+"), word.endswith("+")) for word in words if word != "*"]
+    return Spoken(room_index, tuple(wanted), "*" in words)

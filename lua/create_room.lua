@@ -1,0 +1,24 @@
+-- create_room: writes the record of a new room, or of a room that Redis has lost.
+--
+-- Guarantees that a room is never overwritten, that a closed room stays closed, and that a tenant
+-- never has more rooms than its limit, however many gateways create rooms at the same time. A repeated
+-- call changes nothing; one with a higher next_index raises that of the room.
+--
+-- P:room:<id>, hash, and P:rooms, sorted set: lib/room.lua
+-- P:tenant:<tenant>:rooms, sorted set: lib/quota.lua
+--
+-- @arg room text
+-- @arg tenant text
+-- @arg options text            RoomOptions of the contract
+-- @arg secret text             signs the tokens of the room; proves that a repeat is one
+-- @arg created_ms number       0: now
+-- @arg next_index number       room index of the next utterance; higher than 0: the record was lost
+-- @arg max_members digits
+-- @arg max_speakers digits
+-- @arg max_languages digits
+-- @arg max_rooms number        of the tenant; 0: no limit
+-- @setting idle_ms digits
+-- Returns {'ok', created_ms}; or {'ROOM_CLOSED'}, also if another room has this id; or
+--   {'QUOTA_EXCEEDED', 'rooms', used, 'limit', limit, 'retry_ms', ms}.
+
+return {}

@@ -1,0 +1,25 @@
+-- join_room: adds a member to a room, moves it to this gateway, or changes what it listens to.
+--
+-- Guarantees that a room never has more members, speakers or languages than it may have, and that a
+-- member counts once. A repeated call answers what the first did. A call that arrives after a later one
+-- of the same gateway for this member changes nothing.
+--
+-- P:room:<id> and the keys below it: lib/room.lua
+--
+-- @arg room text
+-- @arg member text
+-- @arg role text               's': speaks, 'l': listens
+-- @arg language text           that it speaks or listens to
+-- @arg flags text              what a listener receives: letters of 'c' captions, 's' speech, 'o'
+--                              original audio
+-- @arg name text
+-- @arg joined_ms number        0: now; a member that is there keeps its time
+-- @arg change digits           rises with each call of this gateway, except for repeats
+-- @setting gateway text
+-- @setting lease_ms number
+-- @setting idle_ms digits
+-- Returns {'ok', room index from which on this applies, the highest open room index in the language
+--   that it listened to before or -1}; or {'ROOM_NOT_FOUND'}, {'ROOM_CLOSED'}, or {'ROOM_FULL',
+--   'members' | 'speakers' | 'languages', limit}.
+
+return {}

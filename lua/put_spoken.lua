@@ -1,0 +1,21 @@
+-- put_spoken: the outcome of an utterance in one language of its room.
+--
+-- Guarantees that the outcomes of a language come out once each, in the order of their room indexes: an
+-- outcome waits until all earlier utterances of its language have one. The first outcome counts. A
+-- repeated call changes nothing.
+--
+-- P:room:<id> and the keys below it: lib/room.lua
+--
+-- @arg room text
+-- @arg language text
+-- @arg index number            room index
+-- @arg entry text              RoomEvent of the contract, without audio
+-- @arg speech text             '': none
+-- @arg original text           the speaker's audio; '': none, or another language has brought it
+-- @setting captions_max digits
+-- @setting speech_ms digits
+-- @setting idle_ms digits
+-- Returns 'published'; 'waiting' for an earlier utterance; 'late' if it had another outcome or is
+--   not known; 'ROOM_NOT_FOUND' or 'ROOM_CLOSED'.
+
+return {}

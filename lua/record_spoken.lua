@@ -1,0 +1,34 @@
+-- record_spoken: as record_cuts, for a session that speaks to a room. Gives each cut that is new the
+-- next room index, and enters it into the lanes of the languages that are wanted now.
+--
+-- Guarantees what record_cuts guarantees, and that a cut gets one room index: a repeated call, however
+-- late, answers what the first did. If the session or the room refuses, nothing is changed.
+--
+-- P:session:<id>, hash: lib/session.lua
+-- P:room:<id> and the keys below it: lib/room.lua
+--
+-- @arg session text
+-- @arg epoch digits
+-- @arg seen number
+-- @arg results digits
+-- @arg missing digits
+-- @arg last_chunk_ms number    0: unchanged
+-- @arg first number            cuts below this index are not needed
+-- @arg acked number            chunks below this seq are safe
+-- @arg room text
+-- @arg src text                the language that is spoken
+-- @arg floor number            the room index of the next utterance is at least this
+-- @setting ttl_ms digits
+-- @setting keep number         cuts at most
+-- @setting due_ms number       after which an utterance without an outcome is missing
+-- @setting lease_ms number
+-- @setting idle_ms digits
+-- @each cuts.index number      there may be none
+-- @each cuts.cut text
+-- @each cuts.only text         languages, with spaces between: enters it only into these; '': all
+-- Returns {'ok', then for each cut, in order: room index, languages}. Languages are words like 'de' or,
+--   if somebody wants speech, 'de+'; the word '*' says that somebody wants the original audio. A
+--   late repeat of a cut that is no longer needed has the room index -1 and no languages.
+--   Or {'SESSION_NOT_FOUND'}, {'SESSION_TAKEN_OVER'}, {'ROOM_NOT_FOUND'} or {'ROOM_CLOSED'}.
+
+return {}
