@@ -2,12 +2,18 @@
 
 import ipaddress
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lingua_scheduler.services.runtime.addresses import split_address
 from lingua_scheduler.services.runtime.auth.access import is_open, may_call
-from lingua_scheduler.services.runtime.auth.principals import Principal, set_caller
+from lingua_scheduler.services.runtime.auth.principals import Principal, Role, set_caller
+from lingua_scheduler.services.runtime.auth.room_tokens import (
+    BadRoomTokenError,
+    is_room_token,
+    parse,
+)
 from lingua_scheduler.services.runtime.auth.token_claims import BadClaimsError, principal_of_uri
 from lingua_scheduler.services.runtime.errors import (
     PermissionDeniedError,
@@ -75,6 +81,8 @@ class Guard:
         """
         token = bearer_token(context.invocation_metadata() or ())
         if token is not None:
+            if is_room_token(token):
+                return member_of(token)
             if self._verifier is None:
                 raise UnauthenticatedError(
                     "this server accepts only client certificates: send no token"
@@ -84,6 +92,26 @@ class Guard:
         if principal is None:
             raise UnauthenticatedError(f"no token: {_HOW}")
         return principal
+
+
+def member_of(token: str) -> Principal:
+    """The principal that the token of a room names. Its signature is for the handler to check.
+
+    Raises:
+        UnauthenticatedError: it is malformed or has expired.
+    """
+    try:
+        claims = parse(token)
+    except BadRoomTokenError as error:
+        raise UnauthenticatedError(f"the token is not valid: {error}") from None
+    if claims.has_expired(time.time()):
+        raise UnauthenticatedError("the token is not valid: it has expired; get a new one")
+    return Principal(
+        role=Role.MEMBER,
+        name=f"room {claims.room_id}",
+        expires_s=claims.expires_s,
+        room_token=token,
+    )
 
 
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:

@@ -1,7 +1,7 @@
 """The principal of a call: who makes it, by its token or certificate."""
 
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lingua_scheduler.services.runtime.errors import PermissionDeniedError
@@ -36,6 +36,8 @@ class Principal:
     limits: common_pb2.TenantLimits | None = None
     # When its token expires, in seconds since the epoch; None if it has a certificate.
     expires_s: float | None = None
+    # Of a member. It is not verified: only a gateway that has read the room can do that.
+    room_token: str = field(default="", repr=False)
 
     def may_be_node(self, node_id: str) -> bool:
         """Whether this caller may connect as that node."""
@@ -68,8 +70,12 @@ def tenant_for(said: str, field: str) -> str:
     """The tenant that a request is for. A client may only name its own, or none.
 
     Raises:
-        PermissionDeniedError: a client named another tenant.
+        PermissionDeniedError: a client named another tenant, or the caller is a member of a room,
+            which may use that room only.
     """
+    who = _caller.get()
+    if who is not None and who.role is Role.MEMBER:
+        raise PermissionDeniedError("the token of a room is for that room only")
     own = own_tenant()
     if own and said not in ("", own):
         problem = f"is not the tenant of the caller, which is {own!r}; leave it empty"
@@ -77,6 +83,6 @@ def tenant_for(said: str, field: str) -> str:
     return own or said
 
 
-def set_caller(principal: Principal) -> None:
-    """Sets the caller of the call that the current task handles."""
+def set_caller(principal: Principal | None) -> None:
+    """Sets the caller of the call that the current task handles; None if auth is off."""
     _caller.set(principal)

@@ -19,7 +19,14 @@ _MAX_NAME = 256
 # The year 9999. Later times are mistakes, and too large for timers.
 _MAX_TIME_S = 253_402_300_799
 # The largest limits. Speech is counted in milliseconds, in 32 bits.
-MAX_LIMITS = {"sessions": 10_000_000, "jobs": 10_000_000, "audio_s_per_minute": 4_000_000}
+MAX_LIMITS = {
+    "sessions": 10_000_000,
+    "jobs": 10_000_000,
+    "audio_s_per_minute": 4_000_000,
+    "rooms": 1_000_000,
+}
+# Those that a token or a certificate can state. Members have tokens of their room.
+_ROLES = [role for role in Role if role is not Role.MEMBER]
 
 
 class BadClaimsError(ValueError):
@@ -59,9 +66,9 @@ def principal_of(claims: Mapping[str, Any], rules: ClaimRules, now_s: float) -> 
         raise BadClaimsError(f"its sub must be text of at most {_MAX_NAME} characters")
     said = claims.get("role")
     if said is None:
-        raise BadClaimsError(f"it has no role; expected one of {', '.join(Role)}")
-    if said not in list(Role):
-        raise BadClaimsError(f"its role must be one of {', '.join(Role)}")
+        raise BadClaimsError(f"it has no role; expected one of {', '.join(_ROLES)}")
+    if said not in _ROLES:
+        raise BadClaimsError(f"its role must be one of {', '.join(_ROLES)}")
     role, tenant, node_id, owner, limits = Role(said), "", "", "", None
     if role is Role.CLIENT:
         tenant = _id(claims, "tenant")
@@ -96,7 +103,7 @@ def principal_of_uri(uri: str) -> Principal | None:
     kind, _, name = rest.partition("/")
     if kind == "owner" and _OWNER.fullmatch(name):
         return Principal(role=Role.NODE, name=uri, owner=name)
-    if kind not in list(Role) or not _ID.fullmatch(name):
+    if kind not in _ROLES or not _ID.fullmatch(name):
         raise BadClaimsError(
             f"the URI {uri[:200]!r} in the certificate must be lingua:service/NAME, "
             "lingua:operator/NAME, lingua:viewer/NAME, lingua:client/TENANT, lingua:node/NODE-ID "
@@ -175,6 +182,7 @@ def _limits(said: Any, quotas: Mapping[str, int]) -> common_pb2.TenantLimits | N
         sessions=limits["sessions"],
         jobs=limits["jobs"],
         audio_ms_per_minute=limits["audio_s_per_minute"] * 1000,
+        rooms=limits["rooms"],
     )
 
 

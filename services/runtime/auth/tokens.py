@@ -50,7 +50,8 @@ def sign_token(
         tenant: of a client.
         node_id: of a node.
         owner: of nodes, for a token that all nodes of the owner may use.
-        limits: of a client: sessions, jobs, audio_s_per_minute. The settings apply to the others.
+        limits: of a client: sessions, jobs, audio_s_per_minute, rooms. The settings apply to the
+            others.
         name: of the holder, for logs.
         lifetime_s: seconds from now.
 

@@ -38,7 +38,9 @@ from lingua_scheduler.services.runtime.errors import (
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 SECRET, OTHER = "s" * 32, "o" * 40
-RULES = ClaimRules("lingua", "", {"sessions": 7, "jobs": 8, "audio_s_per_minute": 10_000_000})
+RULES = ClaimRules(
+    "lingua", "", {"sessions": 7, "jobs": 8, "audio_s_per_minute": 10_000_000, "rooms": 9}
+)
 CLAIMS = {"aud": "lingua", "exp": 1000, "role": "operator"}
 
 

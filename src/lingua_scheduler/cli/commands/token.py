@@ -136,6 +136,7 @@ def secret(file: Path) -> None:
 @click.option(
     "--audio-s-per-minute", type=click.IntRange(min=0), help="Limit on seconds of speech (0: none)."
 )
+@click.option("--rooms", type=click.IntRange(min=0), help="Limit on rooms (0: none).")
 @_options("1h")
 def client(tenant: str, signing: _Signing, **limits: Any) -> None:
     """Create a token for an app. Without limits, the services' settings apply."""
