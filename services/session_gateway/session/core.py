@@ -38,6 +38,17 @@ Every event in every phase ("-": nothing happens):
     timer idle       close                  -                    -                 -
     timer goodbye    -                      -                    end               -
 
+A session in a room has `speaking.room_jobs` instead of `jobs` and `turns`: an utterance has a job
+in each language that is wanted, and its outcomes go to the room. The client gets a receipt when all
+languages have one. If the client leaves while the room waits for outcomes, the core waits for them
+as well (LEFT). In that phase it does with events of the store, of the dispatcher and of time what
+it does in OPEN, and ignores the client. These events are only for rooms:
+
+                     OPEN, CLOSING             LEFT
+    left             wait for the room         -
+    published        in all: receipt           the last one: end
+    publish failed   publish later             publish later
+
 If a node holds all of the last speech of a direction, an end without speech, or the close of the
 session, creates an utterance without chunks: its flush job ends the turn, so that the node
 translates what it holds.
@@ -51,7 +62,9 @@ late result is counted, and confirmed to the dispatcher unless the client may ne
 resume.
 """
 
+import math
 from collections.abc import Callable, Iterable, MutableMapping
+from dataclasses import replace
 from enum import Enum, auto
 
 from lingua_scheduler.services.session_gateway.session import effects
@@ -64,6 +77,9 @@ from lingua_scheduler.services.session_gateway.session.jobs import SessionJobs
 from lingua_scheduler.services.session_gateway.session.recording import Recording
 from lingua_scheduler.services.session_gateway.session.resume import Past, Replay
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
+from lingua_scheduler.services.session_gateway.session.speaking.lane import Speaker
+from lingua_scheduler.services.session_gateway.session.speaking.lane_turns import LaneTurns
+from lingua_scheduler.services.session_gateway.session.speaking.room_jobs import Place, RoomJobs
 from lingua_scheduler.services.session_gateway.session.speech import Cut, Direction, directions_of
 from lingua_scheduler.services.session_gateway.session.turns import HeldBudget, HeldTurns
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
@@ -83,6 +99,8 @@ class SessionPhase(Enum):
     # All results are delivered, and the client has been told so.
     CLOSED = auto()
     OVER = auto()
+    # The client has left; its room gets the outcomes of what it has said.
+    LEFT = auto()
 
 
 class SessionCore:
@@ -97,6 +115,7 @@ class SessionCore:
         now: the current time.
         listen: returns how much of the end of a chunk has no voice; None without voice detection.
         held_budget: shared by all sessions of the gateway.
+        speaker: in a room; None if the session is in none.
     """
 
     def __init__(
@@ -110,8 +129,10 @@ class SessionCore:
         now: float,
         listen: Callable[[Direction, bytes], float] | None = None,
         held_budget: HeldBudget | None = None,
+        speaker: Speaker | None = None,
     ) -> None:
         directions = directions_of(opened)
+        budget = held_budget or HeldBudget()
         self.phase = SessionPhase.OPEN
         self._rules = rules
         self._counts = counts
@@ -119,38 +140,67 @@ class SessionCore:
         # When the client last sent anything.
         self._heard_ms = now
         self._out = EffectBuffer()
-        self._turns = HeldTurns(
-            audio_format=opened.audio_format,
-            max_bytes=rules.held_audio_max_bytes,
-            budget=held_budget or HeldBudget(),
-        )
+        # What an utterance in a room waits for is in its lanes, and so are the deadlines.
+        delivery_rules = rules if speaker is None else replace(rules, result_deadline_ms=math.inf)
         self._delivery = Delivery(
-            rules=rules, past=past, direction=directions[0], counts=counts, out=self._out, now=now
-        )
-        self._recording = Recording(
-            past=past, turns=self._turns, delivery=self._delivery, out=self._out
-        )
-        self._jobs = SessionJobs(
+            rules=delivery_rules,
             past=past,
-            rules=rules,
-            directions=directions,
-            specs=specs,
-            turns=self._turns,
-            delivery=self._delivery,
-            recording=self._recording,
+            direction=directions[0],
             counts=counts,
             out=self._out,
             now=now,
         )
+        self._jobs: SessionJobs | RoomJobs
+        self._room: RoomJobs | None = None
+        if speaker is None:
+            turns = HeldTurns(
+                audio_format=opened.audio_format,
+                max_bytes=rules.held_audio_max_bytes,
+                budget=budget,
+            )
+            self._recording = Recording(
+                past=past, turns=turns, delivery=self._delivery, out=self._out
+            )
+            self._jobs = SessionJobs(
+                past=past,
+                rules=rules,
+                directions=directions,
+                specs=specs,
+                turns=turns,
+                delivery=self._delivery,
+                on_end=self._recording.on_end,
+                counts=counts,
+                out=self._out,
+                now=now,
+            )
+        else:
+            lane_turns = LaneTurns()
+            self._recording = Recording(
+                past=past, turns=lane_turns, delivery=self._delivery, out=self._out
+            )
+            self._jobs = self._room = RoomJobs(
+                past=past,
+                rules=rules,
+                speaker=speaker,
+                audio_format=opened.audio_format,
+                specs=specs,
+                turns=lane_turns,
+                budget=budget,
+                delivery=self._delivery,
+                recording=self._recording,
+                counts=counts,
+                out=self._out,
+                now=now,
+            )
         self._replay = Replay(
-            past=past, turns=self._turns, open_utterances=self._jobs.open.values(), now=now
+            past=past, turns=self._jobs.turns, open_utterances=self._jobs.open.values(), now=now
         )
         self._intake = Intake(
             audio_format=opened.audio_format,
             directions=directions,
             next_seq=past.next_seq,
             replay=self._replay,
-            turns=self._turns,
+            turns=self._jobs.turns,
             listen=listen,
             counts=counts,
             out=self._out,
@@ -255,20 +305,32 @@ class SessionCore:
 
     def on_left(self, now: float) -> list[Effect]:
         """The stream has ended: the session is resumed elsewhere, or not at all."""
-        self._finish(None, forget=False)
+        if self._room is not None and self._jobs.open and self.phase is not SessionPhase.OVER:
+            self.phase = SessionPhase.LEFT
+            for key in (effects.PAUSE, effects.HANGOVER, effects.FRAGMENT, effects.IDLE):
+                self._out.timers.clear(key)
+        else:
+            self._finish(None, forget=False)
         return self._advance(now)
 
     # ---- events of the store ----
 
-    def on_recorded(self, now: float) -> list[Effect]:
-        """The cuts are recorded: their jobs may be created."""
+    def on_recorded(self, now: float, places: Iterable[Place] = ()) -> list[Effect]:
+        """The cuts are recorded: their jobs may be created.
+
+        Args:
+            now: the current time.
+            places: in a room, those of the cuts.
+        """
         if self.phase is not SessionPhase.OVER:
             self._recording.on_recorded(now)
+            if self._room is not None:
+                self._room.on_recorded(now, places)
         return self._advance(now)
 
     def on_record_failed(self, now: float, why: common_pb2.Error) -> list[Effect]:
         """The cuts may or may not be recorded: they are recorded again."""
-        is_live = self.phase in (SessionPhase.OPEN, SessionPhase.CLOSING)
+        is_live = self.phase in (SessionPhase.OPEN, SessionPhase.CLOSING, SessionPhase.LEFT)
         self._recording.on_failed(now, why, retry=is_live)
         return self._advance(now)
 
@@ -277,30 +339,49 @@ class SessionCore:
         self._finish(why, forget=False)
         return self._advance(now)
 
+    # ---- events of the room ----
+
+    def on_published(self, now: float, lane: str, index: int) -> list[Effect]:
+        """The room has the outcome of an utterance in a language."""
+        if self._room is not None and (found := self._room.lane(lane)):
+            found.on_published(now, index)
+        return self._advance(now)
+
+    def on_publish_failed(self, now: float, lane: str, index: int) -> list[Effect]:
+        """The room may or may not have the outcome of an utterance in a language."""
+        if self._room is not None and (found := self._room.lane(lane)):
+            found.on_publish_failed(now, index)
+        return self._advance(now)
+
     # ---- events of the dispatcher ----
 
+    # In a room they are about the job of a lane.
+
     def on_accepted(
-        self, now: float, index: int, accepted: dispatcher_pb2.JobAccepted
+        self, now: float, index: int, accepted: dispatcher_pb2.JobAccepted, lane: str = ""
     ) -> list[Effect]:
         """A node has accepted the job."""
-        if utterance := self._jobs.submitted(index):
-            self._jobs.on_accepted(now, utterance, accepted)
+        jobs = self._jobs.of(lane)
+        if jobs is not None and (utterance := jobs.submitted(index)):
+            jobs.on_accepted(now, utterance, accepted)
         return self._advance(now)
 
     def on_retrying(
-        self, now: float, index: int, retrying: dispatcher_pb2.JobRetrying
+        self, now: float, index: int, retrying: dispatcher_pb2.JobRetrying, lane: str = ""
     ) -> list[Effect]:
         """An attempt has ended without a result, and another follows."""
-        if utterance := self._jobs.submitted(index):
+        jobs = self._jobs.of(lane)
+        if jobs is not None and (utterance := jobs.submitted(index)):
             utterance.last_problem = retrying.why.message
-            self._jobs.tell_retrying(utterance, retrying.attempt, retrying.why)
+            jobs.tell_retrying(utterance, retrying.attempt, retrying.why)
         return self._advance(now)
 
     def on_partial(
-        self, now: float, index: int, partial: dispatcher_pb2.JobPartial
+        self, now: float, index: int, partial: dispatcher_pb2.JobPartial, lane: str = ""
     ) -> list[Effect]:
         """Part of a result has arrived, for the app to display."""
-        if utterance := self._jobs.submitted(index):
+        jobs = self._jobs.of(lane)
+        if jobs is not None and (utterance := jobs.submitted(index)):
             event = self._out.event().partial
             event.utterance_index = index
             event.direction.src, event.direction.tgt = utterance.direction
@@ -308,27 +389,36 @@ class SessionCore:
         return self._advance(now)
 
     def on_delivered(
-        self, now: float, index: int, job_id: str, delivered: dispatcher_pb2.JobDelivered
+        self,
+        now: float,
+        index: int,
+        job_id: str,
+        delivered: dispatcher_pb2.JobDelivered,
+        lane: str = "",
     ) -> list[Effect]:
         """The result has arrived."""
         if self.phase is SessionPhase.OVER:
             return []
-        utterance = self._jobs.open.get(index)
-        if utterance is not None:
+        jobs = self._jobs.of(lane)
+        utterance = None if jobs is None else jobs.open.get(index)
+        if jobs is not None and utterance is not None:
             utterance.result_ms = now
-            self._jobs.end(now, utterance, delivered)
+            jobs.end(now, utterance, delivered)
         else:
             self._counts["late_result"] += 1
             if not self._delivery.is_unseen_result(index):
                 self._out.add(effects.Taken(job_id))
         return self._advance(now)
 
-    def on_failed(self, now: float, index: int, why: common_pb2.Error) -> list[Effect]:
+    def on_failed(
+        self, now: float, index: int, why: common_pb2.Error, lane: str = ""
+    ) -> list[Effect]:
         """The job has failed, or was not created."""
+        jobs = self._jobs.of(lane) if self._room is None else self._room.lane(lane)
         if why.reason == common_pb2.ERROR_REASON_SESSION_TAKEN_OVER:
             self._finish(why, forget=False)
-        elif utterance := self._jobs.submitted(index):
-            self._jobs.on_failed(now, utterance, why)
+        elif jobs is not None and (utterance := jobs.submitted(index)):
+            jobs.on_failed(now, utterance, why)
         return self._advance(now)
 
     # ---- time ----
@@ -349,7 +439,9 @@ class SessionCore:
             self._check_idle(now)
         elif key == effects.GOODBYE and self.phase is SessionPhase.CLOSED:
             self._finish(None, forget=False)
-        # The timers for recording and for retries need nothing but what follows.
+        else:
+            # The timers for recording and for retries need nothing but what follows.
+            self._jobs.on_timer(now, key)
         return self._advance(now)
 
     def _check_idle(self, now: float) -> None:
@@ -375,7 +467,7 @@ class SessionCore:
         """Does everything that the new state allows, and returns the effects of the event."""
         if self.phase is not SessionPhase.OVER:
             is_closing, jobs, intake = self.phase is SessionPhase.CLOSING, self._jobs, self._intake
-            if jobs.finished or (is_closing and self._turns):
+            if jobs.may_flush(is_closing=is_closing):
                 flushes = jobs.flushes(now, intake.expected_seq, is_closing=is_closing)
                 if not self._add_cuts(now, flushes):
                     return self._out.take()
@@ -404,7 +496,8 @@ class SessionCore:
                 )
                 self._finish(why, forget=False)
                 return False
-            self._jobs.add(now, cut)
+            index, deadline_ms = self._delivery.expect(now)
+            self._recording.add(self._jobs.enter(cut, index, deadline_ms))
         return True
 
     def _set_gate(self, now: float) -> None:
@@ -435,13 +528,15 @@ class SessionCore:
             self._delivery.fill_closed(self._out.event().closed)
         if self.phase is SessionPhase.CLOSED and self._delivery.unconfirmed == 0:
             self._finish(None, forget=True)
+        if self.phase is SessionPhase.LEFT and not self._jobs.open:
+            self._finish(None, forget=False)
 
     def _finish(self, why: common_pb2.Error | None, *, forget: bool) -> None:
         if self.phase is SessionPhase.OVER:
             return
         self.phase = SessionPhase.OVER
         self._out.timers.clear_all()
-        self._turns.clear()
+        self._jobs.turns.clear()
         if why is not None:
             self._out.error(why)
         if not forget:

@@ -10,6 +10,7 @@ from lingua_scheduler.services.session_gateway.session.effects import (
     EffectBuffer,
     Leave,
     Taken,
+    Timers,
 )
 from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
@@ -150,13 +151,62 @@ class ResultQueue(Generic[T]):
         return taken
 
 
+class ResultClock:
+    """The clock of deadlines, which stops while Redis is unavailable, and its timer.
+
+    Args:
+        deadlines: of the utterances that have no outcome.
+        timers: has the timer for the next deadline.
+    """
+
+    def __init__(self, deadlines: Deadlines, timers: Timers) -> None:
+        self._deadlines = deadlines
+        self._timers = timers
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the deadlines wait for Redis."""
+        return self._deadlines.is_stopped
+
+    def deadline_of(self, index: int, now: float) -> float:
+        """The deadline of an utterance, if Redis stays available."""
+        return self._deadlines.at(index, now)
+
+    def stop(self, now: float, cause: int) -> None:
+        """Stops the deadlines: a request shows that Redis is unavailable.
+
+        Args:
+            now: the current time.
+            cause: the index of the utterance whose job failed, or another number for a cause that
+                is not a job.
+        """
+        if self._deadlines.stop(now, cause):
+            self.set_timer()
+
+    def run(self, now: float, cause: int) -> None:
+        """Ends a cause for which the deadlines were stopped, if it is one."""
+        if self._deadlines.go_on(now, cause):
+            self.set_timer()
+
+    def overdue(self, now: float) -> list[int]:
+        """The utterances whose deadline has passed, in order."""
+        return self._deadlines.overdue(now)
+
+    def set_timer(self) -> None:
+        """Sets the timer for the next deadline."""
+        deadline = self._deadlines.next_ms
+        if deadline is not None:
+            self._timers.set(DEADLINE, deadline)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How an utterance ended: with a result, or with the reason why there is none."""
 
     direction: Direction
     utterance: Utterance | None
-    end: dispatcher_pb2.JobDelivered | common_pb2.Error
+    # In a room, a receipt of what became of it in each language.
+    end: dispatcher_pb2.JobDelivered | session_pb2.RoomReceipt | common_pb2.Error
     # Earlier utterances whose held audio is lost with it.
     lost: list[int] = field(default_factory=list)
 
@@ -189,6 +239,8 @@ class Delivery:
         self._queue: ResultQueue[Outcome] = ResultQueue(
             past.seen, stop_max_ms=rules.redis_outage_max_ms
         )
+        self.clock = ResultClock(self._queue.deadlines, out.timers)
+        """The clock of the deadlines of outcomes."""
         self.unsent = self._queue.outcomes
         """Outcomes that have not been sent, by index; earlier ones may be missing."""
         self.seen = past.seen
@@ -209,7 +261,7 @@ class Delivery:
                     message="its result is no longer available",
                 )
                 self.put(index, Outcome(direction, None, why))
-        self.set_timer()
+        self.clock.set_timer()
 
     # ---- counts ----
 
@@ -261,41 +313,6 @@ class Delivery:
         self._out.timers.set_by(DEADLINE, deadline_ms)
         return self._queue.expect(deadline_ms, now), deadline_ms
 
-    def deadline_of(self, index: int, now: float) -> float:
-        """The deadline of an utterance, if Redis stays available."""
-        return self._queue.deadlines.at(index, now)
-
-    @property
-    def is_clock_stopped(self) -> bool:
-        """Whether the deadlines wait for Redis."""
-        return self._queue.deadlines.is_stopped
-
-    def stop_clock(self, now: float, cause: int) -> None:
-        """Stops the deadlines: a request shows that Redis is unavailable.
-
-        Args:
-            now: the current time.
-            cause: the index of the utterance whose job failed, or another number for a cause that
-                is not a job.
-        """
-        if self._queue.deadlines.stop(now, cause):
-            self.set_timer()
-
-    def run_clock(self, now: float, cause: int) -> None:
-        """Ends a cause for which the deadlines were stopped, if it is one."""
-        if self._queue.deadlines.go_on(now, cause):
-            self.set_timer()
-
-    def overdue(self, now: float) -> list[int]:
-        """The utterances whose deadline has passed, in order."""
-        return self._queue.deadlines.overdue(now)
-
-    def set_timer(self) -> None:
-        """Sets the timer for the next deadline."""
-        deadline = self._queue.deadlines.next_ms
-        if deadline is not None:
-            self._out.timers.set(DEADLINE, deadline)
-
     # ---- outcomes ----
 
     def put(self, index: int, outcome: Outcome) -> None:
@@ -316,6 +333,11 @@ class Delivery:
                 missing.direction.src, missing.direction.tgt = outcome.direction
                 missing.why.CopyFrom(end)
                 missing.lost_utterances.extend(outcome.lost)
+            elif isinstance(end, session_pb2.RoomReceipt):
+                told = self._out.event().result
+                told.utterance_index = index
+                told.direction.src = outcome.direction.src
+                told.room.CopyFrom(end)
             elif outcome.utterance is not None:
                 self._counts["result"] += 1
                 self._held_back_ms[index] = now - outcome.utterance.result_ms

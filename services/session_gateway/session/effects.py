@@ -1,9 +1,10 @@
 """Effects: what a session's core asks its shell to do, and the timers that it sets."""
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
-from lingua_scheduler.v1 import common_pb2, session_pb2, session_record_pb2
+from lingua_scheduler.v1 import common_pb2, rooms_pb2, session_pb2, session_record_pb2
 
 # The purpose of a timer, and the index of the utterance if the timer belongs to one.
 TimerKey = tuple[str, int]
@@ -66,6 +67,25 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
+class Publish:
+    """Put an outcome into its room; answer with on_published or on_publish_failed.
+
+    Attributes:
+        lane: the language.
+        utterance: whose outcome it is.
+        event: for listeners, without speech and times.
+        speech: translated speech; may be empty.
+        original: the audio of the speaker; empty if nobody wants it, or the room has it.
+    """
+
+    lane: str
+    utterance: Utterance
+    event: rooms_pb2.RoomEvent
+    speech: bytes
+    original: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class CancelJob:
     """Cancel a job whose result is no longer needed."""
 
@@ -108,7 +128,29 @@ class End:
     forget: bool
 
 
-Effect = Send | Record | Submit | CancelJob | Taken | Leave | Gate | End | SetTimer | ClearTimer
+Effect = (
+    Send
+    | Record
+    | Submit
+    | Publish
+    | CancelJob
+    | Taken
+    | Leave
+    | Gate
+    | End
+    | SetTimer
+    | ClearTimer
+)
+
+
+class Timers(Protocol):
+    """Where a part of a core sets its timers."""
+
+    def set(self, key: TimerKey, at_ms: float) -> None:
+        """Sets or moves a timer."""
+
+    def clear(self, key: TimerKey) -> None:
+        """Clears a timer if it is set."""
 
 
 class SessionTimers:
@@ -157,6 +199,23 @@ class SessionTimers:
     def __len__(self) -> int:
         """The number of timers that are set."""
         return len(self._due)
+
+
+class Effects(Protocol):
+    """Where a part of a core adds its effects."""
+
+    @property
+    def timers(self) -> Timers:
+        """Where it sets its timers."""
+
+    def add(self, effect: Effect) -> None:
+        """Adds an effect."""
+
+    def error(self, error: common_pb2.Error) -> None:
+        """Adds an error for the client."""
+
+    def utterance_event(self, utterance: Utterance) -> session_pb2.UtteranceEvent:
+        """Adds an event about the progress of an utterance, and returns it to be filled in."""
 
 
 class EffectBuffer:

@@ -10,7 +10,7 @@ from lingua_scheduler.services.runtime.contract.audio import (
 from lingua_scheduler.services.session_gateway.session.effects import EffectBuffer
 from lingua_scheduler.services.session_gateway.session.resume import Replay
 from lingua_scheduler.services.session_gateway.session.speech import MAY_CONTINUE, Chunk, Direction
-from lingua_scheduler.services.session_gateway.session.turns import HeldTurns
+from lingua_scheduler.services.session_gateway.session.turns import HeldAudio
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
@@ -40,7 +40,7 @@ class Intake:
         directions: Sequence[Direction],
         next_seq: int,
         replay: Replay,
-        turns: HeldTurns,
+        turns: HeldAudio,
         listen: Callable[[Direction, bytes], float] | None,
         counts: MutableMapping[str, int],
         out: EffectBuffer,

@@ -37,13 +37,15 @@ class JobSpecs:
         self._epoch = epoch
         self._rules = rules
         self._limits = limits
-        # By direction: the fields that all its jobs share, and the text of their keys before and
-        # after the index.
-        self._shared: dict[Direction, tuple[dispatcher_pb2.JobSpec, tuple[str, str]]] = {}
+        # By direction, and whether jobs are for text only: the fields that all such jobs share, and
+        # the text of their keys before and after the index.
+        self._shared: dict[
+            tuple[Direction, bool], tuple[dispatcher_pb2.JobSpec, tuple[str, str]]
+        ] = {}
 
-    def job_id(self, index: int, direction: Direction) -> str:
+    def job_id(self, index: int, direction: Direction, *, is_text_only: bool = False) -> str:
         """The id that the job of an utterance has, or will have."""
-        before, after = self._of(direction)[1]
+        before, after = self._of(direction, is_text_only)[1]
         return job_id(f"{before}{index}{after}")
 
     def spec(self, utterance: Utterance, now: float) -> dispatcher_pb2.JobSpec:
@@ -54,7 +56,7 @@ class JobSpecs:
 
     def fill(self, spec: dispatcher_pb2.JobSpec, utterance: Utterance, now: float) -> None:
         """Fills in the job of an utterance that has its chunks."""
-        spec.CopyFrom(self._of(utterance.direction)[0])
+        spec.CopyFrom(self._of(utterance.direction, utterance.is_text_only)[0])
         spec.utterance_index = utterance.index
         manual = utterance.reason == common_pb2.FINALIZE_REASON_IS_FINAL
         rules, audio_format = self._rules, self._opened.audio_format
@@ -76,11 +78,15 @@ class JobSpecs:
         """Fills in a request for the events of a job whose audio a dispatcher has."""
         attach.job_id, attach.session_epoch = utterance.job_id, self._epoch
 
-    def _of(self, direction: Direction) -> tuple[dispatcher_pb2.JobSpec, tuple[str, str]]:
-        known = self._shared.get(direction)
+    def _of(
+        self, direction: Direction, is_text_only: bool
+    ) -> tuple[dispatcher_pb2.JobSpec, tuple[str, str]]:
+        known = self._shared.get((direction, is_text_only))
         if known is None:
             spec = self._shared_by_all(direction)
-            known = self._shared[direction] = spec, job_key_around(spec)
+            if is_text_only:
+                spec.require_tts = False
+            known = self._shared[direction, is_text_only] = spec, job_key_around(spec)
         return known
 
     def _shared_by_all(self, direction: Direction) -> dispatcher_pb2.JobSpec:

@@ -1,16 +1,19 @@
 """The jobs of a session's open utterances: when each is submitted, retried, given up and ended."""
 
-from collections.abc import MutableMapping, Sequence
+from __future__ import annotations
 
-from lingua_scheduler.services.session_gateway.session.delivery import Delivery, Outcome
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Protocol
+
+from lingua_scheduler.services.session_gateway.session.delivery import Outcome, ResultClock
 from lingua_scheduler.services.session_gateway.session.effects import (
     CancelJob,
-    EffectBuffer,
+    Effects,
     Submit,
+    TimerKey,
     retry_timer,
 )
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
-from lingua_scheduler.services.session_gateway.session.recording import Recording
 from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speech import (
@@ -23,7 +26,7 @@ from lingua_scheduler.services.session_gateway.session.speech import (
 )
 from lingua_scheduler.services.session_gateway.session.turns import HeldTurns
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance, UtteranceState
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_record_pb2
 
 # After a failed submission: the first delay, which doubles each time, and the longest.
 RETRY_FIRST_MS = 100.0
@@ -46,6 +49,17 @@ _RETRYABLE = frozenset(
 )
 
 
+class Outcomes(Protocol):
+    """Takes the outcomes of utterances."""
+
+    @property
+    def clock(self) -> ResultClock:
+        """The clock of their deadlines."""
+
+    def put(self, index: int, outcome: Outcome) -> None:
+        """Sets the outcome of an utterance."""
+
+
 class SessionJobs:
     """The utterances that are not over, and their jobs.
 
@@ -56,7 +70,7 @@ class SessionJobs:
         specs: of the session's jobs.
         turns: whose held audio jobs join or bring along.
         delivery: takes the outcomes.
-        recording: records the cuts.
+        on_end: called with each utterance that is over, before its outcome is set.
         counts: counters of the gateway.
         out: where effects go.
         now: the current time.
@@ -70,37 +84,37 @@ class SessionJobs:
         directions: Sequence[Direction],
         specs: JobSpecs,
         turns: HeldTurns,
-        delivery: Delivery,
-        recording: Recording,
+        delivery: Outcomes,
+        on_end: Callable[[Utterance], None],
         counts: MutableMapping[str, int],
-        out: EffectBuffer,
+        out: Effects,
         now: float,
     ) -> None:
         self._rules = rules
         self._directions = directions
         self._specs = specs
-        self._turns = turns
+        self.turns = turns
+        """The audio that nodes hold."""
         self._delivery = delivery
-        self._recording = recording
+        self._on_end = on_end
         self._counts = counts
         self._out = out
         self.open: dict[int, Utterance] = {}
         """The utterances that are not over, by index."""
         # Why the last utterance of each direction was cut.
         self._last_reason: dict[Direction, Reason] = {}
-        self.finished: set[Direction] = set()
-        """Directions in which the speaker has finished, although a node may hold audio."""
+        # Directions in which the speaker has finished, although a node may hold audio.
+        self._finished: set[Direction] = set()
         self._resume(past, now)
 
     def _resume(self, past: Past, now: float) -> None:
         deadline_ms = now + self._rules.result_deadline_ms
         for cut in past.cuts:
-            self._last_reason[Direction(cut.direction.src, cut.direction.tgt)] = cut.reason
             if past.seen <= cut.utterance_index < past.next_index:
                 is_safe = cut.chunks[0].first < past.next_seq
-                self.open[cut.utterance_index] = Utterance.from_record(
-                    cut, now=now, deadline_ms=deadline_ms, accepted=is_safe
-                )
+                self.reopen(cut, now=now, deadline_ms=deadline_ms, is_safe=is_safe)
+            else:
+                self.recall(cut, past)
         if past.next_index > 0:
             # The record may have dropped the last cut of a direction: it may have been a pause.
             for direction in self._directions:
@@ -116,12 +130,33 @@ class SessionJobs:
         """The jobs that have been submitted and are not over."""
         return [each.job_id for each in self.open.values() if each.tries]
 
+    def recall(self, cut: session_record_pb2.Cut, past: Past) -> None:
+        """Remembers an utterance that is over since before the session was resumed."""
+        self._last_reason[Direction(cut.direction.src, cut.direction.tgt)] = cut.reason
+        self.turns.recall(cut, is_replayed=past.is_replayed(cut))
+
+    def reopen(
+        self, cut: session_record_pb2.Cut, *, now: float, deadline_ms: float, is_safe: bool
+    ) -> Utterance:
+        """Makes an utterance of a recorded cut that has no outcome.
+
+        Args:
+            cut: from the record.
+            now: the current time.
+            deadline_ms: of its outcome.
+            is_safe: whether the client may have dropped its chunks: a dispatcher has its job.
+        """
+        self._last_reason[Direction(cut.direction.src, cut.direction.tgt)] = cut.reason
+        utterance = self.open[cut.utterance_index] = Utterance.from_record(
+            cut, now=now, deadline_ms=deadline_ms, accepted=is_safe
+        )
+        return utterance
+
     # ---- cuts ----
 
-    def add(self, now: float, cut: Cut) -> None:
-        """Makes an utterance of a cut. Its job is submitted once the cut is recorded."""
+    def enter(self, cut: Cut, index: int, deadline_ms: float) -> Utterance:
+        """Makes an utterance of a cut. Its job may be submitted once the cut is recorded."""
         direction = cut.speech.direction
-        index, deadline_ms = self._delivery.expect(now)
         utterance = Utterance.from_cut(
             cut,
             index=index,
@@ -130,13 +165,17 @@ class SessionJobs:
             continues=self._last_reason.get(direction) in MAY_CONTINUE,
         )
         self._last_reason[direction] = cut.reason
-        self.finished.discard(direction)
+        self._finished.discard(direction)
         self.open[index] = utterance
-        self._recording.add(utterance)
+        return utterance
+
+    def may_flush(self, *, is_closing: bool) -> bool:
+        """Whether there may be flushes."""
+        return bool(self._finished or (is_closing and self.turns))
 
     def on_empty_end(self, direction: Direction) -> None:
         """The speaker has finished in a direction in which no audio is gathered."""
-        self.finished.add(direction)
+        self._finished.add(direction)
 
     def flushes(self, now: float, next_seq: int, *, is_closing: bool) -> list[Cut]:
         """Empty cuts that end turns which a node holds, so that their text is translated.
@@ -147,11 +186,11 @@ class SessionJobs:
             is_closing: whether the session is closing, which ends all turns.
         """
         if is_closing:
-            self.finished.update(self._directions)
+            self._finished.update(self._directions)
         # A node may yet hold the audio of an open utterance.
         busy = {each.direction for each in self.open.values()}
-        held = self._turns.directions
-        self.finished &= held | busy
+        held = self.turns.directions
+        self._finished &= held | busy
         reason = (
             common_pb2.FINALIZE_REASON_SESSION_CLOSE
             if is_closing
@@ -159,7 +198,7 @@ class SessionJobs:
         )
         return [
             Cut(Speech.nothing(direction, now, next_seq), reason, now, now)
-            for direction in sorted((self.finished & held) - busy)
+            for direction in sorted((self._finished & held) - busy)
         ]
 
     # ---- submission ----
@@ -171,16 +210,16 @@ class SessionJobs:
             if ready and self._may_go(utterance):
                 utterance.state = UtteranceState.SUBMITTED
                 utterance.tries += 1
-                utterance.deadline_ms = self._delivery.deadline_of(utterance.index, now)
-                if (self._turns or utterance.brings_held) and not utterance.is_attached:
-                    self._turns.prepare(utterance, self.open.values())
+                utterance.deadline_ms = self._delivery.clock.deadline_of(utterance.index, now)
+                if (self.turns or utterance.brings_held) and not utterance.is_attached:
+                    self.turns.prepare(utterance, self.open.values())
                 self._out.add(Submit(utterance))
 
     def _may_go(self, utterance: Utterance) -> bool:
         """Whether no earlier utterance has to be submitted first (decision 12)."""
         if utterance.is_attached:
             return True
-        if utterance.brings_held and not self._turns.is_complete(utterance):
+        if utterance.brings_held and not self.turns.is_complete(utterance):
             return False
         # All earlier ones, not only the last: the next turn must not overtake the end of a turn
         # that waits itself.
@@ -196,6 +235,13 @@ class SessionJobs:
 
     # ---- events of the dispatcher ----
 
+    def of(self, _: str) -> SessionJobs:
+        """The jobs of a lane: here all jobs are in one."""
+        return self
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        """Nothing: the timer for a retry needs only `submit_ready`."""
+
     def submitted(self, index: int) -> Utterance | None:
         """An utterance whose job has been submitted; None if it is over or has no job."""
         utterance = self.open.get(index)
@@ -209,7 +255,7 @@ class SessionJobs:
         if utterance.state is UtteranceState.READY:
             return
         utterance.state = UtteranceState.ACCEPTED
-        self._delivery.run_clock(now, utterance.index)
+        self._delivery.clock.run(now, utterance.index)
         utterance.accepted_ms = utterance.accepted_ms or now
         event = self._out.utterance_event(utterance).accepted
         event.job_id = utterance.job_id
@@ -234,9 +280,9 @@ class SessionJobs:
         self._counts["retried"] += 1
         utterance.last_problem = why.message
         if why.reason == _DEPENDENCY_DOWN:
-            self._delivery.stop_clock(now, utterance.index)
+            self._delivery.clock.stop(now, utterance.index)
         else:
-            self._delivery.run_clock(now, utterance.index)
+            self._delivery.clock.run(now, utterance.index)
         if why.reason == _QUOTA_EXCEEDED and not any(
             each.is_over_quota for each in self.open.values()
         ):
@@ -253,7 +299,7 @@ class SessionJobs:
         utterance.failed_ms = now
         utterance.last_problem = why.message
         self._counts["turn_moved"] += 1
-        self._delivery.run_clock(now, utterance.index)
+        self._delivery.clock.run(now, utterance.index)
         self.tell_retrying(utterance, utterance.tries, why)
 
     def tell_retrying(self, utterance: Utterance, attempt: int, why: common_pb2.Error) -> None:
@@ -266,19 +312,19 @@ class SessionJobs:
 
     def give_up_overdue(self, now: float) -> None:
         """Ends the utterances whose deadline has passed, as missing."""
-        for index in self._delivery.overdue(now):
+        for index in self._delivery.clock.overdue(now):
             utterance = self.open[index]
             if utterance.tries or utterance.is_resumed:
                 utterance.may_have_result = utterance.state is not UtteranceState.READY
                 self._out.add(CancelJob(utterance.job_id, "deadline exceeded"))
             self.end(now, utterance, self._overdue_error(utterance))
-        self._delivery.set_timer()
+        self._delivery.clock.set_timer()
 
     def _overdue_error(self, utterance: Utterance) -> common_pb2.Error:
         message = f"no result within {self._rules.result_deadline_ms / 1000:g} s"
         if utterance.is_over_quota:
             reason = _QUOTA_EXCEEDED
-        elif self._delivery.is_clock_stopped:
+        elif self._delivery.clock.is_stopped:
             reason = _DEPENDENCY_DOWN
             message += f", and {self._rules.redis_outage_max_ms / 1000:g} s more without Redis"
         else:
@@ -296,14 +342,14 @@ class SessionJobs:
         end: dispatcher_pb2.JobDelivered | common_pb2.Error,
     ) -> None:
         """Ends an utterance with its result, or as missing."""
-        self._delivery.run_clock(now, utterance.index)
+        self._delivery.clock.run(now, utterance.index)
         del self.open[utterance.index]
         utterance.state = UtteranceState.OVER
         if isinstance(end, common_pb2.Error):
-            lost = self._turns.on_missing(utterance, is_last=self._is_last(utterance))
+            lost = self.turns.on_missing(utterance, is_last=self._is_last(utterance))
         else:
-            lost = self._turns.on_result(utterance, end.result)
-        self._recording.on_end(utterance)
+            lost = self.turns.on_result(utterance, end.result)
+        self._on_end(utterance)
         utterance.chunks, utterance.included_audio = [], b""
         if utterance.retry_ms:
             self._out.timers.clear(retry_timer(utterance.index))

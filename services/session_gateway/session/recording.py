@@ -4,7 +4,7 @@ from lingua_scheduler.services.session_gateway.session.delivery import Delivery
 from lingua_scheduler.services.session_gateway.session.effects import RECORD, EffectBuffer, Record
 from lingua_scheduler.services.session_gateway.session.intake import Intake
 from lingua_scheduler.services.session_gateway.session.resume import Past
-from lingua_scheduler.services.session_gateway.session.turns import HeldTurns
+from lingua_scheduler.services.session_gateway.session.turns import HeldAudio
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance, UtteranceState
 from lingua_scheduler.v1 import common_pb2
 
@@ -27,7 +27,7 @@ class Recording:
     """
 
     def __init__(
-        self, *, past: Past, turns: HeldTurns, delivery: Delivery, out: EffectBuffer
+        self, *, past: Past, turns: HeldAudio, delivery: Delivery, out: EffectBuffer
     ) -> None:
         self._turns = turns
         self._delivery = delivery
@@ -67,7 +67,7 @@ class Recording:
         ]
         if not any(each.state is cut or each.is_held or each.is_missing for each in needed):
             self.waiting = needed
-            delivery.run_clock(now, _CAUSE)
+            delivery.clock.run(now, _CAUSE)
             return
         self._in_flight, self.waiting = needed, []
         self._out.add(
@@ -85,7 +85,7 @@ class Recording:
     def on_recorded(self, now: float) -> None:
         """The cuts in flight are recorded: their jobs may be submitted."""
         recorded, self._in_flight = self._in_flight or [], None
-        self._delivery.run_clock(now, _CAUSE)
+        self._delivery.clock.run(now, _CAUSE)
         self._outage_told = False
         for utterance in recorded:
             self._recorded[utterance.index] = utterance.ranges
@@ -110,7 +110,7 @@ class Recording:
         if not retry:
             return
         if why.reason == common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN:
-            self._delivery.stop_clock(now, _CAUSE)
+            self._delivery.clock.stop(now, _CAUSE)
         self._out.timers.set(RECORD, now + RETRY_MS)
         if not self._outage_told:
             self._outage_told = True

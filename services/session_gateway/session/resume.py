@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lingua_scheduler.services.session_gateway.session.speech import MAY_CONTINUE, Chunk
-from lingua_scheduler.services.session_gateway.session.turns import HeldTurns
+from lingua_scheduler.services.session_gateway.session.turns import HeldAudio
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance, UtteranceState
 from lingua_scheduler.v1 import session_record_pb2
 
@@ -19,6 +19,7 @@ class Past:
         next_seq: the first chunk that is not safe; the client still has it.
         missing: how many of the results that were seen were missing.
         cuts: the cuts that the record still has, in the order of their indexes.
+        left: of a session in a room, the utterances that have no outcome in a language.
     """
 
     next_index: int = 0
@@ -26,6 +27,11 @@ class Past:
     next_seq: int = 0
     missing: int = 0
     cuts: tuple[session_record_pb2.Cut, ...] = ()
+    left: frozenset[tuple[int, str]] = frozenset()
+
+    def is_replayed(self, cut: session_record_pb2.Cut) -> bool:
+        """Whether the client sends the chunks of a cut again."""
+        return self.next_seq <= cut.chunks[0].first < cut.chunks[0].end
 
 
 class Replay:
@@ -33,19 +39,15 @@ class Replay:
 
     Args:
         past: of the session.
-        turns: are told of the audio that nodes hold since before the resume.
+        turns: know what nodes hold since before the resume, and get its audio.
         open_utterances: those that are not over.
         now: the current time.
     """
 
     def __init__(
-        self, *, past: Past, turns: HeldTurns, open_utterances: Iterable[Utterance], now: float
+        self, *, past: Past, turns: HeldAudio, open_utterances: Iterable[Utterance], now: float
     ) -> None:
         self._turns = turns
-        for cut in past.cuts:
-            if cut.utterance_index < past.seen:
-                is_replayed = past.next_seq <= cut.chunks[0].first < cut.chunks[0].end
-                turns.recall(cut, is_replayed=is_replayed)
         # Utterances whose chunks are needed again.
         self._awaited = [
             Utterance.from_record(cut, now=now, deadline_ms=now, accepted=False)

@@ -29,7 +29,12 @@ class Direction(NamedTuple):
 
 
 def directions_of(opened: session_pb2.NewSession) -> tuple[Direction, ...]:
-    """The directions of a session: one that is fixed, or both of a conversation."""
+    """The directions of a session: one that is fixed, or both of a conversation.
+
+    In a room the direction has no target: listeners choose theirs.
+    """
+    if opened.HasField("room"):
+        return (Direction(opened.room.language.lower(), ""),)
     if opened.HasField("direction"):
         return (Direction(opened.direction.src.lower(), opened.direction.tgt.lower()),)
     a, b = opened.conversation.a.lower(), opened.conversation.b.lower()

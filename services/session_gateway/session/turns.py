@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from lingua_scheduler.services.runtime.contract.audio import as_job_audio, is_job_audio, size_in_job
 from lingua_scheduler.services.session_gateway.session.speech import Direction
@@ -41,6 +42,29 @@ class HeldBudget:
     def give_back(self, size: int) -> None:
         """Releases bytes that were reserved."""
         self.used -= size
+
+
+class HeldAudio(Protocol):
+    """The audio that nodes hold, of one lane or of several."""
+
+    def __bool__(self) -> bool:
+        """Whether a node holds anything."""
+
+    @property
+    def first_seqs(self) -> list[int]:
+        """The first chunk of each piece that the client should keep for a later gateway."""
+
+    def has(self, index: int) -> bool:
+        """Whether a node holds audio of an utterance."""
+
+    def awaits(self, index: int) -> bool:
+        """Whether the chunks of an utterance are yet to be replayed."""
+
+    def fill(self, utterance: Utterance) -> None:
+        """Keeps the audio of an utterance whose chunks have been replayed."""
+
+    def clear(self) -> None:
+        """Drops everything: the session has left this gateway."""
 
 
 @dataclass(slots=True, eq=False)

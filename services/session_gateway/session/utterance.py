@@ -27,6 +27,37 @@ class UtteranceState(Enum):
 
 
 @dataclass(slots=True, eq=False)
+class Said:
+    """An utterance in a room: its place there, and the languages that were wanted.
+
+    Attributes:
+        room_index: counts all utterances of the room.
+        wants_original: whether somebody wants the speaker's audio.
+        languages: the utterance in each language, with a job of its own.
+        outcomes: of the languages in which it is over; None for a result, else why it is missing.
+    """
+
+    room_index: int
+    wants_original: bool = False
+    languages: dict[str, Utterance] = field(default_factory=dict)
+    outcomes: dict[str, common_pb2.Error | None] = field(default_factory=dict)
+
+    def fill(self, cut: session_record_pb2.Cut) -> None:
+        """Adds what the room said to the record of a cut."""
+        cut.room_index = self.room_index
+        cut.ClearField("is_held")
+        del cut.languages[:]
+        for language, each in self.languages.items():
+            cut.languages.add(
+                language=language,
+                speech=not each.is_text_only,
+                is_held=each.is_held,
+                held_audio_bytes=each.held_audio_bytes,
+                is_missing=each.is_missing,
+            )
+
+
+@dataclass(slots=True, eq=False)
 class Utterance:
     """One utterance. It keeps its chunks until it is over: a dispatcher may die with its job."""
 
@@ -66,6 +97,11 @@ class Utterance:
     is_held: bool = False
     held_audio_bytes: int = 0
     is_missing: bool = False
+    # Whether its job makes no speech, whatever the session asks for.
+    is_text_only: bool = False
+    # In a room: the languages that an end of speech concerns, if not all; and what the room said.
+    only: tuple[str, ...] = ()
+    said: Said | None = None
     # Whether it was given up although a node may have had its result.
     may_have_result: bool = False
     # The reason and message of the last retry that the client was told of.
@@ -161,4 +197,8 @@ class Utterance:
         cut.direction.src, cut.direction.tgt = self.direction
         for first, end in self.ranges:
             cut.chunks.add(first=first, end=end)
+        for language in self.only:
+            cut.languages.add(language=language)
+        if self.said is not None:
+            self.said.fill(cut)
         return cut

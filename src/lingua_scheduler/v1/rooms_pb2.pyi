@@ -868,6 +868,8 @@ class RoomResult(_message.Message):
     CUT_AT_MS_FIELD_NUMBER: _builtins.int
     AUDIO_MS_FIELD_NUMBER: _builtins.int
     PUBLISHED_MS_FIELD_NUMBER: _builtins.int
+    LOST_INDEXES_FIELD_NUMBER: _builtins.int
+    TURN_BROKEN_FIELD_NUMBER: _builtins.int
     room_index: _builtins.int
     previous_index: _builtins.int
     """The room index of the previous utterance in this language; unset: there is none. If it is not the
@@ -892,6 +894,8 @@ class RoomResult(_message.Message):
     audio_ms: _builtins.int
     published_ms: _builtins.int
     """Time at which the result was there for all gateways."""
+    turn_broken: _builtins.bool
+    """As in Result: the node did not get the beginning of the sentence."""
     @_builtins.property
     def texts(self) -> _dispatcher_pb2.Texts:
         """In the speaker's own language `translated` is as the node's text job gave it, or empty; all are
@@ -905,6 +909,10 @@ class RoomResult(_message.Message):
     @_builtins.property
     def joined_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Earlier room indexes that were HELD and are part of this one."""
+
+    @_builtins.property
+    def lost_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Earlier room indexes that were HELD, and whose audio is lost: no result contains it."""
 
     def __init__(
         self,
@@ -926,10 +934,12 @@ class RoomResult(_message.Message):
         cut_at_ms: _builtins.int = ...,
         audio_ms: _builtins.int = ...,
         published_ms: _builtins.int = ...,
+        lost_indexes: _abc.Iterable[_builtins.int] | None = ...,
+        turn_broken: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_previous_index", b"_previous_index", "original_format", b"original_format", "previous_index", b"previous_index", "speech_format", b"speech_format", "texts", b"texts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_previous_index", b"_previous_index", "audio_ms", b"audio_ms", "cut_at_ms", b"cut_at_ms", "joined_indexes", b"joined_indexes", "kind", b"kind", "language", b"language", "original_audio", b"original_audio", "original_format", b"original_format", "previous_index", b"previous_index", "published_ms", b"published_ms", "replayed", b"replayed", "room_index", b"room_index", "session_id", b"session_id", "speaker", b"speaker", "speech", b"speech", "speech_format", b"speech_format", "spoken_language", b"spoken_language", "texts", b"texts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_previous_index", b"_previous_index", "audio_ms", b"audio_ms", "cut_at_ms", b"cut_at_ms", "joined_indexes", b"joined_indexes", "kind", b"kind", "language", b"language", "lost_indexes", b"lost_indexes", "original_audio", b"original_audio", "original_format", b"original_format", "previous_index", b"previous_index", "published_ms", b"published_ms", "replayed", b"replayed", "room_index", b"room_index", "session_id", b"session_id", "speaker", b"speaker", "speech", b"speech", "speech_format", b"speech_format", "spoken_language", b"spoken_language", "texts", b"texts", "turn_broken", b"turn_broken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__previous_index: _TypeAlias = _typing.Literal["previous_index"]  # noqa: Y015
     _WhichOneofArgType__previous_index: _TypeAlias = _typing.Literal["_previous_index", b"_previous_index"]  # noqa: Y015
@@ -952,6 +962,7 @@ class RoomMissing(_message.Message):
     WHY_FIELD_NUMBER: _builtins.int
     UNTIL_INDEX_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
+    LOST_INDEXES_FIELD_NUMBER: _builtins.int
     room_index: _builtins.int
     previous_index: _builtins.int
     """As in RoomResult."""
@@ -964,6 +975,10 @@ class RoomMissing(_message.Message):
     replayed: _builtins.bool
     @_builtins.property
     def why(self) -> _common_pb2.Error: ...
+    @_builtins.property
+    def lost_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As in RoomResult."""
+
     def __init__(
         self,
         *,
@@ -976,10 +991,11 @@ class RoomMissing(_message.Message):
         why: _common_pb2.Error | None = ...,
         until_index: _builtins.int = ...,
         replayed: _builtins.bool = ...,
+        lost_indexes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_previous_index", b"_previous_index", "previous_index", b"previous_index", "why", b"why"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_previous_index", b"_previous_index", "language", b"language", "previous_index", b"previous_index", "replayed", b"replayed", "room_index", b"room_index", "session_id", b"session_id", "speaker", b"speaker", "spoken_language", b"spoken_language", "until_index", b"until_index", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_previous_index", b"_previous_index", "language", b"language", "lost_indexes", b"lost_indexes", "previous_index", b"previous_index", "replayed", b"replayed", "room_index", b"room_index", "session_id", b"session_id", "speaker", b"speaker", "spoken_language", b"spoken_language", "until_index", b"until_index", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__previous_index: _TypeAlias = _typing.Literal["previous_index"]  # noqa: Y015
     _WhichOneofArgType__previous_index: _TypeAlias = _typing.Literal["_previous_index", b"_previous_index"]  # noqa: Y015

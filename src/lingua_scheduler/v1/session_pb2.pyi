@@ -1129,7 +1129,7 @@ class Session(_message.Message):
     connected: _builtins.bool
     """Whether a client is connected now."""
     room_id: _builtins.str
-    """If it speaks to a room."""
+    """If it speaks to a room. Only in GetSession."""
     @_builtins.property
     def waiting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property

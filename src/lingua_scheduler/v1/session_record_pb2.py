@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from lingua_scheduler.v1 import common_pb2 as lingua__scheduler_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(lingua_scheduler/v1/session_record.proto\x12\x13lingua_scheduler.v1\x1a lingua_scheduler/v1/common.proto\"\xf6\x02\n\x03\x43ut\x12\x17\n\x0futterance_index\x18\x01 \x01(\r\x12\x34\n\tdirection\x18\x02 \x01(\x0b\x32!.lingua_scheduler.v1.LanguagePair\x12\x33\n\x06reason\x18\x03 \x01(\x0e\x32#.lingua_scheduler.v1.FinalizeReason\x12/\n\x06\x63hunks\x18\x04 \x03(\x0b\x32\x1f.lingua_scheduler.v1.ChunkRange\x12\x0e\n\x06job_id\x18\x05 \x01(\t\x12\x10\n\x08\x61udio_ms\x18\x06 \x01(\r\x12\x0f\n\x07is_held\x18\x07 \x01(\x08\x12\x18\n\x10held_audio_bytes\x18\x08 \x01(\r\x12\x12\n\nis_missing\x18\t \x01(\x08\x12\x10\n\x08kept_seq\x18\n \x01(\x04\x12\x33\n\tlanguages\x18\x0b \x03(\x0b\x32 .lingua_scheduler.v1.CutLanguage\x12\x12\n\nroom_index\x18\x0c \x01(\x04\"n\n\x0b\x43utLanguage\x12\x10\n\x08language\x18\x01 \x01(\t\x12\x0e\n\x06speech\x18\x02 \x01(\x08\x12\x0f\n\x07is_held\x18\x03 \x01(\x08\x12\x18\n\x10held_audio_bytes\x18\x04 \x01(\r\x12\x12\n\nis_missing\x18\x05 \x01(\x08\"(\n\nChunkRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(lingua_scheduler/v1/session_record.proto\x12\x13lingua_scheduler.v1\x1a lingua_scheduler/v1/common.proto\"\x8a\x03\n\x03\x43ut\x12\x17\n\x0futterance_index\x18\x01 \x01(\r\x12\x34\n\tdirection\x18\x02 \x01(\x0b\x32!.lingua_scheduler.v1.LanguagePair\x12\x33\n\x06reason\x18\x03 \x01(\x0e\x32#.lingua_scheduler.v1.FinalizeReason\x12/\n\x06\x63hunks\x18\x04 \x03(\x0b\x32\x1f.lingua_scheduler.v1.ChunkRange\x12\x0e\n\x06job_id\x18\x05 \x01(\t\x12\x10\n\x08\x61udio_ms\x18\x06 \x01(\r\x12\x0f\n\x07is_held\x18\x07 \x01(\x08\x12\x18\n\x10held_audio_bytes\x18\x08 \x01(\r\x12\x12\n\nis_missing\x18\t \x01(\x08\x12\x10\n\x08kept_seq\x18\n \x01(\x04\x12\x33\n\tlanguages\x18\x0b \x03(\x0b\x32 .lingua_scheduler.v1.CutLanguage\x12\x17\n\nroom_index\x18\x0c \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_room_index\"n\n\x0b\x43utLanguage\x12\x10\n\x08language\x18\x01 \x01(\t\x12\x0e\n\x06speech\x18\x02 \x01(\x08\x12\x0f\n\x07is_held\x18\x03 \x01(\x08\x12\x18\n\x10held_audio_bytes\x18\x04 \x01(\r\x12\x12\n\nis_missing\x18\x05 \x01(\x08\"(\n\nChunkRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lingua_scheduler.v1.session
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CUT']._serialized_start=100
-  _globals['_CUT']._serialized_end=474
-  _globals['_CUTLANGUAGE']._serialized_start=476
-  _globals['_CUTLANGUAGE']._serialized_end=586
-  _globals['_CHUNKRANGE']._serialized_start=588
-  _globals['_CHUNKRANGE']._serialized_end=628
+  _globals['_CUT']._serialized_end=494
+  _globals['_CUTLANGUAGE']._serialized_start=496
+  _globals['_CUTLANGUAGE']._serialized_end=606
+  _globals['_CHUNKRANGE']._serialized_start=608
+  _globals['_CHUNKRANGE']._serialized_end=648
 # @@protoc_insertion_point(module_scope)

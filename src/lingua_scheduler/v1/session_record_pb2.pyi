@@ -56,6 +56,7 @@ class Cut(_message.Message):
     with only such chunks may be gone from the record, so these chunks must not be requested again.
     """
     room_index: _builtins.int
+    """Unset: the room has not said which languages are wanted."""
     @_builtins.property
     def direction(self) -> _common_pb2.LanguagePair: ...
     @_builtins.property
@@ -82,13 +83,15 @@ class Cut(_message.Message):
         is_missing: _builtins.bool = ...,
         kept_seq: _builtins.int = ...,
         languages: _abc.Iterable[Global___CutLanguage] | None = ...,
-        room_index: _builtins.int = ...,
+        room_index: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_room_index", b"_room_index", "direction", b"direction", "room_index", b"room_index"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_ms", b"audio_ms", "chunks", b"chunks", "direction", b"direction", "held_audio_bytes", b"held_audio_bytes", "is_held", b"is_held", "is_missing", b"is_missing", "job_id", b"job_id", "kept_seq", b"kept_seq", "languages", b"languages", "reason", b"reason", "room_index", b"room_index", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_room_index", b"_room_index", "audio_ms", b"audio_ms", "chunks", b"chunks", "direction", b"direction", "held_audio_bytes", b"held_audio_bytes", "is_held", b"is_held", "is_missing", b"is_missing", "job_id", b"job_id", "kept_seq", b"kept_seq", "languages", b"languages", "reason", b"reason", "room_index", b"room_index", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__room_index: _TypeAlias = _typing.Literal["room_index"]  # noqa: Y015
+    _WhichOneofArgType__room_index: _TypeAlias = _typing.Literal["_room_index", b"_room_index"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__room_index) -> _WhichOneofReturnType__room_index | None: ...
 
 Global___Cut: _TypeAlias = Cut  # noqa: Y015
 
