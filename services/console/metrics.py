@@ -8,8 +8,8 @@ from lingua_scheduler.services.console.services.problems import Source
 
 POLLED: tuple[Source, ...] = ("fleet", "jobs", "instances")
 """The sources that are read all the time."""
-SOURCES: tuple[Source, ...] = (*POLLED, "sessions")
-"""All sources. Sessions are read only while somebody looks at them."""
+SOURCES: tuple[Source, ...] = (*POLLED, "sessions", "rooms")
+"""All sources. Sessions and rooms are read only while somebody looks at them."""
 
 
 class ConsoleMetrics:

@@ -163,8 +163,13 @@ async def test_an_operator_acts_with_the_own_token_and_it_is_logged(
     csrf = {"X-CSRF-Token": me["csrf"]}
     assert await post(browser, DRAIN, **csrf) == (204, "")
     assert await post(browser, "/api/v1/jobs/j%201/cancel", {"why": "stuck"}, **csrf) == (204, "")
-    assert console.actions() == [["drain", "gpu-1", token], ["cancel", "j 1", "stuck", token]]
-    first, second = console.events("action")
+    assert await post(browser, "/api/v1/rooms/r1/close", **csrf) == (204, "")
+    assert console.actions() == [
+        ["drain", "gpu-1", token],
+        ["cancel", "j 1", "stuck", token],
+        ["close", "r1", token],
+    ]
+    first, second, third = console.events("action")
     expected = {
         "action": "drain",
         "target": "gpu-1",
@@ -175,6 +180,7 @@ async def test_an_operator_acts_with_the_own_token_and_it_is_logged(
     }
     assert expected.items() <= first.items()
     assert (second["action"], second["target"]) == ("cancel", "j 1")
+    assert (third["action"], third["target"]) == ("close", "r1")
 
 
 async def test_a_viewer_may_look_and_not_act(
@@ -183,12 +189,18 @@ async def test_a_viewer_may_look_and_not_act(
     me = await signed_in(browser, issuer.token("viewer", sub="vic"))
     assert (me["role"], me["may_act"]) == ("viewer", False)
     assert await get(browser, "/api/v1/overview") == (200, "")
-    for path in (DRAIN, "/api/v1/nodes/a/ready", "/api/v1/nodes/a/remove", "/api/v1/jobs/j/cancel"):
-        denied = await post(browser, path, **{"X-CSRF-Token": me["csrf"]})
+    for path in (
+        "nodes/a/drain",
+        "nodes/a/ready",
+        "nodes/a/remove",
+        "jobs/j/cancel",
+        "rooms/r/close",
+    ):
+        denied = await post(browser, f"/api/v1/{path}", **{"X-CSRF-Token": me["csrf"]})
         assert denied == (403, "PERMISSION_DENIED")
     assert console.actions() == []
     lines = console.events("action refused")
-    assert [each["action"] for each in lines] == ["drain", "ready", "remove", "cancel"]
+    assert [each["action"] for each in lines] == ["drain", "ready", "remove", "cancel", "close"]
     assert all((each["by"], each["outcome"]) == ("vic", "PERMISSION_DENIED") for each in lines)
 
 

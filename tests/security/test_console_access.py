@@ -55,6 +55,8 @@ async def test_the_consoles_own_token_is_never_lent_for_an_action(
             await actions.remove("n1", token)
         with pytest.raises(refusal):
             await actions.cancel("j1", "why", token)
+        with pytest.raises(refusal):
+            await actions.close_room("r1", token)
 
 
 async def test_a_refused_console_says_so(services: Services, issuer: Issuer) -> None:

@@ -51,6 +51,9 @@ class Backend:
     async def cancel(self, job_id, why, token):
         await self.act("cancel", job_id, why, token)
 
+    async def close_room(self, room_id, token):
+        await self.act("close", room_id, token)
+
     def stale(self):
         return ["jobs"]
 

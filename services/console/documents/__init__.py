@@ -1,7 +1,8 @@
 """The JSON documents of the console's API.
 
     documents                                      a document by its path and query
-    overview nodes jobs sessions instances search  one module for each kind
+    overview  nodes  jobs  sessions  rooms         one module for each kind
+    instances  search                              the same
     backend                                        documents, actions and sources together
     query                                          checks of parameters
     explanations                                   what each reason of a failure means

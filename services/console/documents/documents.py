@@ -8,13 +8,14 @@ from lingua_scheduler.services.console.documents.jobs import job, jobs
 from lingua_scheduler.services.console.documents.nodes import node, nodes
 from lingua_scheduler.services.console.documents.overview import overview
 from lingua_scheduler.services.console.documents.query import Query
+from lingua_scheduler.services.console.documents.rooms import room, rooms
 from lingua_scheduler.services.console.documents.search import search
 from lingua_scheduler.services.console.documents.sessions import session, sessions
 from lingua_scheduler.services.console.services.sources import Sources
 from lingua_scheduler.services.runtime.contract.text_formats import shown
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
 
-PATHS = ("overview", "nodes", "jobs", "sessions", "instances", "search")
+PATHS = ("overview", "nodes", "jobs", "sessions", "rooms", "instances", "search")
 
 
 class Documents:
@@ -38,7 +39,7 @@ class Documents:
 
         Raises:
             LinguaError: InvalidMessageError with fields for a bad query or path; NodeNotFoundError,
-                JobNotFoundError, SessionNotFoundError; DependencyDownError.
+                JobNotFoundError, SessionNotFoundError, RoomNotFoundError; DependencyDownError.
         """
         kind, has_id, name = path.partition("/")
         document = await self._make(kind, name if has_id else None, Query(query))
@@ -62,6 +63,10 @@ class Documents:
                 return await sessions(sources, query)
             case "sessions", str(session_id):
                 return await session(sources, session_id, query)
+            case "rooms", None:
+                return await rooms(sources, query)
+            case "rooms", str(room_id):
+                return await room(sources, room_id, query)
             case "instances", None:
                 return await instances(sources, query, self._own)
             case "search", None:

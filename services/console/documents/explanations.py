@@ -79,6 +79,13 @@ EXPLANATIONS: Final = {
         "A node held the beginning of the sentence and could not go on; the gateway sends the job "
         "again with that audio."
     ),
+    common_pb2.ERROR_REASON_ROOM_NOT_FOUND: (
+        "There is no such room, or nobody was in it for too long."
+    ),
+    common_pb2.ERROR_REASON_ROOM_CLOSED: "The room was closed.",
+    common_pb2.ERROR_REASON_ROOM_FULL: (
+        "The room had as many members, speakers or languages as it may have."
+    ),
 }
 _BY_NAME = {reason_name(reason): text for reason, text in EXPLANATIONS.items()}
 

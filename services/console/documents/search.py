@@ -1,4 +1,4 @@
-"""Search by id: nodes, jobs and sessions."""
+"""Search by id: nodes, jobs, sessions and rooms."""
 
 import asyncio
 import re
@@ -27,7 +27,12 @@ async def search(sources: Sources, query: Query) -> dict[str, Any]:
     if not text:
         return {"matches": []}
     sources.fleet.settle(sources.now_ms())
-    found = [*_nodes(sources, text), *_jobs(sources, text), *_sessions(sources, text)]
+    found = [
+        *_nodes(sources, text),
+        *_jobs(sources, text),
+        *_sessions(sources, text),
+        *_rooms(sources, text),
+    ]
     if all(match["id"] != text for match in found):
         found += await _elsewhere(sources, text)
     found.sort(key=lambda match: (match["id"] != text, len(match["id"])))
@@ -56,14 +61,23 @@ def _sessions(sources: Sources, text: str) -> Iterable[Match]:
         yield _match("session", session_id, label)
 
 
+def _rooms(sources: Sources, text: str) -> Iterable[Match]:
+    listed = {each.room_id: each for each in sources.rooms.listed().rooms}
+    for room_id in _begin(listed, text):
+        yield _match("room", room_id, listed[room_id].options.name)
+
+
 async def _elsewhere(sources: Sources, text: str) -> list[Match]:
-    """Asks for a job or session that is not kept here."""
+    """Asks for a job, session or room that is not kept here."""
     if len(text) < _WHOLE_ID_CHARS or not _ID.fullmatch(text):
         return []
-    job, session = await asyncio.gather(
-        sources.job_reads.get(text), sources.sessions.get(text), return_exceptions=True
+    job, session, room = await asyncio.gather(
+        sources.job_reads.get(text),
+        sources.sessions.get(text),
+        sources.rooms.get(text),
+        return_exceptions=True,
     )
-    for each in (job, session):
+    for each in (job, session, room):
         if isinstance(each, BaseException) and not isinstance(each, LinguaError):
             raise each
     found = []
@@ -73,6 +87,8 @@ async def _elsewhere(sources: Sources, text: str) -> list[Match]:
         )
     if not isinstance(session, BaseException):
         found.append(_match("session", text, f"tenant {session.tenant}" if session.tenant else ""))
+    if not isinstance(room, BaseException):
+        found.append(_match("room", text, room.options.name))
     return found
 
 

@@ -1,5 +1,6 @@
 """Sessions: a page of them, and one as a timeline of utterances. Never what was said."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,10 @@ from lingua_scheduler.services.console.store.jobs import IndexedJob, JobIndex
 from lingua_scheduler.services.console.store.pages import page_of
 from lingua_scheduler.services.runtime.errors import DependencyDownError, SessionNotFoundError
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
+
+# An utterance and the language that a job of it translates to: in a room there is one job for each
+# language.
+Place = tuple[int, str]
 
 _SHOWN_DIRECTIONS = 6
 _STATES = ("connected", "away")
@@ -56,7 +61,7 @@ async def sessions(sources: Sources, query: Query) -> dict[str, Any]:
 
 
 async def session(sources: Sources, session_id: str, query: Query) -> dict[str, Any]:
-    """The document `sessions/<id>`: the newest utterances first.
+    """The document `sessions/<id>`: the newest utterances first, in a room by language.
 
     A session that is over is shown as long as the index has jobs of it.
     """
@@ -65,20 +70,22 @@ async def session(sources: Sources, session_id: str, query: Query) -> dict[str, 
     query.done()
     jobs = _by_utterance(sources.jobs.of_session(session_id))
     shown = await _session(sources, session_id, list(jobs.values()))
-    order = sorted(jobs, reverse=True)[offset : offset + limit]
-    records = await sources.job_reads.get_all(jobs[index].job_id for index in order)
+    order = sorted(jobs, key=lambda place: (-place[0], place[1]))[offset : offset + limit]
+    records = await sources.job_reads.get_all(jobs[place].job_id for place in order)
     joined_into = _joined_into(sources, jobs, records)
+    languages = Counter(index for index, _ in jobs)
     rows = {}
-    for index in order:
-        row = _utterance(jobs[index], records.get(jobs[index].job_id))
-        if index in joined_into:
-            row["joined_into"] = joined_into[index]
-        rows[str(index)] = row
+    for place in order:
+        row = _utterance(jobs[place], records.get(jobs[place].job_id))
+        if place in joined_into:
+            row["joined_into"] = joined_into[place]
+        index, tgt = place
+        rows[f"{index}" if languages[index] == 1 else f"{index}:{tgt}"] = row
     return {
         "session": shown,
         "utterances": {
             "rows": rows,
-            "order": [str(index) for index in order],
+            "order": list(rows),
             "total": len(jobs),
             "offset": offset,
             "limit": limit,
@@ -125,6 +132,8 @@ def _row(session: session_pb2.Session, jobs: JobIndex) -> dict[str, Any]:
     }
     if session.last_chunk_ms:
         row["last_chunk_ms"] = session.last_chunk_ms
+    if session.room_id:
+        row["room"] = session.room_id
     return row
 
 
@@ -151,23 +160,23 @@ def _directions(jobs: Sequence[IndexedJob]) -> list[str]:
     return sorted({f"{job.src}:{job.tgt}" for job in jobs})[:_SHOWN_DIRECTIONS]
 
 
-def _by_utterance(jobs: Sequence[IndexedJob]) -> dict[int, IndexedJob]:
-    """The job of each utterance; the one that changed last if there are several."""
+def _by_utterance(jobs: Sequence[IndexedJob]) -> dict[Place, IndexedJob]:
+    """The job of each utterance and language; the last one that changed if there are several."""
     ordered = sorted(jobs, key=lambda job: job.changed_ms)
-    return {job.utterance_index: job for job in ordered}
+    return {(job.utterance_index, job.tgt): job for job in ordered}
 
 
 def _joined_into(
     sources: Sources,
-    jobs: Mapping[int, IndexedJob],
+    jobs: Mapping[Place, IndexedJob],
     records: Mapping[str, dispatcher_pb2.Job],
-) -> dict[int, int]:
-    """The utterance whose result contains another one, by the index of that other one."""
-    found: dict[int, int] = {}
-    for index, job in jobs.items():
+) -> dict[Place, int]:
+    """The utterance whose result contains another one, by that other one."""
+    found: dict[Place, int] = {}
+    for (index, tgt), job in jobs.items():
         record = records.get(job.job_id) or sources.job_reads.known(job.job_id)
         if record is not None:
-            found.update((joined, index) for joined in record.joined_utterances)
+            found.update(((joined, tgt), index) for joined in record.joined_utterances)
     return found
 
 

@@ -111,7 +111,7 @@ class ActionRequests:
                 why = text_field(body, "why", most=_MAX_WHY_CHARS, default="") or _DEFAULT_WHY
                 await self._actions.cancel(route.target, why, viewer.token)
             else:
-                await self._of_nodes(route.action)(route.target, viewer.token)
+                await self._by_id(route.action)(route.target, viewer.token)
         except LinguaError as error:
             raise HttpRefusal.of(error) from None
         except HttpRefusal:
@@ -122,9 +122,10 @@ class ActionRequests:
             _log.error("action failed", exc_info=error, extra=facts)
             raise HttpRefusal.of(failure) from None
 
-    def _of_nodes(self, action: str) -> Callable[[str, str | None], Awaitable[None]]:
+    def _by_id(self, action: str) -> Callable[[str, str | None], Awaitable[None]]:
         return {
             "drain": self._actions.drain,
             "ready": self._actions.ready,
             "remove": self._actions.remove,
+            "close": self._actions.close_room,
         }[action]

@@ -37,6 +37,9 @@ class Actions(Protocol):
     async def cancel(self, job_id: str, why: str, token: str | None) -> None:
         """Cancels a job."""
 
+    async def close_room(self, room_id: str, token: str | None) -> None:
+        """Ends a room."""
+
 
 class Backend(Protocol):
     """All of it. The process runs it from start to end."""

@@ -8,10 +8,14 @@ from urllib.parse import unquote_to_bytes
 API = "/api/v1/"
 HEALTH = "/healthz"
 # Views of the page; some also show one of their things.
-_VIEWS = frozenset({"nodes", "jobs", "sessions", "instances", "sign-in"})
-_DETAILED = frozenset({"nodes", "jobs", "sessions"})
-_DOCUMENTS = frozenset({"overview", "nodes", "jobs", "sessions", "instances", "search"})
-_ACTIONS = {"nodes": frozenset({"drain", "ready", "remove"}), "jobs": frozenset({"cancel"})}
+_DETAILED = frozenset({"nodes", "jobs", "sessions", "rooms"})
+_VIEWS = _DETAILED | {"instances", "sign-in"}
+_DOCUMENTS = _DETAILED | {"overview", "instances", "search"}
+_ACTIONS = {
+    "nodes": frozenset({"drain", "ready", "remove"}),
+    "jobs": frozenset({"cancel"}),
+    "rooms": frozenset({"close"}),
+}
 _MAX_ID_CHARS = 256
 _ID = re.compile(r"[^\x00-\x1f\x7f/\\]+")
 
@@ -37,7 +41,7 @@ class Route(NamedTuple):
         kind: what it is.
         label: its name in metrics; there are few.
         path: of a document, as in `Documents.get`.
-        target: of an action: the id of the node or job.
+        target: of an action: the id of the node, job or room.
         action: its verb.
     """
 

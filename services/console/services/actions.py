@@ -3,7 +3,7 @@
 from lingua_scheduler.services.console.services.calls import ServiceCalls, bearer
 from lingua_scheduler.services.runtime.errors import NodeNotFoundError
 from lingua_scheduler.services.runtime.rpc.channels import Metadata
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, rooms_pb2
 
 
 class Actions:
@@ -37,6 +37,11 @@ class Actions:
         """Cancels a job. One that is over does not change."""
         request = dispatcher_pb2.CancelJobRequest(job_id=job_id, why=why)
         await self._calls.call("dispatcher", "CancelJob", request, metadata=_of(token))
+
+    async def close_room(self, room_id: str, token: str | None) -> None:
+        """Ends a room: its members are told, and nobody can join it again."""
+        request = rooms_pb2.CloseRoomRequest(room_id=room_id)
+        await self._calls.call("gateway", "CloseRoom", request, metadata=_of(token))
 
     async def _set_health(
         self, node_id: str, health: common_pb2.NodeHealth.ValueType, token: str | None

@@ -7,7 +7,7 @@ from typing import Literal
 
 from lingua_scheduler.services.runtime.errors import LinguaError
 
-Source = Literal["fleet", "jobs", "instances", "sessions"]
+Source = Literal["fleet", "jobs", "instances", "sessions", "rooms"]
 
 _log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from lingua_scheduler.services.console.services.job_reads import JobReads
 from lingua_scheduler.services.console.services.node_reads import NodeReads
 from lingua_scheduler.services.console.services.problems import Problems
 from lingua_scheduler.services.console.services.quiet_jobs import QuietJobs
+from lingua_scheduler.services.console.services.room_reads import RoomReads
 from lingua_scheduler.services.console.services.session_reads import SessionReads
 from lingua_scheduler.services.console.store.fleet import Fleet
 from lingua_scheduler.services.console.store.instances import POINT_WINDOW_S, InstanceBoard
@@ -70,6 +71,7 @@ class Sources:
         )
         self.instance_poll = InstancePoll(calls=calls, board=self.instances, problems=self.problems)
         self.sessions = SessionReads(calls=calls, problems=self.problems)
+        self.rooms = RoomReads(calls=calls, problems=self.problems)
         self.job_reads = JobReads(calls=calls, now_ms=now_ms)
         self.job_poll = JobPoll(
             calls=calls,

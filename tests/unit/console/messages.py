@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, instances_pb2, pool_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, instances_pb2, pool_pb2, rooms_pb2
 
 NOW = 1_700_000_000_000
 
@@ -73,3 +73,46 @@ def listed(at_s: float, *instances: instances_pb2.Instance) -> instances_pb2.Lis
     return instances_pb2.ListInstancesResponse(
         instances=instances, as_of_ms=NOW + round(at_s * 1000)
     )
+
+
+def room(room_id: str, languages: str = "", speakers: str = "", **fields: Any) -> rooms_pb2.Room:
+    """A room that was created at NOW, with two listeners of each language.
+
+    Languages are codes with spaces between, and may have a lag in ms: "es de:1500". Speakers are
+    the codes of what each of them speaks.
+    """
+    given: dict[str, Any] = {"tenant": "t1", "created_ms": NOW, **fields}
+    listened = [each.partition(":") for each in languages.split()]
+    return rooms_pb2.Room(
+        room_id=room_id,
+        listeners=2 * len(listened),
+        languages=[
+            rooms_pb2.RoomLanguage(
+                language=code,
+                listeners=2,
+                speech_listeners=1,
+                waiting=2 if lag else 0,
+                oldest_waiting_ms=int(lag or 0),
+            )
+            for code, _, lag in listened
+        ],
+        speakers=[
+            rooms_pb2.RoomSpeakerInfo(
+                session_id=f"{room_id}-s{at}", name=f"Speaker {at}", language=code, joined_ms=NOW
+            )
+            for at, code in enumerate(speakers.split())
+        ],
+        **given,
+    )
+
+
+def member(name: str, at: int = 0, **fields: Any) -> rooms_pb2.Member:
+    """A listener of Spanish captions who came at NOW + at."""
+    given: dict[str, Any] = {
+        "role": rooms_pb2.ROOM_ROLE_LISTENER,
+        "language": "es",
+        "listening": rooms_pb2.Listening(language="es", captions=True),
+        "gateway_instance": "g1",
+        **fields,
+    }
+    return rooms_pb2.Member(name=name, joined_ms=NOW + at, **given)

@@ -228,6 +228,16 @@ async def test_utterances_are_shown_while_no_service_answers(sources: Sources) -
         await get(sources, "sessions/unknown")
 
 
+async def test_what_is_said_to_a_room_is_shown_by_language(sources: Sources) -> None:
+    for tgt, job_id in (("de", "j4"), ("es", "j5")):
+        pair = common_pb2.LanguagePair(src="en", tgt=tgt)
+        sources.jobs.apply(change(job_id, pair=pair, utterance_index=3))
+    utterances = (await get(sources, "sessions/s1"))["utterances"]
+    assert utterances["order"] == ["3:de", "3:es", "2", "1", "0"]
+    assert utterances["rows"]["3:de"]["job_id"] == "j4"
+    assert utterances["total"] == 5
+
+
 async def test_sessions_that_cannot_be_read_are_a_problem(sources: Sources) -> None:
     document = await get(sources, "sessions")
     assert document["total"] == 0
@@ -278,11 +288,15 @@ def bad_queries() -> Iterator[tuple[str, dict[str, str], str]]:
     yield "jobs", {"from_ms": "yesterday"}, "from_ms"
     yield "jobs", {"node": "a/b"}, "node"
     yield "sessions", {"state": "asleep"}, "state"
+    yield "rooms", {"language": "e n"}, "language"
+    yield "rooms", {"sort": "volume"}, "sort"
     yield "instances", {"search": "x"}, "search"
     yield "nodes/a b", {}, "node_id"
     yield "nodes/", {}, "node_id"
     yield "jobs/" + "j" * 129, {}, "job_id"
     yield "sessions/a/b", {}, "session_id"
+    yield "rooms/a b", {}, "room_id"
+    yield "rooms/a", {"sort": "joined"}, "sort"
     yield "elsewhere", {}, "path"
 
 

@@ -17,6 +17,8 @@ from lingua_scheduler.services.console.http.routes import Kind, route_of
         "/jobs/s.1.2",
         "/sessions",
         "/sessions/abc",
+        "/rooms",
+        "/rooms/r1",
         "/instances",
         "/sign-in",
     ],
@@ -32,6 +34,7 @@ def test_every_view_has_an_address(path: str) -> None:
         ("/api/v1/nodes/gpu-1", "nodes/gpu-1"),
         ("/api/v1/nodes/gpu%201", "nodes/gpu 1"),
         ("/api/v1/jobs/a.b", "jobs/a.b"),
+        ("/api/v1/rooms/r1", "rooms/r1"),
         ("/api/v1/search", "search"),
     ],
 )
@@ -47,6 +50,7 @@ def test_documents(path: str, document: str) -> None:
         ("/api/v1/nodes/gpu-1/ready", "ready", "gpu-1"),
         ("/api/v1/nodes/gpu-1/remove", "remove", "gpu-1"),
         ("/api/v1/jobs/j/cancel", "cancel", "j"),
+        ("/api/v1/rooms/r/close", "close", "r"),
     ],
 )
 def test_actions_are_posted(path: str, action: str, target: str) -> None:
@@ -72,6 +76,8 @@ def test_actions_are_posted(path: str, action: str, target: str) -> None:
         "/api/v1/nodes/a/cancel",
         "/api/v1/jobs/a/drain",
         "/api/v1/sessions/a/remove",
+        "/api/v1/sessions/a/close",
+        "/api/v1/rooms/a/remove",
         "/api/v2/overview",
         "/API/v1/overview",
     ],

@@ -185,9 +185,36 @@ test("held utterances are tied to the one that contains them", () => {
   );
   assert.deepEqual(
     drawing?.joins.map(({ from, to }) => [from, to]),
-    [[0, 1]],
+    [["en:es/0", "en:es/1"]],
   );
   assert.equal(drawing?.lanes[0]?.marks[0]?.look, "held");
+});
+
+test("what is said to a room has a lane for each language, with its own outcomes", () => {
+  const drawing = timeline(
+    [
+      utterance(0, { ...times(0), kind: "HELD", joined_into: 1 }),
+      utterance(0, { ...times(0), tgt: "de" }),
+      utterance(1, { ...times(3000), joined: [0] }),
+      utterance(1, { ...times(3000), tgt: "de", missing: true }),
+    ],
+    1000,
+    0,
+  );
+  assert.deepEqual(
+    drawing?.lanes.map(({ tgt, marks }) => [
+      tgt,
+      ...marks.filter(({ part }) => part === "spoken").map(({ look }) => look),
+    ]),
+    [
+      ["es", "held", "done"],
+      ["de", "done", "missing"],
+    ],
+  );
+  assert.deepEqual(
+    drawing?.joins.map(({ from, to }) => [from, to]),
+    [["en:es/0", "en:es/1"]],
+  );
 });
 
 test("an utterance without times is not drawn, and one that waits ends now", () => {

@@ -19,13 +19,14 @@ test("every view has an address, and the address leads back to it", () => {
     "nodes",
     "jobs",
     "sessions",
+    "rooms",
     "instances",
     "sign-in",
   ]);
   for (const view of views) {
     assert.deepEqual(parse(address(view), ""), { view, id: "", query: {} });
   }
-  for (const view of /** @type {const} */ (["node", "job", "session"])) {
+  for (const view of /** @type {const} */ (["node", "job", "session", "room"])) {
     const id = "a b/ü?#%";
     assert.deepEqual(parse(address(view, id), ""), { view, id, query: {} });
   }
@@ -57,6 +58,11 @@ test("the document of a list has the filters and the offset of the page", () => 
   );
   assert.equal(documentOf(parse("/nodes/gpu%2F1", "")), "nodes/gpu%2F1");
   assert.equal(documentOf(parse("/sessions/s1", "?page=2")), "sessions/s1?offset=50");
+  assert.equal(
+    documentOf(parse("/rooms", "?language=es&sort=lag&desc=1&state=x")),
+    "rooms?language=es&sort=lag&desc=1",
+  );
+  assert.equal(documentOf(parse("/rooms/r1", "?page=2")), "rooms/r1?offset=50");
 });
 
 test("filters that only the page uses are not sent", () => {

@@ -15,6 +15,10 @@ export const nodes = () =>
   icon("M4 4h16v6H4V4Zm0 10h16v6H4v-6Zm3-8v2h2V6H7Zm0 10v2h2v-2H7Zm5-10v2h6V6h-6Zm0 10v2h6v-2h-6Z");
 export const jobs = () => icon("M4 5h9v3H4V5Zm5 5.500h11v3H9v-3ZM6 16h10v3H6v-3Z");
 export const sessions = () => icon("M4 4h12v8H9l-3 3v-3H4V4Zm14 5h3v8h-2v3l-3-3h-5v-3h7V9Z");
+export const rooms = () =>
+  icon(
+    "M12 3a4 4 0 1 1 0 8 4 4 0 0 1 0-8ZM4.500 9a2.500 2.500 0 1 1 0 5 2.500 2.500 0 0 1 0-5Zm15 0a2.500 2.500 0 1 1 0 5 2.500 2.500 0 0 1 0-5ZM12 13c3.500 0 6 2 6 5v3H6v-3c0-3 2.500-5 6-5Z",
+  );
 export const instances = () =>
   icon(
     "M12 2 3 7v10l9 5 9-5V7l-9-5Zm0 2.300L18 7.700l-6 3.300-6-3.300 6-3.400ZM5 9.400l6 3.300v6.600l-6-3.300V9.400Zm8 9.900v-6.600l6-3.300v6.600l-6 3.300Z",

@@ -16,7 +16,8 @@ import { startTips } from "./view-tip.js";
 const TITLES = {
   overview: "Overview",
   ...{ nodes: "Nodes", node: "Node", jobs: "Jobs", job: "Job" },
-  ...{ sessions: "Sessions", session: "Session", instances: "Instances" },
+  ...{ sessions: "Sessions", session: "Session", rooms: "Rooms", room: "Room" },
+  instances: "Instances",
   ...{ "sign-in": "Sign in", unknown: "Not found" },
 };
 
@@ -43,7 +44,7 @@ effect(() => {
   place = `${view}/${id}`;
 });
 effect(() => {
-  // The heading of one node, job or session comes with its document.
+  // The heading of one node, job, session or room comes with its document.
   const hasCome = shown.value !== null || refusal.value !== null;
   if (route.value && isNew) {
     isNew = !hasCome;

@@ -2,13 +2,13 @@
 /** Addresses of views, and of the documents that they show. Pure: no window, no history. */
 
 /**
- * @typedef {"overview" | "nodes" | "node" | "jobs" | "job" | "sessions" | "session" | "instances"
- *   | "sign-in" | "unknown"} View
+ * @typedef {"overview" | "nodes" | "node" | "jobs" | "job" | "sessions" | "session" | "rooms"
+ *   | "room" | "instances" | "sign-in" | "unknown"} View
  * @typedef {Readonly<Record<string, string>>} Query
  *
  * @typedef {object} Route
  * @property {View} view
- * @property {string} id of the node, job or session; "" for other views.
+ * @property {string} id of the node, job, session or room; "" for other views.
  * @property {Query} query only parameters that the view knows, and that are not empty.
  */
 
@@ -26,6 +26,7 @@ const JOB_FILTERS = [
   ...["from_ms", "to_ms"],
 ];
 const SESSION_FILTERS = ["search", "tenant", "state"];
+const ROOM_FILTERS = ["search", "tenant", "language"];
 
 /**
  * `params` are those of the address; `sent` those that the server gets.
@@ -40,15 +41,18 @@ const PLACES = {
   job: { path: "/jobs/", params: [], sent: [] },
   sessions: { path: "/sessions", params: [...SESSION_FILTERS, ...PAGED], sent: SESSION_FILTERS },
   session: { path: "/sessions/", params: ["page"], sent: [] },
+  rooms: { path: "/rooms", params: [...ROOM_FILTERS, ...PAGED], sent: ROOM_FILTERS },
+  room: { path: "/rooms/", params: ["page"], sent: [] },
   instances: { path: "/instances", params: ["search", "differences"], sent: [] },
   "sign-in": { path: "/sign-in", params: ["next"], sent: [] },
 };
 
-/** @type {readonly (readonly [prefix: string, view: "node" | "job" | "session"])[]} */
+/** @type {readonly (readonly [prefix: string, view: "node" | "job" | "session" | "room"])[]} */
 const DETAILS = [
   ["/nodes/", "node"],
   ["/jobs/", "job"],
   ["/sessions/", "session"],
+  ["/rooms/", "room"],
 ];
 
 /**

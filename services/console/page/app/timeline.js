@@ -12,6 +12,7 @@ import { duration } from "./format.js";
 
 /**
  * @typedef {object} Mark
+ * @property {string} place of the utterance, as `placeOf` names it.
  * @property {number} index
  * @property {number} x
  * @property {number} y
@@ -29,8 +30,8 @@ import { duration } from "./format.js";
  * @property {readonly Mark[]} marks
  *
  * @typedef {object} Join
- * @property {number} from the utterance that was held.
- * @property {number} to the utterance that contains it.
+ * @property {string} from the place of the utterance that was held.
+ * @property {string} to the place of the utterance that contains it.
  * @property {string} path
  *
  * @typedef {object} Timeline
@@ -181,16 +182,19 @@ function laneOf(spans, y, place) {
   const taken = [];
   const marks = spans.flatMap(({ utterance, from, cut, end }) => {
     const look = lookOf(utterance);
+    const own = placeOf(utterance);
     const [x, middle, right] = [place(from), place(cut), place(end)];
     const width = Math.max(right - middle, LEAST);
     const row = rowFor(taken, middle, middle + width);
     return /** @type {Mark[]} */ ([
       {
-        ...{ index: utterance.index, part: "spoken", look, x, y: y + TITLE, height: SPOKEN },
+        ...{ place: own, index: utterance.index, part: "spoken", look, x, height: SPOKEN },
+        y: y + TITLE,
         width: Math.max(middle - x, LEAST),
       },
       {
-        ...{ index: utterance.index, part: "waited", look, x: middle, width, height: WAITED },
+        ...{ place: own, index: utterance.index, part: "waited", look, x: middle, width },
+        height: WAITED,
         y: waitY + row * STEP,
       },
     ]);
@@ -240,6 +244,15 @@ export function lookOf(utterance) {
 }
 
 /**
+ * Names an utterance and its direction: what is said to a room has one row for each language.
+ *
+ * @param {{ index: number, src: string, tgt: string }} utterance
+ */
+export function placeOf({ index, src, tgt }) {
+  return `${src}:${tgt}/${index}`;
+}
+
+/**
  * Lines from utterances that were held to the one that contains them.
  *
  * @param {readonly Utterance[]} utterances
@@ -247,22 +260,26 @@ export function lookOf(utterance) {
  * @returns {Join[]}
  */
 function joinsOf(utterances, lanes) {
-  /** @type {Map<number, Mark>} */
+  /** @type {Map<string, Mark>} */
   const spoken = new Map();
   for (const mark of lanes.flatMap((lane) => lane.marks)) {
     if (mark.part === "spoken") {
-      spoken.set(mark.index, mark);
+      spoken.set(mark.place, mark);
     }
   }
   return utterances.flatMap((utterance) => {
-    const to = utterance.joined_into;
-    const [a, b] = [spoken.get(utterance.index), spoken.get(to ?? -1)];
-    if (to === undefined || a === undefined || b === undefined) {
+    const { joined_into: index } = utterance;
+    if (index === undefined) {
+      return [];
+    }
+    const [from, to] = [placeOf(utterance), placeOf({ ...utterance, index })];
+    const [a, b] = [spoken.get(from), spoken.get(to)];
+    if (a === undefined || b === undefined) {
       return [];
     }
     const [x1, x2, y] = [a.x + a.width / 2, b.x + b.width / 2, a.y];
     const path = `M${x1.toFixed(1)},${y}C${x1.toFixed(1)},${y - 12} ${x2.toFixed(1)},${b.y - 12} ${x2.toFixed(1)},${b.y}`;
-    return [{ from: utterance.index, to, path }];
+    return [{ from, to, path }];
   });
 }
 

@@ -135,6 +135,39 @@
  * @property {number} results
  * @property {number} missing
  * @property {string[]} directions
+ * @property {string} [room] that it speaks to; only in the document of one session.
+ *
+ * @typedef {object} RoomRow
+ * @property {string} id
+ * @property {string} name
+ * @property {string} tenant
+ * @property {number} created_ms
+ * @property {number} utterances
+ * @property {number} speakers
+ * @property {string[]} spoken
+ * @property {number} listeners
+ * @property {string[]} languages
+ * @property {number} languages_total
+ * @property {number} waiting in the language that has most.
+ * @property {number} lag_ms of the oldest utterance that waits.
+ *
+ * @typedef {object} RoomMember
+ * @property {string} key
+ * @property {string} name
+ * @property {string} role
+ * @property {string} language
+ * @property {string[]} gets
+ * @property {number} joined_ms
+ * @property {string} gateway
+ *
+ * @typedef {{ session: string, name: string, language: string, joined_ms: number }} RoomSpeaker
+ * @typedef {{ language: string, listeners: number, speech_listeners: number, waiting: number,
+ *   lag_ms: number }} RoomLanguage
+ * @typedef {RoomRow & { speak: string, allowed: string[], max_members: number, max_speakers: number,
+ *   max_languages: number, gateways: string[], speaker_list: RoomSpeaker[],
+ *   language_list: RoomLanguage[] }} RoomDetails
+ * @typedef {Document & { room: RoomDetails,
+ *   members: List<RoomMember> & { partial?: boolean } }} RoomDocument
  *
  * @typedef {object} Utterance
  * @property {number} index
@@ -182,6 +215,7 @@
  * @typedef {Document & List<JobRow> & { counts: Record<string, number>, oldest_ms?: number, gap_ms?: number,
  *   errors: Record<string, number> }} JobsDocument
  * @typedef {Document & List<SessionRow> & { partial?: boolean }} SessionsDocument
+ * @typedef {Document & List<RoomRow> & { partial?: boolean }} RoomsDocument
  */
 
 /**
@@ -194,6 +228,6 @@
  * @property {number} [limit]
  */
 
-/** @typedef {{ kind: "node" | "job" | "session", id: string, label: string }} Match */
+/** @typedef {{ kind: "node" | "job" | "session" | "room", id: string, label: string }} Match */
 
 export {};

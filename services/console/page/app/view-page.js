@@ -11,6 +11,8 @@ import { Nodes } from "./view-nodes.js";
 import { Overview } from "./view-overview.js";
 import { Empty, Skeleton } from "./view-parts.js";
 import { Refused } from "./view-refused.js";
+import { Room } from "./view-room.js";
+import { Rooms } from "./view-rooms.js";
 import { Session } from "./view-session.js";
 import { Sessions } from "./view-sessions.js";
 import { Shell } from "./view-shell.js";
@@ -22,11 +24,11 @@ import { SignIn } from "./view-sign-in.js";
 /** @type {Partial<Record<View, (props: { document: any }) => unknown>>} */
 const VIEWS = {
   ...{ overview: Overview, nodes: Nodes, node: Node, jobs: Jobs, job: Job },
-  ...{ sessions: Sessions, session: Session, instances: Instances },
+  ...{ sessions: Sessions, session: Session, rooms: Rooms, room: Room, instances: Instances },
 };
 
 /** Lists have their own form while they load: filters can be used at once. */
-const LISTS = ["nodes", "jobs", "sessions"];
+const LISTS = ["nodes", "jobs", "sessions", "rooms"];
 
 export function Page() {
   return html`<${Shell}><${Content} /><//>`;

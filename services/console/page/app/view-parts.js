@@ -61,9 +61,9 @@ export function Direction({ src, tgt }) {
 }
 
 /**
- * A link to a node, job or session; a dash if there is none.
+ * A link to a node, job, session or room; a dash if there is none.
  *
- * @param {{ to: "node" | "job" | "session", id: string | undefined, short?: boolean }} props
+ * @param {{ to: "node" | "job" | "session" | "room", id: string | undefined, short?: boolean }} props
  */
 export function IdLink({ to, id, short = false }) {
   if (id === undefined || id === "") {

@@ -9,11 +9,12 @@ import { Empty, Skeleton } from "./view-parts.js";
 /** @import { ApiError } from "./api.js" */
 /** @import { Children } from "./html.js" */
 
-/** @type {Readonly<Record<string, { list: "nodes" | "jobs" | "sessions", why: string }>>} */
+/** @type {Readonly<Record<string, { list: "nodes" | "jobs" | "sessions" | "rooms", why: string }>>} */
 const GONE = {
   node: { list: "nodes", why: "It may have been removed, or it fell silent and was swept." },
   job: { list: "jobs", why: "Records of jobs are kept for a limited time." },
   session: { list: "sessions", why: "It may have been closed, or it has expired." },
+  room: { list: "rooms", why: "It may have been closed, or nobody was in it for too long." },
 };
 
 /** @param {{ error: ApiError }} props */

@@ -1,5 +1,5 @@
 // @ts-check
-/** Finds a node, a job or a session by its id, from everywhere. */
+/** Finds a node, a job, a session or a room by its id, from everywhere. */
 
 import { signal } from "@preact/signals";
 import { useRef } from "preact/hooks";
@@ -13,7 +13,7 @@ import { me, navigate } from "./state.js";
 /** @import { Match } from "./types.js" */
 
 const TYPING_MS = 200;
-const KINDS = { node: "Node", job: "Job", session: "Session" };
+const KINDS = { node: "Node", job: "Job", session: "Session", room: "Room" };
 
 const matches = /** @type {import("@preact/signals").Signal<readonly Match[]>} */ (signal([]));
 const chosen = signal(0);
@@ -85,7 +85,7 @@ export function GlobalSearch() {
   };
   return html`<div class="global-search" role="search">
     <label class="field main">
-      <span class="visually-hidden">Find a node, job or session by id</span>
+      <span class="visually-hidden">Find a node, job, session or room by id</span>
       ${icons.search()}
       <input
         type="search"

@@ -8,7 +8,7 @@ import { Directions } from "./view-sessions.js";
 import { Ago, Card, Clock, Direction, Empty, Facts, IdLink, Pill } from "./view-parts.js";
 import { Pager, Table } from "./view-table.js";
 import { SessionTimeline } from "./view-timeline.js";
-import { lookOf } from "./timeline.js";
+import { lookOf, placeOf } from "./timeline.js";
 import { CUTS, OVER, RESULT_KINDS, SESSION_STATES, sentence, wordOf } from "./words.js";
 
 /** @import { Children } from "./html.js" */
@@ -62,6 +62,7 @@ const COLUMNS = [
 export function Session({ document }) {
   const { session, utterances } = document;
   const rows = utterances.order.flatMap((id) => utterances.rows[id] ?? []);
+  const shared = severalTimes(rows.map(({ index }) => index));
   return html`<div class="page-head">
       <div>
         <p class="crumbs"><a href=${address("sessions")}>Sessions</a></p>
@@ -92,7 +93,8 @@ export function Session({ document }) {
           label="Utterances"
           columns=${COLUMNS}
           rows=${rows}
-          keyOf=${(/** @type {Utterance} */ utterance) => String(utterance.index)}
+          keyOf=${(/** @type {Utterance} */ utterance) =>
+            shared.has(utterance.index) ? placeOf(utterance) : String(utterance.index)}
           linkOf=${(/** @type {Utterance} */ utterance) =>
             utterance.job_id ? address("job", utterance.job_id) : undefined}
           toneOf=${(/** @type {Utterance} */ utterance) => (lookOf(utterance) === "missing" ? "row-bad" : "")}
@@ -119,6 +121,11 @@ export function Session({ document }) {
         }
       <//>
     </div>`;
+}
+
+/** Indexes that several rows have: what is said to a room is translated to several languages. @param {readonly number[]} indexes */
+function severalTimes(indexes) {
+  return new Set(indexes.filter((index, at) => indexes.indexOf(index) !== at));
 }
 
 const LOOKS = [
@@ -173,7 +180,8 @@ function Joined({ utterance }) {
  * @returns {[string, Children][]}
  */
 function factsOf(session) {
-  return [
+  /** @type {[string, Children][]} */
+  const rows = [
     ["Tenant", session.tenant || "–"],
     ["Gateway", html`<span class="id">${session.gateway || "–"}</span>`],
     ["Opened", html`<${Ago} ms=${session.opened_ms} />`],
@@ -184,4 +192,8 @@ function factsOf(session) {
     ["Missing", count(session.missing)],
     ["Takeovers (epoch)", count(session.epoch)],
   ];
+  if (session.room !== undefined) {
+    rows.unshift(["Speaks to room", html`<${IdLink} to="room" id=${session.room} />`]);
+  }
+  return rows;
 }

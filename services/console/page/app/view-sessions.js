@@ -70,10 +70,12 @@ const COLUMNS = [
 ];
 
 /**
+ * A number that is of interest only if it is not zero.
+ *
  * @param {number} value
  * @param {string} tone if it is not zero.
  */
-function quiet(value, tone) {
+export function quiet(value, tone) {
   return html`<span class=${value === 0 ? "none" : tone}>${count(value)}</span>`;
 }
 

@@ -34,6 +34,7 @@ const PLACES = [
   { to: "nodes", name: "Nodes", icon: icons.nodes, also: "node" },
   { to: "jobs", name: "Jobs", icon: icons.jobs, also: "job" },
   { to: "sessions", name: "Sessions", icon: icons.sessions, also: "session" },
+  { to: "rooms", name: "Rooms", icon: icons.rooms, also: "room" },
   { to: "instances", name: "Instances", icon: icons.instances, also: "instances" },
 ];
 

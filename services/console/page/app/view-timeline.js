@@ -6,7 +6,7 @@ import { clock } from "./format.js";
 import { languageName } from "./languages.js";
 import { address } from "./router.js";
 import { navigate, now } from "./state.js";
-import { timeline, utteranceText, lookOf } from "./timeline.js";
+import { lookOf, placeOf, timeline, utteranceText } from "./timeline.js";
 import { useWidth } from "./view-chart.js";
 
 /** @import { Utterance } from "./types.js" */
@@ -17,7 +17,7 @@ export function SessionTimeline({ utterances }) {
   const [ref, width] = useWidth();
   const isOpen = utterances.some((utterance) => lookOf(utterance) === "open");
   const drawing = width > 0 ? timeline(utterances, width, isOpen ? now.value : 0) : null;
-  const byIndex = new Map(utterances.map((utterance) => [utterance.index, utterance]));
+  const byPlace = new Map(utterances.map((utterance) => [placeOf(utterance), utterance]));
   return html`<div
     class="chart scroll timeline"
     ref=${ref}
@@ -56,7 +56,7 @@ export function SessionTimeline({ utterances }) {
               key=${`${lane.src}:${lane.tgt}`}
               lane=${lane}
               width=${drawing.width}
-              byIndex=${byIndex}
+              byPlace=${byPlace}
             />`,
         )}
         ${drawing.joins.map(({ from, to, path }) => html`<path key=${`${from}-${to}`} class="join" d=${path} />`)}
@@ -66,15 +66,15 @@ export function SessionTimeline({ utterances }) {
   </div>`;
 }
 
-/** @param {{ lane: Lane, width: number, byIndex: ReadonlyMap<number, Utterance> }} props */
-function LaneMarks({ lane, width, byIndex }) {
+/** @param {{ lane: Lane, width: number, byPlace: ReadonlyMap<string, Utterance> }} props */
+function LaneMarks({ lane, width, byPlace }) {
   return html`<g data-direction=${`${lane.src}:${lane.tgt}`}>
     <line class="group-line" x1="0" x2=${width} y1=${lane.y + 2} y2=${lane.y + 2} />
     <text class="group-name" x="4" y=${lane.y + 17}>
       ${`${languageName(lane.src)} → ${languageName(lane.tgt)}`}
     </text>
     ${lane.marks.map((mark) => {
-      const utterance = byIndex.get(mark.index);
+      const utterance = byPlace.get(mark.place);
       return (
         utterance !== undefined &&
         html`<${UtteranceMark}

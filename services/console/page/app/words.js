@@ -51,6 +51,29 @@ export const SESSION_STATES = {
   away: { label: "Away", tone: "quiet", meaning: "No client is connected; it may resume." },
 };
 
+/** Who may speak in a room. @type {Readonly<Record<string, Word>>} */
+export const SPEAK_POLICIES = {
+  invited: {
+    label: "Invited speakers",
+    tone: "quiet",
+    meaning: "Only the host and holders of a speaker's token may speak.",
+  },
+  anyone: { label: "Anyone may speak", tone: "info", meaning: "Every member may speak." },
+};
+
+/** @type {Readonly<Record<string, Word>>} */
+export const MEMBER_ROLES = {
+  speaker: { label: "Speaker", tone: "info", meaning: "Speaks to the room." },
+  listener: { label: "Listener", tone: "quiet", meaning: "Listens in one language." },
+};
+
+/** What a listener receives. @type {Readonly<Record<string, Word>>} */
+export const LISTENING = {
+  captions: { label: "Captions", tone: "quiet", meaning: "Texts." },
+  speech: { label: "Speech", tone: "quiet", meaning: "Translated speech." },
+  original_audio: { label: "Original", tone: "quiet", meaning: "The speaker's own audio." },
+};
+
 /** What remains of a session that has ended. */
 export const OVER = {
   over: { label: "Over", tone: "quiet", meaning: "It has ended; its recent jobs are still known." },
@@ -117,6 +140,7 @@ export const SOURCES = /** @type {Readonly<Record<string, string>>} */ ({
   jobs: "Jobs",
   instances: "Instances",
   sessions: "Sessions",
+  rooms: "Rooms",
   document: "This page",
 });
 
