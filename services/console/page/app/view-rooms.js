@@ -32,7 +32,6 @@ const COLUMNS = [
   {
     name: "Name",
     sort: "name",
-    phone: "side",
     cell: (room) => room.name || html`<span class="none">–</span>`,
   },
   { name: "Tenant", cell: (room) => room.tenant || html`<span class="none">–</span>` },
