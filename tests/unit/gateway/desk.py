@@ -16,6 +16,7 @@ from lingua_scheduler.services.session_gateway.session.effects import (
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
+from lingua_scheduler.services.session_gateway.session.speaking.lane import Speaker
 from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
@@ -76,6 +77,7 @@ class Desk:
         past: Past | None = None,
         opened: session_pb2.NewSession = OPENED,
         now: float = 1000.0,
+        speaker: Speaker | None = None,
     ) -> None:
         self.now = now
         self.rules = rules
@@ -88,6 +90,7 @@ class Desk:
             past=past or Past(),
             counts=self.counts,
             now=now,
+            speaker=speaker,
         )
         self.seq = past.next_seq if past else 0
         self.timers: dict[TimerKey, float] = {}

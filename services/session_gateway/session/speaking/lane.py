@@ -88,10 +88,11 @@ class Speaker:
     language: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Unpublished:
     outcome: Outcome
     utterance: Utterance
+    failures: int = 0
 
 
 class Lane:
@@ -256,8 +257,17 @@ class Lane:
         self._on_published(now, self._language, index, None)
 
     def on_publish_failed(self, now: float, index: int) -> None:
-        """The room may or may not have the outcome: it is put again."""
-        if index in self._unpublished:
+        """The room may or may not have the outcome: it is put again, as long as Redis may be away.
+
+        After that the room itself says that it is missing.
+        """
+        waiting = self._unpublished.get(index)
+        if waiting is None:
+            return
+        waiting.failures += 1
+        if waiting.failures * PUBLISH_RETRY_MS > self._rules.redis_outage_max_ms:
+            self.on_published(now, index)
+        else:
             self._out.timers.set((_PUBLISH, index), now + PUBLISH_RETRY_MS)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
