@@ -9,5 +9,24 @@
 -- @arg room text
 -- @setting idle_ms digits      for how long it is known that the room was closed
 -- Returns {'ok', how many utterances it had} or {'ROOM_NOT_FOUND'}.
+-- @include lib/room_lanes
 
-return {}
+local known = room_read(P, room)
+if not known.is_there then
+  return { 'ROOM_NOT_FOUND' }
+end
+if not known.closed then
+  local key = room_key(P, room)
+  room_news(P, room)
+  lanes_delete(P, room)
+  redis.call('DEL', key)
+  for _, part in ipairs({ 'gateways', 'members', 'speakers', 'wants' }) do
+    redis.call('DEL', room_key(P, room, part))
+  end
+  redis.call('HSET', key, 'tenant', known.tenant, 'closed', 1, 'next', digits_of(known.next),
+    'version', known.version + 1)
+  redis.call('PEXPIRE', key, idle_ms)
+  quota_let_go(P, known.tenant, 'rooms', room)
+  redis.call('ZREM', rooms_key(P), room)
+end
+return { 'ok', known.next }

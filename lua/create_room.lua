@@ -20,5 +20,28 @@
 -- @setting idle_ms digits
 -- Returns {'ok', created_ms}; or {'ROOM_CLOSED'}, also if another room has this id; or
 --   {'QUOTA_EXCEEDED', 'rooms', used, 'limit', limit, 'retry_ms', ms}.
+-- @include lib/room
 
-return {}
+local key = room_key(P, room)
+local known = redis.call('HMGET', key, 'tenant', 'closed', 'secret', 'created_ms')
+if known[1] then
+  if known[2] or known[3] ~= secret then
+    return { 'ROOM_CLOSED' }
+  end
+  room_raise_next(P, room, room_read(P, room), next_index)
+  return { 'ok', tonumber(known[4]) }
+end
+local now = now_ms()
+local refused = max_rooms > 0 and quota_full(P, tenant, 'rooms', max_rooms, ROOM_RETRY_MS, now)
+if refused then
+  return refused
+end
+if created_ms == 0 then
+  created_ms = now
+end
+redis.call('HSET', key, 'tenant', tenant, 'options', options, 'secret', secret, 'created_ms',
+  created_ms, 'next', digits_of(next_index), 'version', 0, 'max_members', max_members,
+  'max_speakers', max_speakers, 'max_languages', max_languages)
+redis.call('PEXPIRE', key, idle_ms)
+room_list(P, tenant, { room }, idle_ms, now)
+return { 'ok', created_ms }

@@ -1,8 +1,9 @@
 -- Quotas of tenants. Usage is counted by holds that expire, so a crash cannot use up a quota for
--- longer than that. Jobs and speech of a tenant without limits are not recorded; sessions always are,
--- because the same set is the index for listing the sessions of a tenant.
+-- longer than that. Jobs and speech of a tenant without limits are not recorded; sessions and rooms
+-- always are, because the same sets are the indexes for listing those of a tenant.
 --
 -- P:tenant:<tenant>:sessions, sorted set: session id -> when its record expires
+-- P:tenant:<tenant>:rooms, sorted set: room id -> when its record expires
 -- P:tenant:<tenant>:jobs, sorted set: job id -> when its latest attempt ends at the latest
 -- P:tenant:<tenant>:audio, string: the time at which the speech so far is used up, if every minute
 --   allows as much speech as the tenant may use per minute

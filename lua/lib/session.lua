@@ -15,6 +15,9 @@
 --   low            no cut below this index is kept; it only rises
 --   cut:<index>    a Cut (session_record.proto) whose result the client has not seen, or whose chunks
 --                  the client may send again
+--   room           of a session that speaks to a room: the id of the room
+--   said:<index>   of such a session: what record_spoken answered for a cut, '<room index> <languages>';
+--                  deleted together with the cut
 --
 -- P:sessions, sorted set: session id -> when its record expires. The index for listing all sessions; it
 --   has no lifetime, because every call removes some expired entries and an empty set is no key.
@@ -22,10 +25,8 @@
 -- Includes the clock although few scripts need it, because tests replace it together with lifetimes.
 -- @include lib/now
 -- @include lib/quota
+-- @include lib/many
 
--- Fields written or deleted by one command. The limit is the size of Lua's stack, which holds
--- unpack's results.
-local FIELDS_AT_ONCE = 1000
 -- Fewer than the fields of any record.
 local FEW_CUTS = 10
 
@@ -33,9 +34,9 @@ local function session_key(P, session)
   return P .. ':session:' .. session
 end
 
--- The fields that every change of the record needs: epoch, tenant, next, seen, low, acked.
+-- The fields that every change of the record needs: epoch, tenant, next, seen, low, acked, room.
 local function session_read(key)
-  return redis.call('HMGET', key, 'epoch', 'tenant', 'next', 'seen', 'low', 'acked')
+  return redis.call('HMGET', key, 'epoch', 'tenant', 'next', 'seen', 'low', 'acked', 'room')
 end
 
 -- Why a gateway with this epoch must not change the record, or nil if it may. After a failover the
@@ -82,19 +83,13 @@ local function session_unlist(P, session, tenant)
   redis.call('ZREM', sessions_key(P), session)
 end
 
-local function session_many(command, key, words)
-  for from = 1, #words, FIELDS_AT_ONCE do
-    redis.call(command, key, unpack(words, from, math.min(from + FIELDS_AT_ONCE - 1, #words)))
-  end
-end
-
--- The names of the fields that cuts with first <= index < stop may have.
-local function session_cuts(key, first, stop)
-  local names = {}
+-- The names of the fields that cuts with first <= index < stop may have. known: from session_read.
+local function session_cuts(key, known, first, stop)
+  local names, has_room = {}, known[7]
   if stop - first > FEW_CUTS and stop - first > redis.call('HLEN', key) then
     -- A record that was written again may skip any number of indexes, so they are not listed.
     for _, name in ipairs(redis.call('HKEYS', key)) do
-      local index = tonumber(string.match(name, '^cut:(%d+)$'))
+      local index = tonumber(string.match(name, '^%a+:(%d+)$'))
       if index and first <= index and index < stop then
         names[#names + 1] = name
       end
@@ -102,9 +97,27 @@ local function session_cuts(key, first, stop)
   else
     for index = first, stop - 1 do
       names[#names + 1] = 'cut:' .. index
+      if has_room then
+        names[#names + 1] = 'said:' .. index
+      end
     end
   end
   return names
+end
+
+-- What record_spoken answered for the cuts with these indexes: a table by index.
+local function session_said(key, known, indexes)
+  local said = {}
+  for from = 1, known[7] and #indexes or 0, WORDS_AT_ONCE do
+    local names = {}
+    for i = from, math.min(from + WORDS_AT_ONCE - 1, #indexes) do
+      names[#names + 1] = 'said:' .. indexes[i]
+    end
+    for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do
+      said[indexes[from + i - 1]] = value or nil
+    end
+  end
+  return said
 end
 
 -- Updates a record, and deletes the cuts that are not needed and the lowest ones beyond `keep`. The
@@ -115,7 +128,8 @@ end
 -- next_index, seen, acked: ignored if the record, or a cut, has a higher value
 -- first: the first cut that is needed
 -- cuts: lists index and cut
-local function session_update(key, known, fields, next_index, seen, acked, first, keep, cuts)
+-- said: table by index of what record_spoken answers, or nil
+local function session_update(key, known, fields, next_index, seen, acked, first, keep, cuts, said)
   local next_before, low_before = tonumber(known[3]), tonumber(known[5])
   next_index = math.max(next_index, next_before)
   for _, index in ipairs(cuts.index) do
@@ -127,7 +141,7 @@ local function session_update(key, known, fields, next_index, seen, acked, first
   local low = math.max(low_before, math.min(first, next_index), next_index - keep)
 
   -- New cuts have no field yet, so the cost does not depend on how far the index moves.
-  session_many('HDEL', key, session_cuts(key, low_before, math.min(low, next_before)))
+  call_many('HDEL', key, session_cuts(key, known, low_before, math.min(low, next_before)))
 
   for _, word in ipairs({ 'next', next_index, 'seen', seen, 'acked', acked, 'low', low }) do
     fields[#fields + 1] = word
@@ -137,7 +151,11 @@ local function session_update(key, known, fields, next_index, seen, acked, first
     if index >= low then
       fields[#fields + 1] = 'cut:' .. index
       fields[#fields + 1] = cuts.cut[i]
+      if said and said[index] then
+        fields[#fields + 1] = 'said:' .. index
+        fields[#fields + 1] = said[index]
+      end
     end
   end
-  session_many('HSET', key, fields)
+  call_many('HSET', key, fields)
 end

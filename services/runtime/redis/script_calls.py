@@ -413,6 +413,7 @@ class JoinRoom:
         name: Text,
         joined_ms: Number,
         change: int,
+        rejoin: bool,
     ) -> Call:
         """What differs from call to call."""
         return (
@@ -425,6 +426,7 @@ class JoinRoom:
             name,
             joined_ms,
             change,
+            _YES if rejoin else _NO,
             self._gateway,
             self._lease_ms,
             self._idle_ms,

@@ -120,9 +120,9 @@ class KeptRoom(NamedTuple):
         word: "ok", "ROOM_NOT_FOUND" or "ROOM_CLOSED".
         next_index: the room index of the next utterance.
         version: differs if the members have changed.
-        members: how many members, speakers and listeners, Redis knows at this gateway. If that is
-            not how many there are, the lease had ended or a failover lost changes:
-            `RoomStore.members_here` says who they are, so that the others can join again.
+        members: how many members, speakers and listeners, Redis knows at this gateway. If there
+            are not as many, the lease had ended, a failover lost changes, or members have moved
+            to other gateways: see `RoomStore.rejoin` and `RoomStore.whereabouts`.
     """
 
     word: str

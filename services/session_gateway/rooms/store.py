@@ -28,6 +28,8 @@ from lingua_scheduler.v1 import rooms_pb2
 
 # Rooms that one script renews. A room with 16 languages takes Redis about 60 commands.
 _KEPT_AT_ONCE = 20
+# First words of replies.
+_OK, _MOVED = b"ok", b"MEMBER_MOVED"
 _FACTS = ("tenant", "options", "secret", "created_ms", "next", "closed")
 
 
@@ -112,7 +114,7 @@ class RoomStore:
         )
         if reply[0] == quotas.REFUSED:
             raise quotas.quota_error(reply)
-        _check(room_id, reply)
+        check_reply(room_id, reply)
         return RoomFacts(
             room_id=room_id,
             tenant=tenant,
@@ -145,7 +147,7 @@ class RoomStore:
         It is not an error if the room is closed already.
         """
         reply = await self._link.call(*self._close_room(room=room_id))
-        _check(room_id, reply)
+        check_reply(room_id, reply)
         return int(reply[1])
 
     # ---- members ----
@@ -157,6 +159,18 @@ class RoomStore:
             RoomFullError: the room would have too many members, speakers or languages. A member
                 that is there stays as it was.
         """
+        reply = await self._join(room_id, member, rejoin=False)
+        return Admission(*reply[1:])
+
+    async def rejoin(self, *, room_id: str, member: MemberRecord) -> bool:
+        """Adds a member of this gateway again if Redis has lost it.
+
+        Returns False if the member is at another gateway by now, and stays there. Raises as `join`.
+        """
+        reply = await self._join(room_id, member, rejoin=True)
+        return bool(reply[0] == _OK)
+
+    async def _join(self, room_id: str, member: MemberRecord, *, rejoin: bool) -> Any:
         reply = await self._link.call(
             *self._join_room(
                 room=room_id,
@@ -167,10 +181,12 @@ class RoomStore:
                 name=member.name,
                 joined_ms=member.joined_ms,
                 change=member.change,
+                rejoin=rejoin,
             )
         )
-        _check(room_id, reply)
-        return Admission(*reply[1:])
+        if reply[0] != _MOVED:
+            check_reply(room_id, reply)
+        return reply
 
     async def leave(self, *, room_id: str, member_id: str, change: int | None = None) -> None:
         """Removes a member, if it is still at this gateway. Otherwise, nothing happens.
@@ -183,16 +199,16 @@ class RoomStore:
         change = next_change() if change is None else change
         await self._link.call(*self._leave_room(room=room_id, member=member_id, change=change))
 
-    async def members_here(self, room_id: str) -> set[str]:
-        """The ids of the members that Redis knows at this gateway; the cost grows with the room.
+    async def whereabouts(self, room_id: str) -> dict[str, str]:
+        """The gateway of each member, by member id. The cost grows with the room.
 
-        To be called if `KeptRoom.members` is not as expected.
+        If `KeptRoom.members` is higher than the number of members here even after `rejoin`, this
+        says which ones have to leave.
         """
         flat = await self._link.command("HGETALL", f"{self._prefix}{room_id}:members")
         return {
-            member_id.decode()
+            member_id.decode(): parse_member(packed).gateway
             for member_id, packed in zip(flat[::2], flat[1::2], strict=True)
-            if parse_member(packed).gateway == self._gateway
         }
 
     async def keep(self, rooms: Sequence[tuple[str, int]], *, expire: bool) -> list[KeptRoom]:
@@ -264,7 +280,8 @@ class RoomStore:
         if not pairs:
             return set()
         reply = await self._link.call(*script_calls.left_spoken(room=room_id, wanted=pairs))
-        return {pair for pair, is_left in zip(pairs, reply, strict=True) if is_left}
+        check_reply(room_id, reply)
+        return {pair for pair, is_left in zip(pairs, reply[1:], strict=True) if is_left}
 
     async def read(
         self,
@@ -308,8 +325,9 @@ def news_channel(settings: Settings) -> str:
     return f"{settings.redis_prefix}:news:{settings.instance_id}"
 
 
-def _check(room_id: str, reply: Sequence[Any]) -> None:
-    if reply[0] == b"ok":
+def check_reply(room_id: str, reply: Sequence[Any]) -> None:
+    """Raises the error that the reply of a script of rooms stands for."""
+    if reply[0] == _OK:
         return
     if reply[0] == b"ROOM_FULL":
         _refuse_full(room_id, reply[1].decode(), int(reply[2]))
