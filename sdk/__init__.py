@@ -1,4 +1,4 @@
-"""The SDK: a node in ten lines for node owners, and a session in ten lines for app developers.
+"""The SDK: a node for node owners, sessions and rooms for app developers, in ten lines each.
 
     from lingua_scheduler.sdk import Job, Node, Translated
 
@@ -18,8 +18,16 @@
         async for result in session.results():
             ...
 
-`node/` and `session/` each have a pure protocol and a shell that runs it over streams. They share
-`_transport/` and the modules beside this one, and never import each other. Of this project the SDK
+    from lingua_scheduler.sdk import Room
+
+    room = Room("127.0.0.1:7730", room_id=room_id, token=join_token)
+    async with room.listen(language="es") as listener:
+        async for heard in listener:
+            ...
+
+`node/`, `session/` and `room/` each have a pure protocol and a shell that runs it over streams.
+They share `_transport/` and the modules beside this one. A speaker in a room is a session, so
+`room/` imports `session/`; otherwise they never import each other. Of this project the SDK
 imports only the contracts (`v1`) and the two modules that it shares with the services (`silence`
 and `statuses`), so a node or an app needs no service's code. Services must not import the SDK.
 """
@@ -32,7 +40,11 @@ from lingua_scheduler.sdk.errors import (
     HeldAudioMissingError,
     HeldTooLargeError,
     JobError,
+    ListenerLostError,
     NodeRefusedError,
+    RoomError,
+    RoomRefusedError,
+    RoomUnavailableError,
     SdkError,
     SessionError,
     SessionLostError,
@@ -43,15 +55,36 @@ from lingua_scheduler.sdk.node.held_audio import HeldAudio, Turn
 from lingua_scheduler.sdk.node.job import Job
 from lingua_scheduler.sdk.node.node import Health, Node
 from lingua_scheduler.sdk.results import Held, NoSpeech, Partial, Timing, Translated
+from lingua_scheduler.sdk.room.events import (
+    Heard,
+    LanguageInfo,
+    Listening,
+    ListeningChanged,
+    Member,
+    NotSaid,
+    Rejoined,
+    RoomEvent,
+    RoomInfo,
+    RoomRole,
+    RoomStatus,
+    Said,
+    SpeakerInfo,
+    SpeakPolicy,
+)
+from lingua_scheduler.sdk.room.listener import Listener
+from lingua_scheduler.sdk.room.protocol.state import ListenerCounts
+from lingua_scheduler.sdk.room.room import Room
 from lingua_scheduler.sdk.session.events import (
     Accepted,
     Event,
     Finalized,
+    LanguageMissing,
     Limits,
     Missing,
     Outcome,
     PartialText,
     Problem,
+    Receipt,
     Reconnecting,
     Result,
     ResultKind,
@@ -75,17 +108,27 @@ __all__ = [
     "Event",
     "Finalized",
     "Health",
+    "Heard",
     "Held",
     "HeldAudio",
     "HeldAudioMissingError",
     "HeldTooLargeError",
     "Job",
     "JobError",
+    "LanguageInfo",
+    "LanguageMissing",
     "Limits",
+    "Listener",
+    "ListenerCounts",
+    "ListenerLostError",
+    "Listening",
+    "ListeningChanged",
+    "Member",
     "Missing",
     "NoSpeech",
     "Node",
     "NodeRefusedError",
+    "NotSaid",
     "Outcome",
     "Pair",
     "Partial",
@@ -93,18 +136,31 @@ __all__ = [
     "PauseDetection",
     "Problem",
     "Reason",
+    "Receipt",
     "Reconnecting",
+    "Rejoined",
     "Result",
     "ResultKind",
     "ResultTimings",
     "Resumed",
     "Retrying",
+    "Room",
+    "RoomError",
+    "RoomEvent",
+    "RoomInfo",
+    "RoomRefusedError",
+    "RoomRole",
+    "RoomStatus",
+    "RoomUnavailableError",
+    "Said",
     "SdkError",
     "Session",
     "SessionError",
     "SessionLostError",
     "SessionRefusedError",
     "SessionUnavailableError",
+    "SpeakPolicy",
+    "SpeakerInfo",
     "Stage",
     "Texts",
     "Timing",

@@ -100,6 +100,66 @@ class SessionLostError(SessionError):
         self.results_seen = results_seen
 
 
+class RoomError(SdkError):
+    """The base of the errors of rooms and listeners. A speaker's session has those of a session.
+
+    Args:
+        reason: for tools: an ErrorReason of the contract without its prefix, or a name that the
+            subclass lists.
+        message: one sentence for people.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+
+class RoomRefusedError(RoomError):
+    """A gateway refuses what was asked of a room, and a retry cannot help.
+
+    Args:
+        reason: such as ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL or PERMISSION_DENIED.
+        message: the gateway's explanation.
+        fields: for INVALID_MESSAGE: the path of each invalid field, and what is wrong with it.
+    """
+
+    def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(reason, "; ".join([message, *(": ".join(field) for field in fields)]))
+        self.fields = fields
+
+
+class RoomUnavailableError(RoomError):
+    """No gateway answered in time. Later the same may succeed.
+
+    Args:
+        reason: UNREACHABLE if no gateway answered; otherwise the last gateway's reason, such as
+            SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED if the tenant has reached its quota.
+        message: one sentence for people.
+        retry_after: seconds after which a retry may help; 0 if no server gave a time.
+    """
+
+    def __init__(self, reason: str, message: str, *, retry_after: float = 0.0) -> None:
+        super().__init__(reason, message)
+        self.retry_after = retry_after
+
+
+class ListenerLostError(RoomError):
+    """A listener cannot continue. What is said from `position` on does not reach it.
+
+    Args:
+        reason: an ErrorReason such as ROOM_NOT_FOUND, PERMISSION_DENIED or ROOM_FULL; or
+            UNREACHABLE: no gateway answered in time; BROKEN_PROMISE: the server violated the
+            contract; ABORTED: this side dropped it.
+        message: one sentence for people.
+        position: the first room index that the listener has not seen.
+    """
+
+    def __init__(self, reason: str, message: str, *, position: int = 0) -> None:
+        super().__init__(reason, f"{message} (seen are the utterances below {position})")
+        self.position = position
+
+
 class HeldTooLargeError(SdkError):
     """The audio of one turn exceeds what HeldAudio may keep."""
 

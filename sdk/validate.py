@@ -1,4 +1,4 @@
-"""Checks of arguments that nodes and sessions share, by the rules of the contract."""
+"""Checks of arguments that nodes, sessions and rooms share, by the rules of the contract."""
 
 import re
 
@@ -17,6 +17,13 @@ def check_language(name: str, value: object) -> str:
     """Returns the language code. Raises ValueError if it is malformed."""
     if not isinstance(value, str) or not _LANGUAGE.fullmatch(value):
         raise ValueError(f"{name}: {value!r} must be a language code such as 'en' or 'zh-hant'")
+    return value
+
+
+def check_text(name: str, value: object, most: int) -> str:
+    """Returns the text. Raises ValueError if it is no text, or too long."""
+    if not isinstance(value, str) or len(value) > most:
+        raise ValueError(f"{name}: must be text of at most {most} characters")
     return value
 
 

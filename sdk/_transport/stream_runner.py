@@ -106,15 +106,7 @@ class StreamRunner(Generic[Said, Heard]):
 
     async def dial(self, address: str, within: float) -> Lease | Lost | Refused:
         """Returns a channel for the next stream, or why there is none; also fetches a token."""
-        failed = await self._token.ask(within)
-        if failed is not None:
-            return failed
-        if self._token.metadata and self._channels.tls is None and not is_loopback(address):
-            _warn_of_plain_text(address)
-        try:
-            return await self._channels.take(address)
-        except ValueError as error:
-            return Lost(f"TLS files: {error}")
+        return await dial(address, channels=self._channels, token=self._token, within=within)
 
     async def run(
         self,
@@ -233,6 +225,28 @@ class StreamRunner(Generic[Said, Heard]):
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+
+
+async def dial(
+    address: str, *, channels: Channels, token: TokenSource, within: float
+) -> Lease | Lost | Refused:
+    """Returns a channel to a server, or why there is none; also fetches a token for it.
+
+    Args:
+        address: of the server.
+        channels: connections.
+        token: asked first.
+        within: how many seconds the token may take.
+    """
+    failed = await token.ask(within)
+    if failed is not None:
+        return failed
+    if token.metadata and channels.tls is None and not is_loopback(address):
+        _warn_of_plain_text(address)
+    try:
+        return await channels.take(address)
+    except ValueError as error:
+        return Lost(f"TLS files: {error}")
 
 
 # Cached: once for each address, however many nodes and sessions there are.

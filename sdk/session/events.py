@@ -1,7 +1,7 @@
 """The events of a session that an app receives. All are immutable.
 
-Each utterance has exactly one `Result` or `Missing`, in order. All other events are for display
-only.
+Each utterance has exactly one `Result` or `Missing`, in order; in a room, one `Receipt` or
+`Missing`. All other events are for display only.
 """
 
 from collections.abc import Mapping
@@ -91,6 +91,39 @@ class Result:
     attempts: int = 0
     timings: ResultTimings = field(default_factory=ResultTimings)
     turn_broken: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageMissing:
+    """A language in which the room has no result for an utterance.
+
+    Attributes:
+        language: the language that somebody listens to.
+        reason: for tools: an ErrorReason of the contract without its prefix, such as JOB_TIMEOUT.
+        message: one sentence for people.
+    """
+
+    language: str
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt(Result):
+    """What became of an utterance of a speaker in a room. It has no texts: listeners get those.
+
+    A `Result` whose kind is UNSPECIFIED and whose `tgt` is empty. It comes when all languages that
+    somebody listened to have an outcome.
+
+    Attributes:
+        room_index: counts the utterances of all speakers of the room.
+        delivered: the languages in which listeners have their result.
+        missing: the languages in which there is none.
+    """
+
+    room_index: int
+    delivered: tuple[str, ...] = ()
+    missing: tuple[LanguageMissing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

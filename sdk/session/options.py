@@ -1,13 +1,14 @@
 """Checks a session's arguments, by the rules of the contract. Errors are ValueErrors."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 from lingua_scheduler.sdk._transport.wire import audio_format_message
 from lingua_scheduler.sdk.audio import AudioFormat, Encoding
 from lingua_scheduler.sdk.types import Pair
-from lingua_scheduler.sdk.validate import check_id, check_language, check_number
+from lingua_scheduler.sdk.validate import check_id, check_language, check_number, check_text
 from lingua_scheduler.v1 import common_pb2, session_pb2
 
 MAX_FEATURES = 32
@@ -17,6 +18,7 @@ MAX_FEATURE_CHARACTERS = 256
 MAX_PARTIAL_INTERVAL_MS = 60_000
 # Less might not hold one utterance, and then nothing would ever be acknowledged.
 LEAST_UNACKNOWLEDGED_BYTES = 1024 * 1024
+MAX_SPEAKER_NAME = 64
 
 
 class PauseDetection(IntEnum):
@@ -26,6 +28,51 @@ class PauseDetection(IntEnum):
     GAPS = session_pb2.PAUSE_DETECTION_GAPS
     # Nobody speaks for `Limits.pause_ms` of audio; for microphones that never stop sending.
     VOICE_ACTIVITY = session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomSpeaker:
+    """A speaker in a room, for a session that speaks to it. `Room.speak` makes it.
+
+    Args:
+        room_id: the room.
+        join_token: allows it to speak there.
+        language: what it speaks.
+        name: shown to listeners.
+
+    Raises:
+        ValueError: names the argument and what is allowed.
+    """
+
+    room_id: str
+    join_token: str = field(repr=False)
+    language: str
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        check_id("room_id", self.room_id)
+        check_language("language", self.language)
+        check_text("name", self.name, MAX_SPEAKER_NAME)
+
+    def message(self) -> session_pb2.RoomSpeaker:
+        """Returns the speaker as a message."""
+        return session_pb2.RoomSpeaker(
+            room_id=self.room_id,
+            join_token=self.join_token,
+            language=self.language,
+            name=self.name,
+        )
+
+
+def directions_of(
+    src: str | None, tgt: str | None, a: str | None, b: str | None, room: RoomSpeaker | None
+) -> tuple[Pair, ...]:
+    """Returns the directions of a session; to a room, one without a target."""
+    if room is None:
+        return directions(src, tgt, a, b)
+    if any((src, tgt, a, b)):
+        raise ValueError("room: excludes src, tgt, a and b; its listeners choose the targets")
+    return (Pair(room.language, ""),)
 
 
 def directions(src: str | None, tgt: str | None, a: str | None, b: str | None) -> tuple[Pair, ...]:
@@ -54,6 +101,7 @@ def new_session(
     features: Mapping[str, str],
     tenant: str,
     pause_detection: PauseDetection,
+    room: RoomSpeaker | None = None,
 ) -> session_pb2.NewSession:
     """Returns the request for a session as a message."""
     if pause_detection is PauseDetection.VOICE_ACTIVITY:
@@ -66,11 +114,13 @@ def new_session(
         check_id("tenant", tenant)
     check_number("partial_interval_ms", partial_interval_ms, 0, MAX_PARTIAL_INTERVAL_MS)
     # The contract has a oneof for these.
-    languages: dict[str, Any] = (
-        {"direction": common_pb2.LanguagePair(src=pairs[0].src, tgt=pairs[0].tgt)}
-        if len(pairs) == 1
-        else {"conversation": session_pb2.LanguageSet(a=pairs[0].src, b=pairs[0].tgt)}
-    )
+    languages: dict[str, Any]
+    if room is not None:
+        languages = {"room": room.message()}
+    elif len(pairs) == 1:
+        languages = {"direction": common_pb2.LanguagePair(src=pairs[0].src, tgt=pairs[0].tgt)}
+    else:
+        languages = {"conversation": session_pb2.LanguageSet(a=pairs[0].src, b=pairs[0].tgt)}
     return session_pb2.NewSession(
         **languages,
         audio_format=audio_format_message(audio_format),

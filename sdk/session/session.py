@@ -18,7 +18,8 @@ from lingua_scheduler.sdk.session.link import Connection
 from lingua_scheduler.sdk.session.options import (
     LEAST_UNACKNOWLEDGED_BYTES,
     PauseDetection,
-    directions,
+    RoomSpeaker,
+    directions_of,
     new_session,
 )
 from lingua_scheduler.sdk.session.protocol.machine import SessionProtocol
@@ -67,6 +68,7 @@ class Session:
         pause_detection: how the gateway detects pauses; VOICE_ACTIVITY for a microphone that never
             stops sending.
         tenant: the tenant of the session, if the deployment has tenants.
+        room: speaks to a room instead: see `Room.speak`. Excludes src, tgt, a and b.
         tls: None for plain text.
         token: authenticates this app: a string, a file (pathlib.Path), or a function, async or
             blocking, that returns it. Files and functions are asked at every connection, so the
@@ -106,6 +108,7 @@ class Session:
         features: Mapping[str, str] | None = None,
         pause_detection: PauseDetection = PauseDetection.GAPS,
         tenant: str = "",
+        room: RoomSpeaker | None = None,
         tls: Tls | None = None,
         token: Token | None = None,
         metadata: Sequence[tuple[str, str]] = (),
@@ -126,7 +129,7 @@ class Session:
         if share_ms is None:
             share_ms = 0 if pause_detection is PauseDetection.VOICE_ACTIVITY else SHARE_MS
         check_number("share_ms", share_ms, 0, 10_000)
-        pairs = directions(src, tgt, a, b)
+        pairs = directions_of(src, tgt, a, b, room)
         self.audio_format = audio_format or AudioFormat()
         self._protocol = SessionProtocol(
             new=new_session(
@@ -139,6 +142,7 @@ class Session:
                 features=features or {},
                 tenant=tenant,
                 pause_detection=pause_detection,
+                room=room,
             ),
             reconnect_seconds=reconnect_seconds,
         )
@@ -345,6 +349,8 @@ class Session:
 
     def results(self) -> AsyncIterator[Outcome]:
         """Results and missing utterances only: each index once, in order, to the session's end.
+
+        A session that speaks to a room gets a `Receipt` for each utterance in place of a result.
 
         They are kept until they are read, even if `events()`, which also has them, is read too. A
         second iterator continues where the first stopped.

@@ -65,12 +65,14 @@ _SEQ_DIGITS = 16
 _INVALID = common_pb2.ERROR_REASON_INVALID_MESSAGE
 _QUOTA = common_pb2.ERROR_REASON_QUOTA_EXCEEDED
 _DRAINING = common_pb2.ERROR_REASON_DRAINING
-# A retry cannot help: the caller has no permission, or the session was forgotten.
+# A retry cannot help: the caller has no permission, or the session or its room are gone.
 _FATAL = frozenset(
     {
         common_pb2.ERROR_REASON_UNAUTHENTICATED,
         common_pb2.ERROR_REASON_PERMISSION_DENIED,
         common_pb2.ERROR_REASON_SESSION_NOT_FOUND,
+        common_pb2.ERROR_REASON_ROOM_NOT_FOUND,
+        common_pb2.ERROR_REASON_ROOM_CLOSED,
     }
 )
 _BEFORE_OPENED = frozenset({"opened", "error", "go_away"})
@@ -349,6 +351,9 @@ class SessionProtocol:
         """Whether a retry cannot help."""
         if error.reason == common_pb2.ERROR_REASON_SESSION_TAKEN_OVER:
             return not self._was_it_us(now)
+        if error.reason == common_pb2.ERROR_REASON_ROOM_FULL:
+            # A session that has audio to send may find a place in the room again.
+            return not self.state.session_id
         return error.reason in _FATAL or (not stream.opened and error.reason == _INVALID)
 
     def _was_it_us(self, now: float) -> bool:

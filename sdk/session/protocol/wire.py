@@ -8,10 +8,12 @@ from lingua_scheduler.sdk.results import Timing
 from lingua_scheduler.sdk.session.events import (
     Accepted,
     Finalized,
+    LanguageMissing,
     Limits,
     Missing,
     PartialText,
     Problem,
+    Receipt,
     Result,
     ResultKind,
     ResultTimings,
@@ -43,13 +45,15 @@ def limits_from(message: session_pb2.SessionLimits) -> Limits:
 
 
 def result_from(message: session_pb2.Result) -> Result:
-    """Returns a result."""
+    """Returns a result; a `Receipt` in a room."""
+    if message.HasField("room"):
+        return _receipt(message)
     return Result(
         index=message.utterance_index,
         src=message.direction.src,
         tgt=message.direction.tgt,
-        kind=_KINDS.get(message.kind, ResultKind.UNSPECIFIED),
-        texts=_texts(message.texts),
+        kind=kind_from(message.kind),
+        texts=texts_from(message.texts),
         speech=message.speech,
         speech_format=_format(message),
         joined=tuple(message.joined_utterances),
@@ -58,13 +62,27 @@ def result_from(message: session_pb2.Result) -> Result:
         node_id=message.node_id,
         attempts=message.attempts,
         turn_broken=message.turn_broken,
-        timings=ResultTimings(
-            audio_ms=message.timings.audio_ms,
-            hangover_ms=message.timings.hangover_ms,
-            dispatch_ms=message.timings.dispatch_ms,
-            node_ms=message.timings.node_ms,
-            deliver_ms=message.timings.deliver_ms,
-            stages=_stages(message.timings.stages),
+        timings=_timings(message.timings),
+    )
+
+
+def _receipt(message: session_pb2.Result) -> Receipt:
+    room = message.room
+    return Receipt(
+        index=message.utterance_index,
+        src=message.direction.src,
+        tgt="",
+        kind=ResultKind.UNSPECIFIED,
+        timings=_timings(message.timings),
+        room_index=room.room_index,
+        delivered=tuple(room.delivered),
+        missing=tuple(
+            LanguageMissing(
+                language=each.language,
+                reason=reason_name(each.why.reason),
+                message=each.why.message,
+            )
+            for each in room.missing
         ),
     )
 
@@ -87,7 +105,7 @@ def partial_from(message: session_pb2.Partial) -> PartialText:
         index=message.utterance_index,
         src=message.direction.src,
         tgt=message.direction.tgt,
-        texts=_texts(message.texts),
+        texts=texts_from(message.texts),
     )
 
 
@@ -139,17 +157,37 @@ def fields_of(error: common_pb2.Error) -> tuple[tuple[str, str], ...]:
     return tuple((each.field, each.description) for each in error.field_violations)
 
 
-def _texts(message: dispatcher_pb2.Texts) -> Texts:
+def texts_from(message: dispatcher_pb2.Texts) -> Texts:
+    """Returns the texts."""
     return Texts(source=message.source, repaired=message.repaired, translated=message.translated)
 
 
 def _format(message: session_pb2.Result) -> AudioFormat | None:
-    if not message.HasField("speech_format"):
-        return None
+    return known_format(message.speech_format) if message.HasField("speech_format") else None
+
+
+def known_format(message: common_pb2.AudioFormat) -> AudioFormat | None:
+    """Returns the format of audio; None if this version does not know it."""
     try:
-        return audio_format_from(message.speech_format)
+        return audio_format_from(message)
     except ValueError:
         return None
+
+
+def kind_from(number: int) -> ResultKind:
+    """Returns the kind of a result; UNSPECIFIED if this version does not know it."""
+    return _KINDS.get(number, ResultKind.UNSPECIFIED)
+
+
+def _timings(message: session_pb2.ResultTimings) -> ResultTimings:
+    return ResultTimings(
+        audio_ms=message.audio_ms,
+        hangover_ms=message.hangover_ms,
+        dispatch_ms=message.dispatch_ms,
+        node_ms=message.node_ms,
+        deliver_ms=message.deliver_ms,
+        stages=_stages(message.stages),
+    )
 
 
 def _stages(timings: Sequence[dispatcher_pb2.StageTiming]) -> tuple[Timing, ...]:
