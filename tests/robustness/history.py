@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.robustness.room_history import ListenerHistory
 from tests.support.records import Record
 
 PYTHON, JAVASCRIPT = "Python", "JavaScript"
@@ -42,6 +43,24 @@ class ClientHistory:
 
 
 @dataclass
+class RoomHistory:
+    """One room.
+
+    Attributes:
+        speakers: their sessions; in place of results they have receipts.
+        who: by what name nodes know each speaker, by the speaker's name.
+        listeners: in the order in which they came.
+        lost: why the room could not be used until its end, or "".
+    """
+
+    name: str
+    speakers: list[ClientHistory] = field(default_factory=list)
+    who: dict[str, str] = field(default_factory=dict)
+    listeners: list[ListenerHistory] = field(default_factory=list)
+    lost: str = ""
+
+
+@dataclass
 class NodeHistory:
     """One node over all its processes.
 
@@ -71,7 +90,8 @@ class Excuses:
             by name excuses those only, see `choice.excuses_of`. No word is lost by that.
         held: audio that a node holds may be lost.
         capacity: the leases are gone, so a node may get more than it has slots for.
-        sessions: reasons for which a session may be lost.
+        sessions: reasons for which a session, or a listener, may be lost.
+        rooms: what Redis knew of rooms may be gone: their members, and outcomes that nobody read.
     """
 
     missing: frozenset[str] = frozenset()
@@ -79,6 +99,7 @@ class Excuses:
     held: bool = False
     capacity: bool = False
     sessions: frozenset[str] = frozenset()
+    rooms: bool = False
 
     def __or__(self, other: "Excuses") -> "Excuses":
         return Excuses(
@@ -87,6 +108,7 @@ class Excuses:
             held=self.held or other.held,
             capacity=self.capacity or other.capacity,
             sessions=self.sessions | other.sessions,
+            rooms=self.rooms or other.rooms,
         )
 
     def excuses_turns_of(self, node: str) -> bool:
@@ -184,6 +206,7 @@ class History:
 
     Attributes:
         name: of its faults, as the report groups them.
+        rooms: beside the conversations of the clients.
         stall_s: how long a text may take after its last word; 0: any time.
         leases_left: what the pool service still counted as taken at the end.
         logged: lines of the services' logs that only a bug writes.
@@ -193,6 +216,7 @@ class History:
     name: str
     seed: int
     clients: list[ClientHistory] = field(default_factory=list)
+    rooms: list[RoomHistory] = field(default_factory=list)
     nodes: list[NodeHistory] = field(default_factory=list)
     struck: list[Struck] = field(default_factory=list)
     excuses: Excuses = field(default_factory=Excuses)

@@ -16,6 +16,7 @@ EMPTIED = Excuses(
     capacity=True,
     missing=frozenset({"JOB_NOT_FOUND", "SESSION_NOT_FOUND"}),
     sessions=frozenset({"SESSION_NOT_FOUND"}),
+    rooms=True,
 )
 _BYTES_LEFT = 4096
 

@@ -15,6 +15,7 @@ from tests.robustness.validate.order import (
 )
 from tests.robustness.validate.partials import partials_keep_their_interval
 from tests.robustness.validate.recovery import everybody_is_heard_again, nobody_waits_too_long
+from tests.robustness.validate.rooms import ROOM_CHECKS
 from tests.robustness.validate.slots import nodes_within_capacity, slots_are_back
 from tests.robustness.validate.turns import turns_stay_on_their_node
 from tests.robustness.validate.violation import Violation
@@ -39,6 +40,7 @@ CHECKS = (
     memory_is_bounded,
     honest_nodes_stay_in,
     nobody_dies_of_it,
+    *ROOM_CHECKS,
 )
 
 

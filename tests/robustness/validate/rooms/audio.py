@@ -1,0 +1,80 @@
+"""Speech fits its text, original audio is what was said, and who wants either gets it."""
+
+from collections.abc import Iterator
+
+from tests.robustness.history import History, RoomHistory
+from tests.robustness.room_history import ListenerHistory
+from tests.robustness.validate.rooms.lanes import listeners, receipts
+from tests.robustness.validate.violation import Violation
+from tests.support.records import Record
+
+FITS = "rooms: speech fits its text"
+ORIGINAL = "rooms: original audio is what was said"
+COMES = "rooms: audio comes if it is wanted"
+# Audio is kept for longer (room_speech_ms), so that listeners who reconnect get it.
+KEPT_MS = 20_000
+
+
+def speech_fits_its_text(history: History) -> Iterator[Violation]:
+    """A listener hears the speech of its own language and text."""
+    for _, listener in listeners(history):
+        for each in _with(listener, "speech"):
+            is_own = each["language"] == each["spoken"]
+            text = " ".join((each["language"], *each["words"]))
+            if not is_own and each["speech"] != text:
+                what = f"room index {each['index']} is {text!r}, spoken as {each['speech']!r}"
+                yield Violation(FITS, listener.name, what)
+                break
+
+
+def original_audio_is_what_was_said(history: History) -> Iterator[Violation]:
+    """The words of the utterance itself, as nodes got them."""
+    words = {
+        (each["session"], each["index"]): each["words"]
+        for node in history.nodes
+        for each in node.of("assigned")
+        if not each.get("included")
+    }
+    for room, listener in listeners(history):
+        said = _utterances(room)
+        for each in _with(listener, "original"):
+            which = said.get(each["index"])
+            if which in words and each["original"] != words[which]:
+                what = f"room index {each['index']} is {words[which]}, heard as {each['original']}"
+                yield Violation(ORIGINAL, listener.name, what)
+                break
+
+
+def wanted_audio_comes(history: History) -> Iterator[Violation]:
+    """With each live result, unless it comes so late that audio is no longer kept."""
+    if history.excuses.rooms:
+        return
+    for _, listener in listeners(history):
+        wants = listener.of("joined")[0]["wants"] if listener.of("joined") else ()
+        for each in listener.of("said"):
+            if each["replayed"] or each["age_ms"] > KEPT_MS or not each["words"]:
+                continue
+            without = [kind for kind in wants if kind in _DUE and not _DUE[kind](each)]
+            if without:
+                what = f"room index {each['index']} came without {' and '.join(without)}"
+                yield Violation(COMES, listener.name, what)
+                break
+
+
+_DUE = {
+    "speech": lambda each: each["language"] == each["spoken"] or each["speech"] is not None,
+    "original": lambda each: bool(each["original"]),
+}
+
+
+def _with(listener: ListenerHistory, kind: str) -> list[Record]:
+    return [each for each in listener.of("said") if each[kind]]
+
+
+def _utterances(room: RoomHistory) -> dict[int, tuple[str, int]]:
+    """By room index: the speaker's name at nodes, and the index of the utterance."""
+    return {
+        each["room_index"]: (room.who[speaker.name], each["index"])
+        for speaker in room.speakers
+        for each in receipts(speaker)
+    }
