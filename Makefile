@@ -48,8 +48,8 @@ $(TALKING_READY): requirements-interpreter.lock requirements-build.lock FORCE
 get-models: $(TALKING_READY)  ## download the models of the interpreter node to ~/.cache/lingua-scheduler
 	@PYTHONPATH=examples $(TALKING)/bin/python -m interpreter_node.fetching
 
-run-real: $(TALKING_READY)  ## two languages, real speech, the talk page; downloads what it needs
-	@$(TALKING)/bin/python examples/real_conversation.py
+run-real: $(TALKING_READY)  ## two languages, real speech, the talk page; downloads what it needs; ROOM=yes: one speaks, several listen
+	@$(TALKING)/bin/python examples/real_conversation.py $(if $(filter yes,$(ROOM)),--room)
 
 picture: $(RUN)  ## docs/pictures/run.svg: a picture of a real `make run`
 	@$(BIN)/python examples/conversation.py --picture docs/pictures/run.svg

@@ -3,9 +3,11 @@
 Ana speaks English and Ben Spanish, with synthetic voices. `lingua speak` sends their speech at the
 pace of speech. The scheduler cuts it and assigns it to two interpreter nodes (separate processes),
 which recognise it, translate it and speak the translation. Meanwhile and afterwards, two people can
-talk through the talk page.
+talk through the talk page. With --room, one speaks and several listen instead: see real_room.
 """
 
+import argparse
+import asyncio
 import math
 import os
 import shutil
@@ -14,23 +16,24 @@ import subprocess
 import sys
 import tempfile
 import time
-import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from interpreter_node import parts
 from interpreter_node.debian import get_apertium
-from interpreter_node.engines import RATE, MissingPartError
+from interpreter_node.engines import MissingPartError
 from interpreter_node.fetching import BadDownloadError, fetch
-from interpreter_node.pico import Pico
 from interpreter_node.settings import models_folder
 from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
+from real_room import HEADING, hold_tour, room_pages
+from recorded_speech import speakers_voice, write_speech
 
 from lingua_scheduler.cli.commands.up import exports
 from lingua_scheduler.cli.up.errors import PartFailedError
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 from lingua_scheduler.cli.up.talk_page import talk_page
+from lingua_scheduler.sdk import RoomError
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisError
 
@@ -43,6 +46,8 @@ FAILURES = (
     MissingPartError,
     BadDownloadError,
     RuntimeError,
+    RoomError,
+    TimeoutError,
     PartFailedError,
     EmbeddedRedisError,
     SettingsError,
@@ -89,21 +94,19 @@ SCENES = (
 
 def record(scenes: tuple[Scene, ...], folder: Path) -> dict[Scene, list[Path]]:
     """Write the speech to WAV files."""
-    # Another voice than that of the nodes.
-    voice = Pico({"en": "en-GB", "es": "es-ES"}, pitch=90, speed=95)
-    folder.mkdir(parents=True, exist_ok=True)
-    recorded: dict[Scene, list[Path]] = {}
-    for number, scene in enumerate(scenes, start=1):
-        recorded[scene] = []
-        for at, text in enumerate(scene.texts, start=1):
-            path = folder / f"{number}-{scene.who.lower()}-{at}.wav"
-            with wave.open(str(path), "wb") as file:
-                file.setnchannels(1)
-                file.setsampwidth(2)
-                file.setframerate(RATE)
-                file.writeframes(b"".join(voice.speak(text, scene.src)))
-            recorded[scene].append(path)
-    return recorded
+    voice = speakers_voice()
+    return {
+        scene: [
+            write_speech(
+                folder / f"{number}-{scene.who.lower()}-{at}.wav",
+                text,
+                language=scene.src,
+                voice=voice,
+            )
+            for at, text in enumerate(scene.texts, start=1)
+        ]
+        for number, scene in enumerate(scenes, start=1)
+    }
 
 
 def play(
@@ -132,12 +135,12 @@ def set_up() -> tuple[Scene, ...]:
     return tuple(scene for scene in SCENES if scene.src == "en" or parts.SPANISH not in refused)
 
 
-def introduce(scheduler: LocalScheduler) -> None:
+def introduce(scheduler: LocalScheduler, *, with_room: bool) -> None:
     """Show the address of the page, and what follows."""
     if page := talk_page(scheduler):
         print("\n".join(page.words))
         print("       Two people can talk English and Spanish there, as soon as the nodes run.\n")
-    print(__doc__)
+    print(HEADING if with_room else __doc__)
 
 
 def hold_conversation(
@@ -151,6 +154,15 @@ def hold_conversation(
     ]
     print(f"\nThe translated speech is in {folder}, what was said in {folder / 'said'}.")
     return all(played), recorded[scenes[-1]][-1]
+
+
+def visit_museum(scheduler: LocalScheduler, folder: Path) -> tuple[bool, Path]:
+    """Hold the tour; returns whether everybody got everything, and the last recording."""
+    good, room, recording = asyncio.run(hold_tour(scheduler.addresses("gateway"), folder, print))
+    print(f"The translated speech is in {folder}, what was said in {folder / 'said'}.\n")
+    for line in asyncio.run(room_pages(scheduler, room)):
+        print(line)
+    return good, recording
 
 
 def stay_up(scheduler: LocalScheduler, recording: Path, folder: Path, until: float) -> None:
@@ -171,7 +183,7 @@ def stay_up(scheduler: LocalScheduler, recording: Path, folder: Path, until: flo
         print("Ending.")
 
 
-def run(folder: Path) -> int:
+def run(folder: Path, *, with_room: bool) -> int:
     """Run everything; returns 0 only if everything was translated."""
     until = time.monotonic() + float(os.environ.get("RUN_SECONDS") or "inf")
     get_apertium(os.environ, print)
@@ -183,9 +195,9 @@ def run(folder: Path) -> int:
         tempfile.TemporaryDirectory(prefix="lingua-") as tokens,
         LocalScheduler(environ={**SETTINGS, **os.environ}, on_log=log) as scheduler,
     ):
-        introduce(scheduler)
+        introduce(scheduler, with_room=with_room)
         scenes = set_up()
-        if len(scenes) < len(SCENES):
+        if len(scenes) < len(SCENES) and not with_room:
             print("So only Ana can be understood: Ben's part is left out.")
         environ = {
             **os.environ,
@@ -196,7 +208,11 @@ def run(folder: Path) -> int:
         try:
             await_nodes(nodes, environ)
             print(f"The scheduler runs, with the interpreter nodes {' and '.join(NODES)}.")
-            good, recording = hold_conversation(scenes, folder, environ)
+            good, recording = (
+                visit_museum(scheduler, folder)
+                if with_room
+                else hold_conversation(scenes, folder, environ)
+            )
             stay_up(scheduler, recording, folder, until)
             return 0 if good else 1
         finally:
@@ -205,13 +221,17 @@ def run(folder: Path) -> int:
 
 def main() -> int:
     """The exit code of `run`, 1 if a part is missing, or 130 if Ctrl-C ended the conversation."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--room", action="store_true", help="one speaks, several listen")
+    with_room = parser.parse_args().room
     # Unbuffered, even in a pipe.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # Clean up, however the program is ended.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    folder = Path(os.environ.get("OUT") or models_folder(os.environ).parent / "conversation")
+    name = "room" if with_room else "conversation"
+    folder = Path(os.environ.get("OUT") or models_folder(os.environ).parent / name)
     try:
-        return run(folder.absolute())
+        return run(folder.absolute(), with_room=with_room)
     except FAILURES as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

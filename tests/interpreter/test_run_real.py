@@ -25,19 +25,23 @@ pytestmark = [
     ),
 ]
 WITHIN_S = 300.0
+PROGRAM = [PYTHON, ROOT / "examples" / "real_conversation.py"]
 
 
-def test_it_says_where_the_page_is_first_of_all_and_plays_its_conversation(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
+def guarded(folder: Path) -> dict[str, str]:
+    """The environment of a scheduler with auth, which ends when its show is over."""
+    secret = folder / "secret"
     secret.write_text("a secret of the tests, which is long enough")
-    environ = environment(
+    return environment(
         RUN_SECONDS="0",
-        OUT=str(tmp_path / "out"),
+        OUT=str(folder / "out"),
         LINGUA_AUTH="on",
         LINGUA_AUTH_SECRET_FILE=str(secret),
     )
-    program = [PYTHON, ROOT / "examples" / "real_conversation.py"]
-    with CommandProcess("run-real", program, env=environ) as running:
+
+
+def test_it_says_where_the_page_is_first_of_all_and_plays_its_conversation(tmp_path: Path) -> None:
+    with CommandProcess("run-real", PROGRAM, env=guarded(tmp_path)) as running:
         running.wait_for(lambda: "\n" in running.output(), "a first line", WITHIN_S)
         first = running.output().splitlines()[0]
         assert first.startswith("Talk   http://127.0.0.1:")
@@ -47,3 +51,23 @@ def test_it_says_where_the_page_is_first_of_all_and_plays_its_conversation(tmp_p
         assert asyncio.run(talk.get("/v1/languages"))[0] == 200
         assert running.wait_end(WITHIN_S) == 0, running.output() + running.log()
         assert "It ends by itself." in running.output()
+
+
+def test_in_a_room_everybody_gets_what_is_said_in_their_own_language(tmp_path: Path) -> None:
+    with CommandProcess("room", [*PROGRAM, "--room"], env=guarded(tmp_path)) as running:
+        assert running.wait_end(WITHIN_S) == 0, running.output() + running.log()
+        shown = running.output()
+    lines = [line.split(maxsplit=4) for line in shown.splitlines() if line.startswith("#")]
+    texts = {
+        name: " ".join(text for _, guest, _, _, text in lines if guest == name).lower()
+        for name in ("Luis", "Emma", "Marta")
+    }
+    assert "museum" in texts["Emma"]
+    assert "museo" in texts["Luis"]
+    # She came late: the first captions are from before.
+    assert "museo" in texts["Marta"]
+    assert [when for _, name, _, when, _ in lines if name == "Marta"][:2] == ["earlier"] * 2
+    assert "0 missing; " in shown
+    assert list((tmp_path / "out").glob("luis-*.wav"))
+    assert not list((tmp_path / "out").glob("emma-*.wav"))
+    assert "/room" in shown
