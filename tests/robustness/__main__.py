@@ -16,7 +16,8 @@ from pathlib import Path
 from tests.robustness import loss
 from tests.robustness.faults.choice import ALL, draw, possible
 from tests.robustness.report import HEAD, KINDS_HEAD, Report, plain
-from tests.robustness.rounds import JAVASCRIPT_EACH, PEOPLE, run_round
+from tests.robustness.room_report import ROOMS_HEAD
+from tests.robustness.rounds import JAVASCRIPT_EACH, PEOPLE, ROOMS, run_round
 from tests.robustness.store import AOF, EMPTY, SENTINEL
 from tests.robustness.validate import validate
 from tests.robustness.validate.hostile import summary
@@ -45,6 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help='draw from faults with these words: "loss: "')
     parser.add_argument("--hostile", action="store_true", help="hostile peers in every round")
     parser.add_argument("--people", type=int, default=PEOPLE)
+    parser.add_argument("--rooms", type=int, default=ROOMS, help="beside them; 0: none")
     parser.add_argument("--out", type=Path, help="folder for the report, and for what went wrong")
     chosen = parser.parse_args()
     if chosen.seed is None:
@@ -107,7 +109,14 @@ async def one(
 ) -> None:
     """One round, and what came out of it, in a line."""
     started, store = time.monotonic(), world.store.kind
-    history = await run_round(world, names, seed, people=chosen.people, hostile=chosen.hostile)
+    history = await run_round(
+        world,
+        names,
+        seed,
+        people=chosen.people,
+        rooms=chosen.rooms,
+        hostile=chosen.hostile,
+    )
     violations = validate(history)
     kept = report.add(history, violations, world.logs())
     where = ", ".join(map(str, history.struck))
@@ -132,6 +141,7 @@ def main() -> None:
         sys.exit("the JavaScript SDK is older than its sources: make js")
     why_not = loss.enter()
     about = f"seed {chosen.seed}, topology {chosen.topology}, {chosen.people} people, "
+    about += f"{chosen.rooms} rooms, "
     about += f"{os.cpu_count()} cores; packet loss: " + (
         f"only stalls of the proxy ({why_not}): {loss.HOW_TO}" if why_not else "real, by iptables"
     )
@@ -149,6 +159,7 @@ def main() -> None:
             rows = [row.cells() for _, row in sorted(report.rows.items())]
             print(plain([HEAD, *rows]))
             print(plain([KINDS_HEAD, *(kind.cells() for kind in report.kinds.values())]))
+            print(plain([ROOMS_HEAD, *(kind.cells() for kind in report.listeners.values())]))
             print(report.totals())
         report.write(about)
     sys.exit(1 if report.violations else 0)

@@ -67,5 +67,8 @@ def settings(**more: Any) -> dict[str, Any]:
         "drain_grace_ms": 10_000,
         "eject_ms": 2000,
         "eject_max_ms": 4000,
+        # More than a listener takes to find out that its gateway is gone, and to join another one.
+        "room_lease_ms": 8000,
+        "room_resume_ms": 8000,
         **more,
     }

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.robustness.history import JAVASCRIPT, ClientHistory, History, Lost
+from tests.robustness.room_report import ROOMS_HEAD, KindOfListener
 from tests.robustness.validate import Violation
 from tests.robustness.validate.recovery import longest_stall, recovery
 from tests.robustness.validate.turns import left_turns, turns
@@ -173,6 +174,7 @@ class Report:
     def __init__(self, folder: Path | None = None) -> None:
         self.rows: dict[str, Row] = {}
         self.kinds: dict[str, KindOfClient] = {}
+        self.listeners: dict[str, KindOfListener] = {}
         self.violations: list[Violation] = []
         self._folder = folder
         if folder is not None:
@@ -189,6 +191,10 @@ class Report:
             kind = self.kinds.setdefault(client.kind, KindOfClient(client.kind))
             its = sum(each.who == client.name for each in violations)
             kind.add(client, history.healed, its)
+        for room in history.rooms:
+            for listener in room.listeners:
+                which = self.listeners.setdefault(listener.kind, KindOfListener(listener.kind))
+                which.add(listener, sum(each.who == listener.name for each in violations))
         self.violations += violations
         if not violations:
             return None
@@ -213,10 +219,14 @@ class Report:
         )
 
     def markdown(self) -> str:
-        """The tables: by fault, and by kind of client."""
+        """The tables: by fault, by kind of client, and by kind of listener."""
         by_fault = [row.cells() for _, row in sorted(self.rows.items())]
         by_kind = [kind.cells() for kind in self.kinds.values()]
-        return f"{_markdown(HEAD, by_fault)}\n\n{_markdown(KINDS_HEAD, by_kind)}"
+        tables = [_markdown(HEAD, by_fault), _markdown(KINDS_HEAD, by_kind)]
+        if self.listeners:
+            listeners = [kind.cells() for kind in self.listeners.values()]
+            tables.append(_markdown(ROOMS_HEAD, listeners))
+        return "\n\n".join(tables)
 
     def write(self, about: str) -> None:
         """Into the folder, if there is one."""
@@ -228,6 +238,7 @@ class Report:
         )
         told = {"about": about, "rows": [asdict(row) for row in self.rows.values()]}
         told["kinds"] = [asdict(kind) for kind in self.kinds.values()]
+        told["listeners"] = [asdict(kind) for kind in self.listeners.values()]
         told["violations"] = [str(each) for each in self.violations]
         (self._folder / "report.json").write_text(json.dumps(told, indent=1))
 

@@ -1,4 +1,4 @@
-"""One round: people talk, faults strike and are healed, people talk on; all is written down."""
+"""One round: people talk, alone and in rooms, faults strike and are healed, people talk on."""
 
 import asyncio
 import contextlib
@@ -14,6 +14,7 @@ from tests.robustness.history import History, Struck
 from tests.robustness.hostile import HOSTILE_EXCUSES, HostilePeers
 from tests.robustness.traffic import WHO
 from tests.robustness.traffic.client import Talker
+from tests.robustness.traffic.rooms import CASTS, LiveRoom
 from tests.robustness.world import World
 from tests.support.javascript import JavaScriptTalker, why_not
 
@@ -22,6 +23,8 @@ PEOPLE = 10
 PARTIALS_MS = 200
 # Each so many of them use the JavaScript SDK, if it is built (make js).
 JAVASCRIPT_EACH = 5
+# Beside the people who have a conversation.
+ROOMS = len(CASTS)
 # Far more than anything here may take: the result deadline is 30 s.
 HEARD_S = 40.0
 ENDED_S = 60.0
@@ -32,7 +35,13 @@ AnyTalker = Talker | JavaScriptTalker
 
 
 async def run_round(
-    world: World, names: list[str], seed: int, *, people: int = PEOPLE, hostile: bool = False
+    world: World,
+    names: list[str],
+    seed: int,
+    *,
+    people: int = PEOPLE,
+    rooms: int = ROOMS,
+    hostile: bool = False,
 ) -> History:
     """Runs one round in a world where all is well; all is well again at its end.
 
@@ -43,10 +52,13 @@ async def run_round(
     faults = [ALL[name](random.Random(rng.random())) for name in names]
     people = max(people, *(each.people for each in faults))
     talkers = [talker(world, at, random.Random(rng.random())) for at in range(people)]
+    live_rooms = [live_room(world, at, seed) for at in range(rooms)]
     history = History(name=" + ".join(names), seed=seed)
     tasks = [asyncio.create_task(each.talk()) for each in talkers]
+    meetings = [asyncio.create_task(each.run()) for each in live_rooms]
     try:
         await all_heard(talkers, tasks, 0.0)
+        await rooms_heard(live_rooms, meetings, 0.0)
         await asyncio.sleep(rng.random())
         async with contextlib.AsyncExitStack() as stack:
             peers = HostilePeers(world, seed) if hostile or HOSTILE in names else None
@@ -55,17 +67,19 @@ async def run_round(
                 history.hostile = peers.history
             await _strike(world, faults, rng, history)
             await all_heard(talkers, tasks, history.healed)
+            await rooms_heard(live_rooms, meetings, history.healed)
             if peers is not None:
                 await peers.done()
     finally:
-        for each in talkers:
-            each.stop()
-        await ended(talkers, tasks)
+        for one in (*talkers, *live_rooms):
+            one.stop()
+        await ended([*talkers, *live_rooms], [*tasks, *meetings])
     history.excuses = excuses_of(faults)
     if history.hostile is not None:
         history.excuses |= HOSTILE_EXCUSES
     history.stall_s = faults[0].stall_s if len(faults) == 1 else 0.0
     history.clients = [each.history for each in talkers]
+    history.rooms = [each.history for each in live_rooms]
     await _collect(world, since, history)
     await world.all_up()
     return history
@@ -84,6 +98,13 @@ def talker(world: World, at: int, rng: random.Random) -> AnyTalker:
         )
     name = f"client-{at}"
     return Talker(name, world.gateways, rng, partial_interval_ms=partial_interval_ms)
+
+
+def live_room(world: World, at: int, seed: int) -> LiveRoom:
+    """One room. What its members do does not change what is drawn for anybody else."""
+    rng = random.Random(f"{seed} room {at}")
+    cast = CASTS[at % len(CASTS)]
+    return LiveRoom(f"room-{at}", cast, world.gateways, world.web_gateways, rng)
 
 
 async def _collect(world: World, since: float, history: History) -> None:
@@ -129,8 +150,20 @@ async def all_heard(
         await asyncio.sleep(0.05)
 
 
-async def ended(talkers: Sequence[AnyTalker], tasks: list[asyncio.Task[None]]) -> None:
-    """Waits for the ends of all sessions; one that does not come to its end is lost."""
+async def rooms_heard(
+    rooms: Sequence[LiveRoom], tasks: list[asyncio.Task[None]], after: float
+) -> None:
+    """The same for rooms: all who speak, and all who stay there."""
+    deadline = time.monotonic() + HEARD_S
+    while time.monotonic() < deadline:
+        open_rooms = [room for room, task in zip(rooms, tasks, strict=True) if not task.done()]
+        if all(room.is_heard(after) for room in open_rooms):
+            return
+        await asyncio.sleep(0.05)
+
+
+async def ended(talkers: Sequence[AnyTalker | LiveRoom], tasks: list[asyncio.Task[None]]) -> None:
+    """Waits for the ends of all sessions and rooms; one that does not come to its end is lost."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ENDED_S):
             await asyncio.wait(tasks)

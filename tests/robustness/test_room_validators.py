@@ -40,6 +40,7 @@ def said(index: int, language: str, *words: int, session: str = "s", **more: Any
         "session": session,
         "kind": "TRANSLATED",
         "words": [str(word) for word in words],
+        "text": " ".join((language, *map(str, words))) if words else "",
         "joined": [],
         "replayed": False,
         "speech": None,
@@ -215,6 +216,12 @@ def receipts(history: History, at: int = 0) -> list[Record]:
     return [each for each in events if each["what"] == "receipt"]
 
 
+def rephrase(record: Record, *words: str) -> None:
+    """Gives an outcome other words, in text and speech as well."""
+    text = " ".join((record["language"], *words))
+    record.update(words=list(words), text=text, speech=record["speech"] and text)
+
+
 def _twice(history: History) -> None:
     heard(history, SPOKEN).insert(3, at(history, SPOKEN, 1))
 
@@ -261,7 +268,7 @@ def _replayed_speech(history: History) -> None:
 
 
 def _other_text(history: History) -> None:
-    at(history, LATE, 2)["words"] = ["10", "12"]
+    rephrase(at(history, LATE, 2), "10", "12")
 
 
 def _missing_for_one(history: History) -> None:
@@ -359,32 +366,28 @@ def _not_translated(history: History) -> None:
 
 def _word_lost(history: History) -> None:
     for each in (SPOKEN, WEB):
-        at(history, each, 4)["words"] = ["16"]
-    at(history, SPOKEN, 4)["speech"] = "es 16"
+        rephrase(at(history, each, 4), "16")
 
 
 def _last_word_lost(history: History) -> None:
     for each in (SPOKEN, WEB):
-        at(history, each, 4)["words"] = ["14"]
-    at(history, SPOKEN, 4)["speech"] = "es 14"
+        rephrase(at(history, each, 4), "14")
 
 
 def _word_twice(history: History) -> None:
     for each in (SPOKEN, WEB):
-        at(history, each, 4)["words"] = ["12", "14", "16"]
-    at(history, SPOKEN, 4)["speech"] = "es 12 14 16"
+        rephrase(at(history, each, 4), "12", "14", "16")
 
 
 def _never_said(history: History) -> None:
     for each in (SPOKEN, WEB):
-        at(history, each, 4)["words"] = ["14", "late"]
-    at(history, SPOKEN, 4)["speech"] = "es 14 late"
+        rephrase(at(history, each, 4), "14", "late")
 
 
 def _held_and_forgotten(history: History) -> None:
     for each in (SPOKEN, WEB, CHANGING, LATE):
-        at(history, each, 2).update(words=["10", "12"], joined=[])
-    at(history, SPOKEN, 2)["speech"] = "es 10 12"
+        at(history, each, 2)["joined"] = []
+        rephrase(at(history, each, 2), "10", "12")
 
 
 def _job_a_listener(history: History) -> None:
@@ -403,6 +406,10 @@ def _job_without_outcome(history: History) -> None:
 
 def _outcome_without_job(history: History) -> None:
     del history.nodes[0].records[0]
+
+
+def _text_of_another(history: History) -> None:
+    at(history, WEB, 4)["text"] = "de 14 16"
 
 
 def _speech_of_another(history: History) -> None:
@@ -466,7 +473,8 @@ def _no_original(history: History) -> None:
         (_unwanted_language, "one job a language"),
         (_job_without_outcome, "one job a language"),
         (_outcome_without_job, "one job a language"),
-        (_speech_of_another, "speech fits its text"),
+        (_text_of_another, "text and speech are of the language"),
+        (_speech_of_another, "text and speech are of the language"),
         (_other_original, "original audio is what was said"),
         (_mute, "audio comes if it is wanted"),
         (_no_original, "audio comes if it is wanted"),

@@ -1,4 +1,4 @@
-"""Those who talk and those who work: the SDK's own sessions and nodes, which write down all.
+"""Those who talk, listen and work: the SDK's own sessions, rooms and nodes, which write down all.
 
 Beside them, hostile clients and nodes, which do what no SDK does.
 """
@@ -7,3 +7,7 @@ WHO = "who"
 """The feature by which nodes tell conversations apart: they are not told the session."""
 BAD = "bad"
 """The feature of jobs that honest nodes refuse as bad, as they would refuse broken audio."""
+ROOM = "room"
+"""The feature of jobs of rooms: they are quick, so that rooms take few of the slots, and spoken."""
+LANGUAGES = ("en", "es", "de", "fr")
+"""What nodes can do: each of these to each, and captions in each."""

@@ -22,6 +22,7 @@ from lingua_scheduler.sdk import (
     Missing,
     PartialText,
     Problem,
+    Receipt,
     Reconnecting,
     Result,
     Resumed,
@@ -60,13 +61,7 @@ class Talker:
         """From opening the session to its last result; whatever happens is written down."""
         hearing: asyncio.Task[None] | None = None
         try:
-            async with Session(
-                self._gateways,
-                src="en",
-                tgt="es",
-                partial_interval_ms=self.history.partial_interval_ms,
-                features={WHO: uuid.uuid4().hex},
-            ) as session:
+            async with self.session() as session:
                 self.history.session = session.session_id
                 hearing = asyncio.create_task(self._hear(session))
                 await self._speak(session)
@@ -76,6 +71,16 @@ class Talker:
             if hearing is not None:
                 with contextlib.suppress(SdkError):
                     await hearing
+
+    def session(self) -> Session:
+        """In which to talk."""
+        return Session(
+            self._gateways,
+            src="en",
+            tgt="es",
+            partial_interval_ms=self.history.partial_interval_ms,
+            features={WHO: uuid.uuid4().hex},
+        )
 
     async def _speak(self, session: Session) -> None:
         loop = asyncio.get_running_loop()
@@ -134,6 +139,14 @@ async def vanish_from_web(gateways: Sequence[str], rng: random.Random, after: fl
 def as_record(event: Event) -> Record:
     """An event of the SDK as a plain fact."""
     match event:
+        case Receipt():
+            return {
+                "what": "receipt",
+                "index": event.index,
+                "room_index": event.room_index,
+                "delivered": list(event.delivered),
+                "missing": [(each.language, each.reason, each.message) for each in event.missing],
+            }
         case Result():
             return {
                 "what": "result",

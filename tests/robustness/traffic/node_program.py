@@ -12,8 +12,8 @@ on its refusal is found out. What it does can be changed while it runs, by a fil
     fail_every     each such job fails, and is worth another try (0: none)
     flood          partial texts of all jobs are sent without a pause, wanted or not
 
-Records, one JSON object a line: began, connected, assigned (with the words of its audio, and the
-earlier utterances that it begins with), started
+Records, one JSON object a line: began, connected, assigned (with the words of its audio, the
+earlier utterances that it begins with, the target language, and whether speech is wanted), started
 (`at_once`: jobs that run now), finished (`held`: the node keeps the audio), failed, stopped.
 """
 
@@ -26,7 +26,7 @@ from lingua_scheduler.sdk.node.protocol.machine import NodeProtocol
 from lingua_scheduler.sdk.node.protocol.wire import Ref, attempt_of
 from lingua_scheduler.v1 import dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, NodeMessage
-from tests.robustness.traffic import BAD, WHO
+from tests.robustness.traffic import BAD, LANGUAGES, ROOM, WHO
 from tests.support.listening_node import is_unfinished, words_in
 from tests.support.node_process import NodeOptions
 from tests.support.records import Diary
@@ -35,6 +35,8 @@ from tests.support.records import Diary
 BOUNDLESS = 1_000_000
 # Ten people keep half of all slots busy with this.
 WORK_MS = 400
+# Jobs of rooms, of which there are as many as there are languages.
+ROOM_WORK_MS = 60
 # Between two partial texts of a job, by a node that floods them.
 FLOOD_S = 0.005
 
@@ -66,6 +68,9 @@ class _Protocol(NodeProtocol):
                 attempt=assign.attempt.attempt,
                 words=words_in(job.audio),
                 included=list(job.included_utterances),
+                tgt=job.pair.tgt,
+                job=assign.attempt.job_id,
+                speech=job.require_tts,
             )
         if not self._diary.order("lose"):
             super().on_assign(now, assign)
@@ -131,7 +136,7 @@ class RecordingNode(Node):
     """Answers with the words of the audio, and of what it had held before."""
 
     def __init__(self, *, node_id: str, slots: int, diary: Diary) -> None:
-        langs = ["en", "es"]
+        langs = list(LANGUAGES)
         super().__init__(
             node_id=node_id, asr=langs, semantic=langs, tts=langs, slots=slots, drain_seconds=8
         )
@@ -175,15 +180,21 @@ class RecordingNode(Node):
             unfinished = is_unfinished(job.reason, words)
             if unfinished:
                 job.hold()
-            await asyncio.sleep((self._diary.order("work_ms") or WORK_MS) / 1000)
+            work_ms = ROOM_WORK_MS if ROOM in job.features else WORK_MS
+            await asyncio.sleep((self._diary.order("work_ms") or work_ms) / 1000)
             every = self._diary.order("fail_every")
             if every and self._jobs % every == 0:
                 raise JobError("SIMULATED")
             if unfinished:
                 turn.keep()
                 return Held()
-            text = " ".join(words)
-            return Translated(source=text, translated=text, joined=turn.joined)
+            text = " ".join((job.pair.tgt, *words))
+            # Speech is as good as its text here, in an even number of bytes.
+            wants_speech = job.require_tts and ROOM in job.features
+            speech = (text + " " * (len(text) % 2)).encode() if wants_speech else b""
+            return Translated(
+                source=" ".join(words), translated=text, speech=speech, joined=turn.joined
+            )
 
 
 def main() -> None:

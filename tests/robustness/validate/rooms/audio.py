@@ -1,4 +1,4 @@
-"""Speech fits its text, original audio is what was said, and who wants either gets it."""
+"""Texts and speech fit, original audio is what was said, and who wants audio gets it."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tests.robustness.validate.rooms.lanes import listeners, receipts
 from tests.robustness.validate.violation import Violation
 from tests.support.records import Record
 
-FITS = "rooms: speech fits its text"
+FITS = "rooms: text and speech are of the language"
 ORIGINAL = "rooms: original audio is what was said"
 COMES = "rooms: audio comes if it is wanted"
 # Audio is kept for longer (room_speech_ms), so that listeners who reconnect get it.
@@ -16,13 +16,17 @@ KEPT_MS = 20_000
 
 
 def speech_fits_its_text(history: History) -> Iterator[Violation]:
-    """A listener hears the speech of its own language and text."""
+    """A listener reads and hears the words in its own language, as the node said them."""
     for _, listener in listeners(history):
-        for each in _with(listener, "speech"):
+        for each in listener.of("said"):
+            expected = " ".join((each["language"], *each["words"]))
             is_own = each["language"] == each["spoken"]
-            text = " ".join((each["language"], *each["words"]))
-            if not is_own and each["speech"] != text:
-                what = f"room index {each['index']} is {text!r}, spoken as {each['speech']!r}"
+            told = {"text": each["text"], "speech": None if is_own else each["speech"]}
+            wrong = [kind for kind, text in told.items() if text and text != expected]
+            if wrong:
+                what = (
+                    f"room index {each['index']} is {expected!r}, its {wrong[0]} {told[wrong[0]]!r}"
+                )
                 yield Violation(FITS, listener.name, what)
                 break
 
