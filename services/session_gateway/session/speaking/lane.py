@@ -236,11 +236,22 @@ class Lane:
     # ---- outcomes ----
 
     def put(self, index: int, outcome: Outcome) -> None:
-        """Sets the outcome of an utterance, and publishes it."""
-        assert outcome.utterance is not None
+        """Sets the outcome of an utterance, and publishes it.
+
+        If a node holds audio, this has to be recorded first: a later gateway learns it only from the
+        record once the room has the outcome.
+        """
+        utterance = outcome.utterance
+        assert utterance is not None
         self._deadlines.remove(index)
-        self._unpublished[index] = _Unpublished(outcome, outcome.utterance)
-        self._publish(index)
+        self._unpublished[index] = _Unpublished(outcome, utterance)
+        if not (utterance.is_held or utterance.is_missing):
+            self._publish(index)
+
+    def on_hold_recorded(self, index: int) -> None:
+        """The record says what a node holds of an utterance."""
+        if index in self._unpublished:
+            self._publish(index)
 
     def on_published(self, now: float, index: int) -> None:
         """The room has an outcome of the utterance, this one or an earlier one."""

@@ -49,6 +49,8 @@ class Place:
     # The languages that were wanted at that moment, and whether with speech.
     languages: dict[str, bool]
     wants_original: bool
+    # The languages of which the record now says what nodes hold.
+    holds: frozenset[str] = frozenset()
 
 
 class RoomJobs:
@@ -168,6 +170,9 @@ class RoomJobs:
     def on_recorded(self, now: float, places: Iterable[Place]) -> None:
         """Cuts are recorded, and have their place in the room."""
         for place in places:
+            for language in place.holds:
+                if lane := self._lanes.get(language):
+                    lane.on_hold_recorded(place.index)
             utterance = self.open.get(place.index)
             cut = self._cuts.pop(place.index, None)
             if utterance is not None and cut is not None:
