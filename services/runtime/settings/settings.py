@@ -33,6 +33,8 @@ from lingua_scheduler.services.runtime.settings.security_fields import SecurityF
 from lingua_scheduler.services.runtime.settings.web_fields import WebFields
 
 PREFIX = "LINGUA_"
+# Variables of single commands, which are no settings: a token of a room.
+OF_COMMANDS = ("LINGUA_ROOM_TOKEN",)
 
 # Kubernetes sets these in every container, for each Service of the namespace.
 _KUBERNETES_NAME = re.compile(
@@ -237,7 +239,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 
     Leaves out the variables that Kubernetes adds for Services whose names begin with `lingua`.
     """
-    known = [variable_name(name) for _, name in _names()]
+    known = [*(variable_name(name) for _, name in _names()), *OF_COMMANDS]
     return [
         (key, next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.75)), ""))
         for key in sorted(environ)

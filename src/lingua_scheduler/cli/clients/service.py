@@ -27,6 +27,7 @@ _LISTED_BY = {
     common_pb2.ERROR_REASON_NODE_NOT_FOUND: "lingua nodes list",
     common_pb2.ERROR_REASON_JOB_NOT_FOUND: "lingua jobs list",
     common_pb2.ERROR_REASON_SESSION_NOT_FOUND: "lingua sessions list",
+    common_pb2.ERROR_REASON_ROOM_NOT_FOUND: "lingua rooms list",
 }
 
 # Lifetime of tokens that a command signs for itself.
@@ -97,14 +98,29 @@ class ServiceClient:
             yield cls(channel, address=address, timeout_s=options.timeout_s, token=token)
 
     def _call(
-        self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
+        self,
+        method: "grpc.UnaryUnaryMultiCallable[Request, Response]",
+        request: Request,
+        *,
+        or_token: str = "",
+        may_call: str = _OPERATOR,
     ) -> Response:
+        """Call the service.
+
+        Args:
+            method: of the stub.
+            request: for the method.
+            or_token: identifies the caller if there is no token for commands.
+            may_call: who may call this, for the message if the service refuses the caller.
+        """
         try:
             metadata = self._token.metadata() if self._token is not None else ()
+            if or_token and not metadata:
+                metadata = (("authorization", f"Bearer {or_token}"),)
             metadata += _trace_of_caller()
             return method(request, timeout=self._timeout_s, metadata=metadata)
         except grpc.RpcError as error:
-            raise self._failure(error) from error
+            raise self._failure(error, may_call) from error
 
     def _pages(
         self, method: "grpc.UnaryUnaryMultiCallable[PageRequest, Page]", request: PageRequest
@@ -138,7 +154,7 @@ class ServiceClient:
                 break
         return sorted(found.values(), key=made_ms, reverse=True)[:limit], more
 
-    def _failure(self, error: grpc.RpcError) -> Failure:
+    def _failure(self, error: grpc.RpcError, may_call: str) -> Failure:
         code: grpc.StatusCode = getattr(error, "code", lambda: grpc.StatusCode.UNKNOWN)()
         said = from_rpc_error(error)
         if said is None:
@@ -153,7 +169,7 @@ class ServiceClient:
             )
         exit_code = FAILED
         if said.reason in _REFUSED:
-            message = f"the {self.words} at {self._address} refuses: {message}. {_OPERATOR}"
+            message = f"the {self.words} at {self._address} refuses: {message}. {may_call}"
             exit_code = USAGE
         elif code in _UNREACHABLE_CODES:
             exit_code = UNREACHABLE

@@ -4,16 +4,17 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from lingua_scheduler.cli import event_loop
+from lingua_scheduler.cli import event_loop, filters
 from lingua_scheduler.cli.clients.gateway import GatewayClient
-from lingua_scheduler.cli.clients.sdk_access import client_token, may_not, tls_of
-from lingua_scheduler.cli.failures import FAILED, UNREACHABLE, USAGE, Failure
+from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.options import Command, Options, client_options, pass_options
 from lingua_scheduler.cli.speak import microphone
 from lingua_scheduler.cli.speak.direction_check import no_node_note
+from lingua_scheduler.cli.speak.room_access import room_token_option
 from lingua_scheduler.cli.speak.speaking import (
     Say,
     files_as_heard,
@@ -24,40 +25,14 @@ from lingua_scheduler.cli.speak.speaking import (
 from lingua_scheduler.cli.speak.speaking import speak as speak_into
 from lingua_scheduler.cli.speak.speech_files import SpeechFolder, format_of_all
 from lingua_scheduler.cli.speak.speech_view import SpeechView
+from lingua_scheduler.cli.speak.target import Target
 from lingua_scheduler.cli.views.output import print_json
-from lingua_scheduler.sdk import (
-    AudioFormat,
-    PauseDetection,
-    Session,
-    SessionError,
-    SessionRefusedError,
-    SessionUnavailableError,
-)
-from lingua_scheduler.sdk.validate import check_language
+from lingua_scheduler.sdk import AudioFormat, SessionError
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 
-# Often enough to look alive on a terminal.
-_PARTIAL_EVERY_MS = 200
-_UNREACHABLE_REASONS = ("UNREACHABLE", "SCHEDULER_DEPENDENCY_DOWN")
-_USAGE_REASONS = ("INVALID_MESSAGE", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
-
-def _language(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    try:
-        return check_language(parameter.opts[0], value)
-    except ValueError as error:
-        raise click.BadParameter(str(error).partition(": ")[2]) from None
-
-
-def _language_option(flag: str, name: str, which: str) -> Callable[[Command], Command]:
-    return click.option(
-        flag,
-        name,
-        metavar="LANG",
-        required=True,
-        callback=_language,
-        help=f"The {which} language, such as en.",
-    )
+def _language_option(flag: str, name: str, words: str, **how: Any) -> Callable[[Command], Command]:
+    return click.option(flag, name, metavar="LANG", callback=filters.language, help=words, **how)
 
 
 @click.command()
@@ -67,8 +42,18 @@ def _language_option(flag: str, name: str, which: str) -> Callable[[Command], Co
     nargs=-1,
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
 )
-@_language_option("--from", "src", "spoken")
-@_language_option("--to", "tgt", "target")
+@_language_option("--from", "src", "The spoken language, such as en.", required=True)
+@_language_option("--to", "tgt", "The target language, such as es.")
+@click.option(
+    "--room",
+    "room_id",
+    metavar="ROOM",
+    help="Speak to this room instead; its listeners choose the target languages.",
+)
+@room_token_option(whose="With --room: a speaker's token of the room, or the host's")
+@click.option(
+    "--name", metavar="TEXT", default="", help="With --room: your name, shown to listeners."
+)
 @click.option("--mic", is_flag=True, help="Use the microphone instead, hands-free.")
 @click.option(
     "--vad", is_flag=True, help="Send only the speech in the files; each silence ends an utterance."
@@ -98,7 +83,10 @@ def speak(
     options: Options,
     files: tuple[Path, ...],
     src: str,
-    tgt: str,
+    tgt: str | None,
+    room_id: str | None,
+    room_token: str,
+    name: str,
     mic: bool,
     vad: bool,
     fast: bool,
@@ -112,39 +100,43 @@ def speak(
     Files are sent one after the other at the pace of speech, each as one utterance, or several if
     it is long. Ctrl-C ends the speech; what was said is still translated. Fails if an utterance is
     missing or lost. --timeout limits the search for a gateway.
+
+    With --room, says for each utterance in which languages listeners have it; 'lingua listen' shows
+    the texts.
     """
-    if save and text_only:
-        raise click.UsageError("--save needs speech, but --text-only requests none")
     if mic == bool(files):
         raise click.UsageError("give either WAV files or --mic")
+    target = Target(
+        src=src,
+        tgt=tgt,
+        room_id=room_id,
+        room_token=room_token,
+        name=name,
+        saves=save is not None,
+        text_only=text_only,
+        tenant=tenant,
+    )
     device = microphone.open_device() if mic else None
     audio_format = AudioFormat() if mic else format_of_all(files)
     live = sys.stdout.isatty() and not options.json
     settings = load_settings()
     address = options.addresses.get("gateway") or settings.gateway_address
-    try:
-        session = Session(
-            address,
-            src=src,
-            tgt=tgt,
-            audio_format=audio_format,
-            require_tts=not text_only,
-            partial_interval_ms=_PARTIAL_EVERY_MS if live else 0,
-            # A microphone never stops sending.
-            pause_detection=PauseDetection.VOICE_ACTIVITY if mic else PauseDetection.GAPS,
-            tenant=tenant,
-            tls=tls_of(settings),
-            token=client_token(settings, tenant),
-            reconnect_seconds=options.timeout_s,
-        )
-    except ValueError as error:
-        raise Failure(str(error), reason="USAGE", exit_code=USAGE) from None
+    session = target.session(
+        address,
+        settings,
+        audio_format=audio_format,
+        mic=mic,
+        live=live,
+        timeout_s=options.timeout_s,
+    )
     folder = SpeechFolder(save) if save else None
     with GatewayClient.opened(options) as client:
         # Fails at once with the usual message; a session would retry for a while.
         client.reach()
     view = SpeechView(folder=folder, words=not options.json, live=live, silence=not mic)
-    view.say(no_node_note(options, settings, src=src, tgt=tgt, speech=not text_only))
+    if tgt:
+        view.say(no_node_note(options, settings, src=src, tgt=tgt, speech=not text_only))
+    where = f"in room {room_id}" if room_id else f"at {address}"
     how = " (Ctrl-C ends it)" if mic else ""
     say: Say = functools.partial(say_files, files=files, pause_s=pause, fast=fast)
     if mic:
@@ -155,7 +147,7 @@ def speak(
     work = speak_into(
         session,
         say,
-        opened=lambda: view.start(f"Session {session.session_id} at {address}{how}"),
+        opened=lambda: view.start(f"Session {session.session_id} {where}{how}"),
         hear=view.hear,
     )
     whole = False
@@ -163,7 +155,7 @@ def speak(
         # With a microphone, the speaker decides when everything was said.
         whole = event_loop.run(work) or mic
     except SessionError as error:
-        raise _failure(error, address) from error
+        raise target.failure(error, address) from error
     finally:
         view.end()
         # For a lost session, print what came before; for one that never opened, nothing.
@@ -173,33 +165,15 @@ def speak(
     view.say(view.unsaved())
     if not options.json:
         click.echo(f"{view.summary()}{'' if whole else '; not everything was spoken'}.")
-    if view.missing or view.lost:
-        count = len(view.missing) + len(view.lost)
+    _check_whole(view)
+
+
+def _check_whole(view: SpeechView) -> None:
+    """Fails if something that was said has no result."""
+    count = len(view.missing) + len(view.lost) + len(view.incomplete)
+    if count:
+        language = " in some language" if view.incomplete else ""
         raise Failure(
-            f"{count} utterance{' has' if count == 1 else 's have'} no result",
+            f"{count} utterance{' has' if count == 1 else 's have'} no result{language}",
             reason="MISSING_RESULTS",
         )
-
-
-def _failure(error: SessionError, address: str) -> Failure:
-    """The failure for a session that could not be opened or was lost."""
-    if error.reason == "QUOTA_EXCEEDED":
-        message = f"the session gateway at {address} has no room for this tenant: {error.message}"
-    elif error.reason == "SCHEDULER_DEPENDENCY_DOWN":
-        message = f"the session gateway at {address} cannot serve now: {error.message}"
-    elif isinstance(error, SessionUnavailableError):
-        message = (
-            f"no session at {address}: {error.message}. 'lingua up' starts a gateway; --gateway or "
-            "LINGUA_GATEWAY_ADDRESS sets its address, --timeout allows more time"
-        )
-    elif isinstance(error, SessionRefusedError):
-        message = f"the session gateway at {address} refuses this session: {error.message}"
-    else:
-        message = f"the session was lost: {error.message}"
-    message += may_not(error.reason, "client")
-    exit_code = FAILED
-    if error.reason in _UNREACHABLE_REASONS:
-        exit_code = UNREACHABLE
-    elif error.reason in _USAGE_REASONS:
-        exit_code = USAGE
-    return Failure(message, reason=error.reason, exit_code=exit_code)

@@ -1,4 +1,4 @@
-"""What `lingua speak` does: sends files or a microphone's audio, and shows translations.
+"""What `lingua speak` and `lingua listen` do: send audio, and show what comes back of it.
 
 May import `clients`, `views` and the SDK, but not `commands` or `up`.
 """

@@ -1,4 +1,4 @@
-"""WAV files to speak, and WAV files of translated speech."""
+"""WAV files to speak, and WAV files of what comes back."""
 
 import io
 import shlex
@@ -59,37 +59,41 @@ def _told(audio: AudioFormat) -> str:
 
 
 class SpeechFolder:
-    """Saves translated speech, one file per utterance, replacing those of earlier sessions.
+    """Saves speech, one file per utterance, replacing those of earlier sessions.
 
     Args:
         folder: created if it does not exist.
+        option: that named it, for messages.
 
     Raises:
         Failure: it cannot be created.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, option: str = "--save") -> None:
         self._folder = folder
         try:
             make_folder(folder)
         except OSError as error:
             raise Failure(
-                f"--save: cannot create {folder}: {error.strerror}",
+                f"{option}: cannot create {folder}: {error.strerror}",
                 reason="USAGE",
                 exit_code=USAGE,
             ) from error
 
     def save(self, result: Result) -> Path | None:
         """Write the speech of a result; None if it has none that a WAV file can hold."""
-        audio = result.speech_format
-        if not result.speech or audio is None or audio.encoding is not Encoding.PCM_S16LE:
+        return self.save_audio(result.index, result.speech, result.speech_format)
+
+    def save_audio(self, index: int, audio: bytes, audio_format: AudioFormat | None) -> Path | None:
+        """Write the audio of an utterance; None if there is none that a WAV file can hold."""
+        if not audio or audio_format is None or audio_format.encoding is not Encoding.PCM_S16LE:
             return None
-        path = self._folder / f"utterance-{result.index:04}.wav"
+        path = self._folder / f"utterance-{index:04}.wav"
         content = io.BytesIO()
         with wave.open(content, "wb") as file:
-            file.setnchannels(audio.channels)
+            file.setnchannels(audio_format.channels)
             file.setsampwidth(_SAMPLE_BYTES)
-            file.setframerate(audio.sample_rate_hz)
-            file.writeframes(result.speech)
+            file.setframerate(audio_format.sample_rate_hz)
+            file.writeframes(audio)
         write_over(path, content.getvalue())
         return path

@@ -14,6 +14,7 @@ from lingua_scheduler.sdk import (
     Missing,
     PartialText,
     Problem,
+    Receipt,
     Reconnecting,
     Result,
     ResultKind,
@@ -80,7 +81,9 @@ class SpeechView:
     def _on_result(self, result: Result) -> None:
         path = self._folder.save(result) if self._folder else None
         self._results.append((result, path))
-        if self._silence or result.kind is not ResultKind.NO_SPEECH:
+        if isinstance(result, Receipt):
+            self._print(receipt_lines(result))
+        elif self._silence or result.kind is not ResultKind.NO_SPEECH:
             self._print(result_lines(result, path))
         if self._folder and result.speech and path is None:
             self.say(f"#{result.index}: its speech is no PCM, which is all that is saved")
@@ -106,9 +109,15 @@ class SpeechView:
         outcomes: list[Result | Missing] = [*(each for each, _ in self._results), *self.missing]
         return [index for each in outcomes for index in each.lost]
 
+    @property
+    def incomplete(self) -> list[Receipt]:
+        """Utterances that somebody in the room did not get in their language."""
+        receipts = [each for each, _ in self._results if isinstance(each, Receipt)]
+        return [receipt for receipt in receipts if receipt.missing]
+
     def summary(self) -> str:
         """The number of utterances by outcome."""
-        kinds = Counter(kind_name(result.kind) for result, _ in self._results)
+        kinds = Counter(_outcome(result) for result, _ in self._results)
         if self.missing:
             kinds["missing"] = len(self.missing)
         total = kinds.total()
@@ -177,6 +186,22 @@ def result_lines(result: Result, path: Path | None) -> str:
     return _block(head, rest)
 
 
+def receipt_lines(receipt: Receipt) -> str:
+    """What became of an utterance in a room."""
+    got = " ".join(receipt.delivered)
+    what = click.style("delivered", fg="green") if got else click.style("not wanted", fg="yellow")
+    head = (f"#{receipt.index}", f"{what}  {receipt.src}->{got or 'nobody listens'}")
+    facts = [("in the room", f"#{receipt.room_index}")]
+    facts += [
+        (
+            click.style("missing", fg="red"),
+            f"{each.language}, {each.reason}: {one_line(each.message)}",
+        )
+        for each in receipt.missing
+    ]
+    return _block(head, facts)
+
+
 def missing_lines(missing: Missing) -> str:
     """Why there is no result."""
     what = click.style("missing", fg="red")
@@ -206,6 +231,14 @@ def kind_name(kind: ResultKind) -> str:
     if kind is ResultKind.UNSPECIFIED:
         return "of an unknown kind"
     return kind.name.lower().replace("_", " ")
+
+
+def _outcome(result: Result) -> str:
+    if not isinstance(result, Receipt):
+        return kind_name(result.kind)
+    if result.missing:
+        return "not in all languages"
+    return "delivered" if result.delivered else "that nobody listened to"
 
 
 def _times(timings: ResultTimings) -> str:
@@ -240,6 +273,17 @@ def _note(event: Event) -> str:
 
 
 def _result_document(result: Result, path: Path | None) -> dict[str, Any]:
+    if isinstance(result, Receipt):
+        return {
+            "index": result.index,
+            "room_index": result.room_index,
+            "language": result.src,
+            "delivered": list(result.delivered),
+            "missing": [
+                {"language": each.language, "reason": each.reason, "message": each.message}
+                for each in result.missing
+            ],
+        }
     timings, audio = result.timings, result.speech_format
     return {
         "index": result.index,

@@ -1,0 +1,72 @@
+"""The token of a room as an option, and messages for those who are not let in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from lingua_scheduler.cli.failures import FAILED, NOT_FOUND, UNREACHABLE, USAGE, Failure
+from lingua_scheduler.cli.options import Command
+from lingua_scheduler.sdk import RoomError, SessionError
+
+VARIABLE = "LINGUA_ROOM_TOKEN"
+
+_UNREACHABLE_REASONS = ("UNREACHABLE", "SCHEDULER_DEPENDENCY_DOWN")
+
+
+def room_token_option(
+    flag: str = "--room-token", *, whose: str = "A token of the room", required: bool = False
+) -> Callable[[Command], Command]:
+    """Add an option for a token of a room. It is better given by the environment."""
+    # An option with a default, even None, is never missing.
+    given: dict[str, Any] = {"required": True} if required else {"default": ""}
+    return click.option(
+        flag,
+        "room_token",
+        metavar="TOKEN",
+        envvar=VARIABLE,
+        show_envvar=True,
+        help=f"{whose}. Other users of this machine can see options: the environment variable is "
+        "safer.",
+        **given,
+    )
+
+
+def not_let_in(
+    error: RoomError | SessionError, *, room_id: str, role: str, address: str
+) -> Failure:
+    """The failure for a member that could not join its room, or could not stay in it.
+
+    Args:
+        error: of the SDK.
+        room_id: the room.
+        role: "speaker" or "listener".
+        address: of the gateways.
+    """
+    code, message = FAILED, f"room {room_id}: {error.message}"
+    match error.reason:
+        case "ROOM_NOT_FOUND":
+            code = NOT_FOUND
+            message += (
+                ". A room is deleted when nobody was in it for a while; 'lingua rooms create' "
+                "makes another one"
+            )
+        case "ROOM_CLOSED":
+            message += ". Nobody can join it again; 'lingua rooms create' makes another one"
+        case "ROOM_FULL":
+            message += ". Somebody has to leave first, or to choose the same language"
+        case "PERMISSION_DENIED" | "UNAUTHENTICATED":
+            code = USAGE
+            message += (
+                f". --room-token or {VARIABLE} must be a token of this room that is valid; its "
+                f"host makes one: 'lingua rooms token {room_id} --role {role}'"
+            )
+        case "INVALID_MESSAGE":
+            code = USAGE
+        case reason if reason in _UNREACHABLE_REASONS:
+            code = UNREACHABLE
+            message = (
+                f"no answer for room {room_id} from {address}: {error.message}. --gateway or "
+                "LINGUA_GATEWAY_ADDRESS sets the address, --timeout allows more time"
+            )
+    return Failure(message, reason=error.reason, exit_code=code)
