@@ -110,7 +110,8 @@ async def test_the_node_with_a_token_and_tls_connects(
 ) -> None:
     (tmp_path / "ca.pem").write_bytes(OURS.pem)
     (tmp_path / "token").write_text("of-acme")
-    code = blocks(NODES_PAGE)[1].replace("/etc/lingua", str(tmp_path))
+    (code,) = [each for each in blocks(NODES_PAGE) if "Tls(" in each]
+    code = code.replace("/etc/lingua", str(tmp_path))
     async with running_dispatcher(plain_tls(OURS.issue())) as dispatcher:
         scope: dict[str, Any] = {}
         exec(compile(code, str(NODES_PAGE), "exec"), scope)

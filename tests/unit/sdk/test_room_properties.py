@@ -28,7 +28,8 @@ class Gateways:
     Attributes:
         due: the indexes that the member must be given, in whatever language.
         events: on their way to the client.
-        skips: how many events the server is going to skip, against the contract.
+        skips: how many events the server is going to skip, against the contract. What it skips last
+            in a language before a change cannot be noticed, since nothing refers to it.
     """
 
     def __init__(self) -> None:
@@ -43,9 +44,11 @@ class Gateways:
         # What the stream is yet to be given: from which index on, in which language.
         self._parts: list[tuple[int, str]] = []
         self._position = 0
+        self._skipped_last: set[int] = set()
 
     def disconnect(self) -> None:
         self.events.clear()
+        self._skipped_last.clear()
         self.joined = False
 
     def cut(self, others: set[str]) -> None:
@@ -99,11 +102,14 @@ class Gateways:
                     self._position = index + 1
                     if self.skips:
                         self.skips -= 1
+                        self._skipped_last.add(index)
                     else:
+                        self._skipped_last.clear()
                         self.events.append(self._event(language, index))
             if len(self._parts) == 1:
                 return
             self._parts.pop(0)
+            self.due -= self._skipped_last
 
     def repeat(self, count: int) -> None:
         """Sends some events again, as a resume does that knows less than the listener."""
