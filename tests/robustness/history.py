@@ -173,7 +173,7 @@ class Silence:
     control_s: float
 
 
-HOSTILE_PEERS = ("client", "node", "web")
+HOSTILE_PEERS = ("client", "node", "web", "room")
 """The kinds of hostile peers, each a program of traffic/."""
 
 

@@ -15,10 +15,10 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lingua_scheduler.sdk import Result, Session
+from lingua_scheduler.sdk import Result, Room, Said, Session
 from lingua_scheduler.services.runtime.errors import from_rpc_error
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
-from tests.robustness.fuzz import web
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, rooms_pb2
+from tests.robustness.fuzz import rooms, web
 from tests.robustness.fuzz.limits import beyond, beyond_on_stream
 from tests.robustness.fuzz.messages import broken, random_message
 from tests.robustness.fuzz.peers import METHODS, Method, call
@@ -34,6 +34,8 @@ AT_ONCE = 8
 BUGS = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
 STREAMS = [method for method in METHODS if method.is_stream]
 UNARY = [method for method in METHODS if not method.is_stream]
+# Streams with a message that comes first, and only first.
+BEGINS = ("Converse", "Connect", "Listen")
 # More tasks than before, after everything has ended.
 TASKS_MORE = 5
 
@@ -58,6 +60,8 @@ class Target:
         self.runner = runner
         self.channels: dict[str, grpc.aio.Channel] = {}
         self.tasks = {name: world.tasks(name) for name in world.services}
+        self.room = runner.run(Room.create(world.gateways))
+        self.token = runner.run(self.room.join_token("listener"))
 
     def attack(self, calls: list[tuple[Method, list[bytes]]]) -> None:
         """All of it at once; none may end like a bug."""
@@ -111,9 +115,35 @@ class Target:
             if kind == "session":
                 frames = web.mutated(web.whole_session(rng), rng)
                 made.append(web.talk(address, frames, rng))
+            elif kind == "listener":
+                frames = rooms.listening(self.room.room_id, self.token, rng)
+                frames = rooms.mutated_listening(web.mutated(frames, rng), rng)
+                told = rooms_pb2.RoomMessage
+                made.append(web.talk(address, frames, rng, path=rooms.LISTEN, answers=told))
+            elif kind == "room":
+                data = rooms.room_request(address, self.room.room_id, self.token, rng)
+                made.append(web.ask(address, data))
             else:
                 made.append(web.ask(address, web.mutated_request(address, rng)))
         return await asyncio.gather(*made)
+
+    def hear(self) -> None:
+        """Somebody who listens to the room hears what somebody else says in it."""
+        self.runner.run(self._hear())
+
+    async def _hear(self) -> None:
+        guest = Room(self.world.gateways, room_id=self.room.room_id, token=self.token)
+        async with (
+            guest.listen(language="es") as listener,
+            self.room.speak(language="en") as speaker,
+        ):
+            await speaker.send(audio_of(2, 4, 6))
+            await speaker.finish()
+            async for heard in listener:
+                assert isinstance(heard, Said), heard
+                if not heard.replayed:
+                    assert heard.texts.source == "2 4 6"
+                    break
 
     def translations(self, seeds: list[int]) -> list[web.Answer]:
         """What comes back from sessions that are written in unusual ways."""
@@ -209,7 +239,7 @@ def test_a_request_beyond_any_limit_is_refused_by_the_name_of_its_field(
 @pytest.mark.parametrize("method", STREAMS, ids=str)
 def test_messages_beyond_any_limit_on_a_stream_harm_nobody(target: Target, method: Method) -> None:
     """On a stream the entry fails, or the stream; see the tests of each for which."""
-    begins = SEQUENCES[str(method)][:1] if str(method) in ("Converse", "Connect") else []
+    begins = SEQUENCES[str(method)][:1] if str(method) in BEGINS else []
     wrong = [message.SerializeToString() for _, message in beyond_on_stream(method.takes)]
     for start in range(0, len(wrong), 4 * AT_ONCE):
         target.attack([(method, [*begins, each]) for each in wrong[start : start + 4 * AT_ONCE]])
@@ -251,6 +281,42 @@ def test_a_web_session_with_something_wrong_in_it_ends_clearly_or_not_at_all(
     target.check()
 
 
+def test_a_web_listener_with_something_wrong_in_it_ends_clearly_or_not_at_all(
+    target: Target,
+) -> None:
+    kinds = st.sampled_from(["listener", "listener", "room"])
+    requests = st.lists(
+        st.tuples(kinds, st.integers(0, 2**32)), min_size=2 * AT_ONCE, max_size=2 * AT_ONCE
+    )
+
+    @fuzzed
+    @given(requests)
+    def run(made: list[tuple[str, int]]) -> None:
+        target.attack_web(made)
+
+    run()
+    target.hear()
+    target.check()
+
+
+def test_what_a_member_of_a_room_says_in_a_senseless_order_harms_nobody(target: Target) -> None:
+    listen = next(method for method in STREAMS if str(method) == "Listen")
+    said = rooms.listener_messages(target.room.room_id, target.token)
+    orders = st.lists(st.sampled_from(said), max_size=8)
+
+    @fuzzed
+    @given(st.lists(st.tuples(st.booleans(), orders), min_size=AT_ONCE, max_size=AT_ONCE))
+    def run(made: list[tuple[bool, list[bytes]]]) -> None:
+        # Most begin well.
+        target.attack([(listen, [said[0]] * begins + order) for begins, order in made])
+
+    run()
+    # Each as often as a listener can send it.
+    target.attack([(listen, [said[0], *[each] * 300]) for each in said[1:]])
+    target.hear()
+    target.check()
+
+
 def test_a_web_session_may_be_written_in_any_way_that_the_protocol_allows(target: Target) -> None:
     first = random.randrange(2**32) if EXAMPLES else 0
     for seed in range(first, first + (EXAMPLES or 24), 4):
@@ -274,8 +340,7 @@ def test_a_peer_that_has_said_all_gets_a_status_though_its_first_answer_is_on_th
 
 @pytest.mark.parametrize("method", STREAMS, ids=str)
 def test_a_flood_on_a_stream_harms_nobody(target: Target, method: Method) -> None:
-    beginnings = {"Converse": 1, "Connect": 1}
     said = SEQUENCES[str(method)]
-    first = said[: beginnings.get(str(method), 0)]
+    first = said[:1] if str(method) in BEGINS else []
     target.attack([(method, first + [each] * 300) for each in said[-6:]])
     target.check()

@@ -19,7 +19,7 @@ def attacked() -> History:
     history = good()
     history.hostile = HostileHistory(
         acts={"client: resume beyond what was said": 12, "node: many ids": 11},
-        cycles={"client": 1, "node": 2, "web": 1},
+        cycles={"client": 1, "node": 2, "web": 1, "room": 1},
         silences=[Silence("gateway-0", 5.0, 5.6, 0.4, 0.1)],
         memory_mb={"gateway-0": (70.0, 120.0), "redis": (2.0, 30.0)},
     )
@@ -57,7 +57,7 @@ def _died(history: History) -> None:
 
 
 def _idle(history: History) -> None:
-    hostile(history).cycles = {"client": 1, "node": 0, "web": 1}
+    hostile(history).cycles = {"client": 1, "node": 0, "web": 1, "room": 1}
 
 
 def _broke(history: History) -> None:

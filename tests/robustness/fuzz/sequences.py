@@ -2,6 +2,7 @@
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2, session_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent, Submission
+from tests.robustness.fuzz.rooms import listener_messages
 from tests.support.audio import FORMAT
 
 HUGE = 2**63
@@ -93,6 +94,7 @@ SEQUENCES: dict[str, list[bytes]] = {
         _chunk(0, direction=common_pb2.LanguagePair(src="q", tgt="q")),
         b"",
     ],
+    "Listen": [*listener_messages(), b""],
     "Connect": [
         _hello(2),
         _hello(1, running=30),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from google.protobuf import json_format
+from google.protobuf.message import Message
 
 from lingua_scheduler.v1 import session_pb2
 from tests.robustness.fuzz.messages import broken, random_message
@@ -35,6 +36,7 @@ from tests.support.web_client import audio_frame
 # A connection that is neither answered nor ended is left after this.
 LEFT_S = 0.3
 RESULT_S = 20.0
+CONVERSE = "/v1/converse"
 STATUSES = {0, 101, 200, 204, 400, 401, 403, 404, 405, 426, 429, 503}
 """All that docs/web.md has; 0: the connection ended, or waits for more."""
 CODES = {0, 1000, 1001, 1002, 1007, 1013, 4400, 4401, 4403, 4404, 4408, 4409, 4413, 4429}
@@ -174,7 +176,7 @@ def _alter_json(frames: list[Frame], rng: random.Random) -> list[Frame]:
             value = json.loads(each.content)
         except ValueError:
             return text(rng.choice(VALUES))
-        return text(_altered(value, rng))
+        return text(altered_json(value, rng))
 
     return _changed(frames, rng, altered)
 
@@ -222,7 +224,7 @@ def _changed(
     return frames
 
 
-def _altered(value: Any, rng: random.Random) -> Any:
+def altered_json(value: Any, rng: random.Random) -> Any:
     """The same value with something else at one place in it."""
     if isinstance(value, dict) and value and rng.random() < 0.8:
         key = rng.choice(sorted(value))
@@ -237,7 +239,7 @@ def _altered(value: Any, rng: random.Random) -> Any:
             case 2:
                 return {k: v for k, v in value.items() if k != key}
             case _:
-                return {**value, key: _altered(value[key], rng)}
+                return {**value, key: altered_json(value[key], rng)}
     return rng.choice(VALUES)
 
 
@@ -345,16 +347,23 @@ class Answer:
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
-async def talk(address: str, frames: list[Frame], rng: random.Random) -> Answer:
-    """Sends a session; returns what came back until it was ended, or left."""
+async def talk(
+    address: str,
+    frames: list[Frame],
+    rng: random.Random,
+    *,
+    path: str = CONVERSE,
+    answers: type[Message] = session_pb2.ServerMessage,
+) -> Answer:
+    """Sends a session, or a listener; returns what came back until it was ended, or left."""
     answer = Answer()
     async with raw_connection(address) as peer:
-        await peer.send(handshake(address))
+        await peer.send(handshake(address, path=path))
         answer.status = await peer.status()
         if answer.status == 101:
             for piece in _pieces(b"".join(each.written() for each in frames), rng):
                 await peer.send(piece)
-            await _listen(peer, answer, LEFT_S, lambda: False)
+            await _listen(peer, answer, LEFT_S, lambda: False, answers)
     return answer
 
 
@@ -380,14 +389,18 @@ async def ask(address: str, data: bytes) -> Answer:
 
 
 async def _listen(
-    peer: RawConnection, answer: Answer, within: float, enough: Callable[[], bool]
+    peer: RawConnection,
+    answer: Answer,
+    within: float,
+    enough: Callable[[], bool],
+    answers: type[Message] = session_pb2.ServerMessage,
 ) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within):
             while True:
                 opcode, content = await peer.next_frame(RESULT_S)
                 if opcode == TEXT:
-                    json_format.Parse(content, session_pb2.ServerMessage())
+                    json_format.Parse(content, answers())
                     answer.events += json.loads(content).get("events", ())
                     if answer.events and enough():
                         return

@@ -58,17 +58,13 @@ def wanted_audio_comes(history: History) -> Iterator[Violation]:
         for each in listener.of("said"):
             if each["replayed"] or each["age_ms"] > KEPT_MS or not each["words"]:
                 continue
-            without = [kind for kind in wants if kind in _DUE and not _DUE[kind](each)]
+            is_own = each["language"] == each["spoken"]
+            came = {"speech": is_own or each["speech"], "original": each["original"]}
+            without = [kind for kind in wants if not came.get(kind, True)]
             if without:
                 what = f"room index {each['index']} came without {' and '.join(without)}"
                 yield Violation(COMES, listener.name, what)
                 break
-
-
-_DUE = {
-    "speech": lambda each: each["language"] == each["spoken"] or each["speech"] is not None,
-    "original": lambda each: bool(each["original"]),
-}
 
 
 def _with(listener: ListenerHistory, kind: str) -> list[Record]:

@@ -30,9 +30,11 @@ def members_reach_the_end(history: History) -> Iterator[Violation]:
     for room in history.rooms:
         if room.lost:
             yield Violation(ENDS, room.name, room.lost)
-        for member in (*room.speakers, *room.listeners):
-            if member.lost and member.lost.split(":")[0] not in history.excuses.sessions:
-                yield Violation(ENDS, member.name, member.lost)
+        members = [(each.name, each.lost) for each in room.speakers]
+        members += [(each.name, each.lost) for each in room.listeners]
+        for name, lost in members:
+            if lost and lost.split(":")[0] not in history.excuses.sessions:
+                yield Violation(ENDS, name, lost)
         for listener in room.listeners:
             stayed = not (listener.left or listener.lost or room.lost)
             if stayed and not listener.of("closed"):
