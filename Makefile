@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
+.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -157,6 +157,9 @@ bench-pool: $(READY)  ## the pool service compared with the original scripts; AR
 
 bench-watch: $(READY)  ## the cost of watching 50,000 nodes; ARGS="--nodes N"
 	@$(BIN)/python bench/watch.py $(ARGS)
+
+bench-rooms: $(READY)  ## the cost of a listener in a room, up to 1,000 of them; ARGS="--json", "--listeners 1000"
+	@$(BIN)/python bench/rooms.py $(ARGS)
 
 bench-peers: $(READY)  ## compared with Celery, Dramatiq, ARQ, SAQ, Taskiq, BullMQ, NATS and Ray Serve; ARGS=--json
 	@$(BIN)/python bench/peers.py $(ARGS)

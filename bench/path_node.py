@@ -12,7 +12,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
 import grpc
@@ -37,7 +37,7 @@ AGAIN_S = 1.0
 class AtOnce:
     """One node."""
 
-    def __init__(self, node_id: str, slots: int, seen: list[tuple[str, int, int, int]]) -> None:
+    def __init__(self, node_id: str, slots: int, seen: list[tuple[str, int, int]]) -> None:
         self._hello = dispatcher_pb2.Hello(
             node_id=node_id,
             incarnation=secrets.token_hex(8),
@@ -112,12 +112,18 @@ async def _messages(
         yield message
 
 
-async def main(addresses: list[str], count: int, slots: int, prefix: str) -> None:
+async def main(
+    addresses: list[str],
+    count: int,
+    slots: int,
+    prefix: str,
+    make: Callable[[str, int, list[tuple[str, int, int]]], AtOnce] = AtOnce,
+) -> None:
     """Connect all nodes and serve until SIGTERM."""
-    seen: list[tuple[str, int, int, int]] = []
+    seen: list[tuple[str, int, int]] = []
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    nodes = [AtOnce(f"{prefix}-{at}", slots, seen) for at in range(count)]
+    nodes = [make(f"{prefix}-{at}", slots, seen) for at in range(count)]
     # Some proxies and servers allow a hundred streams on a connection.
     channels = [
         grpc.aio.insecure_channel(addresses[at % len(addresses)], OPTIONS)

@@ -1,4 +1,7 @@
-"""`make bench`, `bench-ingest` and `bench-peers` work: short forms, whose numbers mean nothing."""
+"""The benchmarks of the path, of ingest, of rooms and of peers work: short forms of them.
+
+Their numbers mean nothing.
+"""
 
 from importlib import import_module
 from pathlib import Path
@@ -48,6 +51,31 @@ def test_the_benchmark_of_ingest_measures_every_transport(monkeypatch: pytest.Mo
         assert one["clients_us_per_chunk"] > 0
         assert one["loop_delay_p99_ms"] >= one["loop_delay_p50_ms"] >= 0
     assert "saturated" in result["4"]["grpc"]
+    assert bench.table(result)
+
+
+@pytest.mark.long
+# Each room has processes of its own, which start one after the other.
+@pytest.mark.timeout(300)
+def test_the_benchmark_of_rooms_measures_listeners_of_both_transports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = import_module("rooms")
+    monkeypatch.setattr(bench, "EVERY_S", 0.1)
+    monkeypatch.setattr(bench, "WARM", 1)
+    monkeypatch.setattr(bench, "UTTERANCES", 4)
+    monkeypatch.setattr(bench, "SILENCE_S", 0.5)
+
+    result = bench.run(listeners=[10])
+
+    assert result["nobody"]["gateways_ms_per_utterance"] > 0
+    for transport in bench.TRANSPORTS:
+        for kind in ("captions", "speech"):
+            one = result[transport][kind]["10"]
+            # Both gateways are woken up for each result.
+            assert one["published_per_result"] >= 2
+            assert one["last_ms"]["p99_ms"] >= one["first_ms"]["p50_ms"] > 0
+            assert one["gateways_ms_per_utterance"] > 0
     assert bench.table(result)
 
 
