@@ -32,6 +32,7 @@ export default tseslint.config(
     // Pure: no I/O, no clock, no timers.
     files: [
       "src/protocol/*.ts",
+      "src/room/protocol/*.ts",
       "src/session/chunks.ts",
       "src/microphone/{resampler,segmenter,voice-activity}.ts",
       "src/player/speech-audio.ts",

@@ -1,5 +1,8 @@
 /** Every error that the SDK throws on purpose, except TypeError and RangeError for wrong arguments. */
 
+/** Why a session or a listener cannot continue, or cannot begin. */
+export type Failure = SessionError | RoomError;
+
 /** An invalid field of a request, and what is wrong with it. */
 export interface FieldViolation {
   /** Path of the field, such as "open.new.audioFormat". */
@@ -7,10 +10,8 @@ export interface FieldViolation {
   readonly description: string;
 }
 
-/** The base of a session's errors. */
-export class SessionError extends Error {
-  override readonly name: string = "SessionError";
-
+/** An error with a reason for tools. */
+class ReasonedError extends Error {
   /**
    * @param reason for tools: an ErrorReason of the contract without its prefix, such as
    *   QUOTA_EXCEEDED, or a name that the subclass lists.
@@ -23,6 +24,11 @@ export class SessionError extends Error {
   ) {
     super(`${reason}: ${message}`, options);
   }
+}
+
+/** The base of a session's errors. */
+export class SessionError extends ReasonedError {
+  override readonly name: string = "SessionError";
 }
 
 /** A gateway refuses this session, and a retry cannot help. */
@@ -40,8 +46,7 @@ export class SessionRefusedError extends SessionError {
     readonly fieldViolations: readonly FieldViolation[] = [],
     options?: ErrorOptions,
   ) {
-    const fields = fieldViolations.map((each) => `${each.field}: ${each.description}`);
-    super(reason, [message, ...fields].join("; "), options);
+    super(reason, withFields(message, fieldViolations), options);
   }
 }
 
@@ -98,6 +103,73 @@ export class SessionLostError extends SessionError implements Unfinished {
     this.unacknowledgedBytes = unacknowledgedBytes;
     this.resultsSeen = resultsSeen;
   }
+}
+
+/** The base of the errors of rooms and listeners. A speaker's session has those of a session. */
+export class RoomError extends ReasonedError {
+  override readonly name: string = "RoomError";
+}
+
+/** A gateway refuses what was asked of a room, and a retry cannot help. */
+export class RoomRefusedError extends RoomError {
+  override readonly name = "RoomRefusedError";
+
+  /**
+   * @param reason such as ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED; or BAD_ADDRESS.
+   * @param fieldViolations for INVALID_MESSAGE: the invalid fields.
+   */
+  constructor(
+    reason: string,
+    message: string,
+    readonly fieldViolations: readonly FieldViolation[] = [],
+    options?: ErrorOptions,
+  ) {
+    super(reason, withFields(message, fieldViolations), options);
+  }
+}
+
+/** No gateway answered in time. Later the same may succeed. */
+export class RoomUnavailableError extends RoomError {
+  override readonly name = "RoomUnavailableError";
+
+  /**
+   * @param reason UNREACHABLE if no gateway answered; otherwise the last gateway's reason, such as
+   *   SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED if the tenant has reached its quota; or
+   *   BROKEN_PROMISE: the servers violated the contract.
+   * @param retryAfterMs milliseconds after which a retry may help; 0 if no server gave a time.
+   */
+  constructor(
+    reason: string,
+    message: string,
+    readonly retryAfterMs = 0,
+    options?: ErrorOptions,
+  ) {
+    super(reason, message, options);
+  }
+}
+
+/** A listener cannot continue. What is said from `position` on does not reach it. */
+export class ListenerLostError extends RoomError {
+  override readonly name = "ListenerLostError";
+
+  /**
+   * @param reason an ErrorReason such as ROOM_NOT_FOUND or PERMISSION_DENIED; or UNREACHABLE,
+   *   BROKEN_PROMISE, ABORTED or UNREAD, as in SessionLostError.
+   * @param position the first room index that the listener has not seen.
+   */
+  constructor(
+    reason: string,
+    message: string,
+    readonly position: number,
+    options?: ErrorOptions,
+  ) {
+    super(reason, `${message} (seen are the utterances below ${position})`, options);
+  }
+}
+
+function withFields(message: string, fieldViolations: readonly FieldViolation[]): string {
+  const fields = fieldViolations.map((each) => `${each.field}: ${each.description}`);
+  return [message, ...fields].join("; ");
 }
 
 /**

@@ -73,6 +73,25 @@ export interface Result {
   readonly timings: ResultTimings;
   /** The sentence began at another node, which did not become available in time. */
   readonly turnBroken: boolean;
+  /** Only in sessions that speak to a room. Everything that concerns one translation is empty then. */
+  readonly room: RoomReceipt | null;
+}
+
+/** What became of an utterance in its room. */
+export interface RoomReceipt {
+  /** Counts all utterances of the room. */
+  readonly roomIndex: number;
+  /** The languages in which the room has it. Nobody wanted the others. */
+  readonly delivered: readonly string[];
+  readonly missing: readonly RoomLanguageMissing[];
+}
+
+/** A language in which an utterance has no result. */
+export interface RoomLanguageMissing {
+  readonly language: string;
+  /** As in `Missing`. */
+  readonly reason: string;
+  readonly message: string;
 }
 
 /** There will be no result for this utterance. Later utterances are not affected. */

@@ -1,12 +1,9 @@
 /** Which directions a scheduler offers. */
 
 import { SessionRefusedError, SessionUnavailableError } from "./errors.js";
-import { fieldsOf, integerOf, messagesOf, textOf } from "./protocol/json.js";
+import { type Fields, integerOf, messagesOf, textOf } from "./protocol/json.js";
 import { httpAddress, parseAddresses } from "./session/addresses.js";
-import { refusalOf } from "./session/socket.js";
-
-/** From this status on, a retry may help. */
-const TOO_MANY_REQUESTS = 429;
+import { request } from "./session/http.js";
 
 /** A direction that nodes offer. */
 export interface OfferedDirection {
@@ -32,31 +29,28 @@ export interface Offer {
  */
 export async function offeredDirections(
   address: string,
-  { token, signal }: { readonly token?: string; readonly signal?: AbortSignal } = {},
+  options: { readonly token?: string; readonly signal?: AbortSignal } = {},
 ): Promise<Offer> {
   const [webSocketAddress = ""] = parseAddresses(address);
   const url = new URL("/v1/languages", httpAddress(webSocketAddress));
-  try {
-    const response = await fetch(url, {
-      headers: token === undefined ? {} : { Authorization: `Bearer ${token}` },
-      ...(signal === undefined ? {} : { signal }),
-    });
-    if (!response.ok) {
-      throw refusal(response.status, await response.text());
+  const answer = await request(url, options, offerFrom);
+  switch (answer.kind) {
+    case "answered":
+      return answer.value;
+    case "refused":
+      throw new SessionRefusedError(answer.error.reason, answer.error.message);
+    case "unavailable": {
+      const { reason, message, retryAfterMs } = answer.error;
+      throw new SessionUnavailableError(reason, message, retryAfterMs);
     }
-    return offerFrom(await response.json());
-  } catch (error) {
-    if (error instanceof SessionRefusedError || error instanceof SessionUnavailableError) {
-      throw error;
+    case "unreachable": {
+      const { message, cause } = answer;
+      throw new SessionUnavailableError("UNREACHABLE", message, 0, { cause });
     }
-    const why = error instanceof Error ? error.message : String(error);
-    const what = `${url.href} does not answer: ${why}`;
-    throw new SessionUnavailableError("UNREACHABLE", what, 0, { cause: error });
   }
 }
 
-function offerFrom(answer: unknown): Offer {
-  const fields = fieldsOf({ answer }, "answer");
+function offerFrom(fields: Fields): Offer {
   return {
     directions: messagesOf(fields, "directions").map((each) => ({
       src: textOf(each, "src"),
@@ -66,15 +60,4 @@ function offerFrom(answer: unknown): Offer {
     })),
     asOfMs: integerOf(fields, "asOfMs"),
   };
-}
-
-function refusal(status: number, body: string): Error {
-  const ending = refusalOf(status, body);
-  if (ending.kind !== "refused") {
-    return new Error(`HTTP status ${status}`);
-  }
-  const { reason, message, retryAfterMs } = ending.error;
-  return status < TOO_MANY_REQUESTS
-    ? new SessionRefusedError(reason, message)
-    : new SessionUnavailableError(reason, message, retryAfterMs);
 }

@@ -12,6 +12,7 @@ import { parseAddresses } from "../src/session/addresses.js";
 import { Cutter } from "../src/session/chunks.js";
 import { Inbox, UNREAD_EVENTS } from "../src/session/inbox.js";
 import { checkOptions, type SessionOptions } from "../src/session/options.js";
+import { SESSION_SORTING } from "../src/session/session.js";
 import { TokenSource } from "../src/session/tokens.js";
 import { seeded } from "./driver.js";
 import { partial, result, speechFrame } from "./events.js";
@@ -150,7 +151,7 @@ describe("the inbox", () => {
   };
 
   test("an unread partial text is replaced in its place", async () => {
-    const inbox = new Inbox();
+    const inbox = new Inbox(SESSION_SORTING);
     inbox.put(wired(partial(0, "one")));
     inbox.put(wired(result(0)));
     inbox.put(wired(partial(0, "two")));
@@ -163,7 +164,7 @@ describe("the inbox", () => {
   });
 
   test("a queue that is not read keeps only the newest while the other is read", () => {
-    const inbox = new Inbox();
+    const inbox = new Inbox(SESSION_SORTING);
     inbox.results.isRead = true;
     for (let index = 0; index < UNREAD_EVENTS + 10; index += 1) {
       assert(inbox.put(wired(result(index))));
@@ -173,7 +174,7 @@ describe("the inbox", () => {
   });
 
   test("readers that wait get the error after the last event", async () => {
-    const inbox = new Inbox();
+    const inbox = new Inbox(SESSION_SORTING);
     const reader = inbox.results.read();
     const first = reader.next();
     inbox.put(wired(result(0)));

@@ -95,7 +95,7 @@ describe("opening", () => {
     driver.drain();
     assert.deepEqual(closeOf(driver.tick(10_000)).ending, {
       kind: "lost",
-      why: "Open was not answered in time",
+      why: "the gateway did not answer in time",
       silent: true,
     });
   });

@@ -58,6 +58,14 @@ export function textOf(from: Fields, name: string): string {
   return value;
 }
 
+export function textListOf(from: Fields, name: string): readonly string[] {
+  const list = listOf(from, name);
+  if (!list.every((each) => typeof each === "string")) {
+    throw new WireError(`${name} is not an array of strings`);
+  }
+  return list;
+}
+
 /** Returns a map from strings to strings. */
 export function textsByName(from: Fields, name: string): Readonly<Record<string, string>> {
   const entries = Object.entries(fieldsOf(from, name));

@@ -1,21 +1,22 @@
 /** Decides what follows when a connection has ended. No I/O, no clock. */
 
-import { SessionRefusedError, SessionUnavailableError } from "../errors.js";
+import type { Failure } from "../errors.js";
 import type { Effect } from "./effects.js";
 import { type Ending, inWords, refused, type ServerError } from "./endings.js";
 import { type Random, Retries } from "./retry.js";
-import type { SessionState } from "./state.js";
 
-/** The session fails after this many connections in a row on which the server broke the contract. */
+/** It fails after this many connections in a row on which the server broke the contract. */
 export const MAX_FAULTS = 5;
 /** How long a gateway that has not answered a resume may still take over the session. */
 const LATE_RESUME_MS = 60_000;
 
-/** A retry cannot help: the caller has no permission, the session was forgotten, or it is no gateway. */
+/** A retry cannot help: no permission, the session or the room is gone, or it is no gateway. */
 const FATAL = new Set([
   "UNAUTHENTICATED",
   "PERMISSION_DENIED",
   "SESSION_NOT_FOUND",
+  "ROOM_NOT_FOUND",
+  "ROOM_CLOSED",
   "BAD_ADDRESS",
   // Only in HTTP refusals.
   "WRONG_ORIGIN",
@@ -23,27 +24,45 @@ const FATAL = new Set([
   "NOT_FOUND",
 ]);
 
+/** What lives on over several connections: a session, or a listener. */
+export interface Subject {
+  /** Whether a gateway has opened it, so that it can be resumed. */
+  readonly isKnown: boolean;
+  /** Whether it is closed or lost. */
+  over: boolean;
+  /** Whether a refusal for this reason says that everything was done. */
+  isDoneBy(reason: string): boolean;
+  /** All is done. */
+  finish(): void;
+  /** Returns the error of one that no gateway has opened, and that a retry cannot help. */
+  refused(error: ServerError): Failure;
+  /** Returns the error of one that no gateway has opened in time. */
+  unavailable(reason: string, message: string, retryAfterMs: number): Failure;
+  /** Returns the error that says what is lost if it ends now. */
+  lost(reason: string, message: string): Failure;
+}
+
 /** How far a connection had come when it ended. */
 export interface Reached {
-  /** The session was open on it. */
+  /** The gateway had answered its first message. */
   readonly opened: boolean;
-  /** It asked to resume the session. */
+  /** It asked to resume. */
   readonly askedToResume: boolean;
 }
 
 /** The effect that follows the end of a connection. */
-export type Next = Extract<Effect, { do: "retry" | "fail" | "over" }>;
+export type Next = Extract<Effect<never>, { do: "retry" | "fail" | "over" }>;
 
 export class Reconnection {
   #retries: Retries;
   #faults = 0;
-  /** The last refusal of Open since the session was last open. */
+  /** The last refusal of a first message since one was last answered. */
   #refusal: ServerError | null = null;
   #lateResumeUntil = 0;
 
   /** @param reconnectMs how long to try before giving up; null: as long as the server allows. */
   constructor(
-    private readonly state: SessionState,
+    private readonly subject: Subject,
     random: Random,
     reconnectMs: number | null,
   ) {
@@ -87,13 +106,13 @@ export class Reconnection {
 
   #afterRefusal(now: number, reached: Reached, error: ServerError, final: boolean): Next {
     const { reason, message } = error;
-    if (reason === "SESSION_NOT_FOUND" && this.state.isComplete) {
+    if (this.subject.isDoneBy(reason)) {
       return { do: "over" };
     }
     if (this.#isFinal(now, reached, error, final)) {
-      const isKnown = this.state.sessionId !== "";
-      const refusal = new SessionRefusedError(reason, message, error.fieldViolations);
-      return { do: "fail", error: isKnown ? this.state.lost(reason, message) : refusal };
+      const { isKnown } = this.subject;
+      const why = isKnown ? this.subject.lost(reason, message) : this.subject.refused(error);
+      return { do: "fail", error: why };
     }
     if (reached.opened && reason === "INVALID_MESSAGE") {
       this.#faults += 1;
@@ -112,6 +131,10 @@ export class Reconnection {
       const wasUs = now < this.#lateResumeUntil;
       this.#lateResumeUntil = 0;
       return !wasUs;
+    }
+    if (reason === "ROOM_FULL") {
+      // One that was in the room may find a place in it again.
+      return !this.subject.isKnown;
     }
     return final || FATAL.has(reason) || (!reached.opened && reason === "INVALID_MESSAGE");
   }
@@ -132,13 +155,15 @@ export class Reconnection {
     const said = ending.kind === "refused" ? ending.error : this.#refusal;
     const reason = said?.reason ?? "UNREACHABLE";
     const within = `${this.#retries.withinMs / 1000} s`;
-    const what = `no gateway accepted the session within ${within}; last: ${inWords(ending)}`;
+    const what = `no gateway accepted it within ${within}; last: ${inWords(ending)}`;
     return this.#fail(reason, what, askedMs);
   }
 
   #fail(reason: string, what: string, retryAfterMs: number): Next {
-    const isKnown = this.state.sessionId !== "";
-    const unavailable = new SessionUnavailableError(reason, what, retryAfterMs);
-    return { do: "fail", error: isKnown ? this.state.lost(reason, what) : unavailable };
+    // What a gateway had opened is lost; otherwise nothing has begun.
+    const error = this.subject.isKnown
+      ? this.subject.lost(reason, what)
+      : this.subject.unavailable(reason, what, retryAfterMs);
+    return { do: "fail", error };
   }
 }

@@ -1,8 +1,10 @@
 /** What a session knows beyond any one connection. No I/O, no clock. */
 
-import { SessionLostError } from "../errors.js";
+import { SessionLostError, SessionRefusedError, SessionUnavailableError } from "../errors.js";
 import type { Limits } from "../events.js";
+import type { ServerError } from "./endings.js";
 import { KeptChunks } from "./kept-chunks.js";
+import type { Subject } from "./reconnection.js";
 
 /** Totals of a session. */
 export interface Counts {
@@ -29,7 +31,7 @@ const NO_LIMITS: Limits = {
 };
 
 /** Facts that outlive a connection. */
-export class SessionState {
+export class SessionState implements Subject {
   /** The chunks that the session may still have to send. New chunks are added here. */
   readonly kept = new KeptChunks();
   /** Whether the app is playing speech. */
@@ -58,9 +60,19 @@ export class SessionState {
     return this.results + this.missing;
   }
 
-  /** Whether the server has done everything that it was asked to do. */
-  get isComplete(): boolean {
-    return this.closeWritten && this.kept.unacknowledged === 0 && this.seen >= this.awaited;
+  get isKnown(): boolean {
+    return this.sessionId !== "";
+  }
+
+  /** A server forgets a session when it has done everything that it was asked to do. */
+  isDoneBy(reason: string): boolean {
+    const isComplete = this.kept.unacknowledged === 0 && this.seen >= this.awaited;
+    return reason === "SESSION_NOT_FOUND" && this.closeWritten && isComplete;
+  }
+
+  finish(): void {
+    this.over = true;
+    this.kept.forget();
   }
 
   get counts(): Counts {
@@ -77,6 +89,14 @@ export class SessionState {
   /** Notes that the server has mentioned this utterance. */
   expect(index: number): void {
     this.awaited = Math.max(this.awaited, index + 1);
+  }
+
+  refused({ reason, message, fieldViolations }: ServerError): SessionRefusedError {
+    return new SessionRefusedError(reason, message, fieldViolations);
+  }
+
+  unavailable(reason: string, message: string, retryAfterMs: number): SessionUnavailableError {
+    return new SessionUnavailableError(reason, message, retryAfterMs);
   }
 
   /** Returns the error that says what is lost if the session ends now. */

@@ -1,20 +1,13 @@
-/** The state of one connection of a session. No I/O, no clock. */
+/** What a session says over one connection. No I/O, no clock. */
 
-import { type Ending, endingOfClose, type ServerError } from "./endings.js";
-import type { Speech } from "./frames.js";
+import type { Connection } from "./connection.js";
+import { earliest } from "./connection.js";
+import { EarlyAudio } from "./early-audio.js";
 import type { AudioChunk } from "./kept-chunks.js";
-import type { Silence } from "./silence.js";
 import type { SessionState } from "./state.js";
 
 /** Results are confirmed with the next text message, or alone if there is none for this long. */
 export const CONFIRM_MS = 200;
-/**
- * The limit of speech whose results have not arrived yet. The results follow in the next text frame,
- * and a gateway puts about 3 MiB into one.
- */
-export const MAX_EARLY_SPEECH_BYTES = 16 * 1024 * 1024;
-/** What the SDK needs for each piece of speech besides the audio. */
-const SPEECH_OVERHEAD_BYTES = 128;
 
 /** A message to the gateway in protobuf's JSON form, without audio. */
 export interface ClientMessage {
@@ -45,59 +38,31 @@ export type Outgoing =
   | { readonly kind: "audio"; readonly chunk: AudioChunk };
 
 /**
- * One connection from its opening: what it has received, and what was written to it.
+ * One connection of a session: what it has received, and what was written to it.
  *
  * Everything that has to be repeated on each connection (the chunks, whether speech is playing,
  * whether the app has closed) is a fact of the session. `take` compares the facts with what this
  * connection has written, so nothing depends on where the previous one broke.
  */
 export class SessionStream {
-  opened = false;
-  /** Whether the connection is being ended. Events that still arrive are ignored. */
-  closing = false;
-  /** Whether Open was written. */
-  openTaken = false;
-  /** When the gateway wants the client to have left, and why. */
-  leaveAt: number | null = null;
-  leaveWhy = "";
-  /** The gateway's last event, if that was an error. */
-  lastError: ServerError | null = null;
   /** Chunks that were refused on this connection: sent again as they were, or emptied. */
   readonly refused = new Map<number, "gap" | "emptied">();
-  /** Tracks the gateway's silence; null if the gateway does not promise to answer. */
-  silence: Silence | null = null;
-  /** Whether to send an empty message, which the gateway has to answer. */
-  askDue = false;
+  /** Speech by the index of its result. */
+  readonly speech = new EarlyAudio<number>();
   /** When results are confirmed even without another message, and whether that time has come. */
   confirmAt: number | null = null;
   confirmDue = false;
   #seenSaid = 0;
   #playingSaid = false;
   #closeSaid = false;
-  #speech = new Map<number, Uint8Array>();
-  #speechBytes = 0;
 
-  /**
-   * @param resumes whether it resumes the session; otherwise it asks for a new one.
-   * @param openedBy when Opened must have arrived.
-   */
-  constructor(
-    readonly resumes: boolean,
-    readonly openedBy: number,
-  ) {}
+  constructor(readonly connection: Connection) {}
 
   /** Returns when something is due on this connection; null if nothing is. */
   nextDeadline(): number | null {
-    if (this.closing) {
-      return null;
-    }
-    const times = [
-      this.opened ? null : this.openedBy,
-      this.leaveAt,
-      this.confirmAt,
-      this.silence?.due ?? null,
-    ].filter((time) => time !== null);
-    return times.length === 0 ? null : Math.min(...times);
+    return this.connection.closing
+      ? null
+      : earliest(this.connection.nextDeadline(), this.confirmAt);
   }
 
   /** Schedules a confirmation, unless one is scheduled already. */
@@ -107,50 +72,32 @@ export class SessionStream {
     }
   }
 
-  /** Returns why the connection ended: with this code and text, after the gateway's events. */
-  ending(now: number, code: number, said: string): Ending {
-    const ending = endingOfClose(code, said, this.lastError);
-    if (this.leaveAt !== null && (ending.kind === "lost" || ending.kind === "moved")) {
-      return { kind: "moved", afterMs: Math.max(0, this.leaveAt - now), why: this.leaveWhy };
+  /** The time of `nextDeadline` has come. */
+  onTimer(now: number): void {
+    if (this.confirmAt !== null && this.confirmAt <= now) {
+      this.confirmAt = null;
+      this.confirmDue = true;
     }
-    return ending;
-  }
-
-  /** Keeps speech for the result that follows. Returns whether there was room. */
-  putSpeech({ index, data }: Speech): boolean {
-    this.takeSpeech(index);
-    this.#speech.set(index, data);
-    this.#speechBytes += SPEECH_OVERHEAD_BYTES + data.length;
-    return this.#speechBytes <= MAX_EARLY_SPEECH_BYTES;
-  }
-
-  /** Returns the speech of a result, if there is any. */
-  takeSpeech(index: number): Uint8Array | undefined {
-    const data = this.#speech.get(index);
-    if (data !== undefined) {
-      this.#speech.delete(index);
-      this.#speechBytes -= SPEECH_OVERHEAD_BYTES + data.length;
-    }
-    return data;
   }
 
   /** Returns the next frame to write; null if there is none now. */
   take(state: SessionState, newSession: NewSession): Outgoing | null {
-    if (!this.openTaken) {
+    const { openTaken, opened, closing } = this.connection;
+    if (!openTaken) {
       return { kind: "message", message: this.#takeOpen(state, newSession) };
     }
-    if (!this.opened) {
+    if (!opened) {
       return null;
     }
     if (this.confirmDue && this.#seenSaid < state.seen) {
       return this.#text({}, state);
     }
-    return (this.closing ? null : this.#takeNext(state)) ?? this.#takeAsk(state);
+    return closing ? null : (this.#takeNext(state) ?? this.#takeAsk(state));
   }
 
   #takeOpen(state: SessionState, newSession: NewSession): ClientMessage {
-    this.openTaken = true;
-    if (!this.resumes) {
+    this.connection.openTaken = true;
+    if (!this.connection.resumes) {
       return { open: { new: newSession } };
     }
     this.#seenSaid = state.seen;
@@ -183,12 +130,12 @@ export class SessionStream {
   }
 
   #takeAsk(state: SessionState): Outgoing | null {
-    return this.askDue && !this.closing ? this.#text({}, state) : null;
+    return this.connection.askDue ? this.#text({}, state) : null;
   }
 
   /** Returns a text message, with a confirmation if one is missing. */
   #text(message: ClientMessage, state: SessionState): Outgoing {
-    this.askDue = false;
+    this.connection.askDue = false;
     this.confirmAt = null;
     this.confirmDue = false;
     if (this.#seenSaid === state.seen) {

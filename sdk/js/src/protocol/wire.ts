@@ -1,6 +1,5 @@
 /** Converts messages of the gateway, in protobuf's JSON form, to events. No I/O, no clock. */
 
-import type { AudioFormat } from "../audio-format.js";
 import type {
   Accepted,
   Direction,
@@ -9,12 +8,10 @@ import type {
   Missing,
   Outcome,
   PartialText,
-  Problem,
   Result,
-  ResultKind,
   ResultTimings,
   Retrying,
-  Texts,
+  RoomReceipt,
 } from "../events.js";
 import type { ServerError } from "./endings.js";
 import {
@@ -23,13 +20,21 @@ import {
   fieldsOf,
   integerOf,
   integersOf,
-  isFields,
   messagesOf,
   optionalInteger,
+  textListOf,
   textOf,
-  textsByName,
-  WireError,
 } from "./json.js";
+import {
+  errorFrom,
+  formatOf,
+  type GoAway,
+  goAwayFrom,
+  kindOf,
+  messageEvents,
+  readFirst,
+  textsOf,
+} from "./wire-parts.js";
 
 /** The limit of a server that does not announce one. */
 const CHUNK_BYTES = 64 * 1024;
@@ -55,28 +60,18 @@ export type WireEvent =
   /** `event` is null if this version does not know it. */
   | { readonly kind: "progress"; readonly index: number; readonly event: Progress | null }
   | { readonly kind: "outcome"; readonly event: Outcome }
-  | { readonly kind: "goAway"; readonly afterMs: number; readonly why: string }
+  | GoAway
   | { readonly kind: "error"; readonly error: ServerError }
   | { readonly kind: "closed"; readonly results: number; readonly missing: number }
   | { readonly kind: "unknown" };
 
 /** Returns the events of a text frame. Throws WireError if it is not a ServerMessage. */
 export function eventsOf(frame: string): readonly WireEvent[] {
-  let message: unknown;
-  try {
-    message = JSON.parse(frame);
-  } catch {
-    throw new WireError("a text frame is not JSON");
-  }
-  if (!isFields(message)) {
-    throw new WireError("a text frame is not an object");
-  }
-  return messagesOf(message, "events").map(eventOf);
+  return messageEvents(frame).map(eventOf);
 }
 
 function eventOf(event: Fields): WireEvent {
-  const kind = KINDS.find((each) => event[each] !== undefined);
-  return kind === undefined ? { kind: "unknown" } : READERS[kind](fieldsOf(event, kind));
+  return readFirst(event, READERS) ?? { kind: "unknown" };
 }
 
 const READERS = {
@@ -97,11 +92,7 @@ const READERS = {
   },
   result: (event): WireEvent => ({ kind: "outcome", event: resultFrom(event) }),
   missing: (event): WireEvent => ({ kind: "outcome", event: missingFrom(event) }),
-  goAway: (event): WireEvent => ({
-    kind: "goAway",
-    afterMs: integerOf(event, "afterMs"),
-    why: textOf(event, "why"),
-  }),
+  goAway: goAwayFrom,
   error: (event): WireEvent => ({ kind: "error", error: errorFrom(event) }),
   closed: (event): WireEvent => ({
     kind: "closed",
@@ -109,8 +100,6 @@ const READERS = {
     missing: integerOf(event, "missing"),
   }),
 } satisfies Record<string, (fields: Fields) => WireEvent>;
-
-const KINDS = Object.keys(READERS) as (keyof typeof READERS)[];
 
 function openedFrom(opened: Fields): WireEvent {
   const limits = fieldsOf(opened, "limits");
@@ -132,25 +121,6 @@ function openedFrom(opened: Fields): WireEvent {
   };
 }
 
-/** Reads an Error, of an event or of the body of an HTTP refusal. */
-export function errorFrom(error: Fields): ServerError {
-  return {
-    reason: enumOf(error, "reason", "ERROR_REASON_"),
-    message: textOf(error, "message"),
-    retryAfterMs: integerOf(error, "retryAfterMs"),
-    fieldViolations: messagesOf(error, "fieldViolations").map((each) => ({
-      field: textOf(each, "field"),
-      description: textOf(each, "description"),
-    })),
-    metadata: textsByName(error, "metadata"),
-  };
-}
-
-/** An error after which the session continues, as an event. */
-export function problemFrom(error: ServerError): Problem {
-  return { type: "problem", ...error };
-}
-
 function resultFrom(result: Fields): Result {
   return {
     type: "result",
@@ -159,7 +129,7 @@ function resultFrom(result: Fields): Result {
     kind: kindOf(result),
     texts: textsOf(result),
     speech: NO_SPEECH,
-    speechFormat: formatOf(result),
+    speechFormat: formatOf(result, "speechFormat"),
     joined: integersOf(result, "joinedUtterances"),
     lost: integersOf(result, "lostUtterances"),
     jobId: textOf(result, "jobId"),
@@ -167,6 +137,18 @@ function resultFrom(result: Fields): Result {
     attempts: integerOf(result, "attempts"),
     timings: timingsOf(result),
     turnBroken: result.turnBroken === true,
+    room: result.room === undefined ? null : receiptFrom(fieldsOf(result, "room")),
+  };
+}
+
+function receiptFrom(receipt: Fields): RoomReceipt {
+  return {
+    roomIndex: integerOf(receipt, "roomIndex"),
+    delivered: textListOf(receipt, "delivered"),
+    missing: messagesOf(receipt, "missing").map((each) => {
+      const { reason, message } = errorFrom(fieldsOf(each, "why"));
+      return { language: textOf(each, "language"), reason, message };
+    }),
   };
 }
 
@@ -220,29 +202,6 @@ function progressFrom(event: Fields): Finalized | Accepted | Retrying | null {
 function directionOf(event: Fields): Direction {
   const direction = fieldsOf(event, "direction");
   return { src: textOf(direction, "src"), tgt: textOf(direction, "tgt") };
-}
-
-function textsOf(event: Fields): Texts {
-  const texts = fieldsOf(event, "texts");
-  return {
-    source: textOf(texts, "source"),
-    repaired: textOf(texts, "repaired"),
-    translated: textOf(texts, "translated"),
-  };
-}
-
-function kindOf(result: Fields): ResultKind {
-  const kind = enumOf(result, "kind", "KIND_");
-  return kind === "TRANSLATED" || kind === "HELD" || kind === "NO_SPEECH" ? kind : "UNSPECIFIED";
-}
-
-function formatOf(result: Fields): AudioFormat | null {
-  const format = fieldsOf(result, "speechFormat");
-  const encoding = enumOf(format, "encoding", "AUDIO_ENCODING_");
-  const sampleRateHz = integerOf(format, "sampleRateHz");
-  const channels = integerOf(format, "channels");
-  const isKnown = encoding === "PCM_S16LE" || encoding === "OPUS";
-  return isKnown && sampleRateHz > 0 && channels > 0 ? { encoding, sampleRateHz, channels } : null;
 }
 
 function timingsOf(result: Fields): ResultTimings {

@@ -40,6 +40,21 @@ function parseAddress(address: string): string {
   return `${scheme}//${url.host}${url.pathname === "/" ? PATH : url.pathname}`;
 }
 
+/**
+ * Returns the HTTP addresses of equivalent gateways, such as "https://example.org".
+ *
+ * @param url such as "https://host", "wss://host:8443" or a list of these, without a path.
+ */
+export function parseOrigins(url: string | readonly string[]): readonly string[] {
+  return parseAddresses(url).map((address) => {
+    const { pathname, origin } = new URL(httpAddress(address));
+    if (pathname !== PATH) {
+      throw new RangeError(`url: must have no path, and has ${pathname}`);
+    }
+    return origin;
+  });
+}
+
 /** The same address for HTTP. */
 export function httpAddress(address: string): string {
   return address.replace(/^ws/, "http");

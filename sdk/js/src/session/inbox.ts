@@ -1,7 +1,5 @@
 /** Queues what the app has yet to read: one queue for `events()`, and one for `results()`. */
 
-import type { Outcome, SessionEvent } from "../events.js";
-
 /** A queue that is not read, while the other one is, keeps only this much. */
 export const UNREAD_EVENTS = 256;
 export const UNREAD_BYTES = 8 * 1024 * 1024;
@@ -9,36 +7,50 @@ export const UNREAD_BYTES = 8 * 1024 * 1024;
 export const MAX_EVENTS = 10_000;
 export const MAX_BYTES = 64 * 1024 * 1024;
 
+/** What the queues have to know about events. */
+export interface Sorting<E, O extends E> {
+  /** Whether an event also goes to `results()`. */
+  isOutcome(event: E): event is O;
+  /** How many bytes of audio it holds. */
+  bytesOf(event: E): number;
+  /** Events with the same key replace each other as long as they are unread; null: never. */
+  keyOf(event: E): number | null;
+}
+
 /**
  * Events in order, for one reader. If several readers share it, each event goes to one of them. A
- * waiting partial text is replaced by a newer one of its utterance.
+ * waiting event is replaced by a newer one with the same key, such as a partial text.
  */
-export class EventQueue<E extends SessionEvent> {
+export class EventQueue<E> {
   /** Whether the app has asked for this queue. */
   isRead = false;
   /** How many events were dropped because it had not. */
   dropped = 0;
   /** By their order of arrival. */
   #waiting = new Map<number, E>();
-  #partials = new Map<number, number>();
+  /** The places of those that can be replaced, by key. */
+  #places = new Map<number, number>();
   #arrived = 0;
   #bytes = 0;
   #wake: (() => void)[] = [];
   #ended = false;
   #error: unknown = undefined;
 
+  constructor(private readonly sorting: Pick<Sorting<E, E>, "bytesOf" | "keyOf">) {}
+
   put(event: E): void {
-    if (event.type === "partial") {
-      const place = this.#partials.get(event.index);
+    const key = this.sorting.keyOf(event);
+    if (key !== null) {
+      const place = this.#places.get(key);
       if (place !== undefined) {
         this.#waiting.set(place, event);
         return;
       }
-      this.#partials.set(event.index, this.#arrived);
+      this.#places.set(key, this.#arrived);
     }
     this.#waiting.set(this.#arrived, event);
     this.#arrived += 1;
-    this.#bytes += sizeOf(event);
+    this.#bytes += this.sorting.bytesOf(event);
     this.#wakeReaders();
   }
 
@@ -94,9 +106,10 @@ export class EventQueue<E extends SessionEvent> {
     }
     const [place, event] = oldest;
     this.#waiting.delete(place);
-    this.#bytes -= sizeOf(event);
-    if (event.type === "partial") {
-      this.#partials.delete(event.index);
+    this.#bytes -= this.sorting.bytesOf(event);
+    const key = this.sorting.keyOf(event);
+    if (key !== null) {
+      this.#places.delete(key);
     }
     return event;
   }
@@ -117,14 +130,19 @@ export class EventQueue<E extends SessionEvent> {
  * limit. One that it has not asked for drops its oldest events at a limit, which is small if the
  * app reads the other one.
  */
-export class Inbox {
-  readonly events = new EventQueue<SessionEvent>();
-  readonly results = new EventQueue<Outcome>();
+export class Inbox<E, O extends E> {
+  readonly events: EventQueue<E>;
+  readonly results: EventQueue<O>;
+
+  constructor(private readonly sorting: Sorting<E, O>) {
+    this.events = new EventQueue<E>(sorting);
+    this.results = new EventQueue<O>(sorting);
+  }
 
   /** Adds an event to the queues that have it. Returns whether there was room. */
-  put(event: SessionEvent): boolean {
+  put(event: E): boolean {
     this.events.put(event);
-    if (event.type === "result" || event.type === "missing") {
+    if (this.sorting.isOutcome(event)) {
       this.results.put(event);
     }
     limit(this.events, this.results.isRead);
@@ -140,12 +158,8 @@ export class Inbox {
   }
 }
 
-function limit<E extends SessionEvent>(queue: EventQueue<E>, otherIsRead: boolean): void {
+function limit<E>(queue: EventQueue<E>, otherIsRead: boolean): void {
   if (!queue.isRead) {
     queue.trim(otherIsRead ? UNREAD_EVENTS : MAX_EVENTS, otherIsRead ? UNREAD_BYTES : MAX_BYTES);
   }
-}
-
-function sizeOf(event: SessionEvent): number {
-  return event.type === "result" ? event.speech.length : 0;
 }

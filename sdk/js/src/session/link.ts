@@ -1,11 +1,8 @@
-/** Runs a session's protocol over connections, with one timer. */
+/** Runs the protocol of a session or a listener over connections, with one timer. */
 
-import type { SessionError } from "../errors.js";
-import type { SessionEvent } from "../events.js";
+import type { Failure } from "../errors.js";
 import type { Effect } from "../protocol/effects.js";
 import { type Ending, lost } from "../protocol/endings.js";
-import { audioFrame } from "../protocol/frames.js";
-import type { SessionProtocol } from "../protocol/machine.js";
 import { dial, Socket, type WebSocketConstructor, type WebSocketLike } from "./socket.js";
 import type { TokenSource } from "./tokens.js";
 
@@ -18,22 +15,40 @@ const FLUSH_MS = 1000;
 /** The longest wait that setTimeout takes; longer ones would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-export interface LinkOptions {
-  readonly protocol: SessionProtocol;
+/** A protocol with events `E` for the app. It writes frames `F`. */
+export interface Protocol<E, F> {
+  readonly state: { over: boolean };
+  /** Whether the gateway has answered the first message of the current connection. */
+  readonly opened: boolean;
+  nextDeadline(): number | null;
+  ending(now: number, code: number, said: string): Ending;
+  onConnecting(now: number): number;
+  onConnected(now: number): void;
+  onText(now: number, frame: string): Effect<E>[];
+  onBinary(frame: ArrayBuffer): Effect<E>[];
+  onTimer(now: number): Effect<E>[];
+  onDisconnected(now: number, ending: Ending): Effect<E>[];
+  take(): F | null;
+}
+
+export interface LinkOptions<E, F> {
+  readonly protocol: Protocol<E, F>;
+  /** Returns a frame as it is written. */
+  readonly encode: (frame: F) => string | Uint8Array<ArrayBuffer>;
   /** Equivalent gateways. */
   readonly addresses: readonly string[];
   readonly token: TokenSource;
   readonly webSocket: WebSocketConstructor;
   /** Called with each event for the app. */
-  readonly give: (event: SessionEvent) => void;
-  /** Called when the session is closed, after the last event. */
+  readonly give: (event: E) => void;
+  /** Called when all is done, after the last event. */
   readonly over: () => void;
 }
 
-/** Carries a session from its first connection to its last. */
-export class Link {
-  #options: LinkOptions;
-  #protocol: SessionProtocol;
+/** Carries a session or a listener from its first connection to its last. */
+export class Link<E, F> {
+  #options: LinkOptions<E, F>;
+  #protocol: Protocol<E, F>;
   #at: number;
   #socket: Socket | null = null;
   /** Ends the current connection for the loop. */
@@ -42,36 +57,42 @@ export class Link {
   #roomTimer: ReturnType<typeof setTimeout> | undefined;
   #flushTimer: ReturnType<typeof setTimeout> | undefined;
   #retryAfterMs = 0;
-  #error: SessionError | null = null;
+  #error: Failure | null = null;
   #aborter = new AbortController();
   #waiters = new Set<() => void>();
 
-  constructor(options: LinkOptions) {
+  constructor(options: LinkOptions<E, F>) {
     this.#options = options;
     this.#protocol = options.protocol;
     // Not all clients go to the first gateway.
     this.#at = Math.floor(Math.random() * options.addresses.length);
   }
 
-  /** Returns when the session is closed. Throws SessionError if it cannot continue. */
+  /** Returns when all is done. Throws a Failure if it cannot continue. */
   async run(): Promise<void> {
-    const { addresses, token } = this.#options;
-    for (;;) {
+    const { addresses } = this.#options;
+    while (!this.#aborter.signal.aborted) {
       const address = addresses[this.#at % addresses.length] ?? "";
       const ending = await this.#connection(address);
       this.#do(this.#protocol.onDisconnected(now(), ending));
       this.#changed();
-      if (this.#error !== null) {
-        if (token.failure !== undefined) {
-          this.#error.cause ??= token.failure;
-        }
-        throw this.#error;
-      }
+      this.#checkError();
       if (this.#protocol.state.over) {
         return;
       }
       this.#at += 1;
       await this.#sleep(this.#retryAfterMs);
+    }
+    this.#checkError();
+  }
+
+  #checkError(): void {
+    const { failure } = this.#options.token;
+    if (this.#error !== null) {
+      if (failure !== undefined) {
+        this.#error.cause ??= failure;
+      }
+      throw this.#error;
     }
   }
 
@@ -89,8 +110,8 @@ export class Link {
     }
   }
 
-  /** Ends the session with this error, whatever it is doing. */
-  abort(error: SessionError): void {
+  /** Ends everything, with this error if there is one, whatever it is doing. */
+  abort(error: Failure | null = null): void {
     this.#error ??= error;
     this.#protocol.state.over = true;
     this.#aborter.abort();
@@ -167,7 +188,7 @@ export class Link {
         if (next === null) {
           return;
         }
-        socket.send(next.kind === "audio" ? audioFrame(next.chunk) : JSON.stringify(next.message));
+        socket.send(this.#options.encode(next));
       }
     } catch (error) {
       this.#leave(lost(`writing failed: ${error instanceof Error ? error.message : ""}`));
@@ -219,7 +240,13 @@ export class Link {
 
   // ---- effects ----
 
-  #do(effects: readonly Effect[]): void {
+  /** Does what the protocol asks for after a step that the app took. */
+  carryOut(effects: readonly Effect<E>[]): void {
+    this.#do(effects);
+    this.wake();
+  }
+
+  #do(effects: readonly Effect<E>[]): void {
     for (const effect of effects) {
       switch (effect.do) {
         case "give":

@@ -3,6 +3,7 @@
 import { type AudioFormat, SPEECH_FORMAT } from "../audio-format.js";
 import type { Direction } from "../events.js";
 import type { NewSession } from "../protocol/stream.js";
+import { checkId, checkLanguage, checkNumber, checkText, checkWebSocket } from "./checks.js";
 import type { WebSocketConstructor } from "./socket.js";
 import type { Token } from "./tokens.js";
 
@@ -13,14 +14,27 @@ export type PauseDetection =
   /** Nobody speaks for `limits.pauseMs` of audio; for microphones that never stop sending. */
   | "voice-activity";
 
+/** Speaks to a room, in one language. */
+export interface RoomSpeaker {
+  readonly roomId: string;
+  /** A speaker's token or the host's, or any token of the room if its policy says so. */
+  readonly joinToken: string;
+  readonly language: string;
+  /** Shown to listeners; may be empty. */
+  readonly name?: string;
+}
+
 export interface SessionOptions {
   /**
    * Equivalent gateways, such as "wss://example.org" or a list of these. The session starts at a
    * random one, and goes on to the next if a connection fails.
    */
   readonly addresses: string | readonly string[];
-  /** A fixed direction, or the two languages of a conversation, in which `send` says who speaks. */
-  readonly languages: Direction | { readonly a: string; readonly b: string };
+  /**
+   * A fixed direction; or the two languages of a conversation, in which `send` says who speaks; or a
+   * room that is spoken to (see `Room.speak`).
+   */
+  readonly languages: Direction | { readonly a: string; readonly b: string } | RoomSpeaker;
   /** Of all audio that is sent; 16-bit PCM at 16 kHz by default. */
   readonly audioFormat?: AudioFormat;
   /** Whether speech is needed; otherwise text is enough. */
@@ -60,17 +74,16 @@ const CHUNK_MS = 100;
 const MAX_FEATURES = 32;
 const MAX_FEATURE_CHARACTERS = 256;
 const MAX_PARTIAL_INTERVAL_MS = 60_000;
+export const MAX_ROOM_TOKEN_CHARACTERS = 512;
+export const MAX_NAME_CHARACTERS = 64;
 /** The sample rates in which the gateway can detect voice. */
 const VOICE_RATES = [8000, 16_000, 32_000, 48_000];
-
-const ID = /^[A-Za-z0-9._-]{1,128}$/;
-const LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$/;
 
 /** Options with their defaults. */
 export interface CheckedOptions {
   readonly newSession: NewSession;
   readonly audioFormat: AudioFormat;
-  /** The fixed direction, or both directions of a conversation. */
+  /** The fixed direction, or both directions of a conversation. A room's has no target. */
   readonly directions: readonly Direction[];
   readonly reconnectMs: number | null;
   readonly maxUnacknowledgedBytes: number;
@@ -95,23 +108,14 @@ export function checkOptions(options: SessionOptions): CheckedOptions {
     reconnectMs: options.reconnectMs ?? null,
     maxUnacknowledgedBytes: bytes,
     chunkMs,
-    webSocket: webSocketOf(options),
+    webSocket: checkWebSocket(options.WebSocket),
   };
 }
 
-function webSocketOf(options: SessionOptions): WebSocketConstructor {
-  const runtime: { readonly WebSocket?: WebSocketConstructor } = globalThis;
-  const found = options.WebSocket ?? runtime.WebSocket;
-  if (found === undefined) {
-    throw new TypeError(
-      "WebSocket: this JavaScript runtime has none (Node.js has one from version 22 on); pass " +
-        'one, such as that of the package ws: import WebSocket from "ws"',
-    );
-  }
-  return found;
-}
-
 function directionsOf(languages: SessionOptions["languages"]): readonly Direction[] {
+  if ("roomId" in languages) {
+    return [{ src: checkLanguage("languages.language", languages.language), tgt: "" }];
+  }
   if ("src" in languages) {
     const src = checkLanguage("languages.src", languages.src);
     return [{ src, tgt: checkLanguage("languages.tgt", languages.tgt) }];
@@ -139,11 +143,8 @@ function newSessionOf(
   checkNames(options);
   const { partialIntervalMs = 0 } = options;
   checkNumber("partialIntervalMs", partialIntervalMs, 0, MAX_PARTIAL_INTERVAL_MS);
-  const [first, second] = directions;
   return {
-    ...(second === undefined
-      ? { direction: first }
-      : { conversation: { a: first?.src, b: first?.tgt } }),
+    ...languagesOf(options.languages, directions),
     audioFormat: { ...format, encoding: `AUDIO_ENCODING_${format.encoding}` },
     options: {
       requireTts: options.requireTts ?? false,
@@ -155,6 +156,24 @@ function newSessionOf(
     },
     tenant: options.tenant ?? "",
   };
+}
+
+/** Returns the languages as a field of NewSession. */
+function languagesOf(
+  languages: SessionOptions["languages"],
+  directions: readonly Direction[],
+): NewSession {
+  const [first, second] = directions;
+  if ("roomId" in languages) {
+    const { roomId, joinToken, name = "" } = languages;
+    checkId("languages.roomId", roomId);
+    checkText("languages.joinToken", joinToken, MAX_ROOM_TOKEN_CHARACTERS);
+    checkText("languages.name", name, MAX_NAME_CHARACTERS);
+    return { room: { roomId, joinToken, language: first?.src, name } };
+  }
+  return second === undefined
+    ? { direction: first }
+    : { conversation: { a: first?.src, b: first?.tgt } };
 }
 
 function checkNames({ preferredNodeId = "", strict = false, tenant = "" }: SessionOptions): void {
@@ -208,23 +227,4 @@ function checkFeatures(features: Readonly<Record<string, string>>): Record<strin
     }
   }
   return { ...features };
-}
-
-function checkId(name: string, value: string): void {
-  if (!ID.test(value)) {
-    throw new RangeError(`${name}: ${value} must be 1 to 128 characters of A-Z a-z 0-9 . _ -`);
-  }
-}
-
-function checkLanguage(name: string, value: unknown): string {
-  if (typeof value !== "string" || !LANGUAGE.test(value)) {
-    throw new RangeError(`${name}: ${String(value)} must be a language code such as en or zh-hant`);
-  }
-  return value;
-}
-
-function checkNumber(name: string, value: number, least: number, most: number): void {
-  if (!(value >= least && value <= most)) {
-    throw new RangeError(`${name}: ${value} must be a number from ${least} to ${most}`);
-  }
 }

@@ -3,12 +3,14 @@
 import type { AudioFormat } from "../audio-format.js";
 import { SessionError } from "../errors.js";
 import type { Limits, Outcome, SessionEvent } from "../events.js";
+import { audioFrame } from "../protocol/frames.js";
 import { SessionProtocol } from "../protocol/machine.js";
 import type { Counts, SessionState } from "../protocol/state.js";
+import type { Outgoing } from "../protocol/stream.js";
 import { parseAddresses } from "./addresses.js";
+import { Channel } from "./channel.js";
 import { Cutter } from "./chunks.js";
-import { Inbox } from "./inbox.js";
-import { Link } from "./link.js";
+import type { Sorting } from "./inbox.js";
 import { checkOptions, type SessionOptions } from "./options.js";
 import { type Audio, Sender, type SendOptions } from "./sender.js";
 import { TokenSource } from "./tokens.js";
@@ -18,6 +20,12 @@ export interface Unacknowledged {
   readonly chunks: number;
   readonly bytes: number;
 }
+
+export const SESSION_SORTING: Sorting<SessionEvent, Outcome> = {
+  isOutcome: (event) => event.type === "result" || event.type === "missing",
+  bytesOf: (event) => (event.type === "result" ? event.speech.length : 0),
+  keyOf: (event) => (event.type === "partial" ? event.index : null),
+};
 
 /**
  * Streams speech to a gateway and receives translations.
@@ -38,12 +46,8 @@ export class Session {
   readonly audioFormat: AudioFormat;
   #protocol: SessionProtocol;
   #state: SessionState;
-  #inbox = new Inbox();
-  #link: Link;
+  #channel: Channel<SessionEvent, Outcome, Outgoing>;
   #sender: Sender;
-  /** Whether the session has ended, and why if it was lost. */
-  #done = false;
-  #failure: unknown = undefined;
 
   private constructor(options: SessionOptions) {
     const checked = checkOptions(options);
@@ -55,17 +59,14 @@ export class Session {
       reconnectMs: checked.reconnectMs,
     });
     this.#state = this.#protocol.state;
-    this.#link = new Link({
+    this.#channel = new Channel({
       protocol: this.#protocol,
       addresses,
       token: new TokenSource(options.token),
       webSocket: checked.webSocket,
-      give: (event) => {
-        this.#give(event);
-      },
-      over: () => {
-        this.#inbox.end();
-      },
+      encode: (frame) =>
+        frame.kind === "audio" ? audioFrame(frame.chunk) : JSON.stringify(frame.message),
+      sorting: SESSION_SORTING,
     });
     this.#sender = new Sender({
       state: this.#state,
@@ -75,9 +76,9 @@ export class Session {
         this.#checkWritable();
       },
       wake: () => {
-        this.#link.wake();
+        this.#channel.wake();
       },
-      until: (condition) => this.#until(condition),
+      until: (condition) => this.#channel.until(condition),
     });
   }
 
@@ -91,15 +92,8 @@ export class Session {
    */
   static async open(options: SessionOptions): Promise<Session> {
     const session = new Session(options);
-    session.#link.run().then(
-      () => {
-        session.#end(undefined);
-      },
-      (error: unknown) => {
-        session.#end(error);
-      },
-    );
-    await session.#until(() => session.#state.sessionId !== "");
+    session.#channel.start();
+    await session.#channel.until(() => session.#state.isKnown);
     return session;
   }
 
@@ -113,11 +107,7 @@ export class Session {
 
   /** Drops the session at once. What was not acknowledged or not received is lost. */
   abort(): void {
-    if (!this.#done) {
-      const error = this.#state.lost("ABORTED", "the app left the session before its end");
-      this.#link.abort(error);
-      this.#end(error);
-    }
+    this.#channel.abort("ABORTED", "the app left the session before its end");
   }
 
   // ---- sending ----
@@ -162,7 +152,7 @@ export class Session {
    * acknowledges an utterance once it is cut and accepted, usually some time after `finish`.
    */
   async drained(): Promise<void> {
-    await this.#until(() => this.#state.kept.unacknowledged === 0);
+    await this.#channel.until(() => this.#state.kept.unacknowledged === 0);
   }
 
   // ---- receiving ----
@@ -175,8 +165,7 @@ export class Session {
    * SessionLostError after the last event of a session that was lost.
    */
   events(): AsyncIterableIterator<SessionEvent, undefined> {
-    this.#inbox.events.isRead = true;
-    return this.#inbox.events.read();
+    return this.#channel.events();
   }
 
   /**
@@ -187,14 +176,7 @@ export class Session {
    * result of a session that was lost.
    */
   results(): AsyncIterableIterator<Outcome, undefined> {
-    const queue = this.#inbox.results;
-    if (queue.dropped > 0 && !queue.isRead) {
-      throw new TypeError(
-        `results() was called too late: the first ${queue.dropped} results were dropped`,
-      );
-    }
-    queue.isRead = true;
-    return queue.read();
+    return this.#channel.results();
   }
 
   // ---- properties ----
@@ -216,12 +198,12 @@ export class Session {
 
   /** Whether the session is open at a gateway now. */
   get connected(): boolean {
-    return this.#protocol.opened && !this.#done;
+    return this.#protocol.opened && !this.#channel.done;
   }
 
   /** Whether the session has ended, by `close` or because it was lost. */
   get ended(): boolean {
-    return this.#done;
+    return this.#channel.done;
   }
 
   /** The audio that no server has acknowledged. */
@@ -236,42 +218,16 @@ export class Session {
 
   // ---- the inside ----
 
-  #give(event: SessionEvent): void {
-    if (!this.#inbox.put(event)) {
-      const error = this.#state.lost("UNREAD", "the app does not read its results and events");
-      this.#link.abort(error);
-      this.#end(error);
-    }
-  }
-
-  #end(error: unknown): void {
-    if (!this.#done) {
-      this.#done = true;
-      this.#failure = error;
-      this.#inbox.end(error);
-      this.#link.wake();
-    }
-  }
-
-  async #until(condition: () => boolean): Promise<void> {
-    await this.#link.until(() => this.#done || condition());
-    if (this.#failure !== undefined) {
-      throw this.#failure as Error;
-    }
-  }
-
   #setPlaying(playing: boolean): void {
     // Playback may outlast the session.
-    if (!this.#done && !this.#state.over) {
+    if (!this.#channel.done && !this.#state.over) {
       this.#state.playing = playing;
-      this.#link.wake();
+      this.#channel.wake();
     }
   }
 
   #checkWritable(): void {
-    if (this.#failure !== undefined) {
-      throw this.#failure as Error;
-    }
+    this.#channel.checkFailure();
     if (this.#state.closing) {
       throw new SessionError("CLOSED", "the session is closed: nothing more can be sent");
     }

@@ -2,7 +2,7 @@
 
 import { type Ending, lost, refused, serverError } from "../protocol/endings.js";
 import { isFields } from "../protocol/json.js";
-import { errorFrom } from "../protocol/wire.js";
+import { errorFrom } from "../protocol/wire-parts.js";
 import { httpAddress } from "./addresses.js";
 
 /** The parts of a WebSocket that the SDK uses. Browsers, Node.js 22 and the package ws have them. */
@@ -33,7 +33,7 @@ const CLOSE_FOLLOWS_MS = 100;
 const EXPLAIN_MS = 3000;
 const HTTP_WOULD_ACCEPT = 426;
 
-export interface Listener {
+export interface SocketListener {
   onText(frame: string): void;
   onBinary(frame: ArrayBuffer): void;
   onClosed(code: number, reason: string): void;
@@ -44,7 +44,7 @@ export class Socket {
   #socket: WebSocketLike;
   #closeTimer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(socket: WebSocketLike, listener: Listener) {
+  constructor(socket: WebSocketLike, listener: SocketListener) {
     this.#socket = socket;
     socket.onmessage = (event: { readonly data: unknown }): void => {
       if (typeof event.data === "string") {

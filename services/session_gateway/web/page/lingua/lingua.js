@@ -15,7 +15,7 @@ function pcmDurationMs(format, bytes) {
 }
 
 // src/errors.ts
-var SessionError = class extends Error {
+var ReasonedError = class extends Error {
   /**
    * @param reason for tools: an ErrorReason of the contract without its prefix, such as
    *   QUOTA_EXCEEDED, or a name that the subclass lists.
@@ -26,6 +26,8 @@ var SessionError = class extends Error {
     this.reason = reason;
   }
   reason;
+};
+var SessionError = class extends ReasonedError {
   name = "SessionError";
 };
 var SessionRefusedError = class extends SessionError {
@@ -35,8 +37,7 @@ var SessionRefusedError = class extends SessionError {
    * @param fieldViolations for INVALID_MESSAGE: the invalid fields.
    */
   constructor(reason, message, fieldViolations = [], options) {
-    const fields = fieldViolations.map((each) => `${each.field}: ${each.description}`);
-    super(reason, [message, ...fields].join("; "), options);
+    super(reason, withFields(message, fieldViolations), options);
     this.fieldViolations = fieldViolations;
   }
   fieldViolations;
@@ -78,6 +79,52 @@ var SessionLostError = class extends SessionError {
     this.resultsSeen = resultsSeen;
   }
 };
+var RoomError = class extends ReasonedError {
+  name = "RoomError";
+};
+var RoomRefusedError = class extends RoomError {
+  /**
+   * @param reason such as ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED; or BAD_ADDRESS.
+   * @param fieldViolations for INVALID_MESSAGE: the invalid fields.
+   */
+  constructor(reason, message, fieldViolations = [], options) {
+    super(reason, withFields(message, fieldViolations), options);
+    this.fieldViolations = fieldViolations;
+  }
+  fieldViolations;
+  name = "RoomRefusedError";
+};
+var RoomUnavailableError = class extends RoomError {
+  /**
+   * @param reason UNREACHABLE if no gateway answered; otherwise the last gateway's reason, such as
+   *   SCHEDULER_DEPENDENCY_DOWN, or QUOTA_EXCEEDED if the tenant has reached its quota; or
+   *   BROKEN_PROMISE: the servers violated the contract.
+   * @param retryAfterMs milliseconds after which a retry may help; 0 if no server gave a time.
+   */
+  constructor(reason, message, retryAfterMs = 0, options) {
+    super(reason, message, options);
+    this.retryAfterMs = retryAfterMs;
+  }
+  retryAfterMs;
+  name = "RoomUnavailableError";
+};
+var ListenerLostError = class extends RoomError {
+  /**
+   * @param reason an ErrorReason such as ROOM_NOT_FOUND or PERMISSION_DENIED; or UNREACHABLE,
+   *   BROKEN_PROMISE, ABORTED or UNREAD, as in SessionLostError.
+   * @param position the first room index that the listener has not seen.
+   */
+  constructor(reason, message, position, options) {
+    super(reason, `${message} (seen are the utterances below ${position})`, options);
+    this.position = position;
+  }
+  position;
+  name = "ListenerLostError";
+};
+function withFields(message, fieldViolations) {
+  const fields = fieldViolations.map((each) => `${each.field}: ${each.description}`);
+  return [message, ...fields].join("; ");
+}
 var BufferFullError = class extends SessionError {
   constructor(waitingBytes, limitBytes) {
     super(
@@ -152,6 +199,13 @@ function textOf(from, name) {
   }
   return value;
 }
+function textListOf(from, name) {
+  const list = listOf(from, name);
+  if (!list.every((each) => typeof each === "string")) {
+    throw new WireError(`${name} is not an array of strings`);
+  }
+  return list;
+}
 function textsByName(from, name) {
   const entries = Object.entries(fieldsOf(from, name));
   if (!entries.every((entry) => typeof entry[1] === "string")) {
@@ -219,6 +273,15 @@ function parseAddress(address) {
   }
   return `${scheme}//${url.host}${url.pathname === "/" ? PATH : url.pathname}`;
 }
+function parseOrigins(url) {
+  return parseAddresses(url).map((address) => {
+    const { pathname, origin } = new URL(httpAddress(address));
+    if (pathname !== PATH) {
+      throw new RangeError(`url: must have no path, and has ${pathname}`);
+    }
+    return origin;
+  });
+}
 function httpAddress(address) {
   return address.replace(/^ws/, "http");
 }
@@ -272,10 +335,8 @@ function endingOfClose(code, said, last) {
   return lost(`the connection ended with code ${code}${said ? `: ${said}` : ""}`);
 }
 
-// src/protocol/wire.ts
-var CHUNK_BYTES = 64 * 1024;
-var NO_SPEECH = new Uint8Array();
-function eventsOf(frame) {
+// src/protocol/wire-parts.ts
+function messageEvents(frame) {
   let message;
   try {
     message = JSON.parse(frame);
@@ -285,61 +346,14 @@ function eventsOf(frame) {
   if (!isFields(message)) {
     throw new WireError("a text frame is not an object");
   }
-  return messagesOf(message, "events").map(eventOf);
+  return messagesOf(message, "events");
 }
-function eventOf(event) {
-  const kind = KINDS.find((each) => event[each] !== void 0);
-  return kind === void 0 ? { kind: "unknown" } : READERS[kind](fieldsOf(event, kind));
+function readFirst(event, readers) {
+  const found = Object.entries(readers).find(([name]) => event[name] !== void 0);
+  return found === void 0 ? null : found[1](fieldsOf(event, found[0]));
 }
-var READERS = {
-  opened: openedFrom,
-  audioAck: (ack) => ({
-    kind: "audioAck",
-    nextSeq: integerOf(ack, "nextSeq"),
-    keepSeq: optionalInteger(ack, "keepSeq")
-  }),
-  utterance: (event) => ({
-    kind: "progress",
-    index: integerOf(event, "utteranceIndex"),
-    event: progressFrom(event)
-  }),
-  partial: (event) => {
-    const partial = partialFrom(event);
-    return { kind: "progress", index: partial.index, event: partial };
-  },
-  result: (event) => ({ kind: "outcome", event: resultFrom(event) }),
-  missing: (event) => ({ kind: "outcome", event: missingFrom(event) }),
-  goAway: (event) => ({
-    kind: "goAway",
-    afterMs: integerOf(event, "afterMs"),
-    why: textOf(event, "why")
-  }),
-  error: (event) => ({ kind: "error", error: errorFrom(event) }),
-  closed: (event) => ({
-    kind: "closed",
-    results: integerOf(event, "results"),
-    missing: integerOf(event, "missing")
-  })
-};
-var KINDS = Object.keys(READERS);
-function openedFrom(opened) {
-  const limits = fieldsOf(opened, "limits");
-  return {
-    kind: "opened",
-    sessionId: textOf(opened, "sessionId"),
-    resumeToken: textOf(opened, "resumeToken"),
-    limits: {
-      maxChunkBytes: integerOf(limits, "maxChunkBytes") || CHUNK_BYTES,
-      pauseMs: integerOf(limits, "pauseMs"),
-      maxDurationMs: integerOf(limits, "maxDurationMs"),
-      maxLengthBytes: integerOf(limits, "maxLengthBytes"),
-      resultDeadlineMs: integerOf(limits, "resultDeadlineMs"),
-      resumeWithinMs: integerOf(limits, "resumeWithinMs")
-    },
-    silenceMs: integerOf(limits, "silenceMs"),
-    nextSeq: integerOf(opened, "nextSeq"),
-    traceparent: textOf(opened, "traceparent")
-  };
+function goAwayFrom(event) {
+  return { kind: "goAway", afterMs: integerOf(event, "afterMs"), why: textOf(event, "why") };
 }
 function errorFrom(error) {
   return {
@@ -356,72 +370,6 @@ function errorFrom(error) {
 function problemFrom(error) {
   return { type: "problem", ...error };
 }
-function resultFrom(result) {
-  return {
-    type: "result",
-    index: integerOf(result, "utteranceIndex"),
-    direction: directionOf(result),
-    kind: kindOf(result),
-    texts: textsOf(result),
-    speech: NO_SPEECH,
-    speechFormat: formatOf(result),
-    joined: integersOf(result, "joinedUtterances"),
-    lost: integersOf(result, "lostUtterances"),
-    jobId: textOf(result, "jobId"),
-    nodeId: textOf(result, "nodeId"),
-    attempts: integerOf(result, "attempts"),
-    timings: timingsOf(result),
-    turnBroken: result.turnBroken === true
-  };
-}
-function missingFrom(missing) {
-  const why = errorFrom(fieldsOf(missing, "why"));
-  return {
-    type: "missing",
-    index: integerOf(missing, "utteranceIndex"),
-    direction: directionOf(missing),
-    reason: why.reason,
-    message: why.message,
-    lost: integersOf(missing, "lostUtterances")
-  };
-}
-function partialFrom(partial) {
-  return {
-    type: "partial",
-    index: integerOf(partial, "utteranceIndex"),
-    direction: directionOf(partial),
-    texts: textsOf(partial)
-  };
-}
-function progressFrom(event) {
-  const common = { index: integerOf(event, "utteranceIndex"), direction: directionOf(event) };
-  if (event.finalized !== void 0) {
-    const finalized = fieldsOf(event, "finalized");
-    const reason = enumOf(finalized, "reason", "FINALIZE_REASON_");
-    return { type: "finalized", ...common, reason, audioMs: integerOf(finalized, "audioMs") };
-  }
-  if (event.accepted !== void 0) {
-    const accepted = fieldsOf(event, "accepted");
-    return {
-      type: "accepted",
-      ...common,
-      jobId: textOf(accepted, "jobId"),
-      nodeId: textOf(accepted, "nodeId"),
-      attempt: integerOf(accepted, "attempt")
-    };
-  }
-  if (event.retrying !== void 0) {
-    const retrying = fieldsOf(event, "retrying");
-    const { reason, message } = errorFrom(fieldsOf(retrying, "why"));
-    const attempt = integerOf(retrying, "attempt");
-    return { type: "retrying", ...common, attempt, reason, message };
-  }
-  return null;
-}
-function directionOf(event) {
-  const direction = fieldsOf(event, "direction");
-  return { src: textOf(direction, "src"), tgt: textOf(direction, "tgt") };
-}
 function textsOf(event) {
   const texts = fieldsOf(event, "texts");
   return {
@@ -434,28 +382,13 @@ function kindOf(result) {
   const kind = enumOf(result, "kind", "KIND_");
   return kind === "TRANSLATED" || kind === "HELD" || kind === "NO_SPEECH" ? kind : "UNSPECIFIED";
 }
-function formatOf(result) {
-  const format = fieldsOf(result, "speechFormat");
+function formatOf(result, name) {
+  const format = fieldsOf(result, name);
   const encoding = enumOf(format, "encoding", "AUDIO_ENCODING_");
   const sampleRateHz = integerOf(format, "sampleRateHz");
   const channels = integerOf(format, "channels");
   const isKnown = encoding === "PCM_S16LE" || encoding === "OPUS";
   return isKnown && sampleRateHz > 0 && channels > 0 ? { encoding, sampleRateHz, channels } : null;
-}
-function timingsOf(result) {
-  const timings = fieldsOf(result, "timings");
-  return {
-    audioMs: integerOf(timings, "audioMs"),
-    hangoverMs: integerOf(timings, "hangoverMs"),
-    dispatchMs: integerOf(timings, "dispatchMs"),
-    nodeMs: integerOf(timings, "nodeMs"),
-    deliverMs: integerOf(timings, "deliverMs"),
-    stages: messagesOf(timings, "stages").map((each) => ({
-      stage: enumOf(each, "stage", "STAGE_KIND_"),
-      startedMs: integerOf(each, "startedMs"),
-      tookMs: integerOf(each, "tookMs")
-    }))
-  };
 }
 
 // src/session/socket.ts
@@ -602,31 +535,57 @@ function refusalOf(status, body) {
   return lost(`the server answered with HTTP status ${status}`);
 }
 
-// src/languages.ts
+// src/session/http.ts
 var TOO_MANY_REQUESTS = 429;
-async function offeredDirections(address, { token, signal } = {}) {
-  const [webSocketAddress = ""] = parseAddresses(address);
-  const url = new URL("/v1/languages", httpAddress(webSocketAddress));
+async function request(url, options, read) {
+  const { token = "", body, signal } = options;
   try {
     const response = await fetch(url, {
-      headers: token === void 0 ? {} : { Authorization: `Bearer ${token}` },
+      cache: "no-store",
+      headers: {
+        ...token === "" ? {} : { Authorization: `Bearer ${token}` },
+        ...body === void 0 ? {} : { "Content-Type": "application/json" }
+      },
+      ...body === void 0 ? {} : { method: "POST", body: JSON.stringify(body) },
       ...signal === void 0 ? {} : { signal }
     });
-    if (!response.ok) {
-      throw refusal(response.status, await response.text());
+    if (response.ok) {
+      const answer = await response.json();
+      return { kind: "answered", value: read(fieldsOf({ answer }, "answer")) };
     }
-    return offerFrom(await response.json());
-  } catch (error) {
-    if (error instanceof SessionRefusedError || error instanceof SessionUnavailableError) {
-      throw error;
+    const ending = refusalOf(response.status, await response.text());
+    if (ending.kind !== "refused") {
+      throw new Error(`HTTP status ${response.status}`);
     }
-    const why = error instanceof Error ? error.message : String(error);
-    const what = `${url.href} does not answer: ${why}`;
-    throw new SessionUnavailableError("UNREACHABLE", what, 0, { cause: error });
+    const kind = response.status < TOO_MANY_REQUESTS ? "refused" : "unavailable";
+    return { kind, error: ending.error };
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    return { kind: "unreachable", message: `${url.href} does not answer: ${why}`, cause };
   }
 }
-function offerFrom(answer) {
-  const fields = fieldsOf({ answer }, "answer");
+
+// src/languages.ts
+async function offeredDirections(address, options = {}) {
+  const [webSocketAddress = ""] = parseAddresses(address);
+  const url = new URL("/v1/languages", httpAddress(webSocketAddress));
+  const answer = await request(url, options, offerFrom);
+  switch (answer.kind) {
+    case "answered":
+      return answer.value;
+    case "refused":
+      throw new SessionRefusedError(answer.error.reason, answer.error.message);
+    case "unavailable": {
+      const { reason, message, retryAfterMs } = answer.error;
+      throw new SessionUnavailableError(reason, message, retryAfterMs);
+    }
+    case "unreachable": {
+      const { message, cause } = answer;
+      throw new SessionUnavailableError("UNREACHABLE", message, 0, { cause });
+    }
+  }
+}
+function offerFrom(fields) {
   return {
     directions: messagesOf(fields, "directions").map((each) => ({
       src: textOf(each, "src"),
@@ -636,14 +595,6 @@ function offerFrom(answer) {
     })),
     asOfMs: integerOf(fields, "asOfMs")
   };
-}
-function refusal(status, body) {
-  const ending = refusalOf(status, body);
-  if (ending.kind !== "refused") {
-    return new Error(`HTTP status ${status}`);
-  }
-  const { reason, message, retryAfterMs } = ending.error;
-  return status < TOO_MANY_REQUESTS ? new SessionRefusedError(reason, message) : new SessionUnavailableError(reason, message, retryAfterMs);
 }
 
 // src/protocol/frames.ts
@@ -674,6 +625,74 @@ function speechOf(frame) {
     return null;
   }
   return { index: view.getUint32(4), data: new Uint8Array(frame, SPEECH_HEADER_BYTES) };
+}
+
+// src/protocol/connection.ts
+var Connection = class {
+  /**
+   * @param resumes whether it resumes something; otherwise it asks for something new.
+   * @param openedBy when the gateway must have answered.
+   */
+  constructor(resumes, openedBy) {
+    this.resumes = resumes;
+    this.openedBy = openedBy;
+  }
+  resumes;
+  openedBy;
+  /** Whether the gateway has answered the first message. */
+  opened = false;
+  /** Whether the connection is being ended. Events that still arrive are ignored. */
+  closing = false;
+  /** Whether the first message was written. */
+  openTaken = false;
+  /** When the gateway wants the client to have left, and why. */
+  leaveAt = null;
+  leaveWhy = "";
+  /** The gateway's last event, if that was an error. */
+  lastError = null;
+  /** Tracks the gateway's silence; null if the gateway does not promise to answer. */
+  silence = null;
+  /** Whether to send an empty message, which the gateway has to answer. */
+  askDue = false;
+  /** Returns when something is due on this connection; null if nothing is. */
+  nextDeadline() {
+    if (this.closing) {
+      return null;
+    }
+    return earliest(this.opened ? null : this.openedBy, this.leaveAt, this.silence?.due ?? null);
+  }
+  /** Returns why the connection has to end now; null if it goes on. */
+  onTimer(now2, patience) {
+    if (this.leaveAt !== null && this.leaveAt <= now2) {
+      return { kind: "moved", afterMs: 0, why: this.leaveWhy };
+    }
+    if (!this.opened && this.openedBy <= now2) {
+      return lost("the gateway did not answer in time", true);
+    }
+    const { silence } = this;
+    if (silence === null || silence.due > now2) {
+      return null;
+    }
+    const verdict = silence.beat(now2);
+    this.askDue ||= verdict === "ask";
+    if (verdict !== "silent") {
+      return null;
+    }
+    patience.ranOut(now2);
+    return lost(`the gateway sent nothing for ${silence.silenceMs} ms`, true);
+  }
+  /** Returns why the connection ended: with this code and text, after the gateway's events. */
+  ending(now2, code, said) {
+    const ending = endingOfClose(code, said, this.lastError);
+    if (this.leaveAt !== null && (ending.kind === "lost" || ending.kind === "moved")) {
+      return { kind: "moved", afterMs: Math.max(0, this.leaveAt - now2), why: this.leaveWhy };
+    }
+    return ending;
+  }
+};
+function earliest(...times) {
+  const known = times.filter((time) => time !== null);
+  return known.length === 0 ? null : Math.min(...known);
 }
 
 // src/protocol/retry.ts
@@ -779,6 +798,8 @@ var FATAL = /* @__PURE__ */ new Set([
   "UNAUTHENTICATED",
   "PERMISSION_DENIED",
   "SESSION_NOT_FOUND",
+  "ROOM_NOT_FOUND",
+  "ROOM_CLOSED",
   "BAD_ADDRESS",
   // Only in HTTP refusals.
   "WRONG_ORIGIN",
@@ -787,14 +808,14 @@ var FATAL = /* @__PURE__ */ new Set([
 ]);
 var Reconnection = class {
   /** @param reconnectMs how long to try before giving up; null: as long as the server allows. */
-  constructor(state, random, reconnectMs) {
-    this.state = state;
+  constructor(subject, random, reconnectMs) {
+    this.subject = subject;
     this.#retries = new Retries(random, reconnectMs);
   }
-  state;
+  subject;
   #retries;
   #faults = 0;
-  /** The last refusal of Open since the session was last open. */
+  /** The last refusal of a first message since one was last answered. */
   #refusal = null;
   #lateResumeUntil = 0;
   /** A connection is about to be opened. Returns when the gateway must have answered. */
@@ -829,13 +850,13 @@ var Reconnection = class {
   }
   #afterRefusal(now2, reached, error, final) {
     const { reason, message } = error;
-    if (reason === "SESSION_NOT_FOUND" && this.state.isComplete) {
+    if (this.subject.isDoneBy(reason)) {
       return { do: "over" };
     }
     if (this.#isFinal(now2, reached, error, final)) {
-      const isKnown = this.state.sessionId !== "";
-      const refusal2 = new SessionRefusedError(reason, message, error.fieldViolations);
-      return { do: "fail", error: isKnown ? this.state.lost(reason, message) : refusal2 };
+      const { isKnown } = this.subject;
+      const why = isKnown ? this.subject.lost(reason, message) : this.subject.refused(error);
+      return { do: "fail", error: why };
     }
     if (reached.opened && reason === "INVALID_MESSAGE") {
       this.#faults += 1;
@@ -851,6 +872,9 @@ var Reconnection = class {
       const wasUs = now2 < this.#lateResumeUntil;
       this.#lateResumeUntil = 0;
       return !wasUs;
+    }
+    if (reason === "ROOM_FULL") {
+      return !this.subject.isKnown;
     }
     return final || FATAL.has(reason) || !reached.opened && reason === "INVALID_MESSAGE";
   }
@@ -868,13 +892,12 @@ var Reconnection = class {
     const said = ending.kind === "refused" ? ending.error : this.#refusal;
     const reason = said?.reason ?? "UNREACHABLE";
     const within = `${this.#retries.withinMs / 1e3} s`;
-    const what = `no gateway accepted the session within ${within}; last: ${inWords(ending)}`;
+    const what = `no gateway accepted it within ${within}; last: ${inWords(ending)}`;
     return this.#fail(reason, what, askedMs);
   }
   #fail(reason, what, retryAfterMs) {
-    const isKnown = this.state.sessionId !== "";
-    const unavailable = new SessionUnavailableError(reason, what, retryAfterMs);
-    return { do: "fail", error: isKnown ? this.state.lost(reason, what) : unavailable };
+    const error = this.subject.isKnown ? this.subject.lost(reason, what) : this.subject.unavailable(reason, what, retryAfterMs);
+    return { do: "fail", error };
   }
 };
 
@@ -944,6 +967,162 @@ var Patience = class {
   ranOut(now2) {
     this.#times = Math.min(MOST_TIMES, 2 * this.#times);
     this.#lostAt = now2;
+  }
+};
+
+// src/protocol/connections.ts
+var BEFORE_OPENED = /* @__PURE__ */ new Set(["opened", "joined", "error", "goAway"]);
+var Connections = class {
+  #subject;
+  #reconnection;
+  #patience = new Patience();
+  #current = null;
+  #effects = [];
+  constructor({ subject, random, reconnectMs }) {
+    this.#subject = subject;
+    this.#reconnection = new Reconnection(subject, random, reconnectMs);
+  }
+  /** Whether the gateway has answered the first message of the current connection. */
+  get opened() {
+    return this.#current?.opened ?? false;
+  }
+  /** The current connection, unless it is being ended. */
+  get live() {
+    return this.#current?.closing === true ? null : this.#current;
+  }
+  /** Returns why the connection ended, by its close code and the gateway's events. */
+  ending(now2, code, said) {
+    return this.#current?.ending(now2, code, said) ?? lost("the connection ended");
+  }
+  // ---- the connection ----
+  /** A connection is about to be opened. Returns the deadline for that. */
+  onConnecting(now2) {
+    return this.#reconnection.connecting(now2);
+  }
+  /** A new connection is open. */
+  onConnected(now2) {
+    this.#current = new Connection(this.#subject.isKnown, this.onConnecting(now2));
+    return this.#current;
+  }
+  /**
+   * Handles the events of a text frame, as long as the connection is kept.
+   *
+   * @param parse returns the events of a frame, or throws if it is malformed.
+   */
+  onText(frame, parse, handle) {
+    this.hear();
+    for (const event of this.#read(frame, parse)) {
+      const connection = this.live;
+      if (connection === null) {
+        break;
+      }
+      if (connection.opened || BEFORE_OPENED.has(event.kind)) {
+        connection.lastError = null;
+        handle(connection, event);
+      }
+    }
+  }
+  /** Returns the events of a frame. Ends the connection if the frame is malformed. */
+  #read(frame, parse) {
+    if (this.live === null) {
+      return [];
+    }
+    try {
+      return parse(frame);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      this.fault("INVALID_MESSAGE", `sent a malformed message: ${why}`);
+      return [];
+    }
+  }
+  /** The gateway has sent something. */
+  hear() {
+    if (this.#current?.silence != null) {
+      this.#current.silence.heard = true;
+    }
+  }
+  /** The gateway has answered the first message. Returns for how long there was no connection. */
+  onOpened(now2, { silenceMs, resumeWithinMs }) {
+    if (this.#current !== null) {
+      const limitMs = this.#patience.silenceMs(now2, silenceMs);
+      this.#current.opened = true;
+      this.#current.silence = limitMs > 0 ? new Silence(now2, limitMs) : null;
+    }
+    return this.#reconnection.opened(now2, resumeWithinMs);
+  }
+  /** The gateway wants the client to connect elsewhere. */
+  onGoAway(now2, { afterMs, why }) {
+    if (this.#current !== null) {
+      this.#current.leaveAt = now2 + afterMs;
+      this.#current.leaveWhy = why;
+    }
+  }
+  /** The current connection has brought things forward. */
+  progress() {
+    this.#reconnection.progress();
+  }
+  /** Ends the connection because the server broke the contract, in the hope of a better one. */
+  fault(reason, what) {
+    this.#reconnection.fault();
+    this.leave(reason, what);
+  }
+  /** Ends the connection because of something that another one may bring. */
+  leave(reason, what) {
+    const details = { fieldViolations: [], metadata: {}, retryAfterMs: 0 };
+    const message = `the server ${what}; reconnecting`;
+    this.do({ do: "give", event: { type: "problem", reason, message, ...details } });
+    this.end(lost(`the server ${what}`));
+  }
+  /** The time of `Connection.nextDeadline` has come. */
+  onTimer(now2) {
+    const ending = this.live?.onTimer(now2, this.#patience) ?? null;
+    if (ending !== null) {
+      this.end(ending);
+    }
+  }
+  // ---- the end of a connection ----
+  /** Ends the connection, unless it is being ended already. */
+  end(ending, graceful = false) {
+    const connection = this.live;
+    if (connection !== null) {
+      connection.closing = true;
+      this.do({ do: "close", ending, graceful });
+    }
+  }
+  /** The connection has ended, or could not be opened. */
+  onDisconnected(now2, ending) {
+    const connection = this.#current;
+    this.#current = null;
+    if (this.#subject.over) {
+      return;
+    }
+    const opened = connection?.opened ?? false;
+    if (opened) {
+      this.do({ do: "give", event: { type: "reconnecting", why: inWords(ending) } });
+    }
+    const askedToResume = connection !== null && connection.resumes && connection.openTaken;
+    const next = this.#reconnection.next(now2, ending, { opened, askedToResume });
+    if (next.do === "over") {
+      this.finish();
+    } else {
+      this.#subject.over = next.do === "fail";
+      this.do(next);
+    }
+  }
+  /** All is done. */
+  finish() {
+    this.#subject.finish();
+    this.do({ do: "over" });
+  }
+  // ---- effects ----
+  do(effect) {
+    this.#effects.push(effect);
+  }
+  /** Returns the effects since the last call. */
+  out() {
+    const effects = this.#effects;
+    this.#effects = [];
+    return effects;
   }
 };
 
@@ -1115,9 +1294,17 @@ var SessionState = class {
   get seen() {
     return this.results + this.missing;
   }
-  /** Whether the server has done everything that it was asked to do. */
-  get isComplete() {
-    return this.closeWritten && this.kept.unacknowledged === 0 && this.seen >= this.awaited;
+  get isKnown() {
+    return this.sessionId !== "";
+  }
+  /** A server forgets a session when it has done everything that it was asked to do. */
+  isDoneBy(reason) {
+    const isComplete = this.kept.unacknowledged === 0 && this.seen >= this.awaited;
+    return reason === "SESSION_NOT_FOUND" && this.closeWritten && isComplete;
+  }
+  finish() {
+    this.over = true;
+    this.kept.forget();
   }
   get counts() {
     return {
@@ -1133,6 +1320,12 @@ var SessionState = class {
   expect(index) {
     this.awaited = Math.max(this.awaited, index + 1);
   }
+  refused({ reason, message, fieldViolations }) {
+    return new SessionRefusedError(reason, message, fieldViolations);
+  }
+  unavailable(reason, message, retryAfterMs) {
+    return new SessionUnavailableError(reason, message, retryAfterMs);
+  }
   /** Returns the error that says what is lost if the session ends now. */
   lost(reason, message, options) {
     const unfinished = {
@@ -1144,57 +1337,50 @@ var SessionState = class {
   }
 };
 
+// src/protocol/early-audio.ts
+var MAX_EARLY_BYTES = 16 * 1024 * 1024;
+var OVERHEAD_BYTES = 128;
+var EarlyAudio = class {
+  #pieces = /* @__PURE__ */ new Map();
+  #bytes = 0;
+  /** Keeps audio for the result that follows. Returns whether there was room. */
+  put(key, data) {
+    this.take(key);
+    this.#pieces.set(key, data);
+    this.#bytes += OVERHEAD_BYTES + data.length;
+    return this.#bytes <= MAX_EARLY_BYTES;
+  }
+  /** Returns the audio of a result, if there is any. */
+  take(key) {
+    const data = this.#pieces.get(key);
+    if (data !== void 0) {
+      this.#pieces.delete(key);
+      this.#bytes -= OVERHEAD_BYTES + data.length;
+    }
+    return data;
+  }
+};
+
 // src/protocol/stream.ts
 var CONFIRM_MS = 200;
-var MAX_EARLY_SPEECH_BYTES = 16 * 1024 * 1024;
-var SPEECH_OVERHEAD_BYTES = 128;
 var SessionStream = class {
-  /**
-   * @param resumes whether it resumes the session; otherwise it asks for a new one.
-   * @param openedBy when Opened must have arrived.
-   */
-  constructor(resumes, openedBy) {
-    this.resumes = resumes;
-    this.openedBy = openedBy;
+  constructor(connection) {
+    this.connection = connection;
   }
-  resumes;
-  openedBy;
-  opened = false;
-  /** Whether the connection is being ended. Events that still arrive are ignored. */
-  closing = false;
-  /** Whether Open was written. */
-  openTaken = false;
-  /** When the gateway wants the client to have left, and why. */
-  leaveAt = null;
-  leaveWhy = "";
-  /** The gateway's last event, if that was an error. */
-  lastError = null;
+  connection;
   /** Chunks that were refused on this connection: sent again as they were, or emptied. */
   refused = /* @__PURE__ */ new Map();
-  /** Tracks the gateway's silence; null if the gateway does not promise to answer. */
-  silence = null;
-  /** Whether to send an empty message, which the gateway has to answer. */
-  askDue = false;
+  /** Speech by the index of its result. */
+  speech = new EarlyAudio();
   /** When results are confirmed even without another message, and whether that time has come. */
   confirmAt = null;
   confirmDue = false;
   #seenSaid = 0;
   #playingSaid = false;
   #closeSaid = false;
-  #speech = /* @__PURE__ */ new Map();
-  #speechBytes = 0;
   /** Returns when something is due on this connection; null if nothing is. */
   nextDeadline() {
-    if (this.closing) {
-      return null;
-    }
-    const times = [
-      this.opened ? null : this.openedBy,
-      this.leaveAt,
-      this.confirmAt,
-      this.silence?.due ?? null
-    ].filter((time) => time !== null);
-    return times.length === 0 ? null : Math.min(...times);
+    return this.connection.closing ? null : earliest(this.connection.nextDeadline(), this.confirmAt);
   }
   /** Schedules a confirmation, unless one is scheduled already. */
   confirmSoon(now2) {
@@ -1202,46 +1388,30 @@ var SessionStream = class {
       this.confirmAt = now2 + CONFIRM_MS;
     }
   }
-  /** Returns why the connection ended: with this code and text, after the gateway's events. */
-  ending(now2, code, said) {
-    const ending = endingOfClose(code, said, this.lastError);
-    if (this.leaveAt !== null && (ending.kind === "lost" || ending.kind === "moved")) {
-      return { kind: "moved", afterMs: Math.max(0, this.leaveAt - now2), why: this.leaveWhy };
+  /** The time of `nextDeadline` has come. */
+  onTimer(now2) {
+    if (this.confirmAt !== null && this.confirmAt <= now2) {
+      this.confirmAt = null;
+      this.confirmDue = true;
     }
-    return ending;
-  }
-  /** Keeps speech for the result that follows. Returns whether there was room. */
-  putSpeech({ index, data }) {
-    this.takeSpeech(index);
-    this.#speech.set(index, data);
-    this.#speechBytes += SPEECH_OVERHEAD_BYTES + data.length;
-    return this.#speechBytes <= MAX_EARLY_SPEECH_BYTES;
-  }
-  /** Returns the speech of a result, if there is any. */
-  takeSpeech(index) {
-    const data = this.#speech.get(index);
-    if (data !== void 0) {
-      this.#speech.delete(index);
-      this.#speechBytes -= SPEECH_OVERHEAD_BYTES + data.length;
-    }
-    return data;
   }
   /** Returns the next frame to write; null if there is none now. */
   take(state, newSession) {
-    if (!this.openTaken) {
+    const { openTaken, opened, closing } = this.connection;
+    if (!openTaken) {
       return { kind: "message", message: this.#takeOpen(state, newSession) };
     }
-    if (!this.opened) {
+    if (!opened) {
       return null;
     }
     if (this.confirmDue && this.#seenSaid < state.seen) {
       return this.#text({}, state);
     }
-    return (this.closing ? null : this.#takeNext(state)) ?? this.#takeAsk(state);
+    return closing ? null : this.#takeNext(state) ?? this.#takeAsk(state);
   }
   #takeOpen(state, newSession) {
-    this.openTaken = true;
-    if (!this.resumes) {
+    this.connection.openTaken = true;
+    if (!this.connection.resumes) {
       return { open: { new: newSession } };
     }
     this.#seenSaid = state.seen;
@@ -1272,11 +1442,11 @@ var SessionStream = class {
     return null;
   }
   #takeAsk(state) {
-    return this.askDue && !this.closing ? this.#text({}, state) : null;
+    return this.connection.askDue ? this.#text({}, state) : null;
   }
   /** Returns a text message, with a confirmation if one is missing. */
   #text(message, state) {
-    this.askDue = false;
+    this.connection.askDue = false;
     this.confirmAt = null;
     this.confirmDue = false;
     if (this.#seenSaid === state.seen) {
@@ -1287,8 +1457,154 @@ var SessionStream = class {
   }
 };
 
+// src/protocol/wire.ts
+var CHUNK_BYTES = 64 * 1024;
+var NO_SPEECH = new Uint8Array();
+function eventsOf(frame) {
+  return messageEvents(frame).map(eventOf);
+}
+function eventOf(event) {
+  return readFirst(event, READERS) ?? { kind: "unknown" };
+}
+var READERS = {
+  opened: openedFrom,
+  audioAck: (ack) => ({
+    kind: "audioAck",
+    nextSeq: integerOf(ack, "nextSeq"),
+    keepSeq: optionalInteger(ack, "keepSeq")
+  }),
+  utterance: (event) => ({
+    kind: "progress",
+    index: integerOf(event, "utteranceIndex"),
+    event: progressFrom(event)
+  }),
+  partial: (event) => {
+    const partial = partialFrom(event);
+    return { kind: "progress", index: partial.index, event: partial };
+  },
+  result: (event) => ({ kind: "outcome", event: resultFrom(event) }),
+  missing: (event) => ({ kind: "outcome", event: missingFrom(event) }),
+  goAway: goAwayFrom,
+  error: (event) => ({ kind: "error", error: errorFrom(event) }),
+  closed: (event) => ({
+    kind: "closed",
+    results: integerOf(event, "results"),
+    missing: integerOf(event, "missing")
+  })
+};
+function openedFrom(opened) {
+  const limits = fieldsOf(opened, "limits");
+  return {
+    kind: "opened",
+    sessionId: textOf(opened, "sessionId"),
+    resumeToken: textOf(opened, "resumeToken"),
+    limits: {
+      maxChunkBytes: integerOf(limits, "maxChunkBytes") || CHUNK_BYTES,
+      pauseMs: integerOf(limits, "pauseMs"),
+      maxDurationMs: integerOf(limits, "maxDurationMs"),
+      maxLengthBytes: integerOf(limits, "maxLengthBytes"),
+      resultDeadlineMs: integerOf(limits, "resultDeadlineMs"),
+      resumeWithinMs: integerOf(limits, "resumeWithinMs")
+    },
+    silenceMs: integerOf(limits, "silenceMs"),
+    nextSeq: integerOf(opened, "nextSeq"),
+    traceparent: textOf(opened, "traceparent")
+  };
+}
+function resultFrom(result) {
+  return {
+    type: "result",
+    index: integerOf(result, "utteranceIndex"),
+    direction: directionOf(result),
+    kind: kindOf(result),
+    texts: textsOf(result),
+    speech: NO_SPEECH,
+    speechFormat: formatOf(result, "speechFormat"),
+    joined: integersOf(result, "joinedUtterances"),
+    lost: integersOf(result, "lostUtterances"),
+    jobId: textOf(result, "jobId"),
+    nodeId: textOf(result, "nodeId"),
+    attempts: integerOf(result, "attempts"),
+    timings: timingsOf(result),
+    turnBroken: result.turnBroken === true,
+    room: result.room === void 0 ? null : receiptFrom(fieldsOf(result, "room"))
+  };
+}
+function receiptFrom(receipt) {
+  return {
+    roomIndex: integerOf(receipt, "roomIndex"),
+    delivered: textListOf(receipt, "delivered"),
+    missing: messagesOf(receipt, "missing").map((each) => {
+      const { reason, message } = errorFrom(fieldsOf(each, "why"));
+      return { language: textOf(each, "language"), reason, message };
+    })
+  };
+}
+function missingFrom(missing) {
+  const why = errorFrom(fieldsOf(missing, "why"));
+  return {
+    type: "missing",
+    index: integerOf(missing, "utteranceIndex"),
+    direction: directionOf(missing),
+    reason: why.reason,
+    message: why.message,
+    lost: integersOf(missing, "lostUtterances")
+  };
+}
+function partialFrom(partial) {
+  return {
+    type: "partial",
+    index: integerOf(partial, "utteranceIndex"),
+    direction: directionOf(partial),
+    texts: textsOf(partial)
+  };
+}
+function progressFrom(event) {
+  const common = { index: integerOf(event, "utteranceIndex"), direction: directionOf(event) };
+  if (event.finalized !== void 0) {
+    const finalized = fieldsOf(event, "finalized");
+    const reason = enumOf(finalized, "reason", "FINALIZE_REASON_");
+    return { type: "finalized", ...common, reason, audioMs: integerOf(finalized, "audioMs") };
+  }
+  if (event.accepted !== void 0) {
+    const accepted = fieldsOf(event, "accepted");
+    return {
+      type: "accepted",
+      ...common,
+      jobId: textOf(accepted, "jobId"),
+      nodeId: textOf(accepted, "nodeId"),
+      attempt: integerOf(accepted, "attempt")
+    };
+  }
+  if (event.retrying !== void 0) {
+    const retrying = fieldsOf(event, "retrying");
+    const { reason, message } = errorFrom(fieldsOf(retrying, "why"));
+    const attempt = integerOf(retrying, "attempt");
+    return { type: "retrying", ...common, attempt, reason, message };
+  }
+  return null;
+}
+function directionOf(event) {
+  const direction = fieldsOf(event, "direction");
+  return { src: textOf(direction, "src"), tgt: textOf(direction, "tgt") };
+}
+function timingsOf(result) {
+  const timings = fieldsOf(result, "timings");
+  return {
+    audioMs: integerOf(timings, "audioMs"),
+    hangoverMs: integerOf(timings, "hangoverMs"),
+    dispatchMs: integerOf(timings, "dispatchMs"),
+    nodeMs: integerOf(timings, "nodeMs"),
+    deliverMs: integerOf(timings, "deliverMs"),
+    stages: messagesOf(timings, "stages").map((each) => ({
+      stage: enumOf(each, "stage", "STAGE_KIND_"),
+      startedMs: integerOf(each, "startedMs"),
+      tookMs: integerOf(each, "tookMs")
+    }))
+  };
+}
+
 // src/protocol/machine.ts
-var BEFORE_OPENED = /* @__PURE__ */ new Set(["opened", "error", "goAway"]);
 var SessionProtocol = class {
   /**
    * The facts that outlive a connection. The app's side adds chunks to `state.kept` and sets
@@ -1296,18 +1612,16 @@ var SessionProtocol = class {
    */
   state = new SessionState();
   #newSession;
-  #reconnection;
-  #patience = new Patience();
+  #connections;
   #stream = null;
-  #effects = [];
   constructor({ newSession, random, reconnectMs }) {
     this.#newSession = newSession;
-    this.#reconnection = new Reconnection(this.state, random, reconnectMs);
+    this.#connections = new Connections({ subject: this.state, random, reconnectMs });
   }
   // ---- queries of the shell ----
   /** Whether the session is open on the current connection. */
   get opened() {
-    return this.#stream?.opened ?? false;
+    return this.#connections.opened;
   }
   /** Returns when to call `onTimer`; null if nothing is due. */
   nextDeadline() {
@@ -1315,63 +1629,36 @@ var SessionProtocol = class {
   }
   /** Returns why the connection ended, by its close code and the gateway's events. */
   ending(now2, code, said) {
-    return this.#stream?.ending(now2, code, said) ?? lost("the connection ended");
+    return this.#connections.ending(now2, code, said);
   }
   // ---- the connection ----
   /** A connection is about to be opened. Returns the deadline for that. */
   onConnecting(now2) {
-    return this.#reconnection.connecting(now2);
+    return this.#connections.onConnecting(now2);
   }
   /** A new connection is open; its first message is Open. */
   onConnected(now2) {
-    const openedBy = this.onConnecting(now2);
-    this.#stream = new SessionStream(this.state.sessionId !== "", openedBy);
+    this.#stream = new SessionStream(this.#connections.onConnected(now2));
   }
   /** A text frame has arrived. One without events only shows that the gateway is alive. */
   onText(now2, frame) {
-    this.#hear();
-    for (const event of this.#read(frame)) {
-      const stream = this.#stream;
-      if (stream === null || stream.closing) {
-        break;
+    this.#connections.onText(frame, eventsOf, (_, event) => {
+      if (this.#stream !== null) {
+        this.#onEvent(now2, this.#stream, event);
       }
-      if (stream.opened || BEFORE_OPENED.has(event.kind)) {
-        stream.lastError = null;
-        this.#onEvent(now2, stream, event);
-      }
-    }
-    return this.#out();
-  }
-  /** Returns the events of a frame. Ends the connection if the frame is malformed. */
-  #read(frame) {
-    const stream = this.#stream;
-    if (stream === null || stream.closing) {
-      return [];
-    }
-    try {
-      return eventsOf(frame);
-    } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      this.#fault(stream, "INVALID_MESSAGE", `sent a malformed message: ${why}`);
-      return [];
-    }
+    });
+    return this.#connections.out();
   }
   /** A binary frame has arrived: the speech of the result that follows. */
   onBinary(frame) {
-    this.#hear();
-    const stream = this.#stream;
+    this.#connections.hear();
     const speech = speechOf(frame);
-    if (speech !== null && stream?.opened === true && !stream.closing) {
-      if (!stream.putSpeech(speech)) {
-        this.#fault(stream, "INVALID_MESSAGE", "sent too much speech before its results");
+    if (speech !== null && this.#connections.live?.opened === true) {
+      if (this.#stream?.speech.put(speech.index, speech.data) === false) {
+        this.#fault("INVALID_MESSAGE", "sent too much speech before its results");
       }
     }
-    return this.#out();
-  }
-  #hear() {
-    if (this.#stream?.silence != null) {
-      this.#stream.silence.heard = true;
-    }
+    return this.#connections.out();
   }
   #onEvent(now2, stream, event) {
     switch (event.kind) {
@@ -1380,7 +1667,7 @@ var SessionProtocol = class {
         break;
       case "audioAck":
         if (this.state.kept.ack(event.nextSeq, event.keepSeq)) {
-          this.#reconnection.progress();
+          this.#connections.progress();
         }
         break;
       case "progress":
@@ -1390,8 +1677,7 @@ var SessionProtocol = class {
         this.#onOutcome(now2, stream, event.event);
         break;
       case "goAway":
-        stream.leaveAt = now2 + event.afterMs;
-        stream.leaveWhy = event.why;
+        this.#connections.onGoAway(now2, event);
         break;
       case "error":
         this.#onError(stream, event.error);
@@ -1407,76 +1693,80 @@ var SessionProtocol = class {
     this.state.expect(index);
     const isLate = event?.type === "partial" && index < this.state.seen;
     if (event !== null && !isLate) {
-      this.#do({ do: "give", event });
+      this.#connections.do({ do: "give", event });
     }
   }
   #onOpened(now2, stream, opened) {
-    if (stream.opened) {
+    const { opened: isOpen, resumes } = stream.connection;
+    if (isOpen) {
       return;
     }
     const state = this.state;
-    if (!stream.resumes && (opened.sessionId === "" || opened.resumeToken === "")) {
+    if (!resumes && (opened.sessionId === "" || opened.resumeToken === "")) {
       const what = "opened a session without sessionId or resumeToken";
-      this.#fault(stream, "INVALID_MESSAGE", what);
+      this.#fault("INVALID_MESSAGE", what);
       return;
     }
     if (opened.nextSeq < state.kept.first) {
       const what = `asked again for chunk ${opened.nextSeq}, which it had acknowledged`;
-      this.#fault(stream, "OUT_OF_ORDER", what);
+      this.#fault("OUT_OF_ORDER", what);
       return;
     }
-    stream.opened = true;
     state.sessionId = opened.sessionId || state.sessionId;
     state.resumeToken = opened.resumeToken || state.resumeToken;
     state.limits = opened.limits;
     state.traceparent = opened.traceparent;
-    const silenceMs = this.#patience.silenceMs(now2, opened.silenceMs);
-    stream.silence = silenceMs > 0 ? new Silence(now2, silenceMs) : null;
-    const awayMs = this.#reconnection.opened(now2, opened.limits.resumeWithinMs);
+    const { silenceMs, limits } = opened;
+    const announced = { silenceMs, resumeWithinMs: limits.resumeWithinMs };
+    const awayMs = this.#connections.onOpened(now2, announced);
     state.kept.beginAt(opened.nextSeq);
-    if (stream.resumes) {
+    if (resumes) {
       state.resumes += 1;
       const event = { type: "resumed", awayMs, chunksAgain: state.kept.toRepeat };
-      this.#do({ do: "give", event });
+      this.#connections.do({ do: "give", event });
     }
   }
   #onOutcome(now2, stream, outcome) {
     const state = this.state;
-    const speech = stream.takeSpeech(outcome.index);
+    const speech = stream.speech.take(outcome.index);
     state.expect(outcome.index);
     if (outcome.index < state.seen) {
       state.repeated += 1;
       return;
     }
     if (outcome.index > state.seen) {
-      this.#fault(stream, "OUT_OF_ORDER", `sent index ${outcome.index} before ${state.seen}`);
+      this.#fault("OUT_OF_ORDER", `sent index ${outcome.index} before ${state.seen}`);
       return;
     }
-    this.#reconnection.progress();
+    this.#connections.progress();
     stream.confirmSoon(now2);
     if (outcome.type === "result") {
       state.results += 1;
-      this.#do({ do: "give", event: speech === void 0 ? outcome : { ...outcome, speech } });
+      this.#connections.do({
+        do: "give",
+        event: speech === void 0 ? outcome : { ...outcome, speech }
+      });
     } else {
       state.missing += 1;
-      this.#do({ do: "give", event: outcome });
+      this.#connections.do({ do: "give", event: outcome });
     }
   }
   #onError(stream, error) {
-    stream.lastError = error;
-    if (!stream.opened) {
-      this.#endStream(stream, refused(error));
+    const { connection } = stream;
+    connection.lastError = error;
+    if (!connection.opened) {
+      this.#connections.end(refused(error));
       return;
     }
     const expected = error.metadata.expected_seq ?? "";
     if (/^\d{1,16}$/.test(expected)) {
-      stream.lastError = null;
+      connection.lastError = null;
       const isGap = (error.metadata.seq ?? expected) !== expected;
       if (!this.#sendAgain(stream, Number(expected), isGap)) {
         return;
       }
     }
-    this.#do({ do: "give", event: problemFrom(error) });
+    this.#connections.do({ do: "give", event: problemFrom(error) });
   }
   /**
    * Sends chunks again, from one that was refused; without its audio and time, which the server
@@ -1496,98 +1786,487 @@ var SessionProtocol = class {
     if (total > state.seen) {
       state.expect(total - 1);
       const what = `closed the session after ${state.seen} of ${total} results`;
-      this.#fault(stream, "OUT_OF_ORDER", what);
+      this.#fault("OUT_OF_ORDER", what);
     } else if (state.kept.unacknowledged > 0 && !state.closeWritten) {
       state.over = true;
       const what = "the server closed the session before the app";
-      this.#do({ do: "fail", error: state.lost("CLOSED", what) });
-      this.#endStream(stream, { kind: "left" });
+      this.#connections.do({ do: "fail", error: state.lost("CLOSED", what) });
+      this.#connections.end({ kind: "left" });
     } else {
       stream.confirmDue = true;
-      this.#beOver();
-      this.#endStream(stream, { kind: "left" }, true);
+      this.#connections.finish();
+      this.#connections.end({ kind: "left" }, true);
     }
   }
-  /** Ends the connection because the server broke the contract, in the hope of a better one. */
-  #fault(stream, reason, what) {
-    this.#reconnection.fault();
-    const details = { fieldViolations: [], metadata: {}, retryAfterMs: 0 };
-    const message = `the server ${what}; reconnecting`;
-    this.#do({ do: "give", event: { type: "problem", reason, message, ...details } });
-    this.#endStream(stream, lost(`the server ${what}`));
+  #fault(reason, what) {
+    this.#connections.fault(reason, what);
   }
   /** The time of `nextDeadline` has come. */
   onTimer(now2) {
-    const stream = this.#stream;
-    if (stream !== null && !stream.closing) {
-      if (stream.confirmAt !== null && stream.confirmAt <= now2) {
-        stream.confirmAt = null;
-        stream.confirmDue = true;
-      }
-      if (stream.leaveAt !== null && stream.leaveAt <= now2) {
-        this.#endStream(stream, { kind: "moved", afterMs: 0, why: stream.leaveWhy });
-      } else if (!stream.opened && stream.openedBy <= now2) {
-        this.#endStream(stream, lost("Open was not answered in time", true));
-      } else if (stream.silence !== null && stream.silence.due <= now2) {
-        this.#onBeat(now2, stream, stream.silence);
-      }
-    }
-    return this.#out();
+    this.#stream?.onTimer(now2);
+    this.#connections.onTimer(now2);
+    return this.#connections.out();
   }
-  #onBeat(now2, stream, silence) {
-    const verdict = silence.beat(now2);
-    if (verdict === "ask") {
-      stream.askDue = true;
-    } else if (verdict === "silent") {
-      this.#patience.ranOut(now2);
-      const what = `the gateway sent nothing for ${silence.silenceMs} ms`;
-      this.#endStream(stream, lost(what, true));
-    }
-  }
-  // ---- the end of a connection ----
   /** The connection has ended, or could not be opened. Unacknowledged chunks stay. */
   onDisconnected(now2, ending) {
-    const stream = this.#stream;
     this.#stream = null;
-    if (this.state.over) {
-      return this.#out();
-    }
-    const opened = stream?.opened ?? false;
-    if (opened) {
-      this.#do({ do: "give", event: { type: "reconnecting", why: inWords(ending) } });
-    }
-    const askedToResume = stream !== null && stream.resumes && stream.openTaken;
-    const next = this.#reconnection.next(now2, ending, { opened, askedToResume });
-    if (next.do === "over") {
-      this.#beOver();
-    } else {
-      this.state.over = next.do === "fail";
-      this.#do(next);
-    }
-    return this.#out();
-  }
-  #beOver() {
-    this.state.over = true;
-    this.state.kept.forget();
-    this.#do({ do: "over" });
-  }
-  #endStream(stream, ending, graceful = false) {
-    if (!stream.closing) {
-      stream.closing = true;
-      this.#do({ do: "close", ending, graceful });
-    }
+    this.#connections.onDisconnected(now2, ending);
+    return this.#connections.out();
   }
   /** Returns the next frame to write; null if there is none now. */
   take() {
     return this.#stream?.take(this.state, this.#newSession) ?? null;
   }
-  #do(effect) {
-    this.#effects.push(effect);
+};
+
+// src/session/inbox.ts
+var UNREAD_EVENTS = 256;
+var UNREAD_BYTES = 8 * 1024 * 1024;
+var MAX_EVENTS = 1e4;
+var MAX_BYTES = 64 * 1024 * 1024;
+var EventQueue = class {
+  constructor(sorting) {
+    this.sorting = sorting;
   }
-  #out() {
-    const effects = this.#effects;
-    this.#effects = [];
-    return effects;
+  sorting;
+  /** Whether the app has asked for this queue. */
+  isRead = false;
+  /** How many events were dropped because it had not. */
+  dropped = 0;
+  /** By their order of arrival. */
+  #waiting = /* @__PURE__ */ new Map();
+  /** The places of those that can be replaced, by key. */
+  #places = /* @__PURE__ */ new Map();
+  #arrived = 0;
+  #bytes = 0;
+  #wake = [];
+  #ended = false;
+  #error = void 0;
+  put(event) {
+    const key = this.sorting.keyOf(event);
+    if (key !== null) {
+      const place = this.#places.get(key);
+      if (place !== void 0) {
+        this.#waiting.set(place, event);
+        return;
+      }
+      this.#places.set(key, this.#arrived);
+    }
+    this.#waiting.set(this.#arrived, event);
+    this.#arrived += 1;
+    this.#bytes += this.sorting.bytesOf(event);
+    this.#wakeReaders();
+  }
+  /** Ends the queue. Readers get the error, if any, after the last event. */
+  end(error) {
+    if (!this.#ended) {
+      this.#ended = true;
+      this.#error = error;
+      this.#wakeReaders();
+    }
+  }
+  exceeds(events, bytes) {
+    return this.#waiting.size > events || this.#bytes > bytes;
+  }
+  /** Drops the oldest events beyond the limits. */
+  trim(events, bytes) {
+    while (this.exceeds(events, bytes)) {
+      this.#pop();
+      this.dropped += 1;
+    }
+  }
+  /** Yields events until the end. */
+  read() {
+    const next = async () => {
+      for (; ; ) {
+        const event = this.#pop();
+        if (event !== void 0) {
+          return { done: false, value: event };
+        }
+        if (this.#ended) {
+          if (this.#error !== void 0) {
+            throw this.#error;
+          }
+          return { done: true, value: void 0 };
+        }
+        await new Promise((resolve) => this.#wake.push(resolve));
+      }
+    };
+    const iterator = {
+      next,
+      [Symbol.asyncIterator]: () => iterator
+    };
+    return iterator;
+  }
+  #pop() {
+    const [oldest] = this.#waiting;
+    if (oldest === void 0) {
+      return void 0;
+    }
+    const [place, event] = oldest;
+    this.#waiting.delete(place);
+    this.#bytes -= this.sorting.bytesOf(event);
+    const key = this.sorting.keyOf(event);
+    if (key !== null) {
+      this.#places.delete(key);
+    }
+    return event;
+  }
+  #wakeReaders() {
+    const waiting = this.#wake;
+    this.#wake = [];
+    for (const resolve of waiting) {
+      resolve();
+    }
+  }
+};
+var Inbox = class {
+  constructor(sorting) {
+    this.sorting = sorting;
+    this.events = new EventQueue(sorting);
+    this.results = new EventQueue(sorting);
+  }
+  sorting;
+  events;
+  results;
+  /** Adds an event to the queues that have it. Returns whether there was room. */
+  put(event) {
+    this.events.put(event);
+    if (this.sorting.isOutcome(event)) {
+      this.results.put(event);
+    }
+    limit(this.events, this.results.isRead);
+    limit(this.results, this.events.isRead);
+    return !this.events.exceeds(MAX_EVENTS, MAX_BYTES) && !this.results.exceeds(MAX_EVENTS, MAX_BYTES);
+  }
+  end(error) {
+    this.events.end(error);
+    this.results.end(error);
+  }
+};
+function limit(queue, otherIsRead) {
+  if (!queue.isRead) {
+    queue.trim(otherIsRead ? UNREAD_EVENTS : MAX_EVENTS, otherIsRead ? UNREAD_BYTES : MAX_BYTES);
+  }
+}
+
+// src/session/link.ts
+var SOCKET_BYTES = 256 * 1024;
+var ROOM_MS = 20;
+var FLUSH_MS = 1e3;
+var MAX_TIMER_MS = 2 ** 31 - 1;
+var Link = class {
+  #options;
+  #protocol;
+  #at;
+  #socket = null;
+  /** Ends the current connection for the loop. */
+  #leave = () => void 0;
+  #timer;
+  #roomTimer;
+  #flushTimer;
+  #retryAfterMs = 0;
+  #error = null;
+  #aborter = new AbortController();
+  #waiters = /* @__PURE__ */ new Set();
+  constructor(options) {
+    this.#options = options;
+    this.#protocol = options.protocol;
+    this.#at = Math.floor(Math.random() * options.addresses.length);
+  }
+  /** Returns when all is done. Throws a Failure if it cannot continue. */
+  async run() {
+    const { addresses } = this.#options;
+    while (!this.#aborter.signal.aborted) {
+      const address = addresses[this.#at % addresses.length] ?? "";
+      const ending = await this.#connection(address);
+      this.#do(this.#protocol.onDisconnected(now(), ending));
+      this.#changed();
+      this.#checkError();
+      if (this.#protocol.state.over) {
+        return;
+      }
+      this.#at += 1;
+      await this.#sleep(this.#retryAfterMs);
+    }
+    this.#checkError();
+  }
+  #checkError() {
+    const { failure } = this.#options.token;
+    if (this.#error !== null) {
+      if (failure !== void 0) {
+        this.#error.cause ??= failure;
+      }
+      throw this.#error;
+    }
+  }
+  /** There may be something to write. */
+  wake() {
+    this.#pump();
+    this.#arm();
+    this.#changed();
+  }
+  /** Returns when the condition holds. It is checked after every change. */
+  async until(condition) {
+    while (!condition()) {
+      await new Promise((resolve) => this.#waiters.add(resolve));
+    }
+  }
+  /** Ends everything, with this error if there is one, whatever it is doing. */
+  abort(error = null) {
+    this.#error ??= error;
+    this.#protocol.state.over = true;
+    this.#aborter.abort();
+    this.#leave({ kind: "left" });
+  }
+  // ---- one connection ----
+  async #connection(address) {
+    const { token, webSocket } = this.#options;
+    const answerBy = this.#protocol.onConnecting(now());
+    const failure = await token.ask(answerBy - now());
+    if (failure !== null) {
+      return failure;
+    }
+    const dialled = await dial({
+      address,
+      token: token.current,
+      withinMs: answerBy - now(),
+      constructor: webSocket,
+      signal: this.#aborter.signal
+    });
+    if ("kind" in dialled) {
+      return token.judge(dialled, false);
+    }
+    this.#protocol.onConnected(now());
+    const ending = await this.#converse(dialled);
+    return token.judge(ending, this.#protocol.opened);
+  }
+  async #converse(webSocket) {
+    let leave2 = () => void 0;
+    const ended = new Promise((resolve) => {
+      leave2 = resolve;
+    });
+    this.#leave = leave2;
+    const socket = new Socket(webSocket, {
+      onText: (frame) => {
+        this.#do(this.#protocol.onText(now(), frame));
+        this.wake();
+      },
+      onBinary: (frame) => {
+        this.#do(this.#protocol.onBinary(frame));
+        this.wake();
+      },
+      onClosed: (code, reason) => {
+        leave2(this.#protocol.ending(now(), code, reason));
+      }
+    });
+    this.#socket = socket;
+    if (this.#aborter.signal.aborted) {
+      leave2({ kind: "left" });
+    }
+    this.wake();
+    const ending = await ended;
+    this.#socket = null;
+    clearTimeout(this.#timer);
+    clearTimeout(this.#roomTimer);
+    clearTimeout(this.#flushTimer);
+    socket.abandon();
+    return ending;
+  }
+  /** Writes what there is to write, as far as the socket has room. */
+  #pump() {
+    const socket = this.#socket;
+    if (socket === null) {
+      return;
+    }
+    clearTimeout(this.#roomTimer);
+    try {
+      while (socket.waiting < SOCKET_BYTES) {
+        const next = this.#protocol.take();
+        if (next === null) {
+          return;
+        }
+        socket.send(this.#options.encode(next));
+      }
+    } catch (error) {
+      this.#leave(lost(`writing failed: ${error instanceof Error ? error.message : ""}`));
+      return;
+    }
+    this.#roomTimer = setTimeout(() => {
+      this.#pump();
+    }, ROOM_MS);
+  }
+  // ---- time ----
+  #arm() {
+    clearTimeout(this.#timer);
+    const deadline = this.#socket === null ? null : this.#protocol.nextDeadline();
+    if (deadline !== null) {
+      const wait = Math.min(MAX_TIMER_MS, Math.max(0, Math.ceil(deadline - now())));
+      this.#timer = setTimeout(() => {
+        this.#do(this.#protocol.onTimer(now()));
+        this.wake();
+      }, wait);
+    }
+  }
+  async #sleep(ms) {
+    const { signal } = this.#aborter;
+    if (signal.aborted) {
+      return;
+    }
+    await new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      signal.addEventListener("abort", done);
+    });
+  }
+  #changed() {
+    const waiters = [...this.#waiters];
+    this.#waiters.clear();
+    for (const resolve of waiters) {
+      resolve();
+    }
+  }
+  // ---- effects ----
+  /** Does what the protocol asks for after a step that the app took. */
+  carryOut(effects) {
+    this.#do(effects);
+    this.wake();
+  }
+  #do(effects) {
+    for (const effect of effects) {
+      switch (effect.do) {
+        case "give":
+          this.#options.give(effect.event);
+          break;
+        case "close":
+          this.#close(effect.ending, effect.graceful);
+          break;
+        case "retry":
+          this.#retryAfterMs = effect.afterMs;
+          break;
+        case "over":
+          this.#options.over();
+          break;
+        case "fail":
+          this.#error ??= effect.error;
+          break;
+      }
+    }
+  }
+  #close(ending, graceful) {
+    const leave2 = this.#leave;
+    if (!graceful) {
+      leave2(ending);
+      return;
+    }
+    this.#pump();
+    this.#socket?.close();
+    clearTimeout(this.#flushTimer);
+    this.#flushTimer = setTimeout(() => {
+      leave2(ending);
+    }, FLUSH_MS);
+  }
+};
+function now() {
+  return performance.now();
+}
+
+// src/session/channel.ts
+var Channel = class {
+  #options;
+  #inbox;
+  #link;
+  #done = false;
+  #failure = void 0;
+  constructor(options) {
+    this.#options = options;
+    this.#inbox = new Inbox(options.sorting);
+    this.#link = new Link({
+      ...options,
+      give: (event) => {
+        this.#give(event);
+      },
+      over: () => {
+        this.#inbox.end();
+      }
+    });
+  }
+  /** Connects, and goes on to do so until the end. */
+  start() {
+    this.#link.run().then(
+      () => {
+        this.#end(void 0);
+      },
+      (error) => {
+        this.#end(error);
+      }
+    );
+  }
+  /** Whether it has ended. */
+  get done() {
+    return this.#done;
+  }
+  /** Throws the error because of which it has ended, if there is one. */
+  checkFailure() {
+    if (this.#failure !== void 0) {
+      throw this.#failure;
+    }
+  }
+  /** Returns when the condition holds, or it has ended. Throws if it was lost. */
+  async until(condition) {
+    await this.#link.until(() => this.#done || condition());
+    this.checkFailure();
+  }
+  /** There may be something to write. */
+  wake() {
+    this.#link.wake();
+  }
+  /** Does what the protocol asks for after a step that the app took. */
+  carryOut(effects) {
+    this.#link.carryOut(effects);
+  }
+  /** Ends connections and attempts to connect, without an error. */
+  stop() {
+    this.#link.abort();
+  }
+  /** Drops everything at once. */
+  abort(reason, message) {
+    if (!this.#done) {
+      const error = this.#options.protocol.state.lost(reason, message);
+      this.#link.abort(error);
+      this.#end(error);
+    }
+  }
+  events() {
+    this.#inbox.events.isRead = true;
+    return this.#inbox.events.read();
+  }
+  results() {
+    const queue = this.#inbox.results;
+    if (queue.dropped > 0 && !queue.isRead) {
+      throw new TypeError(
+        `results() was called too late: the first ${queue.dropped} results were dropped`
+      );
+    }
+    queue.isRead = true;
+    return queue.read();
+  }
+  #give(event) {
+    if (!this.#inbox.put(event)) {
+      this.abort("UNREAD", "the app does not read its results and events");
+    }
+  }
+  #end(error) {
+    if (!this.#done) {
+      this.#done = true;
+      this.#failure = error;
+      this.#inbox.end(error);
+      this.#link.wake();
+    }
   }
 };
 
@@ -1704,340 +2383,40 @@ function concatenated(a, b) {
   return joined;
 }
 
-// src/session/inbox.ts
-var UNREAD_EVENTS = 256;
-var UNREAD_BYTES = 8 * 1024 * 1024;
-var MAX_EVENTS = 1e4;
-var MAX_BYTES = 64 * 1024 * 1024;
-var EventQueue = class {
-  /** Whether the app has asked for this queue. */
-  isRead = false;
-  /** How many events were dropped because it had not. */
-  dropped = 0;
-  /** By their order of arrival. */
-  #waiting = /* @__PURE__ */ new Map();
-  #partials = /* @__PURE__ */ new Map();
-  #arrived = 0;
-  #bytes = 0;
-  #wake = [];
-  #ended = false;
-  #error = void 0;
-  put(event) {
-    if (event.type === "partial") {
-      const place = this.#partials.get(event.index);
-      if (place !== void 0) {
-        this.#waiting.set(place, event);
-        return;
-      }
-      this.#partials.set(event.index, this.#arrived);
-    }
-    this.#waiting.set(this.#arrived, event);
-    this.#arrived += 1;
-    this.#bytes += sizeOf(event);
-    this.#wakeReaders();
-  }
-  /** Ends the queue. Readers get the error, if any, after the last event. */
-  end(error) {
-    if (!this.#ended) {
-      this.#ended = true;
-      this.#error = error;
-      this.#wakeReaders();
-    }
-  }
-  exceeds(events, bytes) {
-    return this.#waiting.size > events || this.#bytes > bytes;
-  }
-  /** Drops the oldest events beyond the limits. */
-  trim(events, bytes) {
-    while (this.exceeds(events, bytes)) {
-      this.#pop();
-      this.dropped += 1;
-    }
-  }
-  /** Yields events until the end. */
-  read() {
-    const next = async () => {
-      for (; ; ) {
-        const event = this.#pop();
-        if (event !== void 0) {
-          return { done: false, value: event };
-        }
-        if (this.#ended) {
-          if (this.#error !== void 0) {
-            throw this.#error;
-          }
-          return { done: true, value: void 0 };
-        }
-        await new Promise((resolve) => this.#wake.push(resolve));
-      }
-    };
-    const iterator = {
-      next,
-      [Symbol.asyncIterator]: () => iterator
-    };
-    return iterator;
-  }
-  #pop() {
-    const [oldest] = this.#waiting;
-    if (oldest === void 0) {
-      return void 0;
-    }
-    const [place, event] = oldest;
-    this.#waiting.delete(place);
-    this.#bytes -= sizeOf(event);
-    if (event.type === "partial") {
-      this.#partials.delete(event.index);
-    }
-    return event;
-  }
-  #wakeReaders() {
-    const waiting = this.#wake;
-    this.#wake = [];
-    for (const resolve of waiting) {
-      resolve();
-    }
-  }
-};
-var Inbox = class {
-  events = new EventQueue();
-  results = new EventQueue();
-  /** Adds an event to the queues that have it. Returns whether there was room. */
-  put(event) {
-    this.events.put(event);
-    if (event.type === "result" || event.type === "missing") {
-      this.results.put(event);
-    }
-    limit(this.events, this.results.isRead);
-    limit(this.results, this.events.isRead);
-    return !this.events.exceeds(MAX_EVENTS, MAX_BYTES) && !this.results.exceeds(MAX_EVENTS, MAX_BYTES);
-  }
-  end(error) {
-    this.events.end(error);
-    this.results.end(error);
-  }
-};
-function limit(queue, otherIsRead) {
-  if (!queue.isRead) {
-    queue.trim(otherIsRead ? UNREAD_EVENTS : MAX_EVENTS, otherIsRead ? UNREAD_BYTES : MAX_BYTES);
+// src/session/checks.ts
+var ID = /^[A-Za-z0-9._-]{1,128}$/;
+var LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$/;
+function checkId(name, value) {
+  if (!ID.test(value)) {
+    throw new RangeError(`${name}: ${value} must be 1 to 128 characters of A-Z a-z 0-9 . _ -`);
   }
 }
-function sizeOf(event) {
-  return event.type === "result" ? event.speech.length : 0;
+function checkLanguage(name, value) {
+  if (typeof value !== "string" || !LANGUAGE.test(value)) {
+    throw new RangeError(`${name}: ${String(value)} must be a language code such as en or zh-hant`);
+  }
+  return value;
 }
-
-// src/session/link.ts
-var SOCKET_BYTES = 256 * 1024;
-var ROOM_MS = 20;
-var FLUSH_MS = 1e3;
-var MAX_TIMER_MS = 2 ** 31 - 1;
-var Link = class {
-  #options;
-  #protocol;
-  #at;
-  #socket = null;
-  /** Ends the current connection for the loop. */
-  #leave = () => void 0;
-  #timer;
-  #roomTimer;
-  #flushTimer;
-  #retryAfterMs = 0;
-  #error = null;
-  #aborter = new AbortController();
-  #waiters = /* @__PURE__ */ new Set();
-  constructor(options) {
-    this.#options = options;
-    this.#protocol = options.protocol;
-    this.#at = Math.floor(Math.random() * options.addresses.length);
+function checkNumber(name, value, least, most) {
+  if (!(value >= least && value <= most)) {
+    throw new RangeError(`${name}: ${value} must be a number from ${least} to ${most}`);
   }
-  /** Returns when the session is closed. Throws SessionError if it cannot continue. */
-  async run() {
-    const { addresses, token } = this.#options;
-    for (; ; ) {
-      const address = addresses[this.#at % addresses.length] ?? "";
-      const ending = await this.#connection(address);
-      this.#do(this.#protocol.onDisconnected(now(), ending));
-      this.#changed();
-      if (this.#error !== null) {
-        if (token.failure !== void 0) {
-          this.#error.cause ??= token.failure;
-        }
-        throw this.#error;
-      }
-      if (this.#protocol.state.over) {
-        return;
-      }
-      this.#at += 1;
-      await this.#sleep(this.#retryAfterMs);
-    }
+}
+function checkText(name, value, maxCharacters) {
+  if (typeof value !== "string" || value.length > maxCharacters) {
+    throw new RangeError(`${name}: must be text of at most ${maxCharacters} characters`);
   }
-  /** There may be something to write. */
-  wake() {
-    this.#pump();
-    this.#arm();
-    this.#changed();
+  return value;
+}
+function checkWebSocket(given) {
+  const runtime = globalThis;
+  const found = given ?? runtime.WebSocket;
+  if (found === void 0) {
+    throw new TypeError(
+      'WebSocket: this JavaScript runtime has none (Node.js has one from version 22 on); pass one, such as that of the package ws: import WebSocket from "ws"'
+    );
   }
-  /** Returns when the condition holds. It is checked after every change. */
-  async until(condition) {
-    while (!condition()) {
-      await new Promise((resolve) => this.#waiters.add(resolve));
-    }
-  }
-  /** Ends the session with this error, whatever it is doing. */
-  abort(error) {
-    this.#error ??= error;
-    this.#protocol.state.over = true;
-    this.#aborter.abort();
-    this.#leave({ kind: "left" });
-  }
-  // ---- one connection ----
-  async #connection(address) {
-    const { token, webSocket } = this.#options;
-    const answerBy = this.#protocol.onConnecting(now());
-    const failure = await token.ask(answerBy - now());
-    if (failure !== null) {
-      return failure;
-    }
-    const dialled = await dial({
-      address,
-      token: token.current,
-      withinMs: answerBy - now(),
-      constructor: webSocket,
-      signal: this.#aborter.signal
-    });
-    if ("kind" in dialled) {
-      return token.judge(dialled, false);
-    }
-    this.#protocol.onConnected(now());
-    const ending = await this.#converse(dialled);
-    return token.judge(ending, this.#protocol.opened);
-  }
-  async #converse(webSocket) {
-    let leave2 = () => void 0;
-    const ended = new Promise((resolve) => {
-      leave2 = resolve;
-    });
-    this.#leave = leave2;
-    const socket = new Socket(webSocket, {
-      onText: (frame) => {
-        this.#do(this.#protocol.onText(now(), frame));
-        this.wake();
-      },
-      onBinary: (frame) => {
-        this.#do(this.#protocol.onBinary(frame));
-        this.wake();
-      },
-      onClosed: (code, reason) => {
-        leave2(this.#protocol.ending(now(), code, reason));
-      }
-    });
-    this.#socket = socket;
-    if (this.#aborter.signal.aborted) {
-      leave2({ kind: "left" });
-    }
-    this.wake();
-    const ending = await ended;
-    this.#socket = null;
-    clearTimeout(this.#timer);
-    clearTimeout(this.#roomTimer);
-    clearTimeout(this.#flushTimer);
-    socket.abandon();
-    return ending;
-  }
-  /** Writes what there is to write, as far as the socket has room. */
-  #pump() {
-    const socket = this.#socket;
-    if (socket === null) {
-      return;
-    }
-    clearTimeout(this.#roomTimer);
-    try {
-      while (socket.waiting < SOCKET_BYTES) {
-        const next = this.#protocol.take();
-        if (next === null) {
-          return;
-        }
-        socket.send(next.kind === "audio" ? audioFrame(next.chunk) : JSON.stringify(next.message));
-      }
-    } catch (error) {
-      this.#leave(lost(`writing failed: ${error instanceof Error ? error.message : ""}`));
-      return;
-    }
-    this.#roomTimer = setTimeout(() => {
-      this.#pump();
-    }, ROOM_MS);
-  }
-  // ---- time ----
-  #arm() {
-    clearTimeout(this.#timer);
-    const deadline = this.#socket === null ? null : this.#protocol.nextDeadline();
-    if (deadline !== null) {
-      const wait = Math.min(MAX_TIMER_MS, Math.max(0, Math.ceil(deadline - now())));
-      this.#timer = setTimeout(() => {
-        this.#do(this.#protocol.onTimer(now()));
-        this.wake();
-      }, wait);
-    }
-  }
-  async #sleep(ms) {
-    const { signal } = this.#aborter;
-    if (signal.aborted) {
-      return;
-    }
-    await new Promise((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", done);
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      signal.addEventListener("abort", done);
-    });
-  }
-  #changed() {
-    const waiters = [...this.#waiters];
-    this.#waiters.clear();
-    for (const resolve of waiters) {
-      resolve();
-    }
-  }
-  // ---- effects ----
-  #do(effects) {
-    for (const effect of effects) {
-      switch (effect.do) {
-        case "give":
-          this.#options.give(effect.event);
-          break;
-        case "close":
-          this.#close(effect.ending, effect.graceful);
-          break;
-        case "retry":
-          this.#retryAfterMs = effect.afterMs;
-          break;
-        case "over":
-          this.#options.over();
-          break;
-        case "fail":
-          this.#error ??= effect.error;
-          break;
-      }
-    }
-  }
-  #close(ending, graceful) {
-    const leave2 = this.#leave;
-    if (!graceful) {
-      leave2(ending);
-      return;
-    }
-    this.#pump();
-    this.#socket?.close();
-    clearTimeout(this.#flushTimer);
-    this.#flushTimer = setTimeout(() => {
-      leave2(ending);
-    }, FLUSH_MS);
-  }
-};
-function now() {
-  return performance.now();
+  return found;
 }
 
 // src/session/options.ts
@@ -2047,9 +2426,9 @@ var CHUNK_MS = 100;
 var MAX_FEATURES = 32;
 var MAX_FEATURE_CHARACTERS = 256;
 var MAX_PARTIAL_INTERVAL_MS = 6e4;
+var MAX_ROOM_TOKEN_CHARACTERS = 512;
+var MAX_NAME_CHARACTERS = 64;
 var VOICE_RATES = [8e3, 16e3, 32e3, 48e3];
-var ID = /^[A-Za-z0-9._-]{1,128}$/;
-var LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$/;
 function checkOptions(options) {
   const directions = directionsOf(options.languages);
   const audioFormat = checkFormat(options.audioFormat ?? SPEECH_FORMAT);
@@ -2067,20 +2446,13 @@ function checkOptions(options) {
     reconnectMs: options.reconnectMs ?? null,
     maxUnacknowledgedBytes: bytes,
     chunkMs,
-    webSocket: webSocketOf(options)
+    webSocket: checkWebSocket(options.WebSocket)
   };
 }
-function webSocketOf(options) {
-  const runtime = globalThis;
-  const found = options.WebSocket ?? runtime.WebSocket;
-  if (found === void 0) {
-    throw new TypeError(
-      'WebSocket: this JavaScript runtime has none (Node.js has one from version 22 on); pass one, such as that of the package ws: import WebSocket from "ws"'
-    );
-  }
-  return found;
-}
 function directionsOf(languages) {
+  if ("roomId" in languages) {
+    return [{ src: checkLanguage("languages.language", languages.language), tgt: "" }];
+  }
   if ("src" in languages) {
     const src = checkLanguage("languages.src", languages.src);
     return [{ src, tgt: checkLanguage("languages.tgt", languages.tgt) }];
@@ -2103,9 +2475,8 @@ function newSessionOf(options, directions, format) {
   checkNames(options);
   const { partialIntervalMs = 0 } = options;
   checkNumber("partialIntervalMs", partialIntervalMs, 0, MAX_PARTIAL_INTERVAL_MS);
-  const [first, second] = directions;
   return {
-    ...second === void 0 ? { direction: first } : { conversation: { a: first?.src, b: first?.tgt } },
+    ...languagesOf(options.languages, directions),
     audioFormat: { ...format, encoding: `AUDIO_ENCODING_${format.encoding}` },
     options: {
       requireTts: options.requireTts ?? false,
@@ -2117,6 +2488,17 @@ function newSessionOf(options, directions, format) {
     },
     tenant: options.tenant ?? ""
   };
+}
+function languagesOf(languages, directions) {
+  const [first, second] = directions;
+  if ("roomId" in languages) {
+    const { roomId, joinToken, name = "" } = languages;
+    checkId("languages.roomId", roomId);
+    checkText("languages.joinToken", joinToken, MAX_ROOM_TOKEN_CHARACTERS);
+    checkText("languages.name", name, MAX_NAME_CHARACTERS);
+    return { room: { roomId, joinToken, language: first?.src, name } };
+  }
+  return second === void 0 ? { direction: first } : { conversation: { a: first?.src, b: first?.tgt } };
 }
 function checkNames({ preferredNodeId = "", strict = false, tenant = "" }) {
   if (preferredNodeId !== "") {
@@ -2164,22 +2546,6 @@ function checkFeatures(features) {
     }
   }
   return { ...features };
-}
-function checkId(name, value) {
-  if (!ID.test(value)) {
-    throw new RangeError(`${name}: ${value} must be 1 to 128 characters of A-Z a-z 0-9 . _ -`);
-  }
-}
-function checkLanguage(name, value) {
-  if (typeof value !== "string" || !LANGUAGE.test(value)) {
-    throw new RangeError(`${name}: ${String(value)} must be a language code such as en or zh-hant`);
-  }
-  return value;
-}
-function checkNumber(name, value, least, most) {
-  if (!(value >= least && value <= most)) {
-    throw new RangeError(`${name}: ${value} must be a number from ${least} to ${most}`);
-  }
 }
 
 // src/session/sender.ts
@@ -2382,17 +2748,18 @@ function nameOf(error) {
 }
 
 // src/session/session.ts
+var SESSION_SORTING = {
+  isOutcome: (event) => event.type === "result" || event.type === "missing",
+  bytesOf: (event) => event.type === "result" ? event.speech.length : 0,
+  keyOf: (event) => event.type === "partial" ? event.index : null
+};
 var Session = class _Session {
   /** The format of all audio that is sent. */
   audioFormat;
   #protocol;
   #state;
-  #inbox = new Inbox();
-  #link;
+  #channel;
   #sender;
-  /** Whether the session has ended, and why if it was lost. */
-  #done = false;
-  #failure = void 0;
   constructor(options) {
     const checked = checkOptions(options);
     const addresses = parseAddresses(options.addresses);
@@ -2403,17 +2770,13 @@ var Session = class _Session {
       reconnectMs: checked.reconnectMs
     });
     this.#state = this.#protocol.state;
-    this.#link = new Link({
+    this.#channel = new Channel({
       protocol: this.#protocol,
       addresses,
       token: new TokenSource(options.token),
       webSocket: checked.webSocket,
-      give: (event) => {
-        this.#give(event);
-      },
-      over: () => {
-        this.#inbox.end();
-      }
+      encode: (frame) => frame.kind === "audio" ? audioFrame(frame.chunk) : JSON.stringify(frame.message),
+      sorting: SESSION_SORTING
     });
     this.#sender = new Sender({
       state: this.#state,
@@ -2423,9 +2786,9 @@ var Session = class _Session {
         this.#checkWritable();
       },
       wake: () => {
-        this.#link.wake();
+        this.#channel.wake();
       },
-      until: (condition) => this.#until(condition)
+      until: (condition) => this.#channel.until(condition)
     });
   }
   // ---- opening and closing ----
@@ -2437,15 +2800,8 @@ var Session = class _Session {
    */
   static async open(options) {
     const session = new _Session(options);
-    session.#link.run().then(
-      () => {
-        session.#end(void 0);
-      },
-      (error) => {
-        session.#end(error);
-      }
-    );
-    await session.#until(() => session.#state.sessionId !== "");
+    session.#channel.start();
+    await session.#channel.until(() => session.#state.isKnown);
     return session;
   }
   /**
@@ -2457,11 +2813,7 @@ var Session = class _Session {
   }
   /** Drops the session at once. What was not acknowledged or not received is lost. */
   abort() {
-    if (!this.#done) {
-      const error = this.#state.lost("ABORTED", "the app left the session before its end");
-      this.#link.abort(error);
-      this.#end(error);
-    }
+    this.#channel.abort("ABORTED", "the app left the session before its end");
   }
   // ---- sending ----
   /**
@@ -2500,7 +2852,7 @@ var Session = class _Session {
    * acknowledges an utterance once it is cut and accepted, usually some time after `finish`.
    */
   async drained() {
-    await this.#until(() => this.#state.kept.unacknowledged === 0);
+    await this.#channel.until(() => this.#state.kept.unacknowledged === 0);
   }
   // ---- receiving ----
   /**
@@ -2511,8 +2863,7 @@ var Session = class _Session {
    * SessionLostError after the last event of a session that was lost.
    */
   events() {
-    this.#inbox.events.isRead = true;
-    return this.#inbox.events.read();
+    return this.#channel.events();
   }
   /**
    * Results and missing utterances only: each index once, in order, to the session's end.
@@ -2522,14 +2873,7 @@ var Session = class _Session {
    * result of a session that was lost.
    */
   results() {
-    const queue = this.#inbox.results;
-    if (queue.dropped > 0 && !queue.isRead) {
-      throw new TypeError(
-        `results() was called too late: the first ${queue.dropped} results were dropped`
-      );
-    }
-    queue.isRead = true;
-    return queue.read();
+    return this.#channel.results();
   }
   // ---- properties ----
   /** The session's id for operators' tools. */
@@ -2546,11 +2890,11 @@ var Session = class _Session {
   }
   /** Whether the session is open at a gateway now. */
   get connected() {
-    return this.#protocol.opened && !this.#done;
+    return this.#protocol.opened && !this.#channel.done;
   }
   /** Whether the session has ended, by `close` or because it was lost. */
   get ended() {
-    return this.#done;
+    return this.#channel.done;
   }
   /** The audio that no server has acknowledged. */
   get unacknowledged() {
@@ -2561,43 +2905,885 @@ var Session = class _Session {
     return this.#state.counts;
   }
   // ---- the inside ----
-  #give(event) {
-    if (!this.#inbox.put(event)) {
-      const error = this.#state.lost("UNREAD", "the app does not read its results and events");
-      this.#link.abort(error);
-      this.#end(error);
-    }
-  }
-  #end(error) {
-    if (!this.#done) {
-      this.#done = true;
-      this.#failure = error;
-      this.#inbox.end(error);
-      this.#link.wake();
-    }
-  }
-  async #until(condition) {
-    await this.#link.until(() => this.#done || condition());
-    if (this.#failure !== void 0) {
-      throw this.#failure;
-    }
-  }
   #setPlaying(playing) {
-    if (!this.#done && !this.#state.over) {
+    if (!this.#channel.done && !this.#state.over) {
       this.#state.playing = playing;
-      this.#link.wake();
+      this.#channel.wake();
     }
   }
   #checkWritable() {
-    if (this.#failure !== void 0) {
-      throw this.#failure;
-    }
+    this.#channel.checkFailure();
     if (this.#state.closing) {
       throw new SessionError("CLOSED", "the session is closed: nothing more can be sent");
     }
     if (this.#state.over) {
       throw this.#state.lost("CLOSED", "the server has closed the session");
     }
+  }
+};
+
+// src/room/options.ts
+var MAX_ROOM_NAME_CHARACTERS = 100;
+var MAX_LANGUAGES = 64;
+var MAX_MEMBERS_LIMIT = 1e6;
+var MAX_SPEAKERS_LIMIT = 1e4;
+var MAX_LANGUAGES_LIMIT = 1e3;
+var DAY_S = 86400;
+var MAX_LIFETIME_S = 30 * DAY_S;
+var ROOM_TOKEN = /^[A-Za-z0-9._~+-]+$/;
+function checkRoomToken(token) {
+  if (typeof token !== "string" || !ROOM_TOKEN.test(token)) {
+    throw new RangeError("token: must be the token of a room, as Room.create or joinToken gave it");
+  }
+  return checkText("token", token, MAX_ROOM_TOKEN_CHARACTERS);
+}
+function createRequest(options) {
+  const { name = "", languages = [], speak = "invited", tenant = "" } = options;
+  const { maxMembers = 0, maxSpeakers = 0, maxLanguages = 0 } = options;
+  checkText("name", name, MAX_ROOM_NAME_CHARACTERS);
+  if (languages.length > MAX_LANGUAGES) {
+    throw new RangeError(
+      `languages: has ${languages.length}; at most ${MAX_LANGUAGES} are allowed`
+    );
+  }
+  languages.forEach((each, at) => checkLanguage(`languages[${at}]`, each));
+  if (!["invited", "anyone"].includes(speak)) {
+    throw new RangeError(`speak: ${speak} must be "invited" or "anyone"`);
+  }
+  checkNumber("maxMembers", maxMembers, 0, MAX_MEMBERS_LIMIT);
+  checkNumber("maxSpeakers", maxSpeakers, 0, MAX_SPEAKERS_LIMIT);
+  checkNumber("maxLanguages", maxLanguages, 0, MAX_LANGUAGES_LIMIT);
+  if (tenant !== "") {
+    checkId("tenant", tenant);
+  }
+  const limits = { maxMembers, maxSpeakers, maxLanguages };
+  const policy = `SPEAK_POLICY_${speak.toUpperCase()}`;
+  return { options: { name, languages: [...languages], speak: policy, ...limits }, tenant };
+}
+function checkListening(options) {
+  const { captions = true, speech = false, originalAudio = false } = options;
+  const language = checkLanguage("language", options.language);
+  if (!captions && !speech && !originalAudio) {
+    throw new RangeError("captions: one of captions, speech and originalAudio must be true");
+  }
+  return { language, captions, speech, originalAudio };
+}
+function checkListener(room, options) {
+  const { name = "", status = false, reconnectMs } = options;
+  checkText("name", name, MAX_NAME_CHARACTERS);
+  if (reconnectMs !== void 0) {
+    checkNumber("reconnectMs", reconnectMs, 0, 1e3 * DAY_S);
+  }
+  return {
+    listening: checkListening(options),
+    joining: { roomId: room.roomId, joinToken: room.token, name, status },
+    reconnectMs: reconnectMs ?? null,
+    webSocket: checkWebSocket(room.WebSocket)
+  };
+}
+
+// src/room/protocol/chain.ts
+var MAX_CHANGES = 64;
+var Chain = class {
+  /** Whether the listener has been in the room. */
+  started = false;
+  #liveFrom = 0;
+  #seen = null;
+  /** The first indexes of languages that were changed to, ascending, all above the position. */
+  #changes = [];
+  /** Whether the last connection broke during a change of language. */
+  #isUnsure = false;
+  /** Utterances below this one may be in the language that the listener does not ask for. */
+  #unsureUntil = 0;
+  /** The first room index that the listener has not seen, or is to get live. */
+  get position() {
+    return this.#seen ?? this.#liveFrom;
+  }
+  /** The listener is in the room. `liveFrom`, the first index that comes live, counts once. */
+  join(liveFrom) {
+    if (!this.started) {
+      this.started = true;
+      this.#liveFrom = liveFrom;
+    }
+    this.#changes = [];
+    if (this.#isUnsure) {
+      this.#isUnsure = false;
+      this.#unsureUntil = liveFrom;
+    }
+  }
+  /**
+   * The connection has broken.
+   *
+   * @param isChanging whether a change of language was not answered.
+   */
+  break(isChanging) {
+    this.#isUnsure ||= isChanging || this.#changes.length > 0;
+  }
+  /** Utterances from this index on come in another language. */
+  change(index) {
+    if (index > this.position) {
+      const before = this.#changes.filter((each) => each < index);
+      this.#changes = [...before.slice(-MAX_CHANGES), index];
+    }
+  }
+  /** Whether everything below `until` has been seen. */
+  isRepeat(until) {
+    return this.#seen !== null && until <= this.#seen;
+  }
+  /**
+   * Returns what the listener was not given before an utterance; null if nothing.
+   *
+   * @param previous the index of the one before it in its language; null: there is none.
+   */
+  lostBefore(index, previous) {
+    const first = this.#firstDue(index);
+    return previous === null || first === null || previous < first ? null : { first, until: previous + 1 };
+  }
+  /**
+   * Returns what the listener may not have been given before an utterance, because it was published
+   * in another language; null if nothing.
+   */
+  unsureBefore(index) {
+    const first = this.position;
+    const until = Math.min(index, this.#unsureUntil);
+    return first < until ? { first, until } : null;
+  }
+  /** The lowest index that is due before this one; null: unknown, it is the first replay. */
+  #firstDue(index) {
+    if (this.#seen === null && index < this.#liveFrom) {
+      return null;
+    }
+    return Math.max(this.position, ...this.#changes.filter((each) => each <= index));
+  }
+  /** Everything below `until` was given to the app. */
+  advance(until) {
+    this.#seen = until;
+    this.#changes = this.#changes.filter((each) => each > until);
+  }
+};
+function inWords2({ first, until }) {
+  return until === first + 1 ? `utterance ${first}` : `utterances ${first} to ${until - 1}`;
+}
+
+// src/room/protocol/frames.ts
+var HEADER_BYTES = 12;
+var KINDS = /* @__PURE__ */ new Map([
+  [3, "speech"],
+  [4, "original"]
+]);
+function roomAudioOf(frame) {
+  if (frame.byteLength < HEADER_BYTES) {
+    return null;
+  }
+  const view = new DataView(frame);
+  const isPadded = (view.getUint32(0) & 16777215) === 0;
+  const kind = isPadded ? KINDS.get(view.getUint8(0)) : void 0;
+  const roomIndex = Number(view.getBigUint64(4));
+  return kind === void 0 || !Number.isSafeInteger(roomIndex) ? null : { kind, roomIndex, data: new Uint8Array(frame, HEADER_BYTES) };
+}
+
+// src/room/protocol/state.ts
+var ListenerState = class {
+  chain = new Chain();
+  /** What the app wants to receive. */
+  wanted;
+  /** What the server has confirmed; also what the next connection asks for at first. */
+  confirmed;
+  /** Why the server refused the last change; null if it did not. */
+  changeError = null;
+  /** Empty until the listener is in the room. */
+  memberId = "";
+  /** As the server described it last; null until the listener is in the room. */
+  room = null;
+  /** Whether the app has left the room. */
+  leaving = false;
+  /** Whether the room was closed. */
+  isRoomClosed = false;
+  over = false;
+  said = 0;
+  notSaid = 0;
+  repeated = 0;
+  rejoins = 0;
+  constructor(listening) {
+    this.wanted = this.confirmed = listening;
+  }
+  get isKnown() {
+    return this.chain.started;
+  }
+  get counts() {
+    const { said, notSaid, repeated, rejoins } = this;
+    return { said, notSaid, repeated, rejoins };
+  }
+  /** Whether the server has confirmed or refused what the app wants to receive. */
+  get isSettled() {
+    return isSame2(this.wanted, this.confirmed) || this.changeError !== null;
+  }
+  /** The app wants to receive something else. */
+  change(listening) {
+    this.wanted = listening;
+    this.changeError = null;
+  }
+  /** The server refuses a change. */
+  refuseChange(asked, error) {
+    if (isSame2(this.wanted, asked)) {
+      this.wanted = this.confirmed;
+      this.changeError = error;
+    }
+  }
+  /** A room that was closed meanwhile is left as one that is closed. */
+  isDoneBy(reason) {
+    return reason === "ROOM_CLOSED" && this.isKnown;
+  }
+  finish() {
+    this.over = true;
+  }
+  refused({ reason, message, fieldViolations }) {
+    return new RoomRefusedError(reason, message, fieldViolations);
+  }
+  unavailable(reason, message, retryAfterMs) {
+    return new RoomUnavailableError(reason, message, retryAfterMs);
+  }
+  lost(reason, message) {
+    return new ListenerLostError(reason, message, this.chain.position);
+  }
+};
+function isSame2(one, other) {
+  return one.language.toLowerCase() === other.language.toLowerCase() && one.captions === other.captions && one.speech === other.speech && one.originalAudio === other.originalAudio;
+}
+
+// src/room/protocol/stream.ts
+var ListenerStream = class {
+  constructor(connection) {
+    this.connection = connection;
+  }
+  connection;
+  /** The change that the gateway has not answered yet. */
+  asked = null;
+  /** Audio by room index. */
+  speech = new EarlyAudio();
+  original = new EarlyAudio();
+  #leaveTaken = false;
+  /** Returns the next message to write; null if there is none now. */
+  take(state, joining) {
+    const { connection } = this;
+    if (!connection.openTaken) {
+      connection.openTaken = true;
+      return { join: this.#join(state, joining) };
+    }
+    if (!connection.opened) {
+      return null;
+    }
+    if (state.leaving) {
+      const isFirst = !this.#leaveTaken;
+      this.#leaveTaken = true;
+      return isFirst ? { leave: {} } : null;
+    }
+    if (connection.closing || this.asked !== null || state.isSettled) {
+      return null;
+    }
+    this.asked = state.wanted;
+    return { change: { listening: state.wanted } };
+  }
+  #join(state, joining) {
+    const join = { ...joining, listening: state.confirmed };
+    return this.connection.resumes ? { ...join, memberId: state.memberId, position: state.chain.position } : join;
+  }
+};
+
+// src/room/protocol/wire.ts
+var NO_AUDIO = new Uint8Array();
+function roomEventsOf(frame) {
+  return messageEvents(frame).map((event) => readFirst(event, READERS2) ?? { kind: "unknown" });
+}
+var READERS2 = {
+  joined: (joined) => ({
+    kind: "joined",
+    memberId: textOf(joined, "memberId"),
+    room: roomFrom(fieldsOf(joined, "room")),
+    position: integerOf(joined, "position"),
+    resumeWithinMs: integerOf(joined, "resumeWithinMs"),
+    silenceMs: integerOf(joined, "silenceMs")
+  }),
+  result: (result) => heard(result, saidFrom(result)),
+  missing: (missing) => heard(missing, notSaidFrom(missing)),
+  changed: (changed) => ({
+    kind: "changed",
+    listening: listeningFrom(fieldsOf(changed, "listening")),
+    position: integerOf(changed, "position")
+  }),
+  status: (status) => ({ kind: "status", attendance: attendanceFrom(status) }),
+  goAway: goAwayFrom,
+  error: (error) => ({ kind: "error", error: errorFrom(error) }),
+  closed: () => ({ kind: "closed" })
+};
+function heard(fields, event) {
+  return { kind: "heard", event, previous: optionalInteger(fields, "previousIndex") };
+}
+function spokenFrom(event) {
+  return {
+    roomIndex: integerOf(event, "roomIndex"),
+    language: textOf(event, "language"),
+    spokenLanguage: textOf(event, "spokenLanguage"),
+    sessionId: textOf(event, "sessionId"),
+    speaker: textOf(event, "speaker"),
+    lost: integersOf(event, "lostIndexes"),
+    replayed: event.replayed === true
+  };
+}
+function saidFrom(result) {
+  const spoken = spokenFrom(result);
+  const { source, repaired, translated } = textsOf(result);
+  const isOwn = spoken.language.toLowerCase() === spoken.spokenLanguage.toLowerCase();
+  return {
+    type: "said",
+    ...spoken,
+    kind: kindOf(result),
+    texts: { source, repaired, translated },
+    text: translated || (isOwn ? repaired || source : ""),
+    speech: NO_AUDIO,
+    speechFormat: formatOf(result, "speechFormat"),
+    originalAudio: NO_AUDIO,
+    originalFormat: formatOf(result, "originalFormat"),
+    joined: integersOf(result, "joinedIndexes"),
+    turnBroken: result.turnBroken === true,
+    cutAtMs: integerOf(result, "cutAtMs"),
+    audioMs: integerOf(result, "audioMs"),
+    publishedMs: integerOf(result, "publishedMs")
+  };
+}
+function notSaidFrom(missing) {
+  const spoken = spokenFrom(missing);
+  const { reason, message } = errorFrom(fieldsOf(missing, "why"));
+  const untilIndex = Math.max(spoken.roomIndex + 1, integerOf(missing, "untilIndex"));
+  return { type: "not-said", ...spoken, untilIndex, reason, message };
+}
+function roomFrom(room) {
+  const options = fieldsOf(room, "options");
+  return {
+    roomId: textOf(room, "roomId"),
+    tenant: textOf(room, "tenant"),
+    name: textOf(options, "name"),
+    allowedLanguages: textListOf(options, "languages"),
+    speak: enumOf(options, "speak", "SPEAK_POLICY_") === "ANYONE" ? "anyone" : "invited",
+    maxMembers: integerOf(options, "maxMembers"),
+    maxSpeakers: integerOf(options, "maxSpeakers"),
+    maxLanguages: integerOf(options, "maxLanguages"),
+    createdMs: integerOf(room, "createdMs"),
+    nextIndex: integerOf(room, "nextIndex"),
+    ...attendanceFrom(room)
+  };
+}
+function attendanceFrom(from) {
+  return {
+    listeners: integerOf(from, "listeners"),
+    languages: messagesOf(from, "languages").map((each) => ({
+      language: textOf(each, "language"),
+      listeners: integerOf(each, "listeners"),
+      speechListeners: integerOf(each, "speechListeners"),
+      waiting: integerOf(each, "waiting"),
+      oldestWaitingMs: integerOf(each, "oldestWaitingMs")
+    })),
+    speakers: messagesOf(from, "speakers").map((each) => ({
+      sessionId: textOf(each, "sessionId"),
+      name: textOf(each, "name"),
+      language: textOf(each, "language"),
+      joinedMs: integerOf(each, "joinedMs")
+    }))
+  };
+}
+function memberFrom(member) {
+  const role = enumOf(member, "role", "ROOM_ROLE_") === "SPEAKER" ? "speaker" : "listener";
+  return {
+    name: textOf(member, "name"),
+    role,
+    language: textOf(member, "language"),
+    listening: role === "speaker" ? null : listeningFrom(fieldsOf(member, "listening")),
+    joinedMs: integerOf(member, "joinedMs")
+  };
+}
+function listeningFrom(listening) {
+  return {
+    language: textOf(listening, "language"),
+    captions: listening.captions === true,
+    speech: listening.speech === true,
+    originalAudio: listening.originalAudio === true
+  };
+}
+
+// src/room/protocol/machine.ts
+var REJOIN_MS = 3e5;
+var MAX_INDEX = 2 ** 53 - 1;
+var OF_THE_GATEWAY = /* @__PURE__ */ new Set(["DRAINING", "BACKPRESSURE", "ROOM_CLOSED"]);
+var ListenerProtocol = class {
+  /** The facts that outlive a connection. The app's side calls `state.change`. */
+  state;
+  #joining;
+  #connections;
+  #stream = null;
+  /** The position at which the server last skipped something. */
+  #skippedAt = null;
+  constructor({ joining, listening, random, reconnectMs }) {
+    this.state = new ListenerState(listening);
+    this.#joining = joining;
+    this.#connections = new Connections({ subject: this.state, random, reconnectMs });
+  }
+  // ---- queries of the shell ----
+  /** Whether the listener is in the room on the current connection. */
+  get opened() {
+    return this.#connections.opened;
+  }
+  /** Returns when to call `onTimer`; null if nothing is due. */
+  nextDeadline() {
+    return this.#connections.live?.nextDeadline() ?? null;
+  }
+  /** Returns why the connection ended, by its close code and the gateway's events. */
+  ending(now2, code, said) {
+    return this.#connections.ending(now2, code, said);
+  }
+  /** Returns the next message to write; null if there is none now. */
+  take() {
+    return this.#stream?.take(this.state, this.#joining) ?? null;
+  }
+  // ---- the app ----
+  /** The app leaves the room. */
+  leave() {
+    if (!this.state.over) {
+      this.state.leaving = true;
+      this.#connections.finish();
+      this.#connections.end({ kind: "left" }, this.opened);
+    }
+    return this.#connections.out();
+  }
+  // ---- the connection ----
+  /** A connection is about to be opened. Returns the deadline for that. */
+  onConnecting(now2) {
+    return this.#connections.onConnecting(now2);
+  }
+  /** A new connection is open; its first message is JoinRoom. */
+  onConnected(now2) {
+    this.#stream = new ListenerStream(this.#connections.onConnected(now2));
+  }
+  /** A text frame has arrived. One without events only shows that the gateway is alive. */
+  onText(now2, frame) {
+    this.#connections.onText(frame, roomEventsOf, (_, event) => {
+      if (this.#stream !== null) {
+        this.#onEvent(now2, this.#stream, event);
+      }
+    });
+    return this.#connections.out();
+  }
+  /** A binary frame has arrived: audio of a result that follows. */
+  onBinary(frame) {
+    this.#connections.hear();
+    const audio = roomAudioOf(frame);
+    if (audio !== null && this.#connections.live?.opened === true) {
+      if (this.#stream?.[audio.kind].put(audio.roomIndex, audio.data) === false) {
+        this.#fault("sent too much audio before its results");
+      }
+    }
+    return this.#connections.out();
+  }
+  #onEvent(now2, stream, event) {
+    switch (event.kind) {
+      case "joined":
+        this.#onJoined(now2, stream, event);
+        break;
+      case "heard":
+        this.#onHeard(stream, event.event, event.previous);
+        break;
+      case "changed":
+        this.#onChanged(stream, event.listening, event.position);
+        break;
+      case "status":
+        this.#connections.do({ do: "give", event: { type: "status", ...event.attendance } });
+        break;
+      case "goAway":
+        this.#connections.onGoAway(now2, event);
+        break;
+      case "error":
+        this.#onError(stream, event.error);
+        break;
+      case "closed":
+        this.#giveClosed();
+        this.#connections.finish();
+        this.#connections.end({ kind: "left" }, true);
+        break;
+      case "unknown":
+        break;
+    }
+  }
+  #onJoined(now2, stream, joined) {
+    if (stream.connection.opened) {
+      return;
+    }
+    if (joined.memberId === "") {
+      this.#fault("let the listener in without a memberId");
+      return;
+    }
+    const { state } = this;
+    const { silenceMs } = joined;
+    const resumeWithinMs = Math.max(REJOIN_MS, joined.resumeWithinMs);
+    const awayMs = this.#connections.onOpened(now2, { silenceMs, resumeWithinMs });
+    state.memberId = joined.memberId;
+    state.room = joined.room;
+    state.chain.join(joined.position);
+    if (stream.connection.resumes) {
+      state.rejoins += 1;
+      const { position } = state.chain;
+      this.#connections.do({ do: "give", event: { type: "rejoined", awayMs, position } });
+    }
+  }
+  // ---- what is said ----
+  #onHeard(stream, heard2, previous) {
+    const { chain } = this.state;
+    const whole = withAudio(stream, heard2);
+    const until = untilOf(heard2);
+    if (until > MAX_INDEX || (previous ?? -1) >= heard2.roomIndex) {
+      this.#fault(`sent the room index ${heard2.roomIndex} after ${previous ?? "nothing"}`);
+      return;
+    }
+    if (chain.isRepeat(until)) {
+      this.state.repeated += 1;
+      return;
+    }
+    const skipped = chain.lostBefore(heard2.roomIndex, previous);
+    if (skipped !== null && this.#skippedAt !== chain.position) {
+      this.#skippedAt = chain.position;
+      this.#connections.leave("OUT_OF_ORDER", `skipped ${inWords2(skipped)} of the room`);
+      return;
+    }
+    const unsure = chain.unsureBefore(heard2.roomIndex);
+    if (skipped !== null) {
+      this.#report(skipped, heard2.language, "OUT_OF_ORDER", "the server skipped it twice");
+    } else if (unsure !== null) {
+      const what = "the connection broke during a change of language";
+      this.#report(unsure, heard2.language, "LISTENING_CHANGED", what);
+    }
+    this.#give(
+      chain.isRepeat(heard2.roomIndex + 1) ? { ...whole, roomIndex: chain.position } : whole
+    );
+  }
+  /** Tells the app that it does not get some utterances. */
+  #report({ first, until }, language, reason, message) {
+    const nobody = { spokenLanguage: "", sessionId: "", speaker: "" };
+    const details = { language, reason, message, lost: [], replayed: false };
+    const range = { roomIndex: first, untilIndex: until };
+    this.#give({ type: "not-said", ...range, ...nobody, ...details });
+  }
+  #give(heard2) {
+    const { state } = this;
+    const until = untilOf(heard2);
+    this.#connections.progress();
+    if (heard2.type === "said") {
+      state.said += 1;
+    } else {
+      state.notSaid += until - heard2.roomIndex;
+    }
+    state.chain.advance(until);
+    this.#connections.do({ do: "give", event: heard2 });
+  }
+  #onChanged(stream, listening, position) {
+    if (stream.asked !== null) {
+      this.state.confirmed = stream.asked;
+      stream.asked = null;
+    }
+    this.state.chain.change(position);
+    this.#connections.do({ do: "give", event: { type: "changed", listening, position } });
+  }
+  #onError(stream, error) {
+    const { connection } = stream;
+    connection.lastError = error;
+    if (!connection.opened) {
+      this.#connections.end(refused(error));
+      return;
+    }
+    if (stream.asked !== null && !OF_THE_GATEWAY.has(error.reason)) {
+      connection.lastError = null;
+      this.state.refuseChange(stream.asked, error);
+      stream.asked = null;
+    }
+    this.#connections.do({ do: "give", event: problemFrom(error) });
+  }
+  #fault(what) {
+    this.#connections.fault("INVALID_MESSAGE", what);
+  }
+  /** The time of `nextDeadline` has come. */
+  onTimer(now2) {
+    this.#connections.onTimer(now2);
+    return this.#connections.out();
+  }
+  /** The connection has ended, or could not be opened. The position stays. */
+  onDisconnected(now2, ending) {
+    const { state } = this;
+    if (this.opened) {
+      state.chain.break(this.#stream?.asked !== null);
+    }
+    this.#stream = null;
+    const wasOver = state.over;
+    this.#connections.onDisconnected(now2, ending);
+    const effects = this.#connections.out();
+    if (!wasOver && effects.some((effect) => effect.do === "over")) {
+      this.#giveClosed();
+    }
+    return [...this.#connections.out(), ...effects];
+  }
+  #giveClosed() {
+    this.state.isRoomClosed = true;
+    this.#connections.do({ do: "give", event: { type: "closed" } });
+  }
+};
+function untilOf(heard2) {
+  return heard2.type === "said" ? heard2.roomIndex + 1 : heard2.untilIndex;
+}
+function withAudio(stream, heard2) {
+  const speech = stream.speech.take(heard2.roomIndex);
+  const originalAudio = stream.original.take(heard2.roomIndex);
+  return heard2.type === "not-said" ? heard2 : {
+    ...heard2,
+    ...speech === void 0 ? {} : { speech },
+    ...originalAudio === void 0 ? {} : { originalAudio }
+  };
+}
+
+// src/room/listener.ts
+var SORTING = {
+  isOutcome: (event) => event.type === "said" || event.type === "not-said",
+  bytesOf: (event) => event.type === "said" ? event.speech.length + event.originalAudio.length : 0,
+  // Only the newest status matters.
+  keyOf: (event) => event.type === "status" ? 0 : null
+};
+var Listener = class _Listener {
+  #protocol;
+  #state;
+  #channel;
+  constructor(room, options) {
+    const checked = checkListener(room, options);
+    this.#protocol = new ListenerProtocol({ ...checked, random: Math.random });
+    this.#state = this.#protocol.state;
+    this.#channel = new Channel({
+      protocol: this.#protocol,
+      addresses: parseOrigins(room.url).map(
+        (origin) => `${origin.replace(/^http/, "ws")}/v1/listen`
+      ),
+      token: new TokenSource(room.token),
+      webSocket: checked.webSocket,
+      encode: (message) => JSON.stringify(message),
+      sorting: SORTING
+    });
+  }
+  /** Joins a room: see `Room.listen`. */
+  static async join(room, options) {
+    const listener = new _Listener(room, options);
+    listener.#channel.start();
+    await listener.#channel.until(() => listener.#state.isKnown);
+    return listener;
+  }
+  // ---- receiving ----
+  /**
+   * Everything that happens, in order, to the end. An unread status is replaced by the next one;
+   * nothing else is dropped, unless `results()` is read and this is not: then only the newest events
+   * are kept. Throws ListenerLostError after the last event of a listener that was lost.
+   */
+  events() {
+    return this.#channel.events();
+  }
+  /**
+   * What was said and not said only: each utterance once, in order, until the listener leaves or the
+   * room is closed. They are kept until they are read, even if `events()`, which also has them, is
+   * read too. Throws ListenerLostError after the last one of a listener that was lost.
+   */
+  results() {
+    return this.#channel.results();
+  }
+  // ---- changing and leaving ----
+  /**
+   * Receives something else, from the next utterance on; what is not named stays as it is. Returns
+   * when the server has confirmed it, or when a later change replaces it.
+   *
+   * Throws RoomRefusedError if the server refuses the change: then everything stays as it was.
+   */
+  async change(options) {
+    const state = this.#state;
+    this.#channel.checkFailure();
+    const wanted = checkListening({ ...state.wanted, ...options });
+    state.change(wanted);
+    this.#channel.wake();
+    const isReplaced = () => state.changeError === null && !isSame2(state.wanted, wanted);
+    await this.#channel.until(() => state.isSettled || isReplaced());
+    const error = state.changeError;
+    if (error !== null) {
+      throw new RoomRefusedError(error.reason, error.message, error.fieldViolations);
+    }
+  }
+  /** Leaves the room. What has arrived can still be read. */
+  async leave() {
+    if (!this.#channel.done) {
+      const isConnected = this.#protocol.opened;
+      this.#channel.carryOut(this.#protocol.leave());
+      if (!isConnected) {
+        this.#channel.stop();
+      }
+    }
+    await this.#channel.until(() => false);
+  }
+  /** Drops the connection at once. The room notices that later than if the listener leaves. */
+  abort() {
+    this.#channel.abort("ABORTED", "the app dropped the listener");
+  }
+  // ---- properties ----
+  /** The room as it was when the listener last joined it. */
+  get room() {
+    return this.#state.room;
+  }
+  /** What it receives. */
+  get listening() {
+    return this.#state.confirmed;
+  }
+  /** The first room index that it has not seen, or gets live. */
+  get position() {
+    return this.#state.chain.position;
+  }
+  /** Its id among the members of the room. */
+  get memberId() {
+    return this.#state.memberId;
+  }
+  /** Whether it is connected to a gateway now. */
+  get connected() {
+    return this.#protocol.opened && !this.#channel.done;
+  }
+  /** Whether it has left, the room was closed, or it was lost. */
+  get ended() {
+    return this.#channel.done;
+  }
+  /** Whether the room was closed. */
+  get roomClosed() {
+    return this.#state.isRoomClosed;
+  }
+  /** Totals so far. */
+  get counts() {
+    return this.#state.counts;
+  }
+};
+
+// src/room/calls.ts
+var ANSWER_MS2 = 1e4;
+async function callRoom(origins, call, token, body, read) {
+  let failure = null;
+  for (const origin of origins) {
+    const url = new URL(`/v1/rooms/${call}`, origin);
+    const signal = AbortSignal.timeout(ANSWER_MS2);
+    const answer = await request(url, { token, body, signal }, read);
+    switch (answer.kind) {
+      case "answered":
+        return answer.value;
+      case "refused": {
+        const { reason, message, fieldViolations } = answer.error;
+        throw new RoomRefusedError(reason, message, fieldViolations);
+      }
+      case "unavailable": {
+        const { reason, message, retryAfterMs } = answer.error;
+        failure = new RoomUnavailableError(reason, message, retryAfterMs);
+        break;
+      }
+      case "unreachable": {
+        const { message, cause } = answer;
+        failure ??= new RoomUnavailableError("UNREACHABLE", message, 0, { cause });
+        break;
+      }
+    }
+  }
+  throw failure ?? new RangeError("url: must name at least one gateway");
+}
+
+// src/room/room.ts
+var PAGE_SIZE = 500;
+var MAX_PAGES = 1e4;
+var Room = class _Room {
+  roomId;
+  /** The host's token, or a join token. */
+  token;
+  #options;
+  #origins;
+  constructor(options) {
+    checkId("roomId", options.roomId);
+    this.roomId = options.roomId;
+    this.token = checkRoomToken(options.token);
+    this.#options = options;
+    this.#origins = parseOrigins(options.url);
+  }
+  /** Makes a room. Its `token` is the host's, with which it can also be closed. */
+  static async create(options) {
+    const { url, token = "", WebSocket } = options;
+    const made = (answer) => {
+      const { roomId } = roomFrom(fieldsOf(answer, "room"));
+      const host = { url, roomId, token: textOf(answer, "hostToken") };
+      return new _Room(WebSocket === void 0 ? host : { ...host, WebSocket });
+    };
+    return callRoom(parseOrigins(url), "create", token, createRequest(options), made);
+  }
+  /** Makes a token with which others can join. Only the host can. */
+  async joinToken({ role, lifetimeS = 0 }) {
+    if (!["listener", "speaker"].includes(role)) {
+      throw new RangeError(`role: ${role} must be "listener" or "speaker"`);
+    }
+    checkNumber("lifetimeS", lifetimeS, 0, MAX_LIFETIME_S);
+    const asked = { role: `ROOM_ROLE_${role.toUpperCase()}`, lifetimeS: Math.floor(lifetimeS) };
+    return this.#call("token", { hostToken: this.token, ...asked }, (answer) => ({
+      token: checkRoomToken(textOf(answer, "joinToken")),
+      expiresMs: integerOf(answer, "expiresMs")
+    }));
+  }
+  /** Returns the room as it is now. */
+  async get() {
+    return this.#call("get", { token: this.token }, (answer) => roomFrom(fieldsOf(answer, "room")));
+  }
+  /** Yields the members of the room. Only the host and speakers can ask for them. */
+  async *members() {
+    let pageToken = "";
+    for (let page = 0; page < MAX_PAGES; page += 1) {
+      const asked = { token: this.token, pageSize: PAGE_SIZE, pageToken };
+      const { members, next } = await this.#call("members", asked, (answer) => ({
+        members: messagesOf(answer, "members").map(memberFrom),
+        next: textOf(answer, "nextPageToken")
+      }));
+      yield* members;
+      if (next === "") {
+        return;
+      }
+      pageToken = next;
+    }
+  }
+  /** Ends the room for all members. Only the host can. Repeating it is no error. */
+  async close() {
+    await this.#call("close", { hostToken: this.token }, () => void 0);
+  }
+  /**
+   * Speaks to the room: opens a session whose results have a receipt, `room`, instead of texts. It
+   * comes when all languages that somebody listens to have an outcome.
+   *
+   * Throws as `Session.open` does.
+   */
+  async speak({ language, name = "", ...options }) {
+    const { roomId, token } = this;
+    const { WebSocket } = this.#options;
+    return Session.open({
+      ...options,
+      ...WebSocket === void 0 ? {} : { WebSocket },
+      addresses: this.#origins,
+      languages: { roomId, joinToken: token, language, name },
+      token
+    });
+  }
+  /**
+   * Listens to the room. Returns when the listener is in it.
+   *
+   * Throws RangeError or TypeError for wrong options.
+   */
+  async listen(options) {
+    return Listener.join(this.#options, options);
+  }
+  #call(call, body, read) {
+    return callRoom(this.#origins, call, this.token, { roomId: this.roomId, ...body }, read);
   }
 };
 
@@ -3084,7 +4270,7 @@ var Microphone = class _Microphone {
     let stream = null;
     try {
       restart(context);
-      stream = await request(options);
+      stream = await request2(options);
       await loadWorklet(context, options.workletUrl);
       if (!await starts(context)) {
         const what = "the browser records only after a tap: call open() in its handler";
@@ -3173,7 +4359,7 @@ function checkBrowser() {
     throw new MicrophoneError("NOT_SUPPORTED", what);
   }
 }
-async function request({ deviceId, constraints }) {
+async function request2({ deviceId, constraints }) {
   const audio = {
     channelCount: 1,
     // The page plays speech while it listens.
@@ -3442,12 +4628,18 @@ function blocked() {
 }
 export {
   BufferFullError,
+  Listener,
+  ListenerLostError,
   Microphone,
   MicrophoneError,
   Player,
   PlayerError,
   Recording,
   Resampler,
+  Room,
+  RoomError,
+  RoomRefusedError,
+  RoomUnavailableError,
   SPEECH_FORMAT,
   Session,
   SessionError,
