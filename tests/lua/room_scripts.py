@@ -26,7 +26,7 @@ from lingua_scheduler.services.session_gateway.rooms.records import (
 from lingua_scheduler.services.session_gateway.rooms.store import check_reply
 from lingua_scheduler.services.session_gateway.store.room_basics import room_refusal
 from lingua_scheduler.services.session_gateway.store.session_store import Spoken
-from tests.support.room_model import RoomRules
+from tests.support.room_state import RoomRules
 
 from .scripts import clocked_scripts
 from .session_scripts import TTL_MS, SessionScripts, cut

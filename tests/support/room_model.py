@@ -17,7 +17,6 @@ the scripts; tests of the gateway's cores use it as their store.
 import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.session_gateway.rooms.records import (
@@ -29,76 +28,7 @@ from lingua_scheduler.services.session_gateway.rooms.records import (
 )
 from lingua_scheduler.services.session_gateway.store.room_basics import room_refusal
 from lingua_scheduler.services.session_gateway.store.session_store import Spoken
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoomRules:
-    """The settings that scripts take as arguments."""
-
-    lease_ms: int = 15_000
-    idle_ms: int = 3_600_000
-    due_ms: int = 60_000
-    speech_ms: int = 30_000
-    captions_max: int = 200
-    # Cuts of a session that are kept.
-    cuts_max: int = 200
-
-
-@dataclass
-class Member:
-    """A member, and what `join` answered."""
-
-    gateway: str
-    record: MemberRecord
-    joined_ms: int
-    admission: Admission
-
-
-@dataclass
-class Room:
-    """A room that is not gone."""
-
-    tenant: str
-    secret: bytes
-    created_ms: int
-    next_index: int
-    max_members: int
-    max_speakers: int
-    max_languages: int
-    ends: int
-    version: int = 0
-    is_closed: bool = False
-    members: dict[str, Member] = field(default_factory=dict)
-    leases: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class Lane:
-    """One language of a room. Its parts expire on their own."""
-
-    # By room index: when it is due.
-    open: dict[int, int] = field(default_factory=dict)
-    open_ends: int = 0
-    waiting: dict[int, bytes] = field(default_factory=dict)
-    waiting_ends: int = 0
-    # Room index, previous, event.
-    said: list[tuple[int, int | None, bytes]] = field(default_factory=list)
-    said_ends: int = 0
-
-    @property
-    def last(self) -> int:
-        """The room index of the last outcome; -1 if there is none."""
-        return self.said[-1][0] if self.said else -1
-
-
-@dataclass
-class Speaker:
-    """The record of a session, as far as rooms change it."""
-
-    epoch: int = 1
-    next_index: int = 0
-    low: int = 0
-    said: dict[int, Spoken] = field(default_factory=dict)
+from tests.support.room_state import Lane, Member, Room, RoomRules, Speaker
 
 
 class RoomModel:
@@ -152,7 +82,7 @@ class RoomModel:
             each for each in self.rooms.values() if each.tenant == tenant and not each.is_closed
         ]
         if most_rooms and len(of_tenant) >= most_rooms:
-            raise errors.QuotaExceededError(f"{most_rooms} rooms")
+            raise errors.QuotaExceededError(f"{most_rooms} rooms", metadata={"limit": "rooms"})
         self.rooms[room_id] = Room(
             tenant=tenant,
             secret=secret,
@@ -201,8 +131,7 @@ class RoomModel:
             is_repeat = is_same and (rejoin or before.record.change == member.change)
             if is_repeat or before.record.change > member.change:
                 return before.admission
-        others = [each.record for id_, each in room.members.items() if id_ != member.member_id]
-        self._check_limits(room_id, room, others, member)
+        room.check_limits(room_id, member)
         last_open = -1
         if before is not None and _changes_language(before.record, member):
             last_open = max(self._lane(room_id, before.record.language).open, default=-1)
@@ -214,7 +143,7 @@ class RoomModel:
         if not is_same or (before is not None and before.record.name != member.name):
             self._change(room_id, room)
         if before is not None:
-            self._forget_lease(room, before.gateway)
+            room.forget_lease(before.gateway)
         return admission
 
     def leave(self, *, now: int, gateway: str, room_id: str, member_id: str, change: int) -> None:
@@ -227,7 +156,7 @@ class RoomModel:
         if member.gateway == gateway and member.record.change <= change:
             del room.members[member_id]
             self._change(room_id, room)
-            self._forget_lease(room, gateway)
+            room.forget_lease(gateway)
 
     def keep(
         self, *, now: int, gateway: str, rooms: Sequence[tuple[str, int]], expire: bool
@@ -259,57 +188,20 @@ class RoomModel:
                 lane.said_ends = now + self.rules.idle_ms
             elif not lane.said:
                 names.discard(language)
-            if is_open and expire:
-                self._expire_lane(now, room_id, language)
+            if is_open and expire and lane.expire(now, self.rules):
+                self._keep_released(now, room_id, language, lane)
+                self._tell(room_id, room, language)
         if not names:
             self.lane_names.pop(room_id, None)
         return KeptRoom("ok", room.next_index, room.version, wanted[f"@{gateway}"])
 
     def wants(self, room_id: str) -> Counter[str]:
         """The counters of lua/lib/room_members.lua, counted from the members."""
-        counts: Counter[str] = Counter()
-        for member in self.rooms[room_id].members.values():
-            record = member.record
-            counts[f"@{member.gateway}"] += 1
-            if record.role is MemberRole.SPEAKER:
-                counts["#speakers"] += 1
-                continue
-            counts["#listeners"] += 1
-            counts[record.language] += 1
-            counts[f"{record.language}+"] += record.speech
-            counts["*"] += record.original_audio
-        return +counts
-
-    def _check_limits(
-        self, room_id: str, room: Room, others: list[MemberRecord], member: MemberRecord
-    ) -> None:
-        speakers = sum(each.role is MemberRole.SPEAKER for each in others)
-        languages = {each.language for each in others if each.role is MemberRole.LISTENER}
-        if len(others) >= room.max_members:
-            raise full(room_id, "members", room.max_members)
-        if member.role is MemberRole.SPEAKER and speakers >= room.max_speakers:
-            raise full(room_id, "speakers", room.max_speakers)
-        is_new = member.role is MemberRole.LISTENER and member.language not in languages
-        if is_new and len(languages) >= room.max_languages:
-            raise full(room_id, "languages", room.max_languages)
+        return self.rooms[room_id].wants()
 
     def _settle(self, now: int, room_id: str, room: Room, *, alive: str = "") -> None:
-        """Drops gateways whose lease has ended; if all have, they get another one."""
-        ended = {gateway for gateway, ends in room.leases.items() if ends <= now}
-        if len(ended) == len(room.leases):
-            room.leases = dict.fromkeys(ended, now + self.rules.lease_ms)
-            return
-        ended.discard(alive)
-        if not ended:
-            return
-        kept = {id_: each for id_, each in room.members.items() if each.gateway not in ended}
-        room.members = kept
-        room.leases = {each: ends for each, ends in room.leases.items() if each not in ended}
-        self._change(room_id, room)
-
-    def _forget_lease(self, room: Room, gateway: str) -> None:
-        if all(each.gateway != gateway for each in room.members.values()):
-            room.leases.pop(gateway, None)
+        if room.settle(now, self.rules.lease_ms, alive):
+            self._change(room_id, room)
 
     # ---- utterances ----
 
@@ -423,8 +315,9 @@ class RoomModel:
         if not is_late:
             ends = now + rules.speech_ms
             self._keep_audio(room_id, language, index, speech, original, ends)
-            self._say(now, lane, index, event)
-        self._release(now, room_id, language)
+            lane.say(now, index, event, rules)
+        lane.release(now, rules)
+        self._keep_released(now, room_id, language, lane)
         self._tell(room_id, self.rooms.get(room_id), language)
         return "late" if is_late else "published"
 
@@ -464,34 +357,11 @@ class RoomModel:
 
     # ---- parts ----
 
-    def _say(self, now: int, lane: Lane, index: int, event: bytes) -> None:
-        if index <= lane.last:
-            return
-        if not lane.said:
-            lane.said_ends = now + self.rules.idle_ms
-        lane.said.append((index, lane.last if lane.said else None, event))
-        del lane.said[: -self.rules.captions_max]
-
-    def _release(self, now: int, room_id: str, language: str) -> None:
-        lane = self._lane(room_id, language)
-        while lane.open and min(lane.open) in lane.waiting:
-            index = min(lane.open)
-            del lane.open[index]
-            self._say(now, lane, index, lane.waiting.pop(index))
+    def _keep_released(self, now: int, room_id: str, language: str, lane: Lane) -> None:
+        for index in lane.take_released():
             for key in ((room_id, language, index), (room_id, "", index)):
                 if key in self.audio:
                     self.audio[key] = (self.audio[key][0], now + self.rules.speech_ms)
-
-    def _expire_lane(self, now: int, room_id: str, language: str) -> None:
-        lane, is_news = self._lane(room_id, language), False
-        while lane.open and lane.open[min(lane.open)] <= now:
-            index = min(lane.open)
-            del lane.open[index]
-            self._say(now, lane, index, b"")
-            self._release(now, room_id, language)
-            is_news = True
-        if is_news:
-            self._tell(room_id, self.rooms[room_id], language)
 
     def _keep_audio(
         self, room_id: str, language: str, index: int, speech: bytes, original: bytes, ends: int
@@ -542,14 +412,6 @@ class RoomModel:
                 lane.waiting = {}
             if lane.said_ends <= now:
                 lane.said = []
-
-
-def full(room_id: str, what: str, limit: int) -> errors.RoomFullError:
-    """The error of a room that has reached a limit."""
-    return errors.RoomFullError(
-        f"the room has reached its limit of {limit} {what}",
-        metadata={"room_id": room_id, "limit": what, "allowed": str(limit)},
-    )
 
 
 def _wish(record: MemberRecord) -> tuple[MemberRole, str, str]:
