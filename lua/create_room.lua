@@ -20,7 +20,7 @@
 -- @setting idle_ms digits
 -- Returns {'ok', created_ms}; or {'ROOM_CLOSED'}, also if another room has this id; or
 --   {'QUOTA_EXCEEDED', 'rooms', used, 'limit', limit, 'retry_ms', ms}.
--- @include lib/room
+-- @include lib/room_lanes
 
 local key = room_key(P, room)
 local known = redis.call('HMGET', key, 'tenant', 'closed', 'secret', 'created_ms')
@@ -39,6 +39,8 @@ end
 if created_ms == 0 then
   created_ms = now
 end
+-- Outcomes that expire later than their room must not precede those of a restored one.
+lanes_delete(P, room)
 redis.call('HSET', key, 'tenant', tenant, 'options', options, 'secret', secret, 'created_ms',
   created_ms, 'next', digits_of(next_index), 'version', 0, 'max_members', max_members,
   'max_speakers', max_speakers, 'max_languages', max_languages)

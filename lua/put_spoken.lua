@@ -59,7 +59,6 @@ local is_lost = redis.call('ZCOUNT', lane, index, index) == 0
 if is_lost then
   room_raise_next(P, room, known, index + 1)
   redis.call('SADD', room_key(P, room, 'lanes'), language)
-  redis.call('PEXPIRE', room_key(P, room, 'lanes'), idle_ms)
 end
 if not first or first > index then
   publish(last)
@@ -77,8 +76,9 @@ if is_lost then
   redis.call('ZADD', lane, index, lane_pack(index, now, now))
 end
 redis.call('HSET', waiting, digits_of(index), entry)
-redis.call('PEXPIRE', waiting, idle_ms)
-redis.call('PEXPIRE', lane, idle_ms)
+for _, key in ipairs({ waiting, lane, room_key(P, room, 'lanes') }) do
+  redis.call('PEXPIRE', key, idle_ms)
+end
 -- It is kept for long, because it may wait for long, and for speech_ms when it is released.
 audio_keep(P, room, language, index, speech, original,
   math.max(tonumber(speech_ms), tonumber(idle_ms)))

@@ -1,6 +1,6 @@
 -- Lanes of a room: the utterances that are wanted in one language, and their outcomes in order.
 --
--- P:room:<id>:lanes, set: languages that may have the keys below
+-- P:room:<id>:lanes, set: languages that may have the keys below; expires after them
 -- P:room:<id>:lane:<language>, sorted set: utterances whose outcome is not out, '<room index>:<when it is
 --   due>:<when it was cut>' -> room index
 -- P:room:<id>:waiting:<language>, hash: room index -> outcome that waits for an earlier one
@@ -80,6 +80,7 @@ local function said_add(P, room, language, index, entry, last, captions_max, idl
     'p', last >= 0 and digits_of(last) or '')
   if last < 0 then
     redis.call('PEXPIRE', key, idle_ms)
+    redis.call('PEXPIRE', room_key(P, room, 'lanes'), idle_ms)
   end
 end
 

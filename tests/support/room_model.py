@@ -83,6 +83,7 @@ class RoomModel:
         ]
         if most_rooms and len(of_tenant) >= most_rooms:
             raise errors.QuotaExceededError(f"{most_rooms} rooms", metadata={"limit": "rooms"})
+        self._delete_lanes(room_id)
         self.rooms[room_id] = Room(
             tenant=tenant,
             secret=secret,
@@ -103,12 +104,7 @@ class RoomModel:
             raise room_refusal(room_id, b"ROOM_NOT_FOUND")
         if not room.is_closed:
             self._tell(room_id, room)
-            names, _ = self.lane_names.pop(room_id, (set(), 0))
-            for language in names:
-                lane = self.lanes.pop((room_id, language), Lane())
-                for index in lane.waiting:
-                    self.audio.pop((room_id, language, index), None)
-                    self.audio.pop((room_id, "", index), None)
+            self._delete_lanes(room_id)
             room.is_closed, room.version = True, room.version + 1
             room.ends = now + self.rules.idle_ms
             room.members, room.leases = {}, {}
@@ -269,7 +265,8 @@ class RoomModel:
             lane = self._lane(room_id, language)
             lane.open[index] = now + self.rules.due_ms
             lane.open_ends = now + self.rules.idle_ms
-            self._name_lane(now, room_id, language)
+            self._name_lane(room_id, language)
+            self._renew_lane_names(now, room_id)
         original = not restricted and bool(wanted["*"] or wanted[f"{spoken}+"])
         return Spoken(index, tuple((each, wanted[f"{each}+"] > 0) for each in languages), original)
 
@@ -296,8 +293,8 @@ class RoomModel:
                 return "ROOM_CLOSED"
             if index > lane.last and index not in lane.open:
                 room.next_index = max(room.next_index, index + 1)
-                self._name_lane(now, room_id, language)
-        if index <= lane.last and first != index:
+                self._name_lane(room_id, language)
+        if index <= lane.last:
             same = any(at == index and said == event for at, _, said in lane.said)
             return "published" if same else "late"
         if first is not None and first < index:
@@ -306,20 +303,19 @@ class RoomModel:
             lane.open.setdefault(index, now)
             lane.waiting[index] = event
             lane.open_ends = lane.waiting_ends = now + rules.idle_ms
+            self._renew_lane_names(now, room_id)
             ends = now + max(rules.speech_ms, rules.idle_ms)
             self._keep_audio(room_id, language, index, speech, original, ends)
             return "waiting"
-        # A room that was restored with too low an index may cut an utterance that was already out.
-        is_late = index <= lane.last
+        if not lane.said:
+            self._renew_lane_names(now, room_id)
         lane.open.pop(index, None)
-        if not is_late:
-            ends = now + rules.speech_ms
-            self._keep_audio(room_id, language, index, speech, original, ends)
-            lane.say(now, index, event, rules)
+        self._keep_audio(room_id, language, index, speech, original, now + rules.speech_ms)
+        lane.say(now, index, event, rules)
         lane.release(now, rules)
         self._keep_released(now, room_id, language, lane)
         self._tell(room_id, self.rooms.get(room_id), language)
-        return "late" if is_late else "published"
+        return "published"
 
     def left(
         self, *, now: int, room_id: str, pairs: Iterable[tuple[int, str]]
@@ -383,9 +379,21 @@ class RoomModel:
     def _lane(self, room_id: str, language: str) -> Lane:
         return self.lanes.setdefault((room_id, language), Lane())
 
-    def _name_lane(self, now: int, room_id: str, language: str) -> None:
-        names, _ = self.lane_names.get(room_id, (set(), 0))
-        self.lane_names[room_id] = (names | {language}, now + self.rules.idle_ms)
+    def _name_lane(self, room_id: str, language: str) -> None:
+        names, ends = self.lane_names.get(room_id, (set(), 0))
+        self.lane_names[room_id] = (names | {language}, ends)
+
+    def _renew_lane_names(self, now: int, room_id: str) -> None:
+        names, _ = self.lane_names[room_id]
+        self.lane_names[room_id] = (names, now + self.rules.idle_ms)
+
+    def _delete_lanes(self, room_id: str) -> None:
+        names, _ = self.lane_names.pop(room_id, (set(), 0))
+        for language in names:
+            lane = self.lanes.pop((room_id, language), Lane())
+            for index in lane.waiting:
+                self.audio.pop((room_id, language, index), None)
+                self.audio.pop((room_id, "", index), None)
 
     def _renew(self, now: int, room_id: str, room: Room) -> None:
         room.ends = now + self.rules.idle_ms

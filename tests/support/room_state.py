@@ -121,9 +121,8 @@ class Lane:
         return self.said[-1][0] if self.said else -1
 
     def say(self, now: int, index: int, event: bytes, rules: RoomRules) -> None:
-        """Appends an outcome, unless a later one is out."""
-        if index <= self.last:
-            return
+        """Appends an outcome."""
+        assert index > self.last
         if not self.said:
             self.said_ends = now + rules.idle_ms
         self.said.append((index, self.last if self.said else None, event))
