@@ -21,6 +21,7 @@ from lingua_scheduler.services.runtime.redis.primary import (
     PrimaryFinder,
     RedisUnfitError,
     ScriptError,
+    Wire,
     check_fit,
     in_full,
     load_scripts,
@@ -208,6 +209,10 @@ class RedisLink:
             ResponseError: Redis refused the command.
         """
         return await self._send("", pack(*args))
+
+    def new_wire(self) -> Wire | None:
+        """A connection of the caller's own to the primary, not yet open; None while it is down."""
+        return new_wire(self._target, self._address) if self._up else None
 
     def _send(self, name: str, packed: bytes) -> asyncio.Future[Any]:
         if not self._up:
