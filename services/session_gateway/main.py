@@ -1,5 +1,6 @@
 """The process of the session gateway."""
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ from lingua_scheduler.services.runtime.service_process import Ready, run_service
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.live.sessions import Sessions
-from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
+from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics, RoomMetrics
+from lingua_scheduler.services.session_gateway.rooms.calls import RoomCalls
+from lingua_scheduler.services.session_gateway.rooms.rooms import Rooms
 from lingua_scheduler.services.session_gateway.service import SessionGatewayServicer
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
 from lingua_scheduler.services.session_gateway.views import SessionViews
@@ -33,16 +36,24 @@ class SessionGatewayService:
         self._dispatchers = DispatcherLink(settings=settings, dialer=runtime.dialer)
         self._dispatchers.on_change.append(lambda up, _: metrics.dispatcher_up.set(up))
         metrics.jobs.set_function(lambda: self._dispatchers.jobs)
+        self._rooms = Rooms(
+            link=runtime.link, settings=settings, metrics=RoomMetrics(runtime.registry)
+        )
+        runtime.link.on_change.append(lambda up, _: self._rooms.on_redis(up))
         self._sessions = Sessions(
             settings=settings,
             store=SessionStore(link=runtime.link, settings=settings),
             link=self._dispatchers,
             metrics=metrics,
+            rooms=self._rooms,
         )
         runtime.link.on_change.append(lambda up, _: self._sessions.on_redis(up))
         self._web = WebServer(runtime, self._sessions)
         self._servicer = SessionGatewayServicer(
-            sessions=self._sessions, views=SessionViews(link=runtime.link, settings=settings)
+            sessions=self._sessions,
+            views=SessionViews(link=runtime.link, settings=settings),
+            rooms=self._rooms,
+            calls=RoomCalls(settings=settings, rooms=self._rooms),
         )
 
     @property
@@ -61,18 +72,19 @@ class SessionGatewayService:
         await self._web.start()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """The renewal of sessions."""
-        return (self._sessions.run(),)
+        """The renewal of sessions and rooms, and news of rooms."""
+        return (self._sessions.run(), *self._rooms.work())
 
     async def drain(self) -> None:
-        """Opens no more sessions, and sends the clients elsewhere."""
+        """Opens no more sessions, and sends clients and listeners elsewhere."""
         self._web.drain()
-        await self._sessions.drain()
+        await asyncio.gather(self._sessions.drain(), self._rooms.drain())
 
     async def close(self) -> None:
         """Ends the connections of the web, and disconnects from the other services."""
         await self._web.close()
         self._sessions.close()
+        self._rooms.close()
         await self._dispatchers.close()
 
 

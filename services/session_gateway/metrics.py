@@ -1,6 +1,6 @@
 """Metrics of the session gateway. Ids of sessions or nodes are never labels."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
@@ -56,6 +56,63 @@ _LIKELY_MISSING = (
     common_pb2.ERROR_REASON_QUOTA_EXCEEDED,
     common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN,
 )
+
+
+class RoomMetrics:
+    """The metrics of rooms at a gateway."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.rooms = Gauge(
+            "lingua_gateway_rooms", "Rooms with members at this gateway.", registry=registry
+        )
+        self.members = Gauge(
+            "lingua_gateway_room_members",
+            "Members of rooms that are connected here, by role and transport.",
+            ["role", "transport"],
+            registry=registry,
+        )
+        self._outcomes = Counter(
+            "lingua_gateway_room_outcomes",
+            "Outcomes that were read for listeners, once for all who get them in the same form.",
+            registry=registry,
+        )
+        self._written = Counter(
+            "lingua_gateway_room_deliveries",
+            "Outcomes that were sent to listeners.",
+            registry=registry,
+        )
+        self._gaps = Counter(
+            "lingua_gateway_room_gaps",
+            "Times that listeners were told that outcomes are no longer kept.",
+            registry=registry,
+        )
+        self.catch_ups = Counter(
+            "lingua_gateway_room_catch_ups",
+            "Reads for listeners that were behind the others.",
+            registry=registry,
+        )
+        self.news = Counter(
+            "lingua_gateway_room_news",
+            "Messages of Redis that something has happened in a room.",
+            registry=registry,
+        )
+        self._refused = Counter(
+            "lingua_gateway_room_refused",
+            "Listeners that could not join, by reason and transport.",
+            ["reason", "transport"],
+            registry=registry,
+        )
+
+    def delivered(self, items: Sequence[object], gaps: int, listeners: int) -> None:
+        """Counts outcomes, and gaps, that are sent to so many listeners."""
+        self._outcomes.inc(len(items) - gaps)
+        self._written.inc((len(items) - gaps) * listeners)
+        if gaps:
+            self._gaps.inc(gaps * listeners)
+
+    def refused(self, error: LinguaError, transport: str) -> None:
+        """Counts a listener that could not join."""
+        self._refused.labels(reason_name(error.reason), transport).inc()
 
 
 class WebMetrics:

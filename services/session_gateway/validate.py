@@ -22,8 +22,13 @@ def checked_new(opened: session_pb2.NewSession) -> session_pb2.NewSession:
             if a == b:
                 check.no("conversation.b", f"{b[:40]!r} must differ from a")
             kept.conversation.CopyFrom(session_pb2.LanguageSet(a=a, b=b))
+        case "room":
+            kept.room.language = opened.room.language.lower()
+            if opened.options.preferred_node_id:
+                # All languages of all speakers would wait for one node.
+                check.no("options.preferred_node_id", "must be empty in a room")
         case _:
-            check.no("languages", "must be a direction or a conversation")
+            check.no("languages", "must be a direction, a conversation or a room")
     options = opened.options
     check.preference(options.preferred_node_id, options.strict, "options.")
     if options.pause_detection == session_pb2.PAUSE_DETECTION_VOICE_ACTIVITY:

@@ -39,7 +39,9 @@ class SessionViews:
             )
         await self._set_connected([session])
         opened = await self._link.command("HGET", self._prefix + session_id, "opened")
-        for direction in directions_of(session_pb2.NewSession.FromString(opened or b"")):
+        asked = session_pb2.NewSession.FromString(opened or b"")
+        session.room_id = asked.room.room_id
+        for direction in directions_of(asked):
             if turn := await self._turn(session, direction):
                 session.turns.append(turn)
         return session

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,16 @@ from lingua_scheduler.services.runtime.timers import Timers
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.services.session_gateway.live.client import Client
 from lingua_scheduler.services.session_gateway.live.converse_stream import ConverseStream
+from lingua_scheduler.services.session_gateway.live.room_speech import RoomSpeech
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
+from lingua_scheduler.services.session_gateway.rooms.store import RoomStore
 from lingua_scheduler.services.session_gateway.session import effects
 from lingua_scheduler.services.session_gateway.session.core import SessionCore, SessionPhase
 from lingua_scheduler.services.session_gateway.session.effects import Effect, TimerKey
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs, add_timeline
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
+from lingua_scheduler.services.session_gateway.session.speaking.room_jobs import Place
 from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
 from lingua_scheduler.services.session_gateway.session.voice_activity import Voices
@@ -53,6 +56,7 @@ class LiveSession:
         metrics: of the gateway.
         held_budget: of all sessions.
         spans: of the session; None if it is not traced.
+        rooms: in Redis; None if the session is in no room.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class LiveSession:
         metrics: GatewayMetrics,
         held_budget: HeldBudget,
         spans: SessionSpans | None,
+        rooms: RoomStore | None = None,
     ) -> None:
         self.session_id = record.session_id
         self.epoch = record.epoch
@@ -85,9 +90,12 @@ class LiveSession:
         self._sent_away = False
         # Whether its messages may be read.
         self._may_take = True
+        self._room = None if rooms is None else RoomSpeech(record=record, store=rooms)
+        # Set when nothing is left to do after the client has left.
+        self._done = asyncio.Event()
         self._specs = JobSpecs(
             session_id=record.session_id,
-            opened=record.opened,
+            opened=record.opened if self._room is None else self._room.opened,
             epoch=record.epoch,
             rules=rules,
             limits=limits,
@@ -101,7 +109,13 @@ class LiveSession:
             now=self._now(),
             listen=_listener(record.opened),
             held_budget=held_budget,
+            speaker=None if self._room is None else self._room.speaker,
         )
+
+    @property
+    def room_id(self) -> str:
+        """The room that the session speaks to; empty if it is in none."""
+        return "" if self._room is None else self._room.room_id
 
     # ---- the stream ----
 
@@ -201,11 +215,9 @@ class LiveSession:
     async def leave(self) -> None:
         """Signs the session off after its stream has ended: to be resumed, or deleted."""
         self._carry_out(self._core.on_left(self._now()))
-        if self._spans is not None:
-            self._spans.end(self.how_it_ended)
-        self._timers.clear_all(self)
         self._stream.close()
-        self._record.cancel()
+        if self._core.phase is not SessionPhase.LEFT:
+            self._put_down()
         ended = self.ended
         try:
             if ended is not None and ended.forget:
@@ -220,6 +232,19 @@ class LiveSession:
             # Another gateway has taken it over, or Redis is unavailable and its record expires.
             _log.info("session sign-off failed", extra=self._facts(error))
 
+    async def until_done(self) -> None:
+        """Returns when the room has the outcomes of all that was said before the client left."""
+        if self._core.phase is SessionPhase.LEFT:
+            await self._done.wait()
+            self._put_down()
+
+    def _put_down(self) -> None:
+        """The session needs nothing of this gateway any more."""
+        if self._spans is not None:
+            self._spans.end(self.how_it_ended)
+        self._timers.clear_all(self)
+        self._record.cancel()
+
     @property
     def how_it_ended(self) -> str:
         """A word for how the session ended here."""
@@ -233,19 +258,21 @@ class LiveSession:
     def on_job_event(self, event: dispatcher_pb2.JobEvent) -> None:
         """A dispatcher reports an event of one of the session's jobs."""
         now, core, index = self._now(), self._core, event.utterance_index
+        lane = "" if self._room is None else self._room.lanes.get(event.job_id, "")
         match event.WhichOneof("event"):
             case "accepted":
-                self._carry_out(core.on_accepted(now, index, event.accepted))
+                self._carry_out(core.on_accepted(now, index, event.accepted, lane))
             case "retrying":
-                self._carry_out(core.on_retrying(now, index, event.retrying))
+                self._carry_out(core.on_retrying(now, index, event.retrying, lane))
             case "partial":
-                self._carry_out(core.on_partial(now, index, event.partial))
+                self._carry_out(core.on_partial(now, index, event.partial, lane))
             case "delivered":
+                job_id, delivered = event.job_id, event.delivered
                 if self._spans is not None:
-                    self._spans.has_result(index)
-                self._carry_out(core.on_delivered(now, index, event.job_id, event.delivered))
+                    self._spans.has_result(job_id)
+                self._carry_out(core.on_delivered(now, index, job_id, delivered, lane))
             case "failed":
-                self._carry_out(core.on_failed(now, index, event.failed))
+                self._carry_out(core.on_failed(now, index, event.failed, lane))
 
     def on_timer(self, key: TimerKey) -> None:
         """One of the session's timers is due."""
@@ -293,13 +320,18 @@ class LiveSession:
         last_chunk_ms = self._wall_ms(effect.last_chunk_ms)
         self._record.write(effect, last_chunk_ms, done=partial(self._on_recorded, effect))
 
-    def _on_recorded(self, effect: effects.Record, error: errors.LinguaError | None) -> None:
+    def _on_recorded(
+        self,
+        effect: effects.Record,
+        error: errors.LinguaError | None,
+        places: Sequence[Place] = (),
+    ) -> None:
         if error is None:
             for cut in effect.cuts:
                 if not cut.is_held and not cut.is_missing:
                     self._metrics.finalized(cut.reason, cut.audio_ms)
-            self._carry_out(self._core.on_recorded(self._now()))
-        elif isinstance(error, errors.SessionTakenOverError):
+            self._carry_out(self._core.on_recorded(self._now(), places))
+        elif isinstance(error, errors.SessionTakenOverError | errors.RoomClosedError):
             self.on_lost(error)
         else:
             self._carry_out(self._core.on_record_failed(self._now(), errors.to_proto(error)))
@@ -317,7 +349,27 @@ class LiveSession:
             add_timeline(spec, utterance, now=now, wall_us=time.time_ns() // 1000)
             if self._spans is not None:
                 spec.traceparent = self._spans.submitted(utterance, spec.steps)
+        if self._room is not None:
+            self._room.lanes[utterance.job_id] = utterance.direction.tgt
         self._link.submit(request, job_id=utterance.job_id, index=utterance.index, owner=self)
+
+    def _publish(self, effect: effects.Publish) -> None:
+        assert self._room is not None
+        cut_at_ms = self._wall_ms(effect.utterance.cut_ms)
+        self._room.publish(effect, cut_at_ms, done=partial(self._on_published, effect))
+
+    def _on_published(self, effect: effects.Publish, error: errors.LinguaError | None) -> None:
+        assert self._room is not None
+        now, index = self._now(), effect.utterance.index
+        if isinstance(error, errors.RoomClosedError):
+            self.on_lost(error)
+        elif error is not None:
+            self._carry_out(self._core.on_publish_failed(now, effect.lane, index))
+        else:
+            self._room.lanes.pop(effect.utterance.job_id, None)
+            if self._spans is not None:
+                self._spans.published(effect.utterance.job_id, effect.event)
+            self._carry_out(self._core.on_published(now, effect.lane, index))
 
     def _cancel(self, effect: effects.CancelJob) -> None:
         self._link.cancel(effect.job_id, effect.why)
@@ -344,6 +396,7 @@ class LiveSession:
     def _end(self, end: effects.End) -> None:
         self.ended = end
         self._may_take = False
+        self._done.set()
         self._stream.close()
 
     # ---- clocks ----
@@ -372,6 +425,7 @@ _HANDLERS: Mapping[type[Effect], Callable[[LiveSession, Any], None]] = {
     effects.ClearTimer: LiveSession._clear_timer,
     effects.Record: LiveSession._write_record,
     effects.Submit: LiveSession._submit,
+    effects.Publish: LiveSession._publish,
     effects.CancelJob: LiveSession._cancel,
     effects.Taken: LiveSession._taken,
     effects.Leave: LiveSession._leave,

@@ -19,7 +19,9 @@ from lingua_scheduler.services.session_gateway.dispatcher_link import Dispatcher
 from lingua_scheduler.services.session_gateway.live.client import Client
 from lingua_scheduler.services.session_gateway.live.live_session import LiveSession
 from lingua_scheduler.services.session_gateway.live.spans import SessionSpans
+from lingua_scheduler.services.session_gateway.live.speakers import Speakers
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
+from lingua_scheduler.services.session_gateway.rooms.rooms import Rooms
 from lingua_scheduler.services.session_gateway.session.effects import TimerKey
 from lingua_scheduler.services.session_gateway.session.resume import Past, replay_from
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
@@ -58,13 +60,18 @@ class Sessions:
         store: SessionStore,
         link: DispatcherLink,
         metrics: GatewayMetrics,
+        rooms: Rooms,
     ) -> None:
         self._settings = settings
         self._rules = SessionRules.from_settings(settings)
         self._store = store
         self._link = link
         self._metrics = metrics
+        self._speakers = Speakers(settings=settings, store=store, rooms=rooms)
+        rooms.on_closed.append(self._on_room_closed)
         self._live: dict[str, LiveSession] = {}
+        # Sessions without a client whose room waits for the rest of what was said.
+        self._left: set[asyncio.Task[None]] = set()
         self._timers: Timers[LiveSession, TimerKey] = Timers(
             on_due=LiveSession.on_timer, clock=lambda: asyncio.get_running_loop().time() * 1000
         )
@@ -98,6 +105,8 @@ class Sessions:
         finally:
             self._depart(session, client)
             await session.leave()
+            if session.room_id:
+                self._see_off(session)
         if session.ended is not None and session.ended.why is not None:
             raise errors.from_proto(session.ended.why)
 
@@ -128,6 +137,9 @@ class Sessions:
 
     def close(self) -> None:
         """Clears all timers."""
+        for task in self._left:
+            task.cancel()
+        self._speakers.close()
         self._timers.close()
 
     # ---- opening ----
@@ -161,6 +173,7 @@ class Sessions:
             metrics=self._metrics,
             held_budget=self._held_budget,
             spans=self._spans_of(record, client),
+            rooms=self._speakers.store if record.room is not None else None,
         )
         client.opened(record.opened, session.take, session.extend)
         self._metrics.opened.labels(how, client.transport).inc()
@@ -169,16 +182,24 @@ class Sessions:
     async def _create(
         self, asked: session_pb2.NewSession, token: str, limits: common_pb2.TenantLimits
     ) -> SessionRecord:
-        opened = checked_new(asked)
-        opened.tenant = tenant_for(opened.tenant, "open.new.tenant")
+        opened, room = checked_new(asked), None
         session_id, now_ms = secrets.token_hex(12), int(time.time() * 1000)
-        await self._store.open(
-            session_id=session_id,
-            token=token,
-            opened=opened,
-            opened_ms=now_ms,
-            most_sessions=limits.sessions,
-        )
+        if opened.HasField("room"):
+            room = await self._speakers.enter(opened, session_id)
+        else:
+            opened.tenant = tenant_for(opened.tenant, "open.new.tenant")
+        try:
+            await self._store.open(
+                session_id=session_id,
+                token=token,
+                opened=opened,
+                opened_ms=now_ms,
+                most_sessions=limits.sessions,
+            )
+        except errors.LinguaError:
+            if room is not None:
+                await self._speakers.exit(room.room_id, session_id)
+            raise
         return SessionRecord(
             store=self._store,
             session_id=session_id,
@@ -188,6 +209,7 @@ class Sessions:
             epoch=1,
             past=Past(),
             most_cuts=self._rules.result_queue_max,
+            room=room,
         )
 
     async def _resume(self, resume: session_pb2.ResumeSession) -> SessionRecord:
@@ -203,10 +225,11 @@ class Sessions:
         created = taken.next_index + self._settings.result_queue_max
         check_seen(resume, seen=taken.seen, created=created)
         self._end_earlier(session_id, taken.epoch)
+        room, cuts, left = await self._speakers.resume(session_id, taken)
         seen, next_seq = resume.results_seen, max(resume.next_seq, taken.acked_seq)
         if resume.HasField("kept_seq"):
             next_seq = replay_from(
-                taken.cuts,
+                cuts,
                 most_cuts=self._rules.result_queue_max,
                 seen=seen,
                 kept_seq=resume.kept_seq,
@@ -218,6 +241,7 @@ class Sessions:
             next_seq=next_seq,
             missing=min(taken.missing, seen),
             cuts=taken.cuts,
+            left=left,
         )
         return SessionRecord(
             store=self._store,
@@ -228,6 +252,7 @@ class Sessions:
             epoch=taken.epoch,
             past=past,
             most_cuts=self._rules.result_queue_max,
+            room=room,
         )
 
     def _end_earlier(self, session_id: str, epoch: int) -> None:
@@ -289,8 +314,38 @@ class Sessions:
         # The client may have resumed the same session here.
         if self._live.get(session.session_id) is session:
             del self._live[session.session_id]
-        if not self._live:
+        self._check_empty()
+
+    def _check_empty(self) -> None:
+        if not self._live and not self._left:
             self._empty.set()
+
+    def _see_off(self, session: LiveSession) -> None:
+        """Keeps a session until its room has all that its client has said."""
+        task = asyncio.create_task(self._until_over(session))
+        self._left.add(task)
+        self._empty.clear()
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._left.discard(task)
+            self._check_empty()
+
+        task.add_done_callback(over)
+
+    async def _until_over(self, session: LiveSession) -> None:
+        await session.until_done()
+        ended = session.ended
+        if ended is not None and ended.forget:
+            await self._speakers.exit(session.room_id, session.session_id)
+        else:
+            # Its client may be about to resume it, here or elsewhere.
+            self._speakers.exit_later(
+                session.room_id, session.session_id, unless=self._live.__contains__
+            )
+
+    def _on_room_closed(self, room_id: str) -> None:
+        for session in [each for each in self._live.values() if each.room_id == room_id]:
+            session.on_lost(errors.RoomClosedError(f"room {room_id!r} was closed"))
 
     async def _renew(self) -> None:
         live = list(self._live.values())

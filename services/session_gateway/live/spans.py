@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanContext, SpanKind
 from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.services.runtime.telemetry.traces import traceparent_of
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance
-from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
+from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, rooms_pb2, session_pb2
 
 if TYPE_CHECKING:
     from lingua_scheduler.services.runtime.telemetry.span_writer import SpanWriter
@@ -72,8 +72,8 @@ class SessionSpans:
         self._client = client
         self._start_us = _now_us()
         self._links: list[SpanContext] = []
-        # Sampled utterances that have no outcome.
-        self._open: dict[int, _Open] = {}
+        # Sampled utterances that have no outcome, by job. In a room one has several.
+        self._open: dict[str, _Open] = {}
 
     @property
     def traceparent(self) -> str:
@@ -82,7 +82,7 @@ class SessionSpans:
 
     def submitted(self, utterance: Utterance, steps: Sequence[common_pb2.JobStep] = ()) -> str:
         """An utterance is submitted, or submitted again; returns its trace context."""
-        known = self._open.get(utterance.index)
+        known = self._open.get(utterance.job_id)
         if known is not None:
             return traceparent_of(known.context)
         context = self._writer.root("utterance", int(utterance.job_id, 16))
@@ -90,28 +90,40 @@ class SessionSpans:
             self._begin(context, utterance, steps)
         return traceparent_of(context)
 
-    def has_result(self, index: int) -> None:
+    def has_result(self, job_id: str) -> None:
         """The result has arrived; it may have to wait for earlier ones."""
-        if index in self._open:
-            self._open[index].result_us = _now_us()
+        if job_id in self._open:
+            self._open[job_id].result_us = _now_us()
 
     def delivered(self, result: session_pb2.Result) -> None:
         """The result is sent to the client."""
-        utterance = self._open.pop(result.utterance_index, None)
-        if utterance is None:
-            return
-        now_us = _now_us()
-        start_us = utterance.result_us or now_us
-        self._child("deliver", utterance.context, start_us, now_us)
-        kind = dispatcher_pb2.JobResult.Kind.Name(result.kind).removeprefix("KIND_")
-        utterance.attributes["lingua.attempts"] = result.attempts
-        self._write(utterance, now_us, kind)
+        if result.job_id in self._open:
+            self._open[result.job_id].attributes["lingua.attempts"] = result.attempts
+            self._deliver(result.job_id, result.kind)
 
     def missing(self, missing: session_pb2.Missing) -> None:
         """The utterance is reported as missing."""
-        utterance = self._open.pop(missing.utterance_index, None)
-        if utterance is not None:
-            self._write(utterance, _now_us(), "MISSING", reason_name(missing.why.reason))
+        for job_id, utterance in list(self._open.items()):
+            if utterance.attributes["lingua.utterance_index"] == missing.utterance_index:
+                self._miss(job_id, missing.why)
+
+    def published(self, job_id: str, event: rooms_pb2.RoomEvent) -> None:
+        """The room has the outcome of an utterance in one language."""
+        if job_id not in self._open:
+            return
+        if event.HasField("result"):
+            self._deliver(job_id, event.result.kind)
+        else:
+            self._miss(job_id, event.missing.why)
+
+    def _deliver(self, job_id: str, kind: dispatcher_pb2.JobResult.Kind.ValueType) -> None:
+        utterance, now_us = self._open.pop(job_id), _now_us()
+        self._child("deliver", utterance.context, utterance.result_us or now_us, now_us)
+        how = dispatcher_pb2.JobResult.Kind.Name(kind).removeprefix("KIND_")
+        self._write(utterance, now_us, how)
+
+    def _miss(self, job_id: str, why: common_pb2.Error) -> None:
+        self._write(self._open.pop(job_id), _now_us(), "MISSING", reason_name(why.reason))
 
     def end(self, how: str) -> None:
         """The client has left. Its next gateway continues the open utterances."""
@@ -139,7 +151,7 @@ class SessionSpans:
         self, context: SpanContext, utterance: Utterance, steps: Sequence[common_pb2.JobStep]
     ) -> None:
         reason = common_pb2.FinalizeReason.Name(utterance.reason).removeprefix("FINALIZE_REASON_")
-        self._open[utterance.index] = _Open(
+        self._open[utterance.job_id] = _Open(
             context,
             steps[0].started_us if steps else _now_us(),
             {

@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.metrics import RoomMetrics
 from lingua_scheduler.services.session_gateway.rooms.audience import Audience
+from lingua_scheduler.services.session_gateway.rooms.lane import Gap
 from lingua_scheduler.services.session_gateway.rooms.lane_reads import Deliver, Effect, Read
 from lingua_scheduler.services.session_gateway.rooms.listener import Listener
 from lingua_scheduler.services.session_gateway.rooms.packing import (
@@ -42,6 +44,7 @@ class RoomHere:
         views: of rooms.
         settings: of the gateway.
         metrics: of rooms.
+        on_closed: called if the room was closed, with how many utterances it had.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class RoomHere:
         views: RoomViews,
         settings: Settings,
         metrics: RoomMetrics,
+        on_closed: "Callable[[RoomHere, int], None]",
     ) -> None:
         self.facts = facts
         self.members: dict[str, MemberRecord] = {}
@@ -64,6 +68,11 @@ class RoomHere:
         self._metrics = metrics
         self._audience: Audience[Listener] = Audience(replayed=settings.room_replay_captions)
         self._floor = facts.next_index
+        self.needs_rejoin = False
+        """Whether Redis may know members of this gateway other than they are."""
+        self.is_closed = False
+        """Whether the room was closed."""
+        self._on_closed = on_closed
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._is_changed = False
@@ -144,9 +153,6 @@ class RoomHere:
             )
         )
 
-    needs_rejoin = False
-    """Whether Redis may know members of this gateway other than they are."""
-
     def depart(self, listener: Listener) -> None:
         """The stream of a listener has ended."""
         self._carry_out(self._audience.on_leave(listener))
@@ -180,7 +186,7 @@ class RoomHere:
             try:
                 status = await self._status()
             except errors.RoomClosedError:
-                self.on_closed(self.facts.next_index)
+                self._on_closed(self, self.floor)
                 return
             except errors.LinguaError as error:
                 _log.debug("room status unavailable", extra={"reason": str(error)})
@@ -202,10 +208,7 @@ class RoomHere:
     def _curious(self) -> list[Listener]:
         return [each for each in self.listeners.values() if each.wants_status]
 
-    is_closed = False
-    """Whether the room was closed."""
-
-    def on_closed(self, utterances: int) -> None:
+    def end(self, utterances: int) -> None:
         """The room was closed: everybody is told, and all streams end."""
         self.is_closed = True
         closed = packed_event(closed=rooms_pb2.RoomClosed(utterances=utterances))
@@ -228,7 +231,7 @@ class RoomHere:
             else:
                 self._deliver(effect)
 
-    def _start(self, work: "asyncio._CoroutineLike[None]") -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -255,7 +258,8 @@ class RoomHere:
     def _deliver(self, effect: Deliver[Listener]) -> None:
         """Sends outcomes. One that is read while others are sent waits for nobody."""
         messages = packed_items(effect.items, effect.form, self._max_message_bytes)
-        self._metrics.delivered(effect.items, len(effect.listeners))
+        gaps = sum(isinstance(item, Gap) for item in effect.items)
+        self._metrics.delivered(effect.items, gaps, len(effect.listeners))
         for packed in messages:
             for listener in effect.listeners:
                 listener.send(packed)

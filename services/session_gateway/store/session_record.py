@@ -1,18 +1,50 @@
 """The record of one live session in Redis, with a copy to restore it if Redis loses it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.session_gateway.session.effects import Record
 from lingua_scheduler.services.session_gateway.session.resume import Past
-from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
-from lingua_scheduler.v1 import session_pb2
+from lingua_scheduler.services.session_gateway.session.speaking.room_jobs import Place
+from lingua_scheduler.services.session_gateway.store.session_store import SessionStore, Spoken
+from lingua_scheduler.v1 import session_pb2, session_record_pb2
 
-# Called with the error if a write has failed.
-Done = Callable[[errors.LinguaError | None], None]
+# Called with the error if a write has failed, and in a room with the places of the cuts.
+Done = Callable[[errors.LinguaError | None, Sequence[Place]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpokenTo:
+    """The room that a session speaks to.
+
+    Attributes:
+        room_id: of the room.
+        language: that is spoken.
+        floor: returns the lowest room index that the next utterance may have.
+    """
+
+    room_id: str
+    language: str
+    floor: Callable[[], int]
+
+    def place(self, cut: session_record_pb2.Cut, spoken: Spoken) -> Place:
+        """The place of a cut, which is added to the cut unless it has one."""
+        if not cut.HasField("room_index") and spoken.room_index >= 0:
+            cut.room_index = spoken.room_index
+            del cut.languages[:]
+            for language, speech in spoken.languages:
+                cut.languages.add(language=language, speech=speech)
+        return Place(
+            cut.utterance_index,
+            spoken.room_index,
+            dict(spoken.languages),
+            spoken.original,
+            frozenset(each.language for each in cut.languages if each.is_held or each.is_missing),
+        )
 
 
 class SessionRecord:
@@ -27,6 +59,7 @@ class SessionRecord:
         epoch: of the session at this gateway.
         past: what happened before this gateway served it.
         most_cuts: how many cuts the store keeps.
+        room: that it speaks to; None if it is in none.
     """
 
     def __init__(
@@ -40,11 +73,13 @@ class SessionRecord:
         epoch: int,
         past: Past,
         most_cuts: int,
+        room: SpokenTo | None = None,
     ) -> None:
         self.session_id = session_id
         self.opened = opened
         self.epoch = epoch
         self.past = past
+        self.room = room
         self._store = store
         self._token = token
         self._opened_ms = opened_ms
@@ -69,7 +104,7 @@ class SessionRecord:
         try:
             self._writing = self._send(record, last_chunk_ms)
         except errors.DependencyDownError as error:
-            asyncio.get_running_loop().call_soon(done, error)
+            asyncio.get_running_loop().call_soon(done, error, ())
         else:
             self._writing.add_done_callback(partial(self._on_reply, record, last_chunk_ms, done))
 
@@ -78,8 +113,21 @@ class SessionRecord:
         if self._writing is not None:
             self._writing.cancel()
 
-    def _send(self, record: Record, last_chunk_ms: int) -> asyncio.Future[list[bytes]]:
-        return self._store.record(
+    def _send(self, record: Record, last_chunk_ms: int) -> asyncio.Future[list[Any]]:
+        call: Callable[..., asyncio.Future[list[Any]]] = self._store.record
+        if self.room is not None:
+            call = partial(
+                self._store.record_spoken,
+                room_id=self.room.room_id,
+                language=self.room.language,
+                floor=self.room.floor(),
+                only={
+                    cut.utterance_index: [each.language for each in cut.languages]
+                    for cut in record.cuts
+                    if cut.languages and not cut.HasField("room_index")
+                },
+            )
+        return call(
             session_id=self.session_id,
             epoch=self.epoch,
             cuts=record.cuts,
@@ -92,32 +140,37 @@ class SessionRecord:
         )
 
     def _on_reply(
-        self, record: Record, last_chunk_ms: int, done: Done, reply: asyncio.Future[list[bytes]]
+        self, record: Record, last_chunk_ms: int, done: Done, reply: asyncio.Future[list[Any]]
     ) -> None:
         if reply.cancelled():
             return
         try:
-            self._written(record, reply.result())
+            places = self._written(record, reply.result())
         except errors.SessionNotFoundError:
             rewriting = self._restore_and_write(record, last_chunk_ms, done)
             self._writing = asyncio.get_running_loop().create_task(rewriting)
         except errors.LinguaError as error:
-            done(error)
+            done(error, ())
         else:
-            done(None)
+            done(None, places)
 
     async def _restore_and_write(self, record: Record, last_chunk_ms: int, done: Done) -> None:
         try:
             await self.restore()
-            self._written(record, await self._send(record, last_chunk_ms))
+            places = self._written(record, await self._send(record, last_chunk_ms))
         except errors.LinguaError as error:
-            done(error)
+            done(error, ())
         else:
-            done(None)
+            done(None, places)
 
-    def _written(self, record: Record, reply: list[bytes]) -> None:
+    def _written(self, record: Record, reply: list[Any]) -> list[Place]:
         """Copies cuts that are written. Raises what the reply says if they are not."""
-        self._store.check(self.session_id, reply[0])
+        places: list[Place] = []
+        if self.room is None:
+            self._store.check(self.session_id, reply[0])
+        else:
+            spoken = self._store.spoken(self.session_id, self.room.room_id, reply)
+            places = list(map(self.room.place, record.cuts, spoken))
         self._acked_seq = record.acked_seq
         for cut in record.cuts:
             self._cuts[cut.utterance_index] = cut
@@ -125,6 +178,7 @@ class SessionRecord:
         first = max(record.first_index, self._next_index - self._most_cuts)
         for index in [index for index in self._cuts if index < first]:
             del self._cuts[index]
+        return places
 
     # ---- the whole record ----
 

@@ -238,8 +238,8 @@ class Lane:
     def put(self, index: int, outcome: Outcome) -> None:
         """Sets the outcome of an utterance, and publishes it.
 
-        If a node holds audio, this has to be recorded first: a later gateway learns it only from the
-        record once the room has the outcome.
+        If a node holds audio, this has to be recorded first: once the room has the outcome, a later
+        gateway learns it only from the record.
         """
         utterance = outcome.utterance
         assert utterance is not None

@@ -3,28 +3,61 @@
 
 import { interfaceFor } from "./texts.js";
 
-/** @import { State } from "./types.js" */
+/** @import { Interface, State } from "./types.js" */
 
 const KEY = "lingua.choices";
 const LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$/;
 
-/** @returns {Partial<State>} */
-export function storedChoices() {
-  /** @type {Record<string, unknown>} */
-  let stored = {};
+/**
+ * @param {string} key
+ * @returns {Record<string, unknown>} what was kept with it; nothing if it is damaged, or if the browser
+ *   keeps nothing for this page.
+ */
+export function readChoices(key) {
   try {
     /** @type {unknown} */
-    const read = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-    stored = typeof read === "object" && read !== null ? { ...read } : {};
+    const read = JSON.parse(localStorage.getItem(key) ?? "{}");
+    return typeof read === "object" && read !== null ? { ...read } : {};
   } catch {
-    // Damaged, or the browser keeps nothing for this page.
+    return {};
   }
-  const code = (/** @type {unknown} */ value) =>
-    typeof value === "string" && LANGUAGE.test(value) ? value : "";
+}
+
+/**
+ * @param {string} key
+ * @param {object} choices
+ */
+export function writeChoices(key, choices) {
+  try {
+    localStorage.setItem(key, JSON.stringify(choices));
+  } catch {
+    // The browser keeps nothing for this page: the choices last until it is closed.
+  }
+}
+
+/**
+ * @param {unknown} value
+ * @returns {string} a language code, or "".
+ */
+export function codeOf(value) {
+  return typeof value === "string" && LANGUAGE.test(value) ? value : "";
+}
+
+/**
+ * @param {unknown} stored what the user has chosen earlier.
+ * @returns {Interface} the language of the page.
+ */
+export function chosenInterface(stored) {
   const browsers = navigator.languages.map(interfaceFor).find((each) => each !== null);
+  return interfaceFor(codeOf(stored)) ?? browsers ?? "en";
+}
+
+/** @returns {Partial<State>} */
+export function storedChoices() {
+  const stored = readChoices(KEY);
   return {
-    interface: interfaceFor(code(stored.interface)) ?? browsers ?? "en",
-    languages: { a: code(stored.a), b: code(stored.b) },
+    interface: chosenInterface(stored.interface),
+    languages: { a: codeOf(stored.a), b: codeOf(stored.b) },
     handsFree: stored.handsFree === true,
     turned: stored.turned === true,
   };
@@ -32,10 +65,5 @@ export function storedChoices() {
 
 /** @param {State} state */
 export function storeChoices({ interface: shown, languages, handsFree, turned }) {
-  try {
-    const { a, b } = languages;
-    localStorage.setItem(KEY, JSON.stringify({ interface: shown, a, b, handsFree, turned }));
-  } catch {
-    // The browser keeps nothing for this page: the choices last until it is closed.
-  }
+  writeChoices(KEY, { interface: shown, ...languages, handsFree, turned });
 }

@@ -4,13 +4,14 @@
 import { Audio } from "./audio.js";
 import { storeChoices } from "./choices.js";
 import { Offers } from "./offers.js";
+import { watchPage } from "./page-events.js";
 import { Sessions } from "./sessions.js";
 import { Speeches } from "./speeches.js";
 import { Talking } from "./talking.js";
 import { TokenKeeper } from "./token.js";
 
-/** @import { Store } from "./store.js" */
-/** @import { Interface, Side, Utterance } from "./types.js" */
+/** @import { Result } from "./sdk.js" */
+/** @import { Interface, Side, TalkStore, Utterance } from "./types.js" */
 
 export class Controller {
   #store;
@@ -23,7 +24,7 @@ export class Controller {
   /** @type {Talking} */
   #talking;
 
-  /** @param {Store} store */
+  /** @param {TalkStore} store */
   constructor(store) {
     this.#store = store;
     this.#token = new TokenKeeper(store);
@@ -36,7 +37,7 @@ export class Controller {
       playbackEnded: () => this.#sessions.playbackEnded(),
     });
     this.#sessions = new Sessions(store, this.#token, {
-      onResult: (number, result) => this.#speeches.add(number, result),
+      onResult: (number, result) => this.#keepSpeech(number, result),
       onIdle: () => {
         this.#talking.end();
         this.#audio.closeMicrophone();
@@ -51,22 +52,33 @@ export class Controller {
     });
   }
 
+  /**
+   * @param {number} session
+   * @param {Result} result
+   */
+  #keepSpeech(session, result) {
+    const found = this.#store.state.utterances.find(
+      (each) => each.known && each.session === session && each.index === result.index,
+    );
+    if (found !== undefined && result.kind === "TRANSLATED" && result.speech.length > 0) {
+      this.#speeches.add(found.key, result);
+    }
+  }
+
   start() {
     void this.#offers.ask();
-    for (const gesture of ["pointerup", "keydown", "click", "touchend"]) {
-      addEventListener(gesture, () => this.#audio.unlock(), { capture: true, passive: true });
-    }
-    document.addEventListener("visibilitychange", () => {
-      if (document.hidden) {
+    watchPage({
+      onGesture: () => this.#audio.unlock(),
+      onBlur: () => this.release(),
+      onHidden: () => {
         this.#talking.end();
         this.#audio.closeMicrophone();
-      }
-    });
-    addEventListener("blur", () => this.release());
-    addEventListener("pagehide", () => {
-      this.#talking.end();
-      this.#sessions.abandon();
-      this.#audio.closeMicrophone();
+      },
+      onLeave: () => {
+        this.#talking.end();
+        this.#sessions.abandon();
+        this.#audio.closeMicrophone();
+      },
     });
     // Somebody opens a link with a token in a tab that has the page already.
     addEventListener("hashchange", () => {
@@ -138,7 +150,7 @@ export class Controller {
   /** @param {Utterance} utterance */
   replay(utterance) {
     this.#audio.unlock();
-    void this.#speeches.replay(utterance);
+    void this.#speeches.replay(utterance.key);
   }
 
   dismiss() {

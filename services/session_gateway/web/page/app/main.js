@@ -4,7 +4,7 @@
 import { storedChoices } from "./choices.js";
 import { Controller } from "./controller.js";
 import { html, render } from "./html.js";
-import { initialState } from "./state.js";
+import { initialState, reduce } from "./state.js";
 import { Store } from "./store.js";
 import { textsOf } from "./texts.js";
 import { Page } from "./view-page.js";
@@ -12,7 +12,7 @@ import { Page } from "./view-page.js";
 /** Two people on either side of a phone. */
 const NARROW = "(max-width: 760px) and (orientation: portrait)";
 
-const store = new Store(initialState(storedChoices()));
+const store = new Store(initialState(storedChoices()), reduce);
 const controller = new Controller(store);
 const narrow = matchMedia(NARROW);
 const root = /** @type {HTMLElement} */ (document.getElementById("page"));

@@ -3,8 +3,7 @@
 
 import { SessionRefusedError, offeredDirections } from "./sdk.js";
 
-/** @import { Store } from "./store.js" */
-/** @import { TokenKeeper } from "./token.js" */
+/** @import { OfferStore } from "./types.js" */
 
 /** How old the shown languages may be. */
 const EVERY_MS = 15_000;
@@ -20,8 +19,9 @@ export class Offers {
   #asking = false;
 
   /**
-   * @param {Store} store
-   * @param {TokenKeeper} token
+   * @param {OfferStore} store
+   * @param {{ readonly current: string, ask(): Promise<unknown> }} token the one to use, and what to
+   *   do if it is refused: the languages are asked for again after that.
    */
   constructor(store, token) {
     this.#store = store;

@@ -9,7 +9,12 @@ import * as bundle from "../lingua/lingua.js";
 /** @typedef {import("../../../../../sdk/js/src/index.js").Recording} Recording */
 /** @typedef {import("../../../../../sdk/js/src/index.js").RecordedBlock} RecordedBlock */
 /** @typedef {import("../../../../../sdk/js/src/index.js").Player} Player */
+/** @typedef {import("../../../../../sdk/js/src/index.js").Speech} Speech */
 /** @typedef {import("../../../../../sdk/js/src/index.js").Result} Result */
+/** @typedef {import("../../../../../sdk/js/src/index.js").Direction} Direction */
+/** @typedef {import("../../../../../sdk/js/src/index.js").Room} Room */
+/** @typedef {import("../../../../../sdk/js/src/index.js").Listener} Listener */
+/** @typedef {import("../../../../../sdk/js/src/index.js").RoomEvent} RoomEvent */
 
-export const { Microphone, Player, Session, SessionRefusedError, offeredDirections } =
+export const { Microphone, Player, Room, Session, SessionRefusedError, offeredDirections } =
   /** @type {Sdk} */ (/** @type {unknown} */ (bundle));

@@ -4,10 +4,9 @@
 import { bothSpeak } from "./offer.js";
 import { Session, SessionRefusedError } from "./sdk.js";
 
-/** @import { Result, Session as OpenSession } from "./sdk.js" */
-/** @import { Store } from "./store.js" */
+/** @import { Direction, Result, Session as OpenSession } from "./sdk.js" */
 /** @import { TokenKeeper } from "./token.js" */
-/** @import { Languages } from "./types.js" */
+/** @import { Languages, Side, TalkStore } from "./types.js" */
 
 /** How often live words may change. */
 const PARTIAL_MS = 300;
@@ -18,6 +17,8 @@ const IDLE_MS = 5 * 60_000;
  * @typedef {object} Live a session of this page.
  * @property {number} number
  * @property {Languages} languages
+ * @property {(side: Side) => Direction | undefined} directionOf what a person speaks, and its target;
+ *   undefined if the session knows that.
  * @property {boolean} spoken whether translations are to be spoken.
  * @property {Promise<OpenSession>} opening
  * @property {number} takes how many takes are being sent.
@@ -44,7 +45,7 @@ export class Sessions {
   #idleTimer;
 
   /**
-   * @param {Store} store
+   * @param {TalkStore} store
    * @param {TokenKeeper} token
    * @param {Listener} listener
    */
@@ -121,6 +122,12 @@ export class Sessions {
     this.#listener.onIdle();
   }
 
+  /** Whether somebody can speak: both languages are known. */
+  get isReady() {
+    const { a, b } = this.#store.state.languages;
+    return a !== "" && b !== "";
+  }
+
   /** The session for what is chosen now; a new one if there is none. */
   #get() {
     const { languages, offer } = this.#store.state;
@@ -163,7 +170,10 @@ export class Sessions {
       requireTts: spoken,
       token: (refused) => this.#token.get(refused),
     });
-    const live = { number, languages, spoken, opening, takes: 0, isLeft: false };
+    const { a, b } = languages;
+    /** @param {Side} side */
+    const directionOf = (side) => (side === "a" ? { src: a, tgt: b } : { src: b, tgt: a });
+    const live = { number, languages, directionOf, spoken, opening, takes: 0, isLeft: false };
     this.#current = live;
     this.touch();
     void this.#run(live);

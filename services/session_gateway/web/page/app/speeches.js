@@ -4,9 +4,8 @@
 import { problemOf } from "./sessions.js";
 
 /** @import { Audio } from "./audio.js" */
-/** @import { Result } from "./sdk.js" */
-/** @import { Store } from "./store.js" */
-/** @import { Utterance } from "./types.js" */
+/** @import { Speech } from "./sdk.js" */
+/** @import { SpeechStore } from "./types.js" */
 
 /** How many can be played again. A minute of speech takes about 2 MB. */
 const MAX_KEPT = 30;
@@ -15,14 +14,14 @@ export class Speeches {
   #store;
   #audio;
   #mayPlay;
-  /** By the utterance's key, oldest first. @type {Map<string, Result>} */
+  /** By the utterance's key, oldest first. @type {Map<string, Speech>} */
   #kept = new Map();
   /** Keys of those that have not been played yet. @type {string[]} */
   #queue = [];
   #playing = false;
 
   /**
-   * @param {Store} store
+   * @param {SpeechStore} store
    * @param {Audio} audio
    * @param {() => boolean} mayPlay whether nobody speaks: the microphone would hear the speech.
    */
@@ -38,23 +37,17 @@ export class Speeches {
   }
 
   /**
-   * @param {number} session
-   * @param {Result} result
+   * @param {string} key of the utterance.
+   * @param {Speech} speech
    */
-  add(session, result) {
-    const found = this.#store.state.utterances.find(
-      (each) => each.known && each.session === session && each.index === result.index,
-    );
-    if (found === undefined || result.kind !== "TRANSLATED" || result.speech.length === 0) {
-      return;
+  add(key, speech) {
+    this.#kept.set(key, speech);
+    this.#store.dispatch({ type: "speech", key, has: true });
+    for (const old of [...this.#kept.keys()].slice(0, -MAX_KEPT)) {
+      this.#kept.delete(old);
+      this.#store.dispatch({ type: "speech", key: old, has: false });
     }
-    this.#kept.set(found.key, result);
-    this.#store.dispatch({ type: "speech", key: found.key, has: true });
-    for (const key of [...this.#kept.keys()].slice(0, -MAX_KEPT)) {
-      this.#kept.delete(key);
-      this.#store.dispatch({ type: "speech", key, has: false });
-    }
-    this.#queue.push(found.key);
+    this.#queue.push(key);
     void this.pump();
   }
 
@@ -77,9 +70,9 @@ export class Speeches {
   /**
    * Plays one again; or stops it, if it is being played.
    *
-   * @param {Utterance} utterance
+   * @param {string} key
    */
-  async replay({ key }) {
+  async replay(key) {
     const wasPlaying = this.#store.state.playing === key;
     this.stop();
     if (!wasPlaying) {

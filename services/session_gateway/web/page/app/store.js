@@ -1,20 +1,25 @@
 // @ts-check
 /** Holds the state. Listeners are told once for all actions of a task. */
 
-import { reduce } from "./state.js";
-
-/** @import { Action, State } from "./types.js" */
-
+/**
+ * @template S the state.
+ * @template A the actions.
+ */
 export class Store {
-  /** @type {State} */
+  /** @type {S} */
   state;
+  #reduce;
   /** @type {(() => void)[]} */
   #listeners = [];
   #told = true;
 
-  /** @param {State} state */
-  constructor(state) {
+  /**
+   * @param {S} state
+   * @param {(state: S, action: A) => S} reduce returns the state after an action.
+   */
+  constructor(state, reduce) {
     this.state = state;
+    this.#reduce = reduce;
   }
 
   /** @param {() => void} listener */
@@ -22,9 +27,9 @@ export class Store {
     this.#listeners.push(listener);
   }
 
-  /** @param {Action} action */
+  /** @param {A} action */
   dispatch(action) {
-    const next = reduce(this.state, action);
+    const next = this.#reduce(this.state, action);
     if (next === this.state) {
       return;
     }

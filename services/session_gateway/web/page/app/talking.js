@@ -5,14 +5,24 @@ import { announce, problemOf } from "./sessions.js";
 
 /** @import { Audio } from "./audio.js" */
 /** @import { RecordedBlock, Recording, Session } from "./sdk.js" */
-/** @import { Live, Sessions } from "./sessions.js" */
-/** @import { Store } from "./store.js" */
-/** @import { Side, TalkPhase } from "./types.js" */
+/** @import { Live } from "./sessions.js" */
+/** @import { Side, TalkingStore, TalkPhase } from "./types.js" */
 
 /** Less is no word: the button was tapped, not held. Nothing is sent before. */
 const SHORT_MS = 250;
 /** How long the room echoes after speech was played. */
 const ECHO_MS = 250;
+
+/**
+ * @typedef {Pick<Live, "number" | "languages" | "directionOf" | "opening">} Take a session that gets
+ *   what is said.
+ *
+ * @typedef {object} SessionSource
+ * @property {boolean} isReady whether somebody can speak.
+ * @property {() => Take} begin begins to speak: the session does not end before `done`.
+ * @property {(take: any) => void} done everything is sent, or cannot be.
+ * @property {() => void} touch somebody does something.
+ */
 
 /**
  * @typedef {object} Listener
@@ -35,9 +45,9 @@ export class Talking {
   #sending = Promise.resolve();
 
   /**
-   * @param {Store} store
+   * @param {TalkingStore} store
    * @param {Audio} audio
-   * @param {Sessions} sessions
+   * @param {SessionSource} sessions
    * @param {Listener} listener
    */
   constructor(store, audio, sessions, listener) {
@@ -121,14 +131,14 @@ export class Talking {
    * @returns {number} the new take; 0 if this half cannot talk now.
    */
   #begin(side) {
-    const { talk, languages } = this.#store.state;
+    const { talk } = this.#store.state;
     if (talk !== null) {
       if (talk.side !== side) {
         this.#store.dispatch({ type: "hint", side, hint: "hint.other" });
       }
       return 0;
     }
-    if (languages.a === "" || languages.b === "") {
+    if (!this.#sessions.isReady) {
       return 0;
     }
     this.#audio.unlock();
@@ -185,7 +195,7 @@ export class Talking {
 
   /**
    * @param {Recording} recording
-   * @param {{ live: Live, take: number, side: Side, turn: Promise<void> }} which
+   * @param {{ live: Take, take: number, side: Side, turn: Promise<void> }} which
    */
   async #sendHeld(recording, { live, take, side, turn }) {
     /** @type {RecordedBlock[]} */
@@ -219,7 +229,7 @@ export class Talking {
       return;
     }
     await session.finish();
-    const direction = directionOf(live, side);
+    const direction = live.directionOf(side);
     const { sessionId } = session;
     announce("sent", { sessionId, direction, samples: 0, isFinal: true, recordedAt: Date.now() });
     this.#settle(session, take);
@@ -227,14 +237,15 @@ export class Talking {
 
   /**
    * @param {Session} session
-   * @param {Live} live
+   * @param {Take} live
    * @param {Side} side
    * @param {RecordedBlock} block
    */
   async #send(session, live, side, block) {
-    const direction = directionOf(live, side);
+    const direction = live.directionOf(side);
     const { samples, isFinal, recordedAt } = block;
-    await session.send(samples, { direction, isFinal, recordedAt });
+    const when = { isFinal, recordedAt };
+    await session.send(samples, direction === undefined ? when : { direction, ...when });
     const { sessionId } = session;
     announce("sent", { sessionId, direction, samples: samples.length, isFinal, recordedAt });
   }
@@ -284,7 +295,7 @@ export class Talking {
    */
   async #sendHeard(recording, side, listening, turn) {
     let take = 0;
-    /** @type {Live | null} */
+    /** @type {Take | null} */
     let live = null;
     try {
       for await (const block of recording) {
@@ -319,7 +330,7 @@ export class Talking {
   }
 
   /**
-   * @param {Live} live
+   * @param {Take} live
    * @param {number} take
    * @param {Side} side
    * @param {number} listening
@@ -359,12 +370,4 @@ export class Talking {
       this.#listener.onQuiet();
     }
   }
-}
-
-/**
- * @param {Live} live
- * @param {Side} side
- */
-function directionOf({ languages: { a, b } }, side) {
-  return side === "a" ? { src: a, tgt: b } : { src: b, tgt: a };
 }

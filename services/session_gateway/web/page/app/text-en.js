@@ -138,6 +138,10 @@ export const EN = {
     "The conversation goes on in another window. Start again to talk here.",
   "problem.BUFFER_FULL":
     "The connection has been lost for too long to keep more words. Please wait, then say it again.",
+  "problem.ROOM_NOT_FOUND":
+    "There is no such room. It may have ended. Ask whoever invited you for a new link.",
+  "problem.ROOM_CLOSED": "This room was closed.",
+  "problem.ROOM_FULL": "This room is full. Try again later, or choose a language that others use.",
   "problem.CLOSED": "The conversation has ended. Start again.",
   "problem.OTHER": "Something went wrong ({reason}). Try again.",
 };

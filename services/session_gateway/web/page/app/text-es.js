@@ -142,6 +142,11 @@ export const ES = {
     "La conversación sigue en otra ventana. Empiece de nuevo para hablar aquí.",
   "problem.BUFFER_FULL":
     "Llevamos demasiado tiempo sin conexión para conservar más palabras. Espere y repítalo.",
+  "problem.ROOM_NOT_FOUND":
+    "Esta sala no existe; puede que haya terminado. Pida un enlace nuevo a quien le invitó.",
+  "problem.ROOM_CLOSED": "Esta sala se ha cerrado.",
+  "problem.ROOM_FULL":
+    "Esta sala está llena. Inténtelo más tarde, o elija un idioma que usen otros.",
   "problem.CLOSED": "La conversación ha terminado. Empiece de nuevo.",
   "problem.OTHER": "Algo salió mal ({reason}). Vuelva a intentarlo.",
 };

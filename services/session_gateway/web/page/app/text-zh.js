@@ -130,6 +130,9 @@ export const ZH = {
   "problem.SESSION_NOT_FOUND": "连接中断太久，对话已结束。请重新开始。",
   "problem.SESSION_TAKEN_OVER": "对话正在另一个窗口中进行。要在这里说话，请重新开始。",
   "problem.BUFFER_FULL": "连接中断太久，无法再保留更多内容。请稍候再说一遍。",
+  "problem.ROOM_NOT_FOUND": "没有这个房间，可能已经结束。请向邀请您的人索取新的链接。",
+  "problem.ROOM_CLOSED": "这个房间已关闭。",
+  "problem.ROOM_FULL": "这个房间已满。请稍后再试，或选择其他人正在使用的语言。",
   "problem.CLOSED": "对话已结束。请重新开始。",
   "problem.OTHER": "出现问题（{reason}）。请重试。",
 };

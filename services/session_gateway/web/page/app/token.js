@@ -3,7 +3,7 @@
 
 import { SessionRefusedError, offeredDirections } from "./sdk.js";
 
-/** @import { Store } from "./store.js" */
+/** @import { TokenStore } from "./types.js" */
 
 const KEY = "lingua.token";
 
@@ -20,7 +20,7 @@ export class TokenKeeper {
   /** The user has closed the dialog, and is not asked again before doing something. */
   #isDismissed = false;
 
-  /** @param {Store} store */
+  /** @param {TokenStore} store */
   constructor(store) {
     this.#store = store;
     this.#token = fromAddress() || stored();

@@ -49,6 +49,27 @@
  * @property {"loading" | "known" | "failed"} status
  * @property {readonly OfferedDirection[]} directions
  *
+ * @typedef {import("./store.js").Store<State, Action>} TalkStore
+ *
+ * What parts that other pages use, too, need of a page's store:
+ *
+ * @typedef {object} OfferStore
+ * @property {(action: OfferAction) => void} dispatch
+ *
+ * @typedef {object} TokenStore
+ * @property {{ readonly token: TokenState }} state
+ * @property {(action: { type: "token", token: TokenState }) => void} dispatch
+ *
+ * @typedef {object} TalkingStore
+ * @property {{ readonly talk: Talk | null, readonly problem: Problem | null }} state
+ * @property {(action: TalkingAction) => void} dispatch
+ *
+ * @typedef {object} SpeechStore
+ * @property {{ readonly playing: string }} state
+ * @property {(action: SpeechAction) => void} dispatch
+ *
+ * @typedef {"" | "needed" | "refused" | "checking"} TokenState why the dialog is open, or "".
+ *
  * @typedef {object} State
  * @property {Interface} interface
  * @property {Languages} languages
@@ -64,31 +85,44 @@
  * @property {number} forgotten how many older ones are not shown any more.
  * @property {string} playing the key of the utterance whose speech is played, or "".
  * @property {Problem | null} problem
- * @property {"" | "needed" | "refused" | "checking"} token why the dialog is open, or "".
+ * @property {TokenState} token
  *
  * @typedef {(
  *   | { type: "offer", directions: readonly OfferedDirection[] }
  *   | { type: "offer-failed" }
- *   | { type: "choose", side: Side, language: string }
- *   | { type: "interface", interface: Interface }
- *   | { type: "hands-free", on: boolean }
- *   | { type: "turn" }
+ * )} OfferAction
+ *
+ * @typedef {(
  *   | { type: "talk", talk: Talk | null }
  *   | { type: "hint", side: Side, hint: string }
  *   | { type: "problem", problem: Problem | null }
- *   | { type: "token", token: State["token"] }
- *   | { type: "playing", key: string }
- *   | { type: "speech", key: string, has: boolean }
- *   | { type: "session-opening", session: number }
- *   | { type: "session-opened", session: number, id: string }
- *   | { type: "session-event", session: number, languages: Languages, event: SessionEvent }
- *   | { type: "session-closed", session: number }
- *   | { type: "session-lost", session: number, reason: string }
  *   | { type: "voice-start", session: number, take: number, side: Side, languages: Languages }
  *   | { type: "voice-end", session: number, take: number }
  *   | { type: "take-dropped", take: number }
  *   | { type: "take-failed", take: number, reason: string }
  *   | { type: "take-settled", take: number }
+ * )} TalkingAction
+ *
+ * @typedef {(
+ *   | { type: "playing", key: string }
+ *   | { type: "speech", key: string, has: boolean }
+ *   | { type: "problem", problem: Problem | null }
+ * )} SpeechAction
+ *
+ * @typedef {(
+ *   | OfferAction
+ *   | TalkingAction
+ *   | SpeechAction
+ *   | { type: "choose", side: Side, language: string }
+ *   | { type: "interface", interface: Interface }
+ *   | { type: "hands-free", on: boolean }
+ *   | { type: "turn" }
+ *   | { type: "token", token: TokenState }
+ *   | { type: "session-opening", session: number }
+ *   | { type: "session-opened", session: number, id: string }
+ *   | { type: "session-event", session: number, languages: Languages, event: SessionEvent }
+ *   | { type: "session-closed", session: number }
+ *   | { type: "session-lost", session: number, reason: string }
  * )} Action
  */
 

@@ -1,19 +1,17 @@
 // @ts-check
 /** The half of one person: language, what was said, and the button. */
 
-import { Component, createRef, html } from "./html.js";
+import { html } from "./html.js";
 import { choices, offered } from "./offer.js";
 import { interfaceFor, languageName, languageNameIn, textsOf } from "./texts.js";
 import { MAX_SHOWN } from "./utterances.js";
+import { FollowingList } from "./view-list.js";
 import { Said } from "./view-said.js";
 import { TalkButton } from "./view-talk.js";
 
 /** @import { Controller } from "./controller.js" */
 /** @import { Text, TextKey } from "./texts.js" */
-/** @import { Side, State, Utterance } from "./types.js" */
-
-/** How near to its end a list has to be to follow new lines. */
-const NEAR_PX = 80;
+/** @import { Side, State } from "./types.js" */
 
 /**
  * @param {{ side: Side, state: State, rotated: boolean, controller: Controller }} props
@@ -35,7 +33,10 @@ export function Half({ side, state, rotated, controller }) {
     <div class="controls">
       <p class="note" id=${noteId} data-role="note" data-connection=${state.connection}>${note}</p>
       <${Choice} ...${{ side, state, text, controller }} />
-      <${TalkButton} ...${{ side, state, text, controller, describedBy: noteId }} />
+      <${TalkButton}
+        ...${{ side, state, text, controller, describedBy: noteId }}
+        disabled=${state.languages.a === "" || state.languages.b === ""}
+      />
     </div>
   </section>`;
 }
@@ -106,92 +107,24 @@ function Choice({ side, state, text, controller }) {
   </select>`;
 }
 
-/**
- * @typedef {object} ListProps
- * @property {Side} side
- * @property {State} state
- * @property {Text} text
- * @property {string} language
- * @property {Controller} controller
- */
-
-/** @extends {Component<ListProps>} */
-class List extends Component {
-  #box = /** @type {import("preact").RefObject<HTMLDivElement>} */ (createRef());
-  #follows = true;
-  /** @type {readonly Utterance[]} */
-  #shown = [];
-  /** The box becomes smaller, for example above an alert. */
-  #resizes = new ResizeObserver(() => this.#toEnd());
-
-  #onScroll = () => {
-    const box = this.#box.current;
-    if (box !== null) {
-      this.#follows = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_PX;
-    }
-  };
-
-  /** Follows the conversation, unless somebody is reading what was said before. */
-  #follow() {
-    const { utterances } = this.props.state;
-    if (utterances !== this.#shown) {
-      this.#shown = utterances;
-      this.#toEnd();
-    }
-  }
-
-  #toEnd() {
-    const box = this.#box.current;
-    if (box !== null && this.#follows) {
-      box.scrollTop = box.scrollHeight;
-    }
-  }
-
-  /** @override */
-  componentDidMount() {
-    if (this.#box.current !== null) {
-      this.#resizes.observe(this.#box.current);
-    }
-    this.#follow();
-  }
-
-  /** @override */
-  componentWillUnmount() {
-    this.#resizes.disconnect();
-  }
-
-  /** @override */
-  componentDidUpdate() {
-    this.#follow();
-  }
-
-  /** @override */
-  render() {
-    const { side, state, text, language, controller } = this.props;
-    const { utterances, forgotten, playing, connection, sessionIds } = state;
-    return html`<div
-      class="list"
-      tabindex="0"
-      role="group"
-      aria-label=${text("half.utterances")}
-      ref=${this.#box}
-      onScroll=${this.#onScroll}
-    >
-      ${utterances.length === 0 && html`<p class="welcome">${welcome(state, text)}</p>`}
-      ${forgotten > 0 && html`<p class="forgotten">${text("half.forgotten", { count: MAX_SHOWN })}</p>`}
-      <ol data-role="utterances">
-        ${utterances.map(
-          (utterance) =>
-            html`<${Said}
-              key=${utterance.key}
-              ...${{ side, utterance, connection, text, language, controller }}
-              sessionId=${sessionIds[utterance.session] ?? ""}
-              isPlaying=${utterance.key === playing}
-            />`,
-        )}
-      </ol>
-    </div>`;
-  }
+/** @param {{ side: Side, state: State, text: Text, language: string, controller: Controller }} props */
+function List({ side, state, text, language, controller }) {
+  const { utterances, forgotten, playing, connection, sessionIds } = state;
+  return html`<${FollowingList} role="group" label=${text("half.utterances")} shown=${utterances}>
+    ${utterances.length === 0 && html`<p class="welcome">${welcome(state, text)}</p>`}
+    ${forgotten > 0 && html`<p class="forgotten">${text("half.forgotten", { count: MAX_SHOWN })}</p>`}
+    <ol data-role="utterances">
+      ${utterances.map(
+        (utterance) =>
+          html`<${Said}
+            key=${utterance.key}
+            ...${{ side, utterance, connection, text, language, controller }}
+            sessionId=${sessionIds[utterance.session] ?? ""}
+            isPlaying=${utterance.key === playing}
+          />`,
+      )}
+    </ol>
+  <//>`;
 }
 
 /**

@@ -4,9 +4,8 @@
 import { Component, createRef, html } from "./html.js";
 import * as icons from "./icons.js";
 
-/** @import { Controller } from "./controller.js" */
 /** @import { Text, TextKey } from "./texts.js" */
-/** @import { Side, State, TalkPhase } from "./types.js" */
+/** @import { Side, Talk, TalkPhase } from "./types.js" */
 
 /** @type {Record<TalkPhase, [TextKey, TextKey | ""]>} */
 const LABELS = {
@@ -18,12 +17,19 @@ const LABELS = {
 };
 
 /**
+ * @typedef {object} TalkControls
+ * @property {number} level of the microphone, from 0 to 1.
+ * @property {(side: Side) => void} press
+ * @property {() => void} release
+ * @property {(side: Side) => void} toggle
+ *
  * @typedef {object} TalkProps
  * @property {Side} side
- * @property {State} state
+ * @property {{ readonly talk: Talk | null, readonly handsFree: boolean }} state
  * @property {Text} text
- * @property {Controller} controller
+ * @property {TalkControls} controller
  * @property {string} describedBy
+ * @property {boolean} disabled
  */
 
 /** @extends {Component<TalkProps>} */
@@ -132,8 +138,8 @@ export class TalkButton extends Component {
 
   /** @override */
   render() {
-    const { side, state, text, describedBy } = this.props;
-    const { talk, handsFree, languages } = state;
+    const { side, state, text, describedBy, disabled } = this.props;
+    const { talk, handsFree } = state;
     const phase = talk?.side === side ? talk.phase : null;
     const [label, note] =
       phase === null
@@ -146,7 +152,7 @@ export class TalkButton extends Component {
       data-phase=${phase ?? "off"}
       aria-pressed=${phase !== null}
       aria-describedby=${describedBy}
-      disabled=${languages.a === "" || languages.b === ""}
+      disabled=${disabled}
       ref=${this.#button}
       onPointerDown=${this.#onPointerDown}
       onPointerUp=${this.#onPointerEnd}
