@@ -33,8 +33,8 @@ from lingua_scheduler.services.runtime.settings.security_fields import SecurityF
 from lingua_scheduler.services.runtime.settings.web_fields import WebFields
 
 PREFIX = "LINGUA_"
-# Variables of single commands, which are no settings: a token of a room.
-OF_COMMANDS = ("LINGUA_ROOM_TOKEN",)
+# Variables of single commands, which are no settings: tokens of a room.
+OF_COMMANDS = ("LINGUA_ROOM_TOKEN", "LINGUA_HOST_TOKEN")
 
 # Kubernetes sets these in every container, for each Service of the namespace.
 _KUBERNETES_NAME = re.compile(

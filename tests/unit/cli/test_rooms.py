@@ -143,7 +143,7 @@ def test_a_token_is_all_that_is_printed_and_the_host_is_proved_by_the_environmen
     result, requests = run(
         "rooms token r1 --role speaker --for 2h",
         token("speaks"),
-        env={"LINGUA_ROOM_TOKEN": HOST},
+        env={"LINGUA_HOST_TOKEN": HOST},
     )
     assert result.stdout == "speaks\n"
     assert requests == [
@@ -174,7 +174,7 @@ def test_whoever_is_not_the_host_is_told_what_is_needed_and_its_token_is_not_sho
     )
     assert result.exit_code == 2
     assert "not the token of the host" in result.stderr
-    assert "--host-token or LINGUA_ROOM_TOKEN" in result.stderr
+    assert "--host-token or LINGUA_HOST_TOKEN" in result.stderr
     assert "secret" not in result.stderr
 
 
@@ -262,7 +262,7 @@ def test_show_says_if_there_are_more_members() -> None:
 
 def test_close_says_so_and_proves_the_host() -> None:
     closed = Answer("CloseRoom", rooms_pb2.CloseRoomResponse())
-    result, requests = run("rooms close r1", closed, env={"LINGUA_ROOM_TOKEN": HOST})
+    result, requests = run("rooms close r1", closed, env={"LINGUA_HOST_TOKEN": HOST})
     assert requests == [rooms_pb2.CloseRoomRequest(room_id="r1", host_token=HOST)]
     assert result.stdout == "Closed room r1\n"
 

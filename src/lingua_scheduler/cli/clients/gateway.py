@@ -10,7 +10,7 @@ from lingua_scheduler.v1 import rooms_pb2, session_pb2, session_pb2_grpc
 # Who may ask about a room, for messages.
 _HOST = (
     "The host of the room may do this, with the token that 'lingua rooms create' printed "
-    "(--host-token or LINGUA_ROOM_TOKEN), and so may operators"
+    "(--host-token or LINGUA_HOST_TOKEN), and so may operators"
 )
 _MEMBER = (
     "Members of the room may do this, with a token of the room (--room-token or "

@@ -14,7 +14,12 @@ from lingua_scheduler.cli.options import (
     limit_option,
     pass_options,
 )
-from lingua_scheduler.cli.speak.room_access import VARIABLE, room_token_option
+from lingua_scheduler.cli.speak.room_access import (
+    HOST_VARIABLE,
+    ROOM_VARIABLE,
+    host_token_option,
+    room_token_option,
+)
 from lingua_scheduler.cli.views.output import moment, one_line, plain, print_json
 from lingua_scheduler.cli.views.room import room_list, room_page
 from lingua_scheduler.v1 import rooms_pb2
@@ -115,15 +120,15 @@ def create(
     for line in (
         f"Created room {room_id}{named}",
         "",
-        "The host's token makes tokens for others and closes the room. It is not shown again:",
+        f"The host's token ({HOST_VARIABLE}) makes tokens for others and closes the room:",
         f"  {made.host_token}",
         "",
         f"To listen, until {moment(tokens['listener'].expires_ms)}:",
-        f"  export {VARIABLE}={tokens['listener'].join_token}",
+        f"  export {ROOM_VARIABLE}={tokens['listener'].join_token}",
         f"  lingua listen --room {room_id} --language {hears}{to}",
         "",
         "To speak, as long:",
-        f"  export {VARIABLE}={tokens['speaker'].join_token}",
+        f"  export {ROOM_VARIABLE}={tokens['speaker'].join_token}",
         f"  lingua speak FILE.wav --room {room_id} --from {speaks}{to}",
     ):
         click.echo(line)
@@ -144,13 +149,13 @@ def create(
     callback=filters.lifetime_s,
     help="Its lifetime, such as 90s, 12h or 30d (default: a day).",
 )
-@room_token_option("--host-token", whose="The host's token; operators need none")
+@host_token_option
 @client_options("gateway")
 @pass_options
-def token(options: Options, room_id: str, role: str, lifetime_s: int, room_token: str) -> None:
+def token(options: Options, room_id: str, role: str, lifetime_s: int, host_token: str) -> None:
     """Print a token with which others can join a room."""
     request = rooms_pb2.CreateJoinTokenRequest(
-        room_id=room_id, host_token=room_token, role=_ROLES[role], lifetime_s=lifetime_s
+        room_id=room_id, host_token=host_token, role=_ROLES[role], lifetime_s=lifetime_s
     )
     with GatewayClient.opened(options) as client:
         made = client.create_join_token(request)
@@ -211,13 +216,13 @@ def show(options: Options, room_id: str, room_token: str, limit: int) -> None:
 
 @rooms.command()
 @click.argument("room_id", metavar="ROOM")
-@room_token_option("--host-token", whose="The host's token; operators need none")
+@host_token_option
 @client_options("gateway")
 @pass_options
-def close(options: Options, room_id: str, room_token: str) -> None:
+def close(options: Options, room_id: str, host_token: str) -> None:
     """Close a room: its members are told, and nobody can join again."""
     with GatewayClient.opened(options) as client:
-        response = client.close_room(room_id, room_token)
+        response = client.close_room(room_id, host_token)
     if options.json:
         print_json(plain(response))
     else:

@@ -1,4 +1,7 @@
-"""The token of a room as an option, and messages for those who are not let in."""
+"""Tokens of a room as options, and messages for those who are not let in.
+
+The environment is the better place for them: other users of a machine can see options.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,22 +12,35 @@ from lingua_scheduler.cli.failures import FAILED, NOT_FOUND, UNREACHABLE, USAGE,
 from lingua_scheduler.cli.options import Command
 from lingua_scheduler.sdk import RoomError, SessionError
 
-VARIABLE = "LINGUA_ROOM_TOKEN"
+ROOM_VARIABLE = "LINGUA_ROOM_TOKEN"
+HOST_VARIABLE = "LINGUA_HOST_TOKEN"
 
 _UNREACHABLE_REASONS = ("UNREACHABLE", "SCHEDULER_DEPENDENCY_DOWN")
 
 
 def room_token_option(
-    flag: str = "--room-token", *, whose: str = "A token of the room", required: bool = False
+    *, whose: str = "A token of the room", required: bool = False
 ) -> Callable[[Command], Command]:
-    """Add an option for a token of a room. It is better given by the environment."""
+    """Add `--room-token`, for members."""
+    return _token_option("--room-token", "room_token", ROOM_VARIABLE, whose, required)
+
+
+def host_token_option(command: Command) -> Command:
+    """Add `--host-token`."""
+    whose = "The host's token; operators need none"
+    return _token_option("--host-token", "host_token", HOST_VARIABLE, whose, False)(command)
+
+
+def _token_option(
+    flag: str, name: str, variable: str, whose: str, required: bool
+) -> Callable[[Command], Command]:
     # An option with a default, even None, is never missing.
     given: dict[str, Any] = {"required": True} if required else {"default": ""}
     return click.option(
         flag,
-        "room_token",
+        name,
         metavar="TOKEN",
-        envvar=VARIABLE,
+        envvar=variable,
         show_envvar=True,
         help=f"{whose}. Other users of this machine can see options: the environment variable is "
         "safer.",
@@ -58,8 +74,8 @@ def not_let_in(
         case "PERMISSION_DENIED" | "UNAUTHENTICATED":
             code = USAGE
             message += (
-                f". --room-token or {VARIABLE} must be a token of this room that is valid; its "
-                f"host makes one: 'lingua rooms token {room_id} --role {role}'"
+                f". --room-token or {ROOM_VARIABLE} must be a token of this room; its host makes "
+                f"one: 'lingua rooms token {room_id} --role {role}'"
             )
         case "INVALID_MESSAGE":
             code = USAGE

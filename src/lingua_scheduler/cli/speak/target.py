@@ -7,7 +7,7 @@ import click
 
 from lingua_scheduler.cli.clients.sdk_access import client_token, may_not, tls_of
 from lingua_scheduler.cli.failures import FAILED, UNREACHABLE, USAGE, Failure
-from lingua_scheduler.cli.speak.room_access import VARIABLE, not_let_in
+from lingua_scheduler.cli.speak.room_access import ROOM_VARIABLE, not_let_in
 from lingua_scheduler.sdk import (
     AudioFormat,
     PauseDetection,
@@ -51,7 +51,7 @@ class Target:
         if self.name and not self.room_id:
             raise click.UsageError("--name needs --room")
         if self.room_id and not self.room_token:
-            raise click.UsageError(f"--room needs --room-token or {VARIABLE}")
+            raise click.UsageError(f"--room needs --room-token or {ROOM_VARIABLE}")
         if self.room_id and (self.saves or self.text_only or self.tenant):
             raise click.UsageError("--save, --text-only and --tenant do not go with --room")
 
