@@ -48,6 +48,7 @@ function result(index, side, more = {}) {
     attempts: 1,
     timings: { audioMs: 1, hangoverMs: 1, dispatchMs: 1, nodeMs: 1, deliverMs: 1, stages: [] },
     turnBroken: false,
+    room: null,
     ...more,
   };
 }

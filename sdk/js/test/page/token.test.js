@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
-import { initialState } from "../../../../services/session_gateway/web/page/app/state.js";
+import { initialState, reduce } from "../../../../services/session_gateway/web/page/app/state.js";
 import { Store } from "../../../../services/session_gateway/web/page/app/store.js";
 import { TokenKeeper } from "../../../../services/session_gateway/web/page/app/token.js";
 
@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 
 test("a dialog that was closed stays closed until the user does something", () => {
-  const store = new Store(initialState());
+  const store = new Store(initialState(), reduce);
   const token = new TokenKeeper(store);
   void token.ask();
   assert.equal(store.state.token, "needed");
@@ -36,13 +36,13 @@ test("a dialog that was closed stays closed until the user does something", () =
 });
 
 test("nothing is asked if nobody needs a token", () => {
-  const store = new Store(initialState());
+  const store = new Store(initialState(), reduce);
   new TokenKeeper(store).remind();
   assert.equal(store.state.token, "");
 });
 
 test("all who wait get the token of the address, which is removed from it", async () => {
-  const store = new Store(initialState());
+  const store = new Store(initialState(), reduce);
   const token = new TokenKeeper(store);
   const waiting = [token.ask(), token.ask()];
   assert.equal(token.readAddress(), false);
