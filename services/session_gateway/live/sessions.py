@@ -225,11 +225,11 @@ class Sessions:
         created = taken.next_index + self._settings.result_queue_max
         check_seen(resume, seen=taken.seen, created=created)
         self._end_earlier(session_id, taken.epoch)
-        room, cuts, left = await self._speakers.resume(session_id, taken)
+        resumed = await self._speakers.resume(session_id, taken)
         seen, next_seq = resume.results_seen, max(resume.next_seq, taken.acked_seq)
         if resume.HasField("kept_seq"):
             next_seq = replay_from(
-                cuts,
+                resumed.cuts,
                 most_cuts=self._rules.result_queue_max,
                 seen=seen,
                 kept_seq=resume.kept_seq,
@@ -241,7 +241,8 @@ class Sessions:
             next_seq=next_seq,
             missing=min(taken.missing, seen),
             cuts=taken.cuts,
-            left=left,
+            left=resumed.left,
+            lost=resumed.lost,
         )
         return SessionRecord(
             store=self._store,
@@ -252,7 +253,7 @@ class Sessions:
             epoch=taken.epoch,
             past=past,
             most_cuts=self._rules.result_queue_max,
-            room=room,
+            room=resumed.room,
         )
 
     def _end_earlier(self, session_id: str, epoch: int) -> None:

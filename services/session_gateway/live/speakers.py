@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth.principals import own_tenant
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.rooms.packing import complete
 from lingua_scheduler.services.session_gateway.rooms.rooms import Rooms
 from lingua_scheduler.services.session_gateway.session.speaking.lane_turns import cuts_in_lanes
 from lingua_scheduler.services.session_gateway.store.session_record import SpokenTo
@@ -14,13 +16,25 @@ from lingua_scheduler.services.session_gateway.store.session_store import (
     SessionStore,
     TakenOverSession,
 )
-from lingua_scheduler.v1 import session_pb2, session_record_pb2
+from lingua_scheduler.v1 import common_pb2, rooms_pb2, session_pb2, session_record_pb2
 
 _log = logging.getLogger(__name__)
 
-# A session that is resumed: its room, its cuts as `replay_from` needs them, and the utterances that
-# have no outcome in a language.
-Resumed = tuple[SpokenTo | None, Sequence[session_record_pb2.Cut], frozenset[tuple[int, str]]]
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A session that is resumed.
+
+    Attributes:
+        room: that it speaks to; None if it is in none.
+        cuts: as `replay_from` needs them.
+        left, lost: as in `Past`.
+    """
+
+    room: SpokenTo | None
+    cuts: Sequence[session_record_pb2.Cut]
+    left: frozenset[tuple[int, str]] = frozenset()
+    lost: Mapping[tuple[int, str], common_pb2.Error] = field(default_factory=dict)
 
 
 class Speakers:
@@ -63,7 +77,7 @@ class Speakers:
             RoomNotFoundError: or RoomClosedError, RoomFullError.
         """
         if not taken.opened.HasField("room"):
-            return None, taken.cuts, frozenset()
+            return Resumed(None, taken.cuts)
         asked = taken.opened.room
         await self._rooms.readmit_speaker(
             asked.room_id, session_id, language=asked.language, name=asked.name
@@ -76,7 +90,30 @@ class Speakers:
             for each in cut.languages
         }
         left = await self.store.left(asked.room_id, wanted)
-        return room, cuts_in_lanes(taken.cuts), frozenset(wanted[each] for each in left)
+        return Resumed(
+            room,
+            cuts_in_lanes(taken.cuts),
+            frozenset(wanted[each] for each in left),
+            {
+                wanted[each]: why
+                for each in wanted
+                if each not in left and wanted[each][0] >= taken.seen
+                if (why := await self._why_missing(asked.room_id, *each)) is not None
+            },
+        )
+
+    async def _why_missing(
+        self, room_id: str, room_index: int, language: str
+    ) -> common_pb2.Error | None:
+        """Why an utterance with an outcome has no result; None if it has one, or is forgotten."""
+        found = await self.store.read(
+            room_id=room_id, language=language, start=room_index, count=1, with_speech=False
+        )
+        for entry in found:
+            event = rooms_pb2.RoomEvent.FromString(complete(entry, language).event)
+            if entry.index == room_index and event.HasField("missing"):
+                return event.missing.why
+        return None
 
     async def _place(self, session_id: str, taken: TakenOverSession, room: SpokenTo) -> None:
         """Asks for the places of cuts that were recorded, by repeating that."""

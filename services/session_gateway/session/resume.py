@@ -1,12 +1,12 @@
 """Resuming a session that another gateway has served: its past, and chunks that are sent again."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lingua_scheduler.services.session_gateway.session.speech import MAY_CONTINUE, Chunk
 from lingua_scheduler.services.session_gateway.session.turns import HeldAudio
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance, UtteranceState
-from lingua_scheduler.v1 import session_record_pb2
+from lingua_scheduler.v1 import common_pb2, session_record_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Past:
         missing: how many of the results that were seen were missing.
         cuts: the cuts that the record still has, in the order of their indexes.
         left: of a session in a room, the utterances that have no outcome in a language.
+        lost: the same for those that are missing in a language, and why.
     """
 
     next_index: int = 0
@@ -28,6 +29,7 @@ class Past:
     missing: int = 0
     cuts: tuple[session_record_pb2.Cut, ...] = ()
     left: frozenset[tuple[int, str]] = frozenset()
+    lost: Mapping[tuple[int, str], common_pb2.Error] = field(default_factory=dict)
 
     def is_replayed(self, cut: session_record_pb2.Cut) -> bool:
         """Whether the client sends the chunks of a cut again."""

@@ -127,7 +127,14 @@ class RoomDesk(Desk):
     def job_id_in(self, index: int, language: str, *, text: bool = False) -> str:
         return self.specs.job_id(index, Direction("en", language), is_text_only=text)
 
-    def taken_over(self, *, seen: int = 0, next_seq: int, left: set[tuple[int, str]]) -> RoomDesk:
+    def taken_over(
+        self,
+        *,
+        seen: int = 0,
+        next_seq: int,
+        left: set[tuple[int, str]],
+        lost: set[tuple[int, str]] = frozenset(),  # type: ignore[assignment]
+    ) -> RoomDesk:
         """The session as another gateway resumes it."""
         cuts = {cut.utterance_index: cut for each in self.records for cut in each.cuts}
         for index, place in self.said.items():
@@ -142,6 +149,7 @@ class RoomDesk(Desk):
             next_seq=next_seq,
             cuts=tuple(cuts[index] for index in sorted(cuts)),
             left=frozenset(left),
+            lost={each: error(FOR_GOOD) for each in lost},
         )
         after = RoomDesk(self.rules, past, now=self.now)
         after.said, after.room_next, after.wanted = self.said, self.room_next, self.wanted

@@ -88,20 +88,16 @@ def _check_receipts(world: World) -> None:
     for speaker in world.speakers:
         assert len(speaker.receipts) == len(speaker.ever)
         for receipt in speaker.receipts:
-            for language in receipt.delivered:
-                found = [
-                    event
+            told_of = dict.fromkeys(receipt.delivered, "result")
+            told_of |= {each.language: "missing" for each in receipt.missing}
+            for language, what in told_of.items():
+                [found] = [
+                    event.WhichOneof("event")
                     for event in world.events(language)
                     if told(event).room_index == receipt.room_index
                 ]
-                assert len(found) == 1, f"{receipt.room_index} was not delivered in {language}"
-            for missing in receipt.missing:
-                [event] = [
-                    event
-                    for event in world.events(missing.language)
-                    if told(event).room_index == receipt.room_index
-                ]
-                assert event.HasField("missing") or event.HasField("result")
+                # A gateway that was given up may have put another outcome before this one.
+                assert found == what or len(speaker.lives) > 1, f"{receipt.room_index} {language}"
 
 
 def _check_jobs(world: World) -> None:

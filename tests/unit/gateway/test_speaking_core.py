@@ -384,6 +384,13 @@ def test_the_next_gateway_attaches_to_the_jobs_whose_outcome_the_room_does_not_h
     assert after.receipts() == [(10, ["de", "fr"], [])]
 
 
+def test_a_receipt_tells_what_is_missing_since_before_the_resume() -> None:
+    before = RoomDesk().speak().fail(0, "de").published(0, "de").finish(0, "fr")
+    after = before.taken_over(next_seq=1, left=set(), lost={(0, "de")})
+
+    assert after.receipts() == [(10, ["fr"], ["de"])]
+
+
 def test_the_next_gateway_submits_again_what_may_be_lost_when_it_has_the_audio() -> None:
     before = RoomDesk().speak().accept(0, "fr")
     after = before.taken_over(next_seq=0, left={(0, "fr"), (0, "de")})

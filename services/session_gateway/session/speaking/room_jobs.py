@@ -134,11 +134,11 @@ class RoomJobs:
                 part.job_id = self._specs.job_id(index, lane.direction)
                 utterance.said.languages[each.language] = part
                 lane.resume(now, part, speech=each.speech)
-            elif not lane.jobs.open:
+                continue
+            # What nodes hold is restored up to the first utterance that has no outcome.
+            if not lane.jobs.open:
                 lane.jobs.recall(own, past)
-                utterance.said.outcomes[each.language] = None
-            else:
-                utterance.said.outcomes[each.language] = None
+            utterance.said.outcomes[each.language] = past.lost.get((index, each.language))
         if past.seen <= index < past.next_index:
             self.open[index] = utterance
             self._check_over(utterance)

@@ -134,7 +134,14 @@ class Speaker:
             next_seq=max(self._acked, self._acked_seq),
         )
         next_index = max(self._next_index, seen)
-        past = Past(next_index, seen, next_seq, 0, tuple(cuts), left)
+        lost = {
+            (cut.utterance_index, each.language): event.missing.why
+            for cut in cuts
+            for each in cut.languages
+            for event in self.world.events(each.language)
+            if event.HasField("missing") and event.missing.room_index == cut.room_index
+        }
+        past = Past(next_index, seen, next_seq, 0, tuple(cuts), left, lost)
         self.life, self._sent = self._start(past, epoch), next_seq
 
     def _join(self) -> None:
