@@ -14,10 +14,26 @@ from lingua_scheduler.v1 import rooms_pb2
 # they are higher than those of an earlier process with the same instance id.
 _changes = itertools.count(time.time_ns() // 1000)
 
+_SPEAKER = "speaker:"
+
 
 def next_change() -> int:
     """A number for a change of a member, higher than all before."""
     return next(_changes)
+
+
+def speaker_id(session_id: str) -> str:
+    """The member id of a session that speaks.
+
+    No listener can have it, because ids in messages have no colon: listeners choose the member id
+    with which they resume, and the ids of sessions are in results that all can read.
+    """
+    return _SPEAKER + session_id
+
+
+def session_of(member_id: str) -> str:
+    """The session of a speaker."""
+    return member_id.removeprefix(_SPEAKER)
 
 
 class MemberRole(StrEnum):
@@ -49,7 +65,7 @@ class MemberRecord:
     """A member as its gateway announces it.
 
     Attributes:
-        member_id: of a speaker, the id of its session.
+        member_id: of a speaker, the `speaker_id` of its session.
         role: whether it speaks or listens.
         language: that it speaks or listens to.
         captions, speech, original_audio: what a listener receives.
@@ -72,7 +88,12 @@ class MemberRecord:
     @classmethod
     def speaker(cls, session_id: str, *, language: str, name: str = "") -> "MemberRecord":
         """A speaker."""
-        return cls(member_id=session_id, role=MemberRole.SPEAKER, language=language, name=name)
+        return cls(
+            member_id=speaker_id(session_id),
+            role=MemberRole.SPEAKER,
+            language=language,
+            name=name,
+        )
 
     @classmethod
     def listener(
@@ -122,7 +143,7 @@ class KeptRoom(NamedTuple):
         version: differs if the members have changed.
         members: how many members, speakers and listeners, Redis knows at this gateway. If there
             are not as many, the lease had ended, a failover lost changes, or members have moved
-            to other gateways: see `RoomStore.rejoin` and `RoomStore.whereabouts`.
+            to other gateways: see `RoomStore.rejoin` and `RoomStore.leave_others`.
     """
 
     word: str

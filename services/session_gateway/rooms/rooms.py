@@ -23,6 +23,8 @@ from lingua_scheduler.services.session_gateway.rooms.records import (
     KeptRoom,
     MemberRecord,
     RoomFacts,
+    next_change,
+    speaker_id,
 )
 from lingua_scheduler.services.session_gateway.rooms.room_here import RoomHere
 from lingua_scheduler.services.session_gateway.rooms.store import RoomStore, news_channel
@@ -68,6 +70,8 @@ class Rooms:
         self._renew_now = asyncio.Event()
         self._redis_back_s = 0.0
         self._draining = False
+        # A change from before the last renewal of all rooms.
+        self._last_round = 0
         self._empty = asyncio.Event()
         self._empty.set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,12 +103,12 @@ class Rooms:
 
     async def dismiss_speaker(self, room_id: str, session_id: str) -> None:
         """A session no longer speaks to its room. Raises DependencyDownError."""
-        here = self._here.get(room_id)
-        member = here.members.pop(session_id, None) if here is not None else None
+        here, member_id = self._here.get(room_id), speaker_id(session_id)
+        member = here.members.pop(member_id, None) if here is not None else None
         if here is not None:
             self._forget_if_empty(here)
         if member is not None:
-            await self.store.leave(room_id=room_id, member_id=session_id)
+            await self.store.leave(room_id=room_id, member_id=member_id)
 
     def floor(self, room_id: str) -> int:
         """The lowest room index that the next utterance of a room may have."""
@@ -319,6 +323,7 @@ class Rooms:
         for here, answer in zip(rooms, kept, strict=True):
             if self._here.get(here.facts.room_id) is here:
                 await self._on_kept(here, answer)
+        self._last_round = next_change()
 
     async def _on_kept(self, here: RoomHere, answer: KeptRoom) -> None:
         if answer.word == "ROOM_CLOSED":
@@ -345,6 +350,9 @@ class Rooms:
         here.raise_floor(answer.next_index)
         if answer.members != len(here.members) or here.needs_rejoin:
             await self._rejoin(here)
+        if answer.members > len(here.members) and not self._draining:
+            # A sign-off has failed. While this gateway drains, members stay until they move.
+            await self.store.leave_others(here.facts.room_id, here.members, change=self._last_round)
         here.on_poll()
 
     async def _rejoin(self, here: RoomHere) -> None:

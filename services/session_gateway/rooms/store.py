@@ -1,7 +1,7 @@
 """The rooms in Redis, which all gateways share: members, and outcomes in order."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NoReturn
 
 from lingua_scheduler.services.runtime import errors
@@ -200,16 +200,26 @@ class RoomStore:
         await self._link.call(*self._leave_room(room=room_id, member=member_id, change=change))
 
     async def whereabouts(self, room_id: str) -> dict[str, str]:
-        """The gateway of each member, by member id. The cost grows with the room.
-
-        If `KeptRoom.members` is higher than the number of members here even after `rejoin`, this
-        says which ones have to leave.
-        """
+        """The gateway of each member, by member id. The cost grows with the room."""
         flat = await self._link.command("HGETALL", f"{self._prefix}{room_id}:members")
         return {
             member_id.decode(): parse_member(packed).gateway
             for member_id, packed in zip(flat[::2], flat[1::2], strict=True)
         }
+
+    async def leave_others(self, room_id: str, members: Container[str], *, change: int) -> None:
+        """Removes members of this gateway that it does not have; the cost grows with the room.
+
+        If `KeptRoom.members` is too high, a `leave` has failed, or a failover has undone it.
+
+        Args:
+            room_id: of the room.
+            members: the ids of the members that are here.
+            change: a `next_change` from a while ago. Who joined later may be about to come.
+        """
+        for member_id, gateway in (await self.whereabouts(room_id)).items():
+            if gateway == self._gateway and member_id not in members:
+                await self.leave(room_id=room_id, member_id=member_id, change=change)
 
     async def keep(self, rooms: Sequence[tuple[str, int]], *, expire: bool) -> list[KeptRoom]:
         """Renews the leases of this gateway in many rooms. Raises only DependencyDownError.

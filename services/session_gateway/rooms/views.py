@@ -17,6 +17,7 @@ from lingua_scheduler.services.session_gateway.rooms.records import (
     MemberRole,
     StoredMember,
     parse_member,
+    session_of,
 )
 from lingua_scheduler.services.session_gateway.store.room_basics import room_refusal
 from lingua_scheduler.v1 import rooms_pb2
@@ -205,14 +206,14 @@ class RoomViews:
         return language
 
     async def _speakers(
-        self, key: str, session_ids: Sequence[bytes]
+        self, key: str, member_ids: Sequence[bytes]
     ) -> Iterable[rooms_pb2.RoomSpeakerInfo]:
-        if not session_ids:
+        if not member_ids:
             return ()
-        packed = await self._link.command("HMGET", f"{key}members", *session_ids)
-        found = zip(session_ids, packed, strict=True)
+        packed = await self._link.command("HMGET", f"{key}members", *member_ids)
+        found = zip(member_ids, packed, strict=True)
         return [
-            _speaker(session_id.decode(), parse_member(each)) for session_id, each in found if each
+            _speaker(member_id.decode(), parse_member(each)) for member_id, each in found if each
         ]
 
 
@@ -227,9 +228,9 @@ def _text(value: bytes | None) -> str:
     return (value or b"").decode()
 
 
-def _speaker(session_id: str, member: StoredMember) -> rooms_pb2.RoomSpeakerInfo:
+def _speaker(member_id: str, member: StoredMember) -> rooms_pb2.RoomSpeakerInfo:
     return rooms_pb2.RoomSpeakerInfo(
-        session_id=session_id,
+        session_id=session_of(member_id),
         name=member.name,
         language=member.language,
         joined_ms=member.joined_ms,

@@ -21,6 +21,7 @@ from lingua_scheduler.services.session_gateway.rooms.records import (
     MemberRecord,
     RoomFacts,
     next_change,
+    speaker_id,
 )
 from lingua_scheduler.services.session_gateway.rooms.store import RoomStore, news_channel
 from lingua_scheduler.services.session_gateway.rooms.views import RoomViews
@@ -240,6 +241,30 @@ async def test_a_member_that_moves_is_not_taken_back(g1: Gateway, g2: Gateway) -
     await g2.rooms.leave(room_id="r", member_id="a")
     assert await g1.rooms.rejoin(room_id="r", member=record) is True
     assert await g2.rooms.whereabouts("r") == {"a": "g1"}
+
+
+async def test_members_that_a_gateway_does_not_have_are_removed(g1: Gateway, g2: Gateway) -> None:
+    await g1.create()
+    await g1.listen("here", "de")
+    await g1.listen("ghost", "fr")
+    await g2.listen("elsewhere", "fr")
+    change = next_change()
+    await g1.listen("coming", "de")
+    await g1.rooms.leave_others("r", {"here"}, change=change)
+    assert await g1.rooms.whereabouts("r") == {"here": "g1", "coming": "g1", "elsewhere": "g2"}
+
+
+async def test_a_listener_cannot_take_the_place_of_a_speaker(g1: Gateway) -> None:
+    await g1.create()
+    await g1.speak("s", name="Ann")
+    await g1.listen("s", "de")
+    room = await g1.views.get("r")
+    assert [each.session_id for each in room.speakers] == ["s"]
+    assert room.listeners == 1
+    await g1.rooms.leave(room_id="r", member_id="s")
+    assert [each.name for each in (await g1.views.get("r")).speakers] == ["Ann"]
+    await g1.rooms.leave(room_id="r", member_id=speaker_id("s"))
+    assert await g1.rooms.whereabouts("r") == {}
 
 
 async def test_a_change_of_language_is_a_change_and_a_repeat_is_none(g1: Gateway) -> None:
