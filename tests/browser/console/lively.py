@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from lingua_scheduler.cli.simulated_nodes import Behaviour, SimulatedNodes
+from lingua_scheduler.sdk import Listener, Room
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign, NodeEvent
 from tests.support.audio import FORMAT, speech
@@ -193,6 +194,45 @@ async def conversation(client: RawClient, node: RawNode, a: str, b: str) -> str:
     await say(client, 0.9, other)
     await node.take_job()
     return str(opened.session_id)
+
+
+# Listeners of the room by language, and their names.
+LISTENERS = {"es": 14, "de": 9, "fr": 6, "ja": 4, "hi": 3, "en": 2}
+NAMES = ("Luis", "Emma", "Noor", "Kenji", "Marta", "Paul", "Asha", "Lena", "Hugo", "Iris", "")
+
+
+async def town_hall(gateway: str) -> str:
+    """A room in which one speaks and many listen, until cancelled; returns its id at once."""
+    room = await Room.create(gateway, name="Town hall", tenant="acme", max_members=500)
+    guest = Room(gateway, room_id=room.room_id, token=await room.join_token("listener"))
+    rng = random.Random(7)
+    joined = []
+    for language, count in LISTENERS.items():
+        for _ in range(count):
+            name, speech = rng.choice(NAMES), rng.random() < 0.4
+            joined.append(guest.listen(language=language, speech=speech, name=name))
+    tasks = [asyncio.create_task(_listen_on(each)) for each in joined]
+    tasks.append(asyncio.create_task(_address(room, rng)))
+    _in_rooms.extend(tasks)
+    return room.room_id
+
+
+_in_rooms: list["asyncio.Task[None]"] = []
+
+
+async def _listen_on(listener: Listener) -> None:
+    async with listener:
+        async for _ in listener:
+            pass
+
+
+async def _address(room: Room, rng: random.Random) -> None:
+    async with room.speak(language="en", name="Ana") as speaker:
+        while True:
+            for at in range(rng.randint(6, 14)):
+                await speaker.send(speech(1 + at))
+                await asyncio.sleep(0.1)
+            await speaker.finish()
 
 
 async def stop(tasks: list["asyncio.Task[None]"]) -> None:

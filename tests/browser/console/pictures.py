@@ -101,6 +101,14 @@ class Pictures:
         expect(page.page.locator(".mark.spoken")).to_have_count(8)
         take(page, self._folder / "console-session.png", WIDE)
 
+    def room(self) -> None:
+        """A room with listeners in six languages."""
+        room = self._scheduler.run(lively.town_hall(self._scheduler.gateway.address))
+        page = self._opens(self._scheduler.url, f"/rooms/{room}")
+        expect(page.card("languages").locator("tbody tr")).to_have_count(len(lively.LISTENERS))
+        page.page.wait_for_timeout(8000)
+        take(page, self._folder / "console-room.png", WIDE)
+
     def overview(self) -> None:
         """The overview, by day and by night."""
         page = self._opens(self._scheduler.url)
@@ -165,6 +173,7 @@ def main(folder: Path) -> None:
         pictures.session()
         pictures.job()
         pictures.node()
+        pictures.room()
         time.sleep(max(0.0, began + LIVELY_S - time.monotonic()))
         pictures.overview()
         pictures.top()
