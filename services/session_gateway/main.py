@@ -48,12 +48,13 @@ class SessionGatewayService:
             rooms=self._rooms,
         )
         runtime.link.on_change.append(lambda up, _: self._sessions.on_redis(up))
-        self._web = WebServer(runtime, self._sessions)
+        calls = RoomCalls(settings=settings, rooms=self._rooms)
+        self._web = WebServer(runtime, sessions=self._sessions, rooms=self._rooms, room_calls=calls)
         self._servicer = SessionGatewayServicer(
             sessions=self._sessions,
             views=SessionViews(link=runtime.link, settings=settings),
             rooms=self._rooms,
-            calls=RoomCalls(settings=settings, rooms=self._rooms),
+            calls=calls,
         )
 
     @property

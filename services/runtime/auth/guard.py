@@ -114,6 +114,21 @@ def member_of(token: str) -> Principal:
     )
 
 
+def member_if_any(context: Credentials) -> Principal | None:
+    """Sets the `caller` if auth is off: a member if it has a token of a room, else nobody.
+
+    Raises:
+        UnauthenticatedError: the token is malformed or has expired.
+    """
+    try:
+        token = bearer_token(context.invocation_metadata() or ())
+    except UnauthenticatedError:
+        token = None
+    member = member_of(token) if token is not None and is_room_token(token) else None
+    set_caller(member)
+    return member
+
+
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
     """The token in a call's metadata; None if there is none.
 

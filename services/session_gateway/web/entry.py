@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from aiohttp import web
 
-from lingua_scheduler.services.runtime.auth.expiry import until_expiry
-from lingua_scheduler.services.runtime.auth.guard import Guard
+from lingua_scheduler.services.runtime.auth.guard import Guard, member_if_any
 from lingua_scheduler.services.runtime.auth.principals import Principal
 from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.errors import (
@@ -23,10 +21,7 @@ from lingua_scheduler.services.runtime.errors import (
     PermissionDeniedError,
     UnauthenticatedError,
     internal_error,
-    reason_name,
-    to_proto,
 )
-from lingua_scheduler.services.runtime.rpc.duplex import all_ended
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.web.access import Hosts, Origins
 from lingua_scheduler.services.runtime.web.connections import Connections, connection_of
@@ -35,41 +30,34 @@ from lingua_scheduler.services.runtime.web.page_files import PageFile
 from lingua_scheduler.services.runtime.web.refusals import HttpRefusal
 from lingua_scheduler.services.session_gateway.live.sessions import Sessions
 from lingua_scheduler.services.session_gateway.metrics import WebMetrics
-from lingua_scheduler.services.session_gateway.web.client import (
-    ClientLeftError,
-    Socket,
-    WebClient,
-)
-from lingua_scheduler.services.session_gateway.web.close_codes import (
-    DONE,
-    GO_AWAY,
-    INTERNAL,
-    SILENT,
-    close_code,
-    error_frame,
-)
+from lingua_scheduler.services.session_gateway.rooms.calls import RoomCalls
+from lingua_scheduler.services.session_gateway.rooms.rooms import Rooms
+from lingua_scheduler.services.session_gateway.web.client import WebClient
 from lingua_scheduler.services.session_gateway.web.languages import Languages
-from lingua_scheduler.services.session_gateway.web.subprotocols import (
-    PROTOCOL,
-    offered_tokens,
-    subprotocols,
+from lingua_scheduler.services.session_gateway.web.listener import WebListener
+from lingua_scheduler.services.session_gateway.web.room_calls import (
+    RoomCall,
+    answered,
+    calls_by_path,
 )
+from lingua_scheduler.services.session_gateway.web.sockets import (
+    HEADERS,
+    Sockets,
+    offered_subprotocols,
+    without_frames,
+)
+from lingua_scheduler.services.session_gateway.web.subprotocols import offered_tokens
 from lingua_scheduler.v1 import session_pb2
 
-_CONVERSE = f"{session_pb2.DESCRIPTOR.services_by_name['SessionGateway'].full_name}/Converse"
+_GATEWAY = session_pb2.DESCRIPTOR.services_by_name["SessionGateway"].full_name
+_CONVERSE, _LISTEN = f"{_GATEWAY}/Converse", f"{_GATEWAY}/Listen"
 _HEALTH = "/healthz"
 # As nginx counts them.
 _CLIENT_LEFT = 499
-# Of every response that does not say otherwise. Nothing may be kept, or taken for something else.
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Server": "lingua-scheduler",
-    "X-Content-Type-Options": "nosniff",
-}
 # Of every response to a page of another origin that may use this entry.
 _CORS = {
-    "Access-Control-Allow-Headers": "authorization",
-    "Access-Control-Allow-Methods": "GET",
+    "Access-Control-Allow-Headers": "authorization, content-type",
+    "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Max-Age": "600",
     "Vary": "Origin",
 }
@@ -94,6 +82,8 @@ class WebEntry:
     Args:
         settings: of the gateway.
         sessions: of the gateway, whatever their transport.
+        rooms: with listeners of this gateway, whatever their transport.
+        room_calls: the calls about rooms.
         languages: that nodes offer.
         connections: counts those of this entry.
         guard: decides who may call; None if everyone may.
@@ -107,6 +97,8 @@ class WebEntry:
         *,
         settings: Settings,
         sessions: Sessions,
+        rooms: Rooms,
+        room_calls: RoomCalls,
         languages: Languages,
         connections: Connections,
         guard: Guard | None,
@@ -116,6 +108,7 @@ class WebEntry:
     ) -> None:
         self._settings = settings
         self._sessions = sessions
+        self._rooms = rooms
         self._connections = connections
         self._guard = guard
         self._refusals = refusals
@@ -125,6 +118,7 @@ class WebEntry:
         self._languages = languages
         handlers = {
             "/v1/converse": self._converse,
+            "/v1/listen": self._listen,
             "/v1/languages": self._list_languages,
             _HEALTH: self._health,
         }
@@ -134,8 +128,12 @@ class WebEntry:
                 for path, file in page.items()
             },
             **{path: Route(handler, path) for path, handler in handlers.items()},
+            **{
+                path: Route(partial(self._call_room, call), path, ("POST",))
+                for path, call in calls_by_path(room_calls).items()
+            },
         }
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets = Sockets(settings=settings, refusals=refusals, metrics=metrics)
         self.is_serving = False
         """Whether Redis is up."""
         self.is_draining = False
@@ -150,7 +148,7 @@ class WebEntry:
         except HttpRefusal as refusal:
             response = refusal.response()
         except ConnectionError as error:
-            _without_frames(error)
+            without_frames(error)
             response = web.Response(status=_CLIENT_LEFT)  # nobody reads it
         except Exception as error:
             failure = internal_error(self._settings.instance_id)
@@ -159,7 +157,7 @@ class WebEntry:
             response = HttpRefusal.of(failure).response()
         self._metrics.requests.labels(path, str(response.status)).inc()
         if not response.prepared:
-            for name, value in _HEADERS.items():
+            for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)
             origin = request.headers.get("Origin")
             if origin is not None and self._origins.accepts(
@@ -169,10 +167,8 @@ class WebEntry:
         return response
 
     async def close(self) -> None:
-        """Ends all connections; their sessions can be resumed elsewhere."""
-        for task in self._tasks:
-            task.cancel()
-        await all_ended(list(self._tasks))
+        """Ends all connections; what they were for can be resumed elsewhere."""
+        await self._sockets.close()
 
     # ---- requests ----
 
@@ -221,134 +217,74 @@ class WebEntry:
         return web.json_response(status, status=200 if serving else 503)
 
     async def _list_languages(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._admit(request, [])
+        self._admit(request, _CONVERSE)
         try:
             body = await self._languages.body()
         except DependencyDownError as error:
             raise HttpRefusal.of(error) from None
         return web.Response(text=body, content_type="application/json")
 
-    def _admit(self, request: web.BaseRequest, tokens: list[str]) -> Principal | None:
-        """Admits a request as a call of Converse. Raises HttpRefusal."""
+    def _admit(
+        self, request: web.BaseRequest, method: str, tokens: Sequence[str] = ()
+    ) -> Principal | None:
+        """Admits a request as a call of a method of gRPC. Raises HttpRefusal."""
         headers = [*request.headers.getall("Authorization", ())]
         given = [*headers, *(f"Bearer {token}" for token in tokens)]
         if len(given) > 1:
             raise HttpRefusal.of(
                 InvalidMessageError("more than one token: send it in one header or subprotocol")
             )
-        if self._guard is None:
-            return None
         certificate = request.get_extra_info("peercert")
         credentials = WebCredentials(given[0] if given else None, certificate)
         try:
-            return self._guard.admit(_CONVERSE, credentials)
+            if self._guard is not None:
+                return self._guard.admit(method, credentials)
+            return member_if_any(credentials)
         except (UnauthenticatedError, PermissionDeniedError) as error:
-            self._refusals.note(_CONVERSE, error)
+            self._refusals.note(method, error)
             raise HttpRefusal.of(error) from None
 
-    # ---- conversations ----
+    # ---- WebSockets ----
 
     async def _converse(self, request: web.BaseRequest) -> web.StreamResponse:
-        is_upgrade = request.headers.get("Upgrade", "").lower() == "websocket"
-        headers = request.headers.getall("Sec-WebSocket-Protocol", ())
-        if len(headers) > 1:
-            # aiohttp would read the first only, and write it to the log.
-            what = "more than one Sec-WebSocket-Protocol header: list all subprotocols in one"
-            raise HttpRefusal.of(InvalidMessageError(what))
-        offered = subprotocols(headers)
-        if is_upgrade and PROTOCOL not in offered:
-            raise HttpRefusal.of(
-                InvalidMessageError(f"the client has to offer the subprotocol {PROTOCOL!r}")
-            )
-        principal = self._admit(request, offered_tokens(offered))
+        principal = self._admit_socket(request, _CONVERSE)
+        peer = await self._sockets.open(request)
+        client = WebClient(peer, traceparent=request.headers.get("traceparent", ""))
+        work = self._sessions.converse(client, client)
+        try:
+            return await self._sockets.serve(peer, work, method=_CONVERSE, principal=principal)
+        finally:
+            client.let_go()
+
+    async def _listen(self, request: web.BaseRequest) -> web.StreamResponse:
+        principal = self._admit_socket(request, _LISTEN)
+        peer = await self._sockets.open(request)
+        listener = WebListener(peer)
+        work = self._rooms.listen(listener, listener)
+        return await self._sockets.serve(peer, work, method=_LISTEN, principal=principal)
+
+    def _admit_socket(self, request: web.BaseRequest, method: str) -> Principal | None:
+        """Admits a request for a WebSocket, or whether it would be one. Raises HttpRefusal."""
+        offered = offered_subprotocols(request)
+        principal = self._admit(request, method, offered_tokens(offered))
         if self.is_draining:
             raise HttpRefusal.of(DrainingError("this gateway is draining; connect to another one"))
         if not self.is_serving:
             raise HttpRefusal.of(DependencyDownError("Redis is not available"))
-        if not is_upgrade:
-            # Last: a browser does not tell its page why an upgrade was refused, but the page can
-            # ask here, with the same checks.
-            raise HttpRefusal(
-                426,
-                "UPGRADE_REQUIRED",
-                "this is a WebSocket: connect with ws:// or wss://",
-                headers={"Upgrade": "websocket"},
-            )
-        socket = Socket(PROTOCOL)
-        if not _is_handshake(socket, request):
-            raise HttpRefusal.of(InvalidMessageError("the request is not a WebSocket handshake"))
-        socket.headers.update(_HEADERS)
-        await socket.prepare(request)
-        client = WebClient(
-            socket,
-            connection_of(request),
-            settings=self._settings,
-            traceparent=request.headers.get("traceparent", ""),
-        )
-        await self._serve(client, principal)
-        _without_frames(socket.exception())
-        return socket
+        return principal
 
-    async def _serve(self, client: WebClient, principal: Principal | None) -> None:
-        """Serves a client until it leaves or its session ends, and closes its connection."""
-        conversation = self._sessions.converse(client, client)
-        task = asyncio.create_task(until_expiry(principal, conversation))
-        self._tasks.add(task)
+    # ---- rooms ----
+
+    async def _call_room(self, call: RoomCall, request: web.BaseRequest) -> web.StreamResponse:
+        method = f"{_GATEWAY}/{call.name}"
+        self._admit(request, method)
         try:
-            await asyncio.wait({task})
-        finally:
-            task.cancel()
-            await all_ended([task])
-            self._tasks.discard(task)
-        ended = self._end(task, client)
-        if not task.cancelled():
-            _without_frames(task.exception())
-        await client.close(*ended)
-        self._metrics.closed.labels(str(client.close_code)).inc()
-
-    def _end(self, task: asyncio.Task[None], client: WebClient) -> tuple[int, str, str]:
-        """How to close a connection: the code, a word, and a frame to send first."""
-        if task.cancelled():
-            return GO_AWAY, "GO_AWAY", ""
-        error = task.exception()
-        if error is None:
-            return DONE, "CLOSED", ""
-        if isinstance(error, ClientLeftError | ConnectionError):
-            return DONE, "", ""
-        if isinstance(error, InvalidMessageError) and not client.has_spoken:
-            return SILENT, "NO_OPEN", ""
-        if isinstance(error, UnauthenticatedError | PermissionDeniedError):
-            self._refusals.note(_CONVERSE, error)
-        if not isinstance(error, LinguaError):
-            failure = internal_error(self._settings.instance_id)
-            facts = {"error_id": failure.metadata["error_id"], "error": type(error).__name__}
-            _log.error("web session failed", exc_info=error, extra=facts)
-            return INTERNAL, "INTERNAL", error_frame(to_proto(failure))
-        # The session tells its client of all errors but this one.
-        expired = isinstance(error, UnauthenticatedError)
-        frame = error_frame(to_proto(error)) if expired else ""
-        return close_code(error), reason_name(error.reason), frame
+            return await answered(call, request)
+        except LinguaError as error:
+            if isinstance(error, PermissionDeniedError):
+                self._refusals.note(method, error)
+            raise HttpRefusal.of(error) from None
 
 
 async def _send(file: PageFile, request: web.BaseRequest) -> web.StreamResponse:
     return file.response(request)
-
-
-def _is_handshake(socket: Socket, request: web.BaseRequest) -> bool:
-    if request.can_read_body:
-        return False
-    try:
-        return socket.can_prepare(request).ok
-    except ValueError:
-        # aiohttp decodes the key, and quotes bad headers, without regard for bytes beyond ASCII.
-        return False
-
-
-def _without_frames(error: BaseException | None) -> None:
-    """Lets go of the frames in which an error was raised.
-
-    They refer to tasks and sockets that keep the error. Without this, every connection would be a
-    reference cycle, which the garbage collector rarely looks for (see service_process).
-    """
-    if error is not None:
-        error.__traceback__ = error.__context__ = error.__cause__ = None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf import json_format
+from google.protobuf.message import Message
 
 from lingua_scheduler.services.runtime.contract import limits
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
@@ -106,20 +107,29 @@ def read_text(frame: str) -> session_pb2.ClientMessage:
         InvalidMessageError: it is not a message, or a field is not valid.
     """
     message = session_pb2.ClientMessage()
-    try:
-        # json_format takes a list for an object with these names.
-        if frame.lstrip()[:1] != "{":
-            raise ValueError("it has to be an object")
-        json_format.ParseDict(json.loads(frame, object_pairs_hook=_FewFields()), message)
-    except (json_format.ParseError, ValueError, RecursionError) as error:
-        why = str(error)
-        raise InvalidMessageError(f"the text frame is not a ClientMessage in JSON: {why}") from None
+    read_message(frame, message)
     field = message.WhichOneof("message")
     if field in _BINARY_ONLY:
         problem = "audio must be sent in binary frames"
         raise InvalidMessageError(f"{field}: {problem}", fields=[(field, problem)])
-    limits.check(message)
     return message
+
+
+def read_message(text: str, message: Message) -> None:
+    """Reads a message in protobuf's JSON form, and checks its fields.
+
+    Raises:
+        InvalidMessageError: it is not a message, or a field is not valid.
+    """
+    try:
+        # json_format takes a list for an object with these names.
+        if text.lstrip()[:1] != "{":
+            raise ValueError("it has to be an object")
+        json_format.ParseDict(json.loads(text, object_pairs_hook=_FewFields()), message)
+    except (json_format.ParseError, ValueError, RecursionError) as error:
+        name, why = message.DESCRIPTOR.name, str(error)
+        raise InvalidMessageError(f"the text is not a {name} in JSON: {why}") from None
+    limits.check(message)
 
 
 def written(message: session_pb2.ServerMessage) -> tuple[list[bytes], str]:

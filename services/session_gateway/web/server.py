@@ -8,6 +8,8 @@ from lingua_scheduler.services.runtime.web.connections import Connections
 from lingua_scheduler.services.runtime.web.server import HttpServer
 from lingua_scheduler.services.session_gateway.live.sessions import Sessions
 from lingua_scheduler.services.session_gateway.metrics import WebMetrics
+from lingua_scheduler.services.session_gateway.rooms.calls import RoomCalls
+from lingua_scheduler.services.session_gateway.rooms.rooms import Rooms
 from lingua_scheduler.services.session_gateway.web.direct_queue import is_usable
 from lingua_scheduler.services.session_gateway.web.entry import WebEntry
 from lingua_scheduler.services.session_gateway.web.languages import Languages
@@ -24,12 +26,16 @@ class WebServer:
     Args:
         runtime: of the process.
         sessions: of the gateway.
+        rooms: of the gateway.
+        room_calls: the calls about rooms.
 
     Raises:
         SettingsError: the talk page is on, and its files are not there.
     """
 
-    def __init__(self, runtime: Runtime, sessions: Sessions) -> None:
+    def __init__(
+        self, runtime: Runtime, *, sessions: Sessions, rooms: Rooms, room_calls: RoomCalls
+    ) -> None:
         settings = runtime.settings
         self._listen = settings.gateway_web_listen
         connections = Connections(
@@ -42,6 +48,8 @@ class WebServer:
         self._entry = WebEntry(
             settings=settings,
             sessions=sessions,
+            rooms=rooms,
+            room_calls=room_calls,
             languages=Languages(link=runtime.link, settings=settings),
             connections=connections,
             guard=runtime.guard,

@@ -45,7 +45,7 @@ def gateway(
             "live.converse_stream._MAX_BYTES": OUTBOX_BYTES,
             "runtime.web.connections._REQUEST_WITHIN_S": 1.0,
             "runtime.web.connections._READ_WITHIN_S": 1.0,
-            "web.client._CLOSE_WITHIN_S": 1.0,
+            "web.peer._CLOSE_WITHIN_S": 1.0,
         },
         keepalive_time_ms=1000,
         keepalive_timeout_ms=500,

@@ -132,7 +132,8 @@ async def test_a_page_of_another_origin_that_is_allowed_can_read_the_answers(
     status, headers, _ = await get(gateway, "/v1/languages", "OPTIONS", Origin=own)
     assert status == 204
     assert headers["Access-Control-Allow-Origin"] == own
-    assert headers["Access-Control-Allow-Headers"] == "authorization"
+    assert headers["Access-Control-Allow-Headers"] == "authorization, content-type"
+    assert headers["Access-Control-Allow-Methods"] == "GET, POST"
     assert headers["Vary"] == "Origin"
 
 
