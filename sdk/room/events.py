@@ -174,9 +174,11 @@ class Said:
         spoken_language: of the speaker. If it is `language`, nothing was translated.
         kind: only TRANSLATED has texts and audio.
         texts: the texts; empty if the listener wants no captions.
-        speech: translated speech, if the listener wants it and a node made it.
+        speech: translated speech, if the listener wants it and a node made it. In the speaker's own
+            language there is none: their voice is `original_audio`.
         speech_format: the format of `speech`; None if there is none, or if it is unknown.
-        original_audio: the speaker's audio, if the listener wants it.
+        original_audio: the speaker's audio, if the listener wants it, or if it wants speech and
+            the speaker speaks its language.
         original_format: the format of `original_audio`.
         joined: earlier room indexes that were HELD and are part of this.
         lost: earlier room indexes whose held audio was lost: no result contains what was said.

@@ -213,9 +213,13 @@ def test_speech_is_written_to_a_file_for_each_utterance(
     pcm = AudioFormat()
     view.hear(said(speech=b"12", speech_format=pcm, original_audio=b"1234", original_format=pcm))
     view.hear(said(5))
+    # Somebody speaks the listener's own language.
+    view.hear(said(6, original_audio=b"123456", original_format=pcm))
+    with wave.open(str(tmp_path / "out" / "utterance-0006.wav"), "rb") as file:
+        assert file.getnframes() == 3
     with wave.open(str(tmp_path / "out" / "utterance-0004.wav"), "rb") as file:
         assert file.getnframes() == (2 if original else 1)
-    assert len(list((tmp_path / "out").iterdir())) == 1
+    assert len(list((tmp_path / "out").iterdir())) == 2
     assert "utterance-0004.wav" in capsys.readouterr().out
 
 

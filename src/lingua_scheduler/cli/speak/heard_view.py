@@ -72,7 +72,8 @@ class HeardView:
         if self._folder is None:
             return None
         audio, audio_format = said.speech, said.speech_format
-        if self._original:
+        # In the listener's own language, the voice of the speaker is the speech.
+        if self._original or not audio:
             audio, audio_format = said.original_audio, said.original_format
         return self._folder.save_audio(said.room_index, audio, audio_format)
 
