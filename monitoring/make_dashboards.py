@@ -249,6 +249,47 @@ GATEWAY: Rows = {
         Panel("At the node", quantiles("lingua_gateway_node_seconds"), "s"),
         Panel("Wait for earlier results", quantiles("lingua_gateway_deliver_seconds"), "s"),
     ],
+    "Rooms": [
+        Panel(
+            "Rooms and listeners",
+            [
+                ("sum(lingua_gateway_rooms)", "rooms, once for each gateway with members"),
+                ("sum by (transport) (lingua_gateway_room_listeners)", "listeners: {{transport}}"),
+            ],
+        ),
+        Panel(
+            "Outcomes in rooms",
+            [
+                (rate("lingua_gateway_room_result_seconds_count"), "results, in each language"),
+                (rate("lingua_gateway_room_missing_total", "reason"), "missing: {{reason}}"),
+            ],
+            "ops",
+        ),
+        Panel(
+            "Fan-out",
+            [
+                (rate("lingua_gateway_room_news_total"), "wake-ups"),
+                (rate("lingua_gateway_room_outcomes_total"), "outcomes read"),
+                (rate("lingua_gateway_room_deliveries_total"), "outcomes sent to listeners"),
+            ],
+            "ops",
+        ),
+        Panel(
+            "From the cut to the result in a room",
+            quantiles("lingua_gateway_room_result_seconds"),
+            "s",
+        ),
+        Panel(
+            "Listeners in trouble",
+            [
+                (rate("lingua_gateway_room_refused_total", "reason"), "could not join: {{reason}}"),
+                (rate("lingua_gateway_room_catch_ups_total"), "reads to catch up"),
+                (rate("lingua_gateway_room_gaps_total"), "told of a gap"),
+            ],
+            "ops",
+            "A gap: the listener was away for longer than outcomes are kept.",
+        ),
+    ],
     "Processes": process_row("gateway"),
 }
 

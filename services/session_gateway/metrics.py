@@ -13,7 +13,7 @@ from lingua_scheduler.services.runtime.errors import (
 )
 from lingua_scheduler.services.runtime.telemetry.tallies import Durations, Tally
 from lingua_scheduler.services.session_gateway.session.speech import Reason
-from lingua_scheduler.v1 import common_pb2, instances_pb2, session_pb2
+from lingua_scheduler.v1 import common_pb2, instances_pb2, rooms_pb2, session_pb2
 
 # The scheduler takes milliseconds; a node may take as long as its timeout.
 _SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -65,12 +65,14 @@ class RoomMetrics:
         self.rooms = Gauge(
             "lingua_gateway_rooms", "Rooms with members at this gateway.", registry=registry
         )
-        self.members = Gauge(
-            "lingua_gateway_room_members",
-            "Members of rooms that are connected here, by role and transport.",
-            ["role", "transport"],
+        self.listeners = Gauge(
+            "lingua_gateway_room_listeners",
+            "Listeners that are connected here, by transport.",
+            ["transport"],
             registry=registry,
         )
+        for transport in ("grpc", "web"):
+            self.listeners.labels(transport)
         self._outcomes = Counter(
             "lingua_gateway_room_outcomes",
             "Outcomes that were read for listeners, once for all who get them in the same form.",
@@ -214,6 +216,19 @@ class GatewayMetrics:
             buckets=_LONG,
             registry=registry,
         )
+        self._room_result = Durations(
+            "lingua_gateway_room_result_seconds",
+            "From the cut of an utterance to its result in a room, in each language.",
+            buckets=_LONG,
+            registry=registry,
+        )
+        self._room_missing = Tally(
+            "lingua_gateway_room_missing",
+            "Utterances that are missing in a language of their room, by reason.",
+            "reason",
+            values=[_word(reason) for reason in _LIKELY_MISSING],
+            registry=registry,
+        ).counts
         self._quotas = QuotaMetrics(registry, "sessions")
         for transport in ("grpc", "web"):
             self._sessions.labels(transport)
@@ -271,6 +286,13 @@ class GatewayMetrics:
         self._node.observe(node / 1000)
         self._wait.observe(wait / 1000)
         self._result.observe((dispatch + node + wait) / 1000)
+
+    def published(self, event: rooms_pb2.RoomEvent, after_ms: float) -> None:
+        """Counts the outcome of an utterance in one language of its room, so long after the cut."""
+        if event.HasField("result"):
+            self._room_result.observe(after_ms / 1000)
+        else:
+            self._room_missing[_word(event.missing.why.reason)] += 1
 
     def missing(self, reason: common_pb2.ErrorReason.ValueType) -> None:
         """Counts an utterance that is reported as missing."""

@@ -25,11 +25,10 @@ def ms(duration: str) -> int:
     return sum(int(n) * UNIT_MS[unit] for n, unit in re.findall(r"(\d+)(ms|s|m|h)", duration))
 
 
-def match_of(route: Resource) -> tuple[str, str]:
-    """Service and method of the one call that a route lets through."""
+def matches_of(route: Resource) -> list[tuple[str, str]]:
+    """Service and method of each call that a route lets through."""
     (rule,) = route["spec"]["rules"]
-    (match,) = rule["matches"]
-    return match["method"]["service"], match["method"]["method"]
+    return [(each["method"]["service"], each["method"]["method"]) for each in rule["matches"]]
 
 
 def policy_of(manifests: Manifests, route: Resource) -> dict[str, Any]:
@@ -44,15 +43,20 @@ def policy_of(manifests: Manifests, route: Resource) -> dict[str, Any]:
     return policy
 
 
-def test_only_conversations_and_connections_of_nodes_come_in(secured: Manifests) -> None:
-    assert {match_of(route) for route in secured.of("GRPCRoute")} == {
+def test_only_what_clients_members_and_nodes_may_call_comes_in(secured: Manifests) -> None:
+    found = [each for route in secured.of("GRPCRoute") for each in matches_of(route)]
+    rooms = ("CreateRoom", "CreateJoinToken", "GetRoom", "ListMembers", "CloseRoom")
+    streams = [
         ("lingua_scheduler.v1.SessionGateway", "Converse"),
+        ("lingua_scheduler.v1.SessionGateway", "Listen"),
         ("lingua_scheduler.v1.Dispatcher", "Connect"),
-    }
-    for route in secured.of("GRPCRoute"):
-        method = METHODS[match_of(route)]
-        assert method.client_streaming
-        assert method.server_streaming
+    ]
+    assert sorted(found) == sorted(
+        [*streams, *(("lingua_scheduler.v1.SessionGateway", each) for each in rooms)]
+    )
+    for each in found:
+        method = METHODS[each]
+        assert method.client_streaming == method.server_streaming == (each in streams)
 
 
 def test_of_the_web_entry_only_what_pages_need_comes_in(secured: Manifests) -> None:
@@ -60,11 +64,15 @@ def test_of_the_web_entry_only_what_pages_need_comes_in(secured: Manifests) -> N
     (rule,) = route["spec"]["rules"]
     assert [each["path"] for each in rule["matches"]] == [
         {"type": "Exact", "value": "/v1/converse"},
+        {"type": "Exact", "value": "/v1/listen"},
         {"type": "Exact", "value": "/v1/languages"},
+        {"type": "PathPrefix", "value": "/v1/rooms/"},
         {"type": "Exact", "value": "/"},
+        {"type": "Exact", "value": "/room"},
         {"type": "PathPrefix", "value": "/page/"},
     ]
-    assert all(path == "/" or path.startswith("/page/") for path in page_files())
+    pages = {"/", "/room"}
+    assert all(path in pages or path.startswith("/page/") for path in page_files())
     settings = load_settings(secured.environment(secured.deployment("gateway")))
     assert [settings.web_hosts] == route["spec"]["hostnames"]
     policy = policy_of(secured, route)
@@ -119,7 +127,7 @@ def test_a_stream_may_last_for_ever_and_goes_only_to_who_serves(secured: Manifes
         assert (ms(limits["requestTimeout"]), ms(limits["maxStreamDuration"])) == (0, 0)
         check = policy["healthCheck"]["active"]
         assert check["type"] == "GRPC"
-        assert check["grpc"]["service"] == match_of(route)[0]
+        assert check["grpc"]["service"] == matches_of(route)[0][0]
 
 
 def test_tls_goes_on_to_the_pods_by_the_name_of_their_certificates(secured: Manifests) -> None:
@@ -139,7 +147,7 @@ def test_tls_goes_on_to_the_pods_by_the_name_of_their_certificates(secured: Mani
 
 
 def test_silence_ends_a_stream_no_sooner_than_the_services_would(secured: Manifests) -> None:
-    routes = {match_of(route)[1]: route for route in secured.of("GRPCRoute")}
+    routes = {matches_of(route)[0][1]: route for route in secured.of("GRPCRoute")}
     idle = {
         method: ms(policy_of(secured, route)["timeout"]["http"]["streamIdleTimeout"])
         for method, route in routes.items()

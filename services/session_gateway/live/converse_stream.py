@@ -83,7 +83,9 @@ class ConverseStream:
         for event in message.events:
             kind = event.WhichOneof("event")
             if kind == "result":
-                self._metrics.timed(event.result.timings)
+                # A receipt of a room has no timings: each language has its own.
+                if not event.result.HasField("room"):
+                    self._metrics.timed(event.result.timings)
                 if self._spans is not None:
                     self._spans.delivered(event.result)
             elif kind == "missing":

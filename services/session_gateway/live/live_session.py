@@ -367,6 +367,7 @@ class LiveSession:
             self._carry_out(self._core.on_publish_failed(now, effect.lane, index))
         else:
             self._room.lanes.pop(effect.utterance.job_id, None)
+            self._metrics.published(effect.event, now - effect.utterance.cut_ms)
             if self._spans is not None:
                 self._spans.published(effect.utterance.job_id, effect.event)
             self._carry_out(self._core.on_published(now, effect.lane, index))

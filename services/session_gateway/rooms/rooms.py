@@ -131,7 +131,7 @@ class Rooms:
             self._metrics.refused(error, client.transport)
             await client.write(packed_event(error=errors.to_proto(error)))
             raise
-        self._metrics.members.labels("listener", client.transport).inc()
+        self._metrics.listeners.labels(client.transport).inc()
         self._empty.clear()
         try:
             await run_duplex(
@@ -140,7 +140,7 @@ class Rooms:
         finally:
             listener.end()
             here.depart(listener)
-            self._metrics.members.labels("listener", client.transport).dec()
+            self._metrics.listeners.labels(client.transport).dec()
             self._see_off(listener, here)
             if not any(each.listeners for each in self._here.values()):
                 self._empty.set()
