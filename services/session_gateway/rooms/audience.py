@@ -158,14 +158,16 @@ class Audience(Generic[Key]):
             form: how.
             next_index: a room index, not lower than that of an earlier change.
             last_open: the highest room index in its previous language that has no outcome yet; -1
-                if none.
+                if none. If only the form changes, it does not matter.
         """
         self.floor = max(self.floor, next_index)
         listener = self._listeners.get(key)
         if listener is not None:
-            leg = listener.legs[-1]
-            leg.until, leg.last_open = next_index, last_open
-            listener.legs.append(Leg(language, form))
+            listener.change(language, form, next_index, last_open)
+            lane = self._lanes[listener.legs[0].language]
+            if key in lane.apart:
+                # What its current leg waits for may be something else now.
+                self._read_to_end(lane, listener.legs[0])
             self._release(listener)
         return self._take()
 
@@ -311,10 +313,13 @@ class Audience(Generic[Key]):
             self._catch_up(lane, listener)
         else:
             lane.place(listener)
-            if leg.until is not None:
-                # The leg is over if a read that begins now finds nothing more.
-                leg.seen_reads, lane.is_stale = lane.reads_begun, True
-                self._reads.read_on(lane)
+            self._read_to_end(lane, leg)
+
+    def _read_to_end(self, lane: Lane[Key], leg: Leg) -> None:
+        """Reads a lane because a leg ends: it is over if that finds nothing more."""
+        if leg.until is not None:
+            leg.seen_reads, lane.is_stale = lane.reads_begun, True
+            self._reads.read_on(lane)
 
     def _replay(self, lane: Lane[Key], listener: Listener[Key]) -> None:
         listener.wants_replay = False

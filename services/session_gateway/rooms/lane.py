@@ -96,6 +96,21 @@ class Listener(Generic[Key]):
         items, self.position = items_between(outcomes, leg.language, self.position, leg.until)
         return items
 
+    def change(self, language: str, form: Form, next_index: int, last_open: int) -> None:
+        """Ends its last leg at a room index, and adds another one."""
+        left = self.legs[-1]
+        if len(self.legs) > 1 and self.legs[-2].until == next_index:
+            # Nothing was said since its last change.
+            self.legs.pop()
+        last = self.legs[-1]
+        last.until = next_index
+        if last.language == language:
+            # What is open in this lane comes before anything that it wants in another form.
+            last.last_open = next_index
+        elif last.language == left.language:
+            last.last_open = last_open
+        self.legs.append(Leg(language, form))
+
     def is_over(self) -> bool:
         """Whether its position is beyond its leg."""
         until = self.legs[0].until

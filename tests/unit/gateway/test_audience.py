@@ -180,6 +180,25 @@ def test_nobody_waits_for_what_redis_has_lost() -> None:
     assert [each.language for each in effects if isinstance(each, Read)] == ["fr"]
 
 
+def test_another_form_begins_after_what_is_open_in_the_same_language() -> None:
+    audience = with_listener(cursor=5)
+    audience.on_changing("a")
+    read = read_of(audience.on_change("a", language="de", form=SPOKEN, next_index=8, last_open=-1))
+    assert not audience.on_read(read.number, [])
+    read = read_of(audience.on_news("de"))
+    assert got(audience.on_read(read.number, said(6, 7, after=4))) == [(TEXT, [6, 7], ("a",))]
+
+
+def test_changes_between_which_nothing_was_said_are_one_change() -> None:
+    audience = with_listener(cursor=5)
+    for language in ("fr", "de", "en", "fr") * audience_module.MOST_CHANGES:
+        assert audience.may_change("a")
+        audience.on_changing("a")
+        last_open = 7 if language != "de" else -1
+        audience.on_change("a", language=language, form=TEXT, next_index=8, last_open=last_open)
+    assert audience.may_change("a")
+
+
 def test_a_listener_cannot_pile_up_changes() -> None:
     audience = with_listener(cursor=5)
     for change in range(audience_module.MOST_CHANGES):

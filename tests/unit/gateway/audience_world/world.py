@@ -194,8 +194,8 @@ class World:
                 person.asked = None
                 self.do(self.audience.on_unchanged(person.number))
                 return
-            open_ones = self.room.lane(person.parts[-1].language).open
-            now = self.room.next_index
+            before, now = person.parts[-1].language, self.room.next_index
+            open_ones = self.room.lane(before).open if before != person.asked[0] else []
             person.admitted = now, open_ones[-1] if open_ones else -1
             person.parts[-1].until = now
             person.parts.append(Part(*person.asked, now))
