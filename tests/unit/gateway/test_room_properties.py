@@ -8,7 +8,7 @@ from lingua_scheduler.v1 import dispatcher_pb2, rooms_pb2
 from tests.unit.choices import Choices, shrink
 from tests.unit.gateway.room_world.world import ALWAYS, SOMETIMES, World
 
-RUNS = int(os.environ.get("LINGUA_ROOM_RUNS", "400"))
+RUNS = int(os.environ.get("LINGUA_ROOM_RUNS", "96"))
 BATCHES = 8
 # Runs that are tried to make a failing one shorter.
 SHRINKS = 100
@@ -143,7 +143,7 @@ def test_a_room_keeps_its_promises_whatever_happens(batch: int) -> None:
 
 def test_the_worlds_contain_what_can_go_wrong() -> None:
     seen: set[str] = set()
-    for seed in range(60):
+    for seed in range(40):
         world = World(Choices(seed=seed))
         world.run()
         for language in (ALWAYS, *SOMETIMES):
