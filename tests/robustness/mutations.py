@@ -46,6 +46,8 @@ _MACHINE = " ".join(
     f"tests/unit/dispatcher/test_job_machine{part}.py" for part in ("", "_table", "_properties")
 )
 
+_AUDIENCE = "tests/unit/gateway/test_audience_properties.py"
+
 MUTATIONS = (
     Mutation(
         "reservations hold a slot",
@@ -168,6 +170,62 @@ MUTATIONS = (
         "        if not self.deadlines.remove(index):\n            return False\n",
         "        self.deadlines.remove(index)\n",
         "tests/unit/gateway/test_result_queue.py",
+    ),
+    Mutation(
+        "rooms: an outcome waits for those before it",
+        "lua/put_spoken.lua",
+        "if not first or first > index then",
+        "if true then",
+        "tests/lua/test_room_model.py",
+    ),
+    Mutation(
+        "rooms: a cut gets one room index, however often it is recorded",
+        "lua/record_spoken.lua",
+        "local said, is_new = session_said(key, known, cuts.index), false",
+        "local said, is_new = {}, false",
+        "tests/lua/test_room_model.py",
+    ),
+    Mutation(
+        "rooms: an utterance whose speaker is gone is missing when it is due",
+        "lua/lib/room_lanes.lua",
+        "if not index or due > now then",
+        "if true then",
+        "tests/lua/test_room_model.py",
+    ),
+    Mutation(
+        "rooms: members of a gateway that is gone do not stay",
+        "lua/lib/room_members.lua",
+        "    if gateway ~= alive then",
+        "    if false then",
+        "tests/lua/test_room_model.py",
+    ),
+    Mutation(
+        "rooms: nothing is delivered below a listener's position",
+        "services/session_gateway/rooms/lane.py",
+        "        if index < at:\n            continue\n",
+        "",
+        _AUDIENCE,
+    ),
+    Mutation(
+        "rooms: outcomes that are no longer kept are named",
+        "services/session_gateway/rooms/lane.py",
+        "        if lost_until > at:",
+        "        if False:",
+        _AUDIENCE,
+    ),
+    Mutation(
+        "rooms: what was said before a change comes in the old language",
+        "services/session_gateway/rooms/lane.py",
+        "        return cursor > leg.last_open and self.reads_complete > leg.seen_reads",
+        "        return True",
+        _AUDIENCE,
+    ),
+    Mutation(
+        "rooms: a token of another room opens nothing",
+        "services/runtime/auth/room_tokens.py",
+        "return hmac.compare_digest(_mac(body, secret).encode(), mac.encode())",
+        "return hmac.compare_digest(b'', b'') and bool(_mac(body, secret)) and bool(mac)",
+        "tests/unit/runtime/test_room_tokens.py",
     ),
 )
 

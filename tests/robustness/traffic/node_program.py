@@ -193,7 +193,11 @@ class RecordingNode(Node):
             wants_speech = job.require_tts and ROOM in job.features
             speech = (text + " " * (len(text) % 2)).encode() if wants_speech else b""
             return Translated(
-                source=" ".join(words), translated=text, speech=speech, joined=turn.joined
+                source=" ".join(words),
+                translated=text,
+                speech=speech,
+                speech_format=job.audio_format if wants_speech else None,
+                joined=turn.joined,
             )
 
 

@@ -18,6 +18,7 @@ from lingua_scheduler.sdk import (
 from lingua_scheduler.sdk.room.listener import Listener
 from lingua_scheduler.v1 import rooms_pb2
 from tests.robustness.room_history import SDK, ListenerHistory
+from tests.robustness.validate.rooms.lanes import NOT_KEPT, OWN_REASONS
 from tests.support.listening_node import words_in
 from tests.support.records import Record
 
@@ -102,13 +103,14 @@ class SdkListener(RoomListener):
             case Said():
                 self.history.events.append({"t": time.monotonic(), **said_by_sdk(event)})
             case NotSaid():
+                is_gap = event.until_index > event.room_index + 1
                 self.note(
                     "missing",
                     index=event.room_index,
                     until=event.until_index,
                     language=event.language,
                     session=event.session_id,
-                    reason=event.reason,
+                    reason=gap_reason(event.reason) if is_gap else event.reason,
                     message=event.message,
                     replayed=event.replayed,
                 )
@@ -169,6 +171,11 @@ def said_by_sdk(event: Said) -> Record:
         "original": words_in(event.original_audio) or None,
         "age_ms": 1000 * time.time() - event.published_ms,
     }
+
+
+def gap_reason(reason: str) -> str:
+    """Why several are missing: only what concerns one listener does that."""
+    return reason if reason in OWN_REASONS else NOT_KEPT
 
 
 def heard_in(speech: bytes, *, own: bool) -> str | None:

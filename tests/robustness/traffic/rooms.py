@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import time
+import traceback
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -135,6 +136,9 @@ class LiveRoom:
             await self._gather(room)
         except SdkError as error:
             self.history.lost = str(error)
+        except Exception:
+            # A mistake of the suite, or somebody who never joined.
+            self.history.lost = f"BROKE: {traceback.format_exc()}"
         finally:
             for stay in self._stays:
                 stay.cancel()

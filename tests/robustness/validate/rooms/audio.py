@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.robustness.history import History, RoomHistory
+from tests.robustness.history import ClientHistory, History, RoomHistory
 from tests.robustness.room_history import ListenerHistory
 from tests.robustness.validate.rooms.lanes import listeners, receipts
 from tests.robustness.validate.violation import Violation
@@ -50,21 +50,35 @@ def original_audio_is_what_was_said(history: History) -> Iterator[Violation]:
 
 
 def wanted_audio_comes(history: History) -> Iterator[Violation]:
-    """With each live result, unless it comes so late that audio is no longer kept."""
+    """With each live result, unless it comes so late that audio is no longer kept.
+
+    What the speaker itself said is with its gateway until the room has it: if that gateway is lost
+    meanwhile, so is the audio.
+    """
     if history.excuses.rooms:
         return
-    for _, listener in listeners(history):
+    for room, listener in listeners(history):
+        lost_by = {speaker.session: _lost_gateway(speaker) for speaker in room.speakers}
         wants = listener.of("joined")[0]["wants"] if listener.of("joined") else ()
         for each in listener.of("said"):
             if each["replayed"] or each["age_ms"] > KEPT_MS or not each["words"]:
                 continue
             is_own = each["language"] == each["spoken"]
-            came = {"speech": is_own or each["speech"], "original": each["original"]}
+            # In their own language, people hear the speaker.
+            speech = each["original"] if is_own else each["speech"]
+            came = {"speech": speech, "original": each["original"]}
+            if any(t <= each["t"] for t in lost_by.get(each["session"], ())):
+                came = {} if is_own else {"speech": speech}
             without = [kind for kind in wants if not came.get(kind, True)]
             if without:
                 what = f"room index {each['index']} came without {' and '.join(without)}"
                 yield Violation(COMES, listener.name, what)
                 break
+
+
+def _lost_gateway(speaker: ClientHistory) -> list[float]:
+    """When a speaker lost its gateway."""
+    return [each["t"] for each in speaker.events if each["what"] == "reconnecting"]
 
 
 def _with(listener: ListenerHistory, kind: str) -> list[Record]:
