@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth.principals import own_tenant
 from lingua_scheduler.services.runtime.settings.settings import Settings
-from lingua_scheduler.services.session_gateway.rooms.packing import complete
+from lingua_scheduler.services.session_gateway.rooms.packing import event_of
 from lingua_scheduler.services.session_gateway.rooms.rooms import Rooms
 from lingua_scheduler.services.session_gateway.session.speaking.lane_turns import cuts_in_lanes
 from lingua_scheduler.services.session_gateway.store.session_record import SpokenTo
@@ -16,7 +16,7 @@ from lingua_scheduler.services.session_gateway.store.session_store import (
     SessionStore,
     TakenOverSession,
 )
-from lingua_scheduler.v1 import common_pb2, rooms_pb2, session_pb2, session_record_pb2
+from lingua_scheduler.v1 import common_pb2, session_pb2, session_record_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Speakers:
             room_id=room_id, language=language, start=room_index, count=1, with_speech=False
         )
         for entry in found:
-            event = rooms_pb2.RoomEvent.FromString(complete(entry, language).event)
+            event = event_of(entry, language)
             if entry.index == room_index and event.HasField("missing"):
                 return event.missing.why
         return None

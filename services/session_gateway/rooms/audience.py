@@ -46,7 +46,7 @@ A read that fails is repeated at the next poll. Redis may lose a room, which gat
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic
 
 from lingua_scheduler.services.session_gateway.rooms.lane import (
@@ -265,8 +265,7 @@ class Audience(Generic[Key]):
             items, _ = items_between(outcomes, lane.language, lane.cursor)
             for form, group in lane.together.items():
                 self._effects.append(Deliver(form, items, tuple(group)))
-        for listener in lane.apart.values():
-            self._serve(listener, outcomes)
+        self._serve(lane.apart.values(), outcomes)
         lane.advance(outcomes)
         self._raise_floor(lane)
         if len(outcomes) < reading.count:
@@ -282,8 +281,8 @@ class Audience(Generic[Key]):
         assert lane.cursor is not None
         lane.forget(catch_up)
         is_complete = len(outcomes) < reading.count
+        self._serve(catch_up.listeners.values(), outcomes)
         for listener in catch_up.listeners.values():
-            self._serve(listener, outcomes)
             if is_complete:
                 # There was nothing else below the cursor when the read began.
                 until = listener.legs[0].until
@@ -339,16 +338,21 @@ class Audience(Generic[Key]):
         catch_up.listeners[listener.key] = listener
         self._reads.read_own(lane, catch_up)
 
-    def _serve(self, listener: Listener[Key], outcomes: Sequence[Outcome]) -> None:
-        """Delivers what concerns one listener."""
-        form, live_from = listener.legs[0].form, listener.live_from
-        items = listener.take(outcomes)
-        before = tuple(item for item in items if _index(item) < live_from)
-        if before:
+    def _serve(self, listeners: Iterable[Listener[Key]], outcomes: Sequence[Outcome]) -> None:
+        """Delivers to each listener what concerns it; together, if it is the same for several."""
+        parts: dict[tuple[Hashable, ...], tuple[Form, tuple[Item, ...], list[Key]]] = {}
+        for listener in listeners:
+            form, live_from = listener.legs[0].form, listener.live_from
+            items = listener.take(outcomes)
+            before = tuple(item for item in items if _index(item) < live_from)
             replayed = (form & Form.CAPTIONS) | Form.REPLAYED
-            self._effects.append(Deliver(replayed, before, (listener.key,)))
-        if rest := items[len(before) :]:
-            self._effects.append(Deliver(form, rest, (listener.key,)))
+            for part_form, part in ((replayed, before), (form, items[len(before) :])):
+                if part:
+                    key = part_form, *(i if isinstance(i, Gap) else i.index for i in part)
+                    parts.setdefault(key, (part_form, part, []))[2].append(listener.key)
+        # What was said before comes first, for all of them.
+        for form, items, keys in sorted(parts.values(), key=lambda part: _index(part[1][0])):
+            self._effects.append(Deliver(form, items, tuple(keys)))
 
     def _settle(self, lane: Lane[Key], listener: Listener[Key]) -> None:
         """Moves a listener at the cursor on: to its next leg, or together with the others."""

@@ -87,7 +87,7 @@ class RoomCalls:
         """Ends a room. It is not an error if it was closed before."""
         with contextlib.suppress(errors.RoomClosedError):
             await self._rooms.door.to_host(request.room_id, request.host_token)
-            await self._rooms.store.close(request.room_id)
+            await self._rooms.close_room(request.room_id)
         return rooms_pb2.CloseRoomResponse()
 
 

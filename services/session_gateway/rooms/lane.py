@@ -37,6 +37,9 @@ class Outcome(Protocol):
     def previous(self) -> int | None:
         """The room index of the outcome before it in its lane; None if it is the first."""
 
+    def silent(self) -> "Outcome":
+        """The same without audio, to be replayed."""
+
 
 class Gap(NamedTuple):
     """Outcomes that are no longer kept: those with first <= room index < until."""
@@ -259,6 +262,6 @@ class Lane(Generic[Key]):
 
     def advance(self, outcomes: Sequence[Outcome]) -> None:
         """Moves the cursor over outcomes that were read."""
-        self.recent.extend(outcomes)
+        self.recent.extend(outcome.silent() for outcome in outcomes)
         if outcomes:
             self.cursor = outcomes[-1].index + 1

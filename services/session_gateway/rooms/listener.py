@@ -6,7 +6,11 @@ from typing import Protocol
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.rpc.outbox import Outbox
-from lingua_scheduler.services.session_gateway.rooms.packing import SIGN_OF_LIFE, Packed
+from lingua_scheduler.services.session_gateway.rooms.packing import (
+    SIGN_OF_LIFE,
+    Packed,
+    packed_event,
+)
 from lingua_scheduler.services.session_gateway.rooms.records import MemberRecord
 
 # Bounds of what waits for a listener that reads slowly. Beyond, its stream ends; it can resume.
@@ -89,6 +93,11 @@ class Listener:
             for packed in messages:
                 await self.client.write(packed)
             self._is_writing = False
+
+    def fail(self, why: errors.LinguaError) -> None:
+        """Tells the listener of an error, and ends the stream with it."""
+        self.send(packed_event(error=errors.to_proto(why)))
+        self.end(why)
 
     def end(self, why: errors.LinguaError | None = None) -> None:
         """Ends the stream when what is queued is written, and soon in any case."""

@@ -1,13 +1,14 @@
 """Messages for listeners, each made once for all who get the same."""
 
 import struct
-from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 
-from lingua_scheduler.services.session_gateway.rooms.lane import Form, Gap, Item
+from lingua_scheduler.services.session_gateway.rooms.lane import AUDIO, Form, Gap, Item
 from lingua_scheduler.services.session_gateway.rooms.records import Entry
 from lingua_scheduler.v1 import common_pb2, rooms_pb2
 
@@ -18,8 +19,16 @@ _HEADER = struct.Struct(">B3xQ")
 # First byte of a frame that is whole, by kind; lengths that need more than one byte.
 _BINARY, _TEXT = 0x82, 0x81
 _SHORT, _MIDDLE = 126, 1 << 16
-# More of the outcomes of one read do not share a message.
-_MAX_BATCH_BYTES = 256 * 1024
+# Nobody has put an outcome in time.
+_OVERDUE = common_pb2.Error(
+    reason=common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
+    message="no result came in time, and its speaker is gone",
+)
+_UNREADABLE = common_pb2.Error(
+    reason=common_pb2.ERROR_REASON_INTERNAL, message="the result cannot be read"
+)
+# No reason of the contract stands for this.
+_NOT_KEPT = common_pb2.Error(message="no longer kept")
 
 
 class Packed:
@@ -80,80 +89,106 @@ SIGN_OF_LIFE = Packed(rooms_pb2.RoomMessage())
 """A message without events."""
 
 
-def complete(entry: Entry, language: str) -> Entry:
-    """An entry that says why it is missing, if no outcome came in time."""
-    if entry.event:
-        return entry
-    why = common_pb2.Error(
-        reason=common_pb2.ERROR_REASON_DEADLINE_EXCEEDED,
-        message="no result came in time, and its speaker is gone",
-    )
-    missing = rooms_pb2.RoomMissing(room_index=entry.index, language=language, why=why)
-    return replace(entry, event=rooms_pb2.RoomEvent(missing=missing).SerializeToString())
-
-
-def packed_items(items: Iterable[Item], form: Form, max_message_bytes: int) -> list[Packed]:
-    """Outcomes of one language, as listeners with this form get them.
+class Said:
+    """The outcome of an utterance in one language, packed once for each form.
 
     Args:
-        items: in order; all outcomes are entries.
-        form: what the listeners want.
-        max_message_bytes: a larger event is sent without audio.
+        entry: as it was read.
+        language: of its lane.
+        max_message_bytes: a larger message is sent without audio.
     """
-    packed: list[Packed] = []
-    message, size = rooms_pb2.RoomMessage(), 0
-    for item in items:
-        event = _gap(item) if isinstance(item, Gap) else _event(item, form)
-        if event.ByteSize() > max_message_bytes:
-            event.result.ClearField("speech")
-            event.result.ClearField("original_audio")
-        if size and size + event.ByteSize() > _MAX_BATCH_BYTES:
-            packed.append(Packed(message))
-            message, size = rooms_pb2.RoomMessage(), 0
-        message.events.append(event)
-        size += event.ByteSize()
-    if message.events:
-        packed.append(Packed(message))
-    return packed
+
+    __slots__ = ("_entry", "_event", "_max_bytes", "_packed", "index", "previous")
+
+    def __init__(self, entry: Entry, language: str, max_message_bytes: int) -> None:
+        self.index = entry.index
+        self.previous = entry.previous
+        self._entry = entry
+        self._event = event_of(entry, language)
+        self._max_bytes = max_message_bytes
+        self._packed: dict[Form, Packed] = {}
+
+    def silent(self) -> "Said":
+        """The same without audio, which would take much memory."""
+        if not self._entry.speech and not self._entry.original:
+            return self
+        silent = copy(self)
+        silent._entry = replace(self._entry, speech=b"", original=b"")
+        silent._packed = {}
+        return silent
+
+    def packed(self, form: Form) -> Packed:
+        """The message for listeners with this form."""
+        form = self._distinct(form)
+        known = self._packed.get(form)
+        if known is None:
+            event = self._in_form(form)
+            if event.ByteSize() > self._max_bytes:
+                event = self._in_form(form & ~AUDIO)
+            known = self._packed[form] = Packed(rooms_pb2.RoomMessage(events=[event]))
+        return known
+
+    def _distinct(self, form: Form) -> Form:
+        """The form without what makes no difference here."""
+        if self._event.HasField("missing"):
+            return form & Form.REPLAYED
+        if Form.REPLAYED in form:
+            return form & ~AUDIO
+        result = self._event.result
+        if Form.SPEECH in form and result.language == result.spoken_language:
+            # In the language that is spoken, the speech is the speaker's own.
+            form |= Form.ORIGINAL
+        if not self._entry.speech:
+            form &= ~Form.SPEECH
+        return form if self._entry.original else form & ~Form.ORIGINAL
+
+    def _in_form(self, form: Form) -> rooms_pb2.RoomEvent:
+        event = rooms_pb2.RoomEvent()
+        event.CopyFrom(self._event)
+        if event.HasField("missing"):
+            event.missing.replayed = Form.REPLAYED in form
+            return event
+        result = event.result
+        result.replayed = Form.REPLAYED in form
+        if Form.CAPTIONS not in form:
+            result.ClearField("texts")
+        if Form.SPEECH in form:
+            result.speech = self._entry.speech
+        else:
+            result.ClearField("speech_format")
+        if Form.ORIGINAL in form:
+            result.original_audio = self._entry.original
+        else:
+            result.ClearField("original_format")
+        return event
 
 
-def _event(entry: Item, form: Form) -> rooms_pb2.RoomEvent:
-    assert isinstance(entry, Entry)
-    event = rooms_pb2.RoomEvent.FromString(entry.event)
+def event_of(entry: Entry, language: str) -> rooms_pb2.RoomEvent:
+    """The event of an entry, at its place in the lane."""
+    event, why = rooms_pb2.RoomEvent(), _OVERDUE
+    if entry.event:
+        try:
+            event = rooms_pb2.RoomEvent.FromString(entry.event)
+        except DecodeError:
+            why = _UNREADABLE
+    if event.WhichOneof("event") not in ("result", "missing"):
+        event = rooms_pb2.RoomEvent(missing=rooms_pb2.RoomMissing(why=why))
     told = event.result if event.HasField("result") else event.missing
-    told.replayed = Form.REPLAYED in form
+    told.room_index, told.language = entry.index, language
     if entry.previous is not None:
         told.previous_index = entry.previous
-    if isinstance(told, rooms_pb2.RoomResult):
-        _add_audio(told, entry, form)
-        if Form.CAPTIONS not in form:
-            told.ClearField("texts")
     return event
 
 
-def _add_audio(result: rooms_pb2.RoomResult, entry: Entry, form: Form) -> None:
-    wanted = Form(0) if Form.REPLAYED in form else form
-    is_own = result.language == result.spoken_language
-    if Form.SPEECH in wanted and entry.speech:
-        result.speech = entry.speech
-    else:
-        result.ClearField("speech_format")
-    # In the language that is spoken, the speech is the speaker's own.
-    if (Form.ORIGINAL in wanted or (is_own and Form.SPEECH in wanted)) and entry.original:
-        result.original_audio = entry.original
-    else:
-        result.ClearField("original_format")
-
-
-def _gap(gap: Gap) -> rooms_pb2.RoomEvent:
-    why = common_pb2.Error(
-        reason=common_pb2.ERROR_REASON_JOB_NOT_FOUND,
-        message="these outcomes are no longer kept",
-    )
-    missing = rooms_pb2.RoomMissing(
-        room_index=gap.first, until_index=gap.until, language=gap.language, why=why
-    )
-    return rooms_pb2.RoomEvent(missing=missing)
+def packed_item(item: Item, form: Form) -> Packed:
+    """An outcome, or a gap, as listeners with this form get it."""
+    if isinstance(item, Gap):
+        missing = rooms_pb2.RoomMissing(
+            room_index=item.first, until_index=item.until, language=item.language, why=_NOT_KEPT
+        )
+        return packed_event(missing=missing)
+    assert isinstance(item, Said)
+    return item.packed(form)
 
 
 def form_of(listening: rooms_pb2.Listening) -> Form:

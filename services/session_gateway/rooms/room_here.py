@@ -10,18 +10,13 @@ from lingua_scheduler.services.runtime.fairness import should_yield
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.metrics import RoomMetrics
 from lingua_scheduler.services.session_gateway.rooms.audience import Audience
-from lingua_scheduler.services.session_gateway.rooms.lane import Gap
-from lingua_scheduler.services.session_gateway.rooms.lane_reads import Deliver, Effect, Read
+from lingua_scheduler.services.session_gateway.rooms.fanout import Fanout
+from lingua_scheduler.services.session_gateway.rooms.lane_reads import Effect, Read
 from lingua_scheduler.services.session_gateway.rooms.listener import Listener
-from lingua_scheduler.services.session_gateway.rooms.packing import (
-    Packed,
-    complete,
-    form_of,
-    packed_event,
-    packed_items,
-)
+from lingua_scheduler.services.session_gateway.rooms.packing import Said, form_of, packed_event
 from lingua_scheduler.services.session_gateway.rooms.records import (
     Admission,
+    KeptRoom,
     MemberRecord,
     RoomFacts,
 )
@@ -29,8 +24,10 @@ from lingua_scheduler.services.session_gateway.rooms.store import RoomStore
 from lingua_scheduler.services.session_gateway.rooms.views import RoomViews
 from lingua_scheduler.v1 import rooms_pb2
 
-# The room is looked at after a change at most this often.
-_LOOK_EVERY_S = 1.0
+# How often the room is looked at while its members change, to find out whether it was closed, and
+# how often listeners are told who is there.
+_LOOK_EVERY_S = 0.2
+_STATUS_EVERY_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +64,7 @@ class RoomHere:
         self._max_message_bytes = settings.max_message_bytes
         self._metrics = metrics
         self._audience: Audience[Listener] = Audience(replayed=settings.room_replay_captions)
+        self._fanout = Fanout(metrics)
         self._floor = facts.next_index
         self.needs_rejoin = False
         """Whether Redis may know members of this gateway other than they are."""
@@ -76,6 +74,9 @@ class RoomHere:
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._is_changed = False
+        self._owes_status = False
+        self._status_due_s = 0.0
+        self._version = 0
 
     @property
     def floor(self) -> int:
@@ -85,6 +86,17 @@ class RoomHere:
     def raise_floor(self, next_index: int) -> None:
         """The room has got this far."""
         self._floor = max(self._floor, next_index)
+
+    def on_kept(self, kept: KeptRoom) -> None:
+        """The room is there, as Redis says it is; lanes are read in any case."""
+        self.raise_floor(kept.next_index)
+        # The version only rises, unless Redis has lost the room and another gateway restored it.
+        was_lost = kept.version < self._version
+        self._version = kept.version
+        if was_lost:
+            self.on_restored()
+        else:
+            self._carry_out(self._audience.on_poll())
 
     # ---- listeners ----
 
@@ -180,30 +192,36 @@ class RoomHere:
             self._looking = self._start(self._look())
 
     async def _look(self) -> None:
-        """Tells those who asked who is there, at most so often; ends the room if it was closed."""
-        while self._is_changed:
-            self._is_changed = False
+        """Tells those who asked who is there; ends the room if it was closed."""
+        loop = asyncio.get_running_loop()
+        while self._is_changed or self._owes_status:
+            was_changed, self._is_changed = self._is_changed, False
+            curious = self._curious()
+            self._owes_status = bool(curious) and (was_changed or self._owes_status)
             try:
-                status = await self._status()
+                if self._owes_status and loop.time() >= self._status_due_s:
+                    self._owes_status = False
+                    self._status_due_s = loop.time() + _STATUS_EVERY_S
+                    await self._send_status(curious)
+                elif was_changed:
+                    await self._store.facts(self.facts.room_id)
             except errors.RoomClosedError:
                 self._on_closed(self, self.floor)
                 return
             except errors.LinguaError as error:
                 _log.debug("room status unavailable", extra={"reason": str(error)})
-            else:
-                if status is not None:
-                    await self._send_to(status, self._curious())
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def _status(self) -> Packed | None:
-        if not self._curious():
-            await self._store.facts(self.facts.room_id)
-            return None
+    async def _send_status(self, curious: list[Listener]) -> None:
         room = await self._views.get(self.facts.room_id)
         status = rooms_pb2.RoomStatus(
             listeners=room.listeners, languages=room.languages, speakers=room.speakers
         )
-        return packed_event(status=status)
+        packed = packed_event(status=status)
+        for at, listener in enumerate(curious):
+            if should_yield(at):
+                await asyncio.sleep(0)
+            listener.send(packed)
 
     def _curious(self) -> list[Listener]:
         return [each for each in self.listeners.values() if each.wants_status]
@@ -211,6 +229,7 @@ class RoomHere:
     def end(self, utterances: int) -> None:
         """The room was closed: everybody is told, and all streams end."""
         self.is_closed = True
+        self._fanout.finish()
         closed = packed_event(closed=rooms_pb2.RoomClosed(utterances=utterances))
         for listener in list(self.listeners.values()):
             listener.has_left = True
@@ -219,6 +238,7 @@ class RoomHere:
 
     def close(self) -> None:
         """Ends all reads."""
+        self._fanout.close()
         for task in self._tasks:
             task.cancel()
 
@@ -229,7 +249,7 @@ class RoomHere:
             if isinstance(effect, Read):
                 self._start(self._read(effect))
             else:
-                self._deliver(effect)
+                self._fanout.add(effect)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -252,20 +272,5 @@ class RoomHere:
         except errors.LinguaError:
             self._carry_out(self._audience.on_read_failed(read.number))
             return
-        whole = [complete(entry, read.language) for entry in entries]
-        self._carry_out(self._audience.on_read(read.number, whole))
-
-    def _deliver(self, effect: Deliver[Listener]) -> None:
-        """Sends outcomes. One that is read while others are sent waits for nobody."""
-        messages = packed_items(effect.items, effect.form, self._max_message_bytes)
-        gaps = sum(isinstance(item, Gap) for item in effect.items)
-        self._metrics.delivered(effect.items, gaps, len(effect.listeners))
-        for packed in messages:
-            for listener in effect.listeners:
-                listener.send(packed)
-
-    async def _send_to(self, packed: Packed, listeners: list[Listener]) -> None:
-        for at, listener in enumerate(listeners):
-            if should_yield(at):
-                await asyncio.sleep(0)
-            listener.send(packed)
+        said = [Said(entry, read.language, self._max_message_bytes) for entry in entries]
+        self._carry_out(self._audience.on_read(read.number, said))

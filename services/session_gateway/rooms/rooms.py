@@ -34,8 +34,13 @@ from lingua_scheduler.v1 import rooms_pb2, session_pb2
 
 # How long a listener may take to send its first message.
 _OPEN_WITHIN_S = 10.0
-# How often a lease is renewed before it would end, and lanes are read without news.
+# How often a lease is renewed before it would end, and how often at least: a renewal also reads all
+# lanes, in case news were lost.
 _RENEWALS_PER_LEASE = 4
+_RENEW_WITHIN_S = 5.0
+# A listener may change its wishes this often. Each change is written to Redis, and told to all
+# gateways of the room.
+_CHANGE_EVERY_S = 0.1
 # For so long after Redis was away, utterances that are overdue may still get their outcome.
 _MERCY_S = 10.0
 # Listeners that are sent away come back over this time, not all at once.
@@ -169,11 +174,13 @@ class Rooms:
         )
         earlier = here.listeners.get(member_id)
         if earlier is not None:
-            earlier.end(errors.SessionTakenOverError("the listener has joined again"))
+            earlier.fail(errors.SessionTakenOverError("the listener has joined again"))
         here.listeners[member_id] = listener
         position = asked.position if asked.HasField("position") else None
         listener.send(self._joined(facts, member, admission))
         here.join(listener, listening, admission, position)
+        if self._draining:
+            self._send_away(listener, after_ms=0)
         return listener, here
 
     def _joined(self, facts: RoomFacts, member: MemberRecord, admission: Admission) -> Any:
@@ -207,6 +214,7 @@ class Rooms:
                 match message.WhichOneof("message"):
                     case "change":
                         await self._change(listener, here, message.change.listening)
+                        await asyncio.sleep(_CHANGE_EVERY_S)
                     case "leave":
                         listener.has_left = True
                         listener.end()
@@ -215,8 +223,7 @@ class Rooms:
                         error = errors.InvalidMessageError(problem, fields=[("join", problem)])
                         listener.send(packed_event(error=errors.to_proto(error)))
         except errors.InvalidMessageError as error:
-            listener.send(packed_event(error=errors.to_proto(error)))
-            listener.end(error)
+            listener.fail(error)
         # A listener that sends nothing more still listens.
         await listener.cut.wait()
 
@@ -296,11 +303,12 @@ class Rooms:
     def on_redis(self, up: bool) -> None:
         """Redis has become available or unavailable. It may have lost rooms meanwhile."""
         if up:
+            self._news.restart()
             self._redis_back_s = asyncio.get_running_loop().time()
             self._renew_now.set()
 
     async def _renew_for_ever(self) -> None:
-        every_s = self._settings.room_lease_ms / 1000 / _RENEWALS_PER_LEASE
+        every_s = min(self._settings.room_lease_ms / 1000 / _RENEWALS_PER_LEASE, _RENEW_WITHIN_S)
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(every_s):
@@ -344,16 +352,15 @@ class Rooms:
             except errors.RoomClosedError:
                 self._close_here(here, here.floor)
                 return
-            await self._rejoin(here)
             here.on_restored()
+            await self._rejoin(here)
             return
-        here.raise_floor(answer.next_index)
+        here.on_kept(answer)
         if answer.members != len(here.members) or here.needs_rejoin:
             await self._rejoin(here)
         if answer.members > len(here.members) and not self._draining:
             # A sign-off has failed. While this gateway drains, members stay until they move.
             await self.store.leave_others(here.facts.room_id, here.members, change=self._last_round)
-        here.on_poll()
 
     async def _rejoin(self, here: RoomHere) -> None:
         """Tells Redis of all members here, except for those who have moved elsewhere."""
@@ -375,6 +382,13 @@ class Rooms:
         self._forget_if_empty(here)
         for callback in self.on_closed:
             callback(room_id)
+
+    async def close_room(self, room_id: str) -> None:
+        """Closes a room for good, and tells its members. Raises RoomNotFoundError."""
+        utterances = await self.store.close(room_id)
+        here = self._here.get(room_id)
+        if here is not None:
+            self._close_here(here, utterances)
 
     def _on_news(self, text: str) -> None:
         room_id, _, language = text.partition(" ")
@@ -413,10 +427,12 @@ class Rooms:
         self._draining = True
         for here in list(self._here.values()):
             for listener in list(here.listeners.values()):
-                after_ms = random.randrange(_GO_AWAY_WITHIN_MS)
-                go_away = rooms_pb2.RoomGoAway(after_ms=after_ms, why=_DRAINING)
-                listener.send(packed_event(go_away=go_away))
+                self._send_away(listener, after_ms=random.randrange(_GO_AWAY_WITHIN_MS))
         await self._empty.wait()
+
+    def _send_away(self, listener: Listener, *, after_ms: int) -> None:
+        go_away = rooms_pb2.RoomGoAway(after_ms=after_ms, why=_DRAINING)
+        listener.send(packed_event(go_away=go_away))
 
     def close(self) -> None:
         """Ends what is under way."""

@@ -78,7 +78,7 @@ def test_listeners_that_resume_at_the_same_position_share_a_read() -> None:
     assert read.is_own
     assert not audience.on_join("c", language="de", form=TEXT, next_index=50, position=40)
     delivered = audience.on_read(read.number, said(40, 45, 49, after=39))
-    assert got(delivered) == [(TEXT, [40, 45, 49], ("b",)), (TEXT, [40, 45, 49], ("c",))]
+    assert got(delivered) == [(TEXT, [40, 45, 49], ("b", "c"))]
     # From now on they are like all others.
     read = read_of(audience.on_news("de"))
     assert got(audience.on_read(read.number, said(50, after=49))) == [(TEXT, [50], ("a", "b", "c"))]

@@ -1,6 +1,6 @@
 """The room in Redis, as far as its listeners are concerned."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -10,6 +10,10 @@ class Said:
     index: int
     previous: int | None
     with_audio: bool
+
+    def silent(self) -> "Said":
+        """The same without audio."""
+        return replace(self, with_audio=False)
 
 
 @dataclass
