@@ -10,15 +10,23 @@ import pytest
 
 from lingua_scheduler import v1
 from lingua_scheduler.services.runtime.auth import access
+from lingua_scheduler.services.runtime.auth.room_tokens import RoomTokenRole, new_secret, sign
 from tests.security.conftest import Services
-from tests.security.issuer import ROLES, Issuer, Metadata
+from tests.security.issuer import ROLES, Issuer, Metadata, bearer
 
 _WITHIN_S = 10.0
 _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 # Said once more than in the table of the services, so that no slip there goes unnoticed.
 EXPECTED = {
-    "SessionGateway": {"client": "Converse", "client operator viewer": "GetSession ListSessions"},
+    "SessionGateway": {
+        "client member": "Converse Listen",
+        "client operator viewer": "GetSession ListSessions",
+        "client operator": "CreateRoom",
+        "client member operator": "CreateJoinToken CloseRoom",
+        "client member operator viewer": "GetRoom ListMembers",
+        "operator viewer": "ListRooms",
+    },
     "Dispatcher": {
         "node": "Connect",
         "service": "Submit Relay",
@@ -42,6 +50,10 @@ ALLOWED = {
     for roles, methods in by_roles.items()
     for method in methods.split()
 } | {_REFLECTION: {"operator"}}
+
+
+# The token of a room that is not there: handlers check that, after they have read the request.
+MEMBER = bearer(sign("no-such-room", new_secret(), RoomTokenRole.HOST))
 
 
 def described() -> dict[str, bool]:
@@ -88,8 +100,9 @@ async def test_only_the_roles_of_a_method_get_past_auth(
     services: Services, issuer: Issuer, method: str
 ) -> None:
     address = services.serving(method).address
-    for role in ROLES:
-        code = await code_of(address, method, issuer.metadata(role))
+    for role in (*ROLES, "member"):
+        metadata = MEMBER if role == "member" else issuer.metadata(role)
+        code = await code_of(address, method, metadata)
         if role in ALLOWED[method]:
             refusals = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
             assert code not in (*refusals, grpc.StatusCode.DEADLINE_EXCEEDED), role
