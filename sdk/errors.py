@@ -49,7 +49,7 @@ class SessionRefusedError(SessionError):
     """
 
     def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
-        super().__init__(reason, "; ".join([message, *(": ".join(field) for field in fields)]))
+        super().__init__(reason, _with_fields(message, fields))
         self.fields = fields
 
 
@@ -125,7 +125,7 @@ class RoomRefusedError(RoomError):
     """
 
     def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
-        super().__init__(reason, "; ".join([message, *(": ".join(field) for field in fields)]))
+        super().__init__(reason, _with_fields(message, fields))
         self.fields = fields
 
 
@@ -158,6 +158,12 @@ class ListenerLostError(RoomError):
     def __init__(self, reason: str, message: str, *, position: int = 0) -> None:
         super().__init__(reason, f"{message} (seen are the utterances below {position})")
         self.position = position
+
+
+def _with_fields(message: str, fields: tuple[tuple[str, str], ...]) -> str:
+    """Returns the message with all invalid fields; some servers name them in it already."""
+    named = [": ".join(field) for field in fields]
+    return "; ".join([message, *(each for each in named if each not in message)])
 
 
 class HeldTooLargeError(SdkError):

@@ -246,6 +246,15 @@ def test_a_refusal_says_what_to_do(reason: str, code: int, hint: str) -> None:
     assert hint in failure.message
 
 
+def test_the_room_is_named_once_and_a_full_one_says_what_would_help() -> None:
+    error = RoomRefusedError("ROOM_FULL", "room 'r1' has reached its limit of 3 languages")
+    failure = not_let_in(error, room_id="r1", role="listener", address="h:1")
+    assert failure.message == (
+        "room 'r1' has reached its limit of 3 languages. Somebody has to leave first, or listen to "
+        "a language that others listen to"
+    )
+
+
 def test_a_gateway_that_is_away_is_exit_code_3() -> None:
     error = RoomUnavailableError("UNREACHABLE", "no gateway answered")
     failure = not_let_in(error, room_id="r1", role="listener", address="h:1")

@@ -189,6 +189,22 @@ async def test_no_answer_in_time_names_the_last_reason(peer: Peer) -> None:
     assert error.value.reason == "UNREACHABLE"
 
 
+async def test_an_invalid_field_is_named_once(peer: Peer) -> None:
+    fields = [("options.name", "is too long")]
+    peer.answers = [
+        errors.InvalidMessageError("options.name: is too long", fields=fields),
+        errors.InvalidMessageError("the request is invalid", fields=fields),
+    ]
+    for message in (
+        "options.name: is too long",
+        "the request is invalid; options.name: is too long",
+    ):
+        with pytest.raises(RoomRefusedError) as error:
+            await Room.create(peer.address)
+        assert error.value.message == message
+        assert error.value.fields == tuple(fields)
+
+
 async def test_a_quota_that_is_used_up_is_said_at_once(peer: Peer) -> None:
     peer.answers = [errors.QuotaExceededError("the tenant has reached its limit of 3 rooms")]
     with pytest.raises(RoomUnavailableError) as error:

@@ -59,7 +59,9 @@ def not_let_in(
         role: "speaker" or "listener".
         address: of the gateways.
     """
-    code, message = FAILED, f"room {room_id}: {error.message}"
+    code, message = FAILED, error.message
+    if room_id not in message:
+        message = f"room {room_id}: {message}"
     match error.reason:
         case "ROOM_NOT_FOUND":
             code = NOT_FOUND
@@ -70,7 +72,9 @@ def not_let_in(
         case "ROOM_CLOSED":
             message += ". Nobody can join it again; 'lingua rooms create' makes another one"
         case "ROOM_FULL":
-            message += ". Somebody has to leave first, or to choose the same language"
+            message += ". Somebody has to leave first"
+            if "language" in error.message:
+                message += ", or listen to a language that others listen to"
         case "PERMISSION_DENIED" | "UNAUTHENTICATED":
             code = USAGE
             message += (
