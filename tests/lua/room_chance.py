@@ -1,10 +1,13 @@
 """Draws random steps through the scripts of rooms."""
 
+import contextlib
 import random
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.room_state import RoomRules
+from lingua_scheduler.services.runtime.errors import LinguaError
+from tests.support.room_model import RoomModel
+from tests.support.room_state import RoomRules, Speaker
 
 from .room_scripts import listener, speaker
 from .scripts import START_MS
@@ -43,27 +46,59 @@ Step = tuple[str, Mapping[str, Any]]
 
 
 class Chance:
-    """Draws steps. What it knows of the past is only what it drew."""
+    """Draws steps. It does them in a model of its own, so that most of them have an effect."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
+        self._model = RoomModel(RULES)
+        self._saved: RoomModel | None = None
+        self._now = START_MS
         self._joins: list[Mapping[str, Any]] = []
         self._leaves: list[Mapping[str, Any]] = []
-        self._cuts = dict.fromkeys(SPEAKERS, 0)
         self._change = 0
-        self._around = 0
 
     def step(self) -> Step:
         """The next step."""
         (kind,) = self._random.choices(list(_KINDS), list(_KINDS.values()))
+        is_here, speaks = "r1" in self._model.rooms, len(self._model.speakers) == len(SPEAKERS)
+        if not (is_here and speaks) and self._random.random() < 0.4:
+            kind = "open_session" if is_here else "create"
         draw = getattr(self, f"_{kind}", dict)
-        return kind, draw()
+        step = kind, draw()
+        self._do(*step)
+        return step
+
+    def _do(self, kind: str, args: Mapping[str, Any]) -> None:
+        model = self._model
+        match kind:
+            case "advance":
+                self._now += args["ms"]
+            case "snapshot":
+                self._saved = model.copy()
+            case "failover":
+                self._model = self._saved.copy() if self._saved is not None else model
+            case "open_session":
+                if args["session_id"] not in model.speakers:
+                    model.open_session(**args)
+            case "take_session":
+                if args["session_id"] in model.speakers:
+                    model.take_session(**args)
+            case _:
+                with contextlib.suppress(LinguaError):
+                    call = getattr(model, {"record": "record_spoken"}.get(kind, kind))
+                    call(now=self._now, **args)
+
+    @property
+    def _around(self) -> int:
+        """The next index of room r1."""
+        room = self._model.rooms.get("r1")
+        return min(room.next_index, len(INDEXES) - 10) if room is not None else 0
 
     def _pick(self, *choices: Any) -> Any:
         return self._random.choice(choices)
 
     def _room(self) -> str:
-        return str(self._pick("r1", "r1", "r1", "r2"))
+        return str(self._pick(*["r1"] * 7, "r2"))
 
     def _create(self) -> Mapping[str, Any]:
         room, pick = self._room(), self._pick
@@ -72,7 +107,7 @@ class Chance:
             "tenant": TENANTS[room],
             "secret": pick(*[b"one"] * 9, b"two"),
             "created_ms": pick(0, 0, START_MS - 500),
-            "next_index": pick(0, 0, 0, self._around),
+            "next_index": pick(0, 0, 0, self._around + 1),
             "most_rooms": pick(0, 0, 1, 2),
             **LIMITS,
         }
@@ -112,7 +147,7 @@ class Chance:
         return drawn
 
     def _keep(self) -> Mapping[str, Any]:
-        rooms = self._pick([("r1", 0)], [("r1", 0), ("r2", 0)], [("r1", self._around)])
+        rooms = self._pick([("r1", 0)], [("r1", 0), ("r2", 0)], [("r1", self._around + 1)])
         return {
             "gateway": self._pick(*GATEWAYS),
             "rooms": rooms,
@@ -121,21 +156,21 @@ class Chance:
 
     def _record(self) -> Mapping[str, Any]:
         session, pick = self._pick(*SPEAKERS), self._pick
-        first = max(0, self._cuts[session] - pick(0, 0, 1, 2, 6))
-        end = self._cuts[session] = max(self._cuts[session], first + pick(0, 1, 1, 1, 2))
+        known = self._model.speakers.get(session, Speaker())
+        first = max(0, known.next_index - pick(0, 0, 0, 1, 2, 6))
+        end = max(known.next_index, first + pick(0, 1, 1, 1, 2, 3))
         cuts = list(range(first, end))
         if pick(*[False] * 9, True):
             cuts += cuts[:1]
         only = {cuts[0]: pick(("de",), ("de", "xx"))} if cuts and pick(*[False] * 6, True) else None
-        self._around = min(self._around + pick(0, 1), len(INDEXES) - 10)
         return {
             "session_id": session,
             "room_id": self._room(),
             "cuts": cuts,
             "language": pick("en", "en", "fr"),
-            "epoch": pick(1, 1, 1, 1, 2),
+            "epoch": pick(*[known.epoch] * 9, 1, 2),
             "first_index": max(0, end - pick(0, 1, 3, 9)),
-            "floor": pick(0, 0, 0, self._around),
+            "floor": pick(0, 0, 0, 0, 0, self._around + 1),
             "only": only,
         }
 
@@ -144,10 +179,19 @@ class Chance:
 
     def _put(self) -> Mapping[str, Any]:
         pick = self._pick
+        expected = [
+            (*lane, index)
+            for lane, each in sorted(self._model.lanes.items())
+            for index in sorted(each.open)
+            if index not in each.waiting and lane[0]
+        ]
+        room_id, language, index = self._room(), pick(*LANGUAGES), self._index()
+        if expected and self._random.random() < 0.75:
+            room_id, language, index = pick(*expected)
         return {
-            "room_id": self._room(),
-            "language": pick(*LANGUAGES),
-            "index": self._index(),
+            "room_id": room_id,
+            "language": language,
+            "index": index,
             "event": pick(b"\x00one", b"\x00one", b"two"),
             "speech": pick(b"", b"\xffspeech"),
             "original": pick(b"", b"\xfforiginal"),
@@ -172,7 +216,7 @@ class Chance:
         return {"room_id": self._room()}
 
     def _advance(self) -> Mapping[str, Any]:
-        return {"ms": self._pick(500, 500, 500, 1000, 1500, 2000, 4000, 9000)}
+        return {"ms": self._pick(*[500] * 8, *[1000, 1500, 2000] * 2, 4000, 9000)}
 
     def _take_session(self) -> Mapping[str, Any]:
         return {"session_id": self._pick(*SPEAKERS)}

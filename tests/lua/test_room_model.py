@@ -132,12 +132,7 @@ def cut_down(
 
 def drawn(seed: int) -> list[Step]:
     chance = Chance(seed)
-    # Most walks begin with a room that is in use.
-    start: list[Step] = [
-        ("create", {"room_id": "r1", "secret": b"one", "tenant": "t1"}),
-        *(("open_session", {"session_id": each}) for each in ("s", "t")),
-    ]
-    return start * (seed % 5 > 0) + [chance.step() for _ in range(STEPS)]
+    return [chance.step() for _ in range(STEPS)]
 
 
 @pytest.mark.timeout(max(300, EXAMPLES * STEPS // 30))
@@ -156,6 +151,7 @@ def test_whatever_gateways_do_and_redis_loses_the_scripts_do_what_the_model_says
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_model_notices_if(client: redis.Redis, prefix: str, fault: str) -> None:
     line, instead = FAULTS[fault]
