@@ -15,6 +15,8 @@ Token = str | Path | Callable[[], str | Awaitable[str]]
 
 # The syntax of RFC 6750; nothing else can be sent.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+# How the tokens of rooms begin; gateways make them, and only strings are accepted for them.
+_OF_A_ROOM = "room."
 _UNAUTHENTICATED = common_pb2.ERROR_REASON_UNAUTHENTICATED
 
 
@@ -106,6 +108,8 @@ class TokenSource:
     def _hint(self, good: bool) -> str:
         if self._source is not None:
             return "; the previous token was refused as well"
+        if self._token.startswith(_OF_A_ROOM) and good:
+            return "; the host of the room can make another one"
         if self._token and good:
             return "; pass a function or a file (pathlib.Path) as token=... to renew it"
         return ""

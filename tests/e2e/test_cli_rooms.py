@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import LINGUA, WITHIN_S, LinguaProcess, Up, becomes, environment, lingua
+from tests.support.commands import (
+    LINGUA,
+    WITHIN_S,
+    LinguaProcess,
+    Start,
+    Up,
+    becomes,
+    environment,
+    lingua,
+)
 
 RATE = 16000
 
@@ -231,3 +240,30 @@ def test_who_is_not_let_in_is_told_why(
     assert ended.returncode == code, ended.stderr
     assert hint in ended.stderr
     assert token not in ended.stderr
+
+
+def test_with_auth_on_members_need_only_their_token_of_the_room(
+    up: Start, hello: Path, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    assert lingua("token", "secret", str(secret)).returncode == 0
+    signs = {"LINGUA_AUTH_SECRET_FILE": str(secret)}
+    services = up(LINGUA_AUTH="on", **signs).ready()["services"]
+    at = {f"LINGUA_{each['service'].upper()}_ADDRESS": each["address"] for each in services}
+    assert lingua("rooms", "create", **at).returncode == 2
+    room = json.loads(run(at, "rooms", "create", "--json", **signs))
+    where = ("--room", room_id(room))
+    # Nobody has to translate English to English, so no node is needed.
+    options = (*where, "--language", "en", "--speech-dir", str(tmp_path / "out"), "--original")
+    with Listening(at, tmp_path, room["listener_token"], *options) as listening:
+        listening.wait_for("Listening to room")
+        speaks = {"LINGUA_ROOM_TOKEN": room["speaker_token"]}
+        said = run(at, "speak", str(hello), *where, "--from", "en", **speaks)
+        assert "delivered  en->en" in said
+        listening.wait_for("speech in ")
+        shown = json.loads(run(at, "rooms", "show", room_id(room), "--json", **speaks))
+        assert [each["role"] for each in shown["members"]] == ["LISTENER"]
+        host = {"LINGUA_HOST_TOKEN": room["host_token"]}
+        assert run(at, "rooms", "token", room_id(room), "--role", "listener", **host)
+        run(at, "rooms", "close", room_id(room), **host)
+        assert listening.process.wait(WITHIN_S) == 0

@@ -263,6 +263,15 @@ async def test_a_member_that_lost_its_permission_is_told_after_the_last_utteranc
     await leave(listener)
 
 
+async def test_a_token_that_expires_says_who_can_make_another_one(peer: Peer) -> None:
+    listener = listener_at(peer)
+    stream = await entered(listener, peer)
+    stream.end(errors.UnauthenticatedError("the token has expired"))
+    with pytest.raises(ListenerLostError, match="the host of the room can make another one"):
+        await anext(aiter(listener))
+    await leave(listener)
+
+
 async def test_a_change_returns_when_the_gateway_has_confirmed_it(peer: Peer) -> None:
     listener = listener_at(peer)
     stream = await entered(listener, peer)
