@@ -62,26 +62,25 @@ late result is counted, and confirmed to the dispatcher unless the client may ne
 resume.
 """
 
-import math
 from collections.abc import Callable, Iterable, MutableMapping
-from dataclasses import replace
 from enum import Enum, auto
 
 from lingua_scheduler.services.session_gateway.session import effects
-from lingua_scheduler.services.session_gateway.session.delivery import Delivery
 from lingua_scheduler.services.session_gateway.session.effects import Effect, EffectBuffer, TimerKey
 from lingua_scheduler.services.session_gateway.session.gatherer import Gatherer
 from lingua_scheduler.services.session_gateway.session.intake import Intake, invalid
 from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
-from lingua_scheduler.services.session_gateway.session.jobs import SessionJobs
-from lingua_scheduler.services.session_gateway.session.recording import Recording
+from lingua_scheduler.services.session_gateway.session.parts import (
+    PartsOf,
+    parts_alone,
+    parts_in_room,
+)
 from lingua_scheduler.services.session_gateway.session.resume import Past, Replay
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speaking.lane import Speaker
-from lingua_scheduler.services.session_gateway.session.speaking.lane_turns import LaneTurns
-from lingua_scheduler.services.session_gateway.session.speaking.room_jobs import Place, RoomJobs
+from lingua_scheduler.services.session_gateway.session.speaking.room_jobs import Place
 from lingua_scheduler.services.session_gateway.session.speech import Cut, Direction, directions_of
-from lingua_scheduler.services.session_gateway.session.turns import HeldBudget, HeldTurns
+from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, session_pb2
 
 # How long the client has to confirm all results after the session is closed.
@@ -132,7 +131,6 @@ class SessionCore:
         speaker: Speaker | None = None,
     ) -> None:
         directions = directions_of(opened)
-        budget = held_budget or HeldBudget()
         self.phase = SessionPhase.OPEN
         self._rules = rules
         self._counts = counts
@@ -140,58 +138,21 @@ class SessionCore:
         # When the client last sent anything.
         self._heard_ms = now
         self._out = EffectBuffer()
-        # What an utterance in a room waits for is in its lanes, and so are the deadlines.
-        delivery_rules = rules if speaker is None else replace(rules, result_deadline_ms=math.inf)
-        self._delivery = Delivery(
-            rules=delivery_rules,
+        given = PartsOf(
+            rules=rules,
+            opened=opened,
+            specs=specs,
             past=past,
-            direction=directions[0],
             counts=counts,
+            budget=held_budget or HeldBudget(),
             out=self._out,
             now=now,
         )
-        self._jobs: SessionJobs | RoomJobs
-        self._room: RoomJobs | None = None
-        if speaker is None:
-            turns = HeldTurns(
-                audio_format=opened.audio_format,
-                max_bytes=rules.held_audio_max_bytes,
-                budget=budget,
-            )
-            self._recording = Recording(
-                past=past, turns=turns, delivery=self._delivery, out=self._out
-            )
-            self._jobs = SessionJobs(
-                past=past,
-                rules=rules,
-                directions=directions,
-                specs=specs,
-                turns=turns,
-                delivery=self._delivery,
-                on_end=self._recording.on_end,
-                counts=counts,
-                out=self._out,
-                now=now,
-            )
-        else:
-            lane_turns = LaneTurns()
-            self._recording = Recording(
-                past=past, turns=lane_turns, delivery=self._delivery, out=self._out
-            )
-            self._jobs = self._room = RoomJobs(
-                past=past,
-                rules=rules,
-                speaker=speaker,
-                audio_format=opened.audio_format,
-                specs=specs,
-                turns=lane_turns,
-                budget=budget,
-                delivery=self._delivery,
-                recording=self._recording,
-                counts=counts,
-                out=self._out,
-                now=now,
-            )
+        parts = parts_alone(given) if speaker is None else parts_in_room(given, speaker)
+        self._delivery = parts.delivery
+        self._recording = parts.recording
+        self._jobs = parts.jobs
+        self._room = parts.room
         self._replay = Replay(
             past=past, turns=self._jobs.turns, open_utterances=self._jobs.open.values(), now=now
         )
