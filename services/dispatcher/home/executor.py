@@ -160,8 +160,8 @@ class Executor:
         assign.job.CopyFrom(job.spec)
         assign.time_left_ms = left
         assign.ack_within_ms = settings.ack_timeout_ms
-        is_whole = bool(job.spec.included_utterances)
-        assign.begins_turn = is_whole or attempt.placement.path not in BY_BINDING
+        is_apart = job.spec.begins_turn or bool(job.spec.included_utterances)
+        assign.begins_turn = is_apart or attempt.placement.path not in BY_BINDING
         assign.attempt.job_id = job.job_id
         assign.attempt.attempt = attempt.number
         _hide_the_session(assign.job, attempt.placement.turn_id or job.job_id)

@@ -68,6 +68,9 @@ class JobSpecs:
             spec.is_flush = True
         if utterance.held:
             spec.held_utterances.extend(utterance.held)
+        elif not (utterance.continues or utterance.is_flush) and self._opened.HasField("room"):
+            # Nobody may have listened to the language for a while, so its last turn was dropped.
+            spec.begins_turn = True
         spec.padding_ms = rules.padding_manual_ms if manual else rules.padding_auto_ms
         spec.reason = utterance.reason
         spec.deadline_ms = max(1, int(utterance.deadline_ms - now))

@@ -169,6 +169,12 @@ class SessionJobs:
         self.open[index] = utterance
         return utterance
 
+    def break_off(self, index: int) -> None:
+        """The utterance of this index is not wanted here: what is said later begins a turn."""
+        for direction in self._directions:
+            self._last_reason.pop(direction, None)
+            self.turns.break_off(direction, index)
+
     def may_flush(self, *, is_closing: bool) -> bool:
         """Whether there may be flushes."""
         return bool(self._finished or (is_closing and self.turns))

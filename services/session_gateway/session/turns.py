@@ -118,6 +118,8 @@ class HeldTurns:
         self._waiting: dict[Direction, list[_Piece]] = {}
         self._claimed: dict[int, list[_Piece]] = {}
         self._settled: dict[Direction, _Settled] = {}
+        # Where turns were broken off: what was said before does not wait.
+        self._begins: dict[Direction, int] = {}
 
     def __bool__(self) -> bool:
         """Whether a node holds anything."""
@@ -276,6 +278,16 @@ class HeldTurns:
             self._wait(direction, [*needed, self._piece(utterance, tail)])
         return lost
 
+    def break_off(self, direction: Direction, index: int) -> None:
+        """Drops what waits for the next job, also if it comes to wait later.
+
+        Args:
+            direction: of the turn.
+            index: of an utterance that does not continue it. What was said before does not wait.
+        """
+        self._begins[direction] = index
+        self._drop(self._waiting.pop(direction, []))
+
     def clear(self) -> None:
         """Drops everything: the session has left this gateway."""
         self._drop(list(self._pieces()))
@@ -333,6 +345,9 @@ class HeldTurns:
         return audio if audio and self._budget.take(len(audio)) else None
 
     def _wait(self, direction: Direction, pieces: list[_Piece]) -> None:
+        if pieces and pieces[-1].index < self._begins.get(direction, 0):
+            self._drop(pieces)
+            return
         waiting = [*self._waiting.get(direction, ()), *pieces]
         waiting.sort(key=lambda each: each.index)
         self._trim(waiting)

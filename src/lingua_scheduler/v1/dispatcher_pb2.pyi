@@ -73,6 +73,7 @@ class JobSpec(_message.Message):
     IS_FLUSH_FIELD_NUMBER: _builtins.int
     HELD_UTTERANCES_FIELD_NUMBER: _builtins.int
     INCLUDED_UTTERANCES_FIELD_NUMBER: _builtins.int
+    BEGINS_TURN_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     session_id: _builtins.str
     utterance_index: _builtins.int
@@ -110,6 +111,10 @@ class JobSpec(_message.Message):
     """Nothing was said in this utterance, so the job has no audio of its own: it ends a turn whose
     audio the node holds. The node returns the result of what it holds, and lists those utterances in
     joined_utterances; a node that holds nothing returns KIND_NO_SPEECH.
+    """
+    begins_turn: _builtins.bool
+    """The job continues nothing, although a turn of the session in this direction may be bound to a
+    node: nobody needs what the node holds of it (JobAssign has begins_turn set).
     """
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair: ...
@@ -175,10 +180,11 @@ class JobSpec(_message.Message):
         is_flush: _builtins.bool = ...,
         held_utterances: _abc.Iterable[_builtins.int] | None = ...,
         included_utterances: _abc.Iterable[_builtins.int] | None = ...,
+        begins_turn: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["audio_format", b"audio_format", "limits", b"limits", "pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_format", b"audio_format", "audio_ms", b"audio_ms", "deadline_ms", b"deadline_ms", "features", b"features", "first_chunk_client_ms", b"first_chunk_client_ms", "held_utterances", b"held_utterances", "included_utterances", b"included_utterances", "is_flush", b"is_flush", "job_type", b"job_type", "limits", b"limits", "padding_ms", b"padding_ms", "pair", b"pair", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "reason", b"reason", "require_tts", b"require_tts", "required_stages", b"required_stages", "session_epoch", b"session_epoch", "session_id", b"session_id", "steps", b"steps", "strict", b"strict", "tenant", b"tenant", "traceparent", b"traceparent", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio", b"audio", "audio_format", b"audio_format", "audio_ms", b"audio_ms", "begins_turn", b"begins_turn", "deadline_ms", b"deadline_ms", "features", b"features", "first_chunk_client_ms", b"first_chunk_client_ms", "held_utterances", b"held_utterances", "included_utterances", b"included_utterances", "is_flush", b"is_flush", "job_type", b"job_type", "limits", b"limits", "padding_ms", b"padding_ms", "pair", b"pair", "partial_interval_ms", b"partial_interval_ms", "preferred_node_id", b"preferred_node_id", "reason", b"reason", "require_tts", b"require_tts", "required_stages", b"required_stages", "session_epoch", b"session_epoch", "session_id", b"session_id", "steps", b"steps", "strict", b"strict", "tenant", b"tenant", "traceparent", b"traceparent", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -139,6 +139,9 @@ class RoomJobs:
             if not lane.jobs.open:
                 lane.jobs.recall(own, past)
             utterance.said.outcomes[each.language] = past.lost.get((index, each.language))
+        if cut.audio_ms and cut.HasField("room_index"):
+            for language in sorted(self._lanes.keys() - {each.language for each in cut.languages}):
+                self._leave(language, index)
         if past.seen <= index < past.next_index:
             self.open[index] = utterance
             self._check_over(utterance)
@@ -190,7 +193,7 @@ class RoomJobs:
         concerned = utterance.only if utterance.is_flush else tuple(self._lanes)
         for language in concerned:
             if language not in place.languages and language in self._lanes:
-                self._leave(language)
+                self._leave(language, place.index)
         self._check_over(utterance)
 
     def _lane(self, language: str, now: float) -> Lane:
@@ -217,10 +220,10 @@ class RoomJobs:
             )
         return lane
 
-    def _leave(self, language: str) -> None:
-        """Nobody wants a language any more: what nodes hold for it is dropped."""
+    def _leave(self, language: str, index: int) -> None:
+        """Nobody wanted an utterance in this language: what nodes hold for it is dropped."""
         lane = self._lanes[language]
-        lane.jobs.turns.clear()
+        lane.jobs.break_off(index)
         if lane.is_idle:
             del self._lanes[language], self.turns.lanes[language]
 
