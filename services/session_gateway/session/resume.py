@@ -50,13 +50,15 @@ class Replay:
         self, *, past: Past, turns: HeldAudio, open_utterances: Iterable[Utterance], now: float
     ) -> None:
         self._turns = turns
-        # Utterances whose chunks are needed again.
-        self._awaited = [
+        # Utterances whose chunks are needed again. In a room, one may be held in a language and open
+        # in another.
+        self._awaited = [each for each in open_utterances if each.state is UtteranceState.REPLAY]
+        open_indexes = {each.index for each in self._awaited}
+        self._awaited += [
             Utterance.from_record(cut, now=now, deadline_ms=now, accepted=False)
             for cut in past.cuts
-            if turns.awaits(cut.utterance_index)
+            if turns.awaits(cut.utterance_index) and cut.utterance_index not in open_indexes
         ]
-        self._awaited += [each for each in open_utterances if each.state is UtteranceState.REPLAY]
         # Ranges of chunks that are not needed, but may be sent again between others.
         awaited = {each.index for each in self._awaited}
         self._known = [

@@ -1,4 +1,4 @@
-"""A language that nobody listened to for a while: what nodes held of it is not joined later."""
+"""Held audio of a session in a room: if a language was left for a while, and after a resume."""
 
 from lingua_scheduler.v1 import common_pb2
 from tests.unit.gateway.room_desk import HELD, RoomDesk
@@ -72,3 +72,17 @@ def test_a_job_that_has_claimed_held_audio_keeps_it_when_its_language_is_left() 
 
     again = desk.submitted[-1].utterance
     assert (again.index, again.included) == (1, (0,))
+
+
+def test_an_utterance_that_is_held_in_one_language_goes_on_in_another_after_a_resume() -> None:
+    before = cut_within_a_sentence(RoomDesk()).accept(0, "fr", "de")
+    before.deliver(0, "fr", kind=HELD).published(0, "fr").placed()
+    after = before.taken_over(next_seq=0, left={(0, "de")})
+
+    after.seq = 0
+    after.say(500, None)
+
+    assert after.jobs == [(0, "de")]
+    after.finish(0, "de").speak()
+    french = next(each.utterance for each in after.submitted if each.utterance.index == 1)
+    assert (french.direction.tgt, french.held) == ("fr", (0,))
