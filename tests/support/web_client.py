@@ -104,6 +104,12 @@ class WebClient:
         assert connection.transport is not None
         connection.transport.abort()
 
+    def take_audio(self, frame: bytes) -> None:
+        """Keeps what is in a binary frame."""
+        kind, index = struct.unpack_from(">B3xI", frame)
+        assert kind == 2
+        self.speech[index] = frame[8:]
+
     async def _read(self) -> None:
         try:
             async for frame in self.socket:
@@ -111,9 +117,7 @@ class WebClient:
                     self.texts += 1
                     self.events += json.loads(frame.data).get("events", ())
                 elif frame.type is aiohttp.WSMsgType.BINARY:
-                    kind, index = struct.unpack_from(">B3xI", frame.data)
-                    assert kind == 2
-                    self.speech[index] = frame.data[8:]
+                    self.take_audio(frame.data)
                 self._changed.set()
         finally:
             self._changed.set()
@@ -126,19 +130,64 @@ async def all_left(gateway: GatewayProcess) -> None:
             pass
 
 
+class WebListener(WebClient):
+    """One WebSocket of a listener of a room."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        super().__init__(socket)
+        self.originals: dict[int, bytes] = {}
+
+    async def join(self, room_id: str, token: str, language: str = "de", **fields: Any) -> Event:
+        """Joins a room; captions, unless it asks for something else."""
+        wanted = {"language": language, "captions": True, **fields.pop("listening", {})}
+        join = {"roomId": room_id, "joinToken": token, "listening": wanted, **fields}
+        await self.say(join=join)
+        return await self.event("joined")
+
+    async def said(self, index: int) -> Event:
+        """Waits for the result of an utterance. Default values are left out of JSON."""
+        return await self.event("result", lambda each: int(each.get("roomIndex", 0)) == index)
+
+    def take_audio(self, frame: bytes) -> None:
+        """Keeps what is in a binary frame."""
+        kind, index = struct.unpack_from(">B3xQ", frame)
+        kept = {3: self.speech, 4: self.originals}[kind]
+        assert index not in kept
+        kept[index] = frame[12:]
+
+
 @contextlib.asynccontextmanager
 async def web_client(address: str, token: str = "", **options: Any) -> AsyncIterator[WebClient]:
     """A client that is connected inside the block."""
-    protocols = ["lingua.v1"] + ([f"bearer.{token}"] if token else [])
-    scheme = "wss" if "ssl" in options else "ws"
-    async with (
-        aiohttp.ClientSession() as http,
-        http.ws_connect(
-            f"{scheme}://{address}/v1/converse", protocols=protocols, max_msg_size=0, **options
-        ) as socket,
-    ):
+    async with _connected(address, "/v1/converse", token, options) as socket:
         client = WebClient(socket)
         try:
             yield client
         finally:
             await client.leave()
+
+
+@contextlib.asynccontextmanager
+async def web_listener(address: str, token: str = "", **options: Any) -> AsyncIterator[WebListener]:
+    """A listener that is connected inside the block, and has not joined."""
+    async with _connected(address, "/v1/listen", token, options) as socket:
+        listener = WebListener(socket)
+        try:
+            yield listener
+        finally:
+            await listener.leave()
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    address: str, path: str, token: str, options: dict[str, Any]
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    protocols = ["lingua.v1"] + ([f"bearer.{token}"] if token else [])
+    scheme = "wss" if "ssl" in options else "ws"
+    async with (
+        aiohttp.ClientSession() as http,
+        http.ws_connect(
+            f"{scheme}://{address}{path}", protocols=protocols, max_msg_size=0, **options
+        ) as socket,
+    ):
+        yield socket
