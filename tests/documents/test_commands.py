@@ -28,6 +28,7 @@ READY = {
     "lingua sim-nodes": r"connected [1-9]",
     "lingua serve": r"listening",
     "lingua sample-node": r"connected to dispatcher",
+    "lingua listen": r"Listening to room",
 }
 # tests/e2e/test_cli_speak.py has a microphone.
 WITHOUT_DEVICE = "--mic"
@@ -35,6 +36,7 @@ WITHOUT_DEVICE = "--mic"
 PLACEHOLDERS = {
     "NODE": ("nodes list --json", "nodes", "node_id"),
     "JOB": ("jobs list --json", "jobs", "job_id"),
+    "ROOM": ("rooms list --json", "rooms", "room_id"),
 }
 # Where the console is by default; in a test it has a free port.
 CONSOLE = "http://127.0.0.1:7750"
@@ -64,7 +66,7 @@ class Terminal:
 
     def type(self, line: str) -> None:
         """Runs a command to its end, or until it is ready if it has none."""
-        line = re.sub(r"\b(NODE|JOB)\b", lambda found: self._first(found[1]), line)
+        line = re.sub(r"\b(NODE|JOB|ROOM)\b", lambda found: self._first(found[1]), line)
         line = line.replace(CONSOLE, self._console)
         ready = next((said for start, said in READY.items() if line.startswith(start)), None)
         if ready is None:

@@ -35,8 +35,8 @@ def blocks(page: Path) -> list[str]:
 
 
 def examples(address: str) -> list[str]:
-    """Returns the blocks of docs/clients.md, with an address that answers."""
-    found = blocks(PAGE)
+    """Returns the blocks of docs/clients.md on sessions, with an address that answers."""
+    found = [block for block in blocks(PAGE) if "Room" not in block]
     assert len(found) == 3
     return [re.sub(r'"[^"]+:7730"', repr(address), block) for block in found]
 
