@@ -50,8 +50,8 @@ class Replay:
         self, *, past: Past, turns: HeldAudio, open_utterances: Iterable[Utterance], now: float
     ) -> None:
         self._turns = turns
-        # Utterances whose chunks are needed again. In a room, one may be held in a language and open
-        # in another.
+        # Utterances whose chunks are needed again. In a room, one may be held in one language and
+        # open in another.
         self._awaited = [each for each in open_utterances if each.state is UtteranceState.REPLAY]
         open_indexes = {each.index for each in self._awaited}
         self._awaited += [
