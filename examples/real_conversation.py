@@ -26,7 +26,7 @@ from interpreter_node.engines import MissingPartError
 from interpreter_node.fetching import BadDownloadError, fetch
 from interpreter_node.settings import models_folder
 from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
-from real_room import HEADING, hold_tour, room_pages
+from real_room import HEADING, hold_tour, room_page, room_pages
 from recorded_speech import speakers_voice, write_speech
 
 from lingua_scheduler.cli.commands.up import exports
@@ -139,7 +139,9 @@ def introduce(scheduler: LocalScheduler, *, with_room: bool) -> None:
     """Show the address of the page, and what follows."""
     if page := talk_page(scheduler):
         print("\n".join(page.words))
-        print("       Two people can talk English and Spanish there, as soon as the nodes run.\n")
+        print("       Two people can talk English and Spanish there, as soon as the nodes run.")
+        print(f"Room   {room_page(page.url)}")
+        print("       One speaks there, and others listen.\n")
     print(HEADING if with_room else __doc__)
 
 

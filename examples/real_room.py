@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from recorded_speech import speakers_voice, write_speech, write_wav
 
@@ -234,4 +235,17 @@ async def room_pages(scheduler: LocalScheduler, room: Room) -> list[str]:
     page = talk_page(scheduler)
     if page is None:
         return []
-    return [f"Room   {page.url}room"]
+    listens, speaks = [await room.join_token(role) for role in ("listener", "speaker")]
+    lines = []
+    for url in filter(None, (page.url, page.lan_url)):
+        link = f"{room_page(url).partition('#')[0]}#room={room.room_id}&token="
+        lines += [
+            f"To listen, open {link}{listens}",
+            f"To speak:       {link}{speaks}&role=speaker",
+        ]
+    return lines
+
+
+def room_page(talk_url: str) -> str:
+    """The address of the room page, by that of the talk page: where people make their own room."""
+    return urlsplit(talk_url)._replace(path="/room").geturl()

@@ -70,4 +70,6 @@ def test_in_a_room_everybody_gets_what_is_said_in_their_own_language(tmp_path: P
     assert "0 missing; " in shown
     assert list((tmp_path / "out").glob("luis-*.wav"))
     assert not list((tmp_path / "out").glob("emma-*.wav"))
-    assert "/room" in shown
+    links = [line for line in shown.splitlines() if line.startswith("To ")]
+    assert [line.split()[1].strip(",:") for line in links] == ["listen", "speak"]
+    assert all("/room#room=" in line and "&token=room." in line for line in links)
