@@ -102,7 +102,11 @@ def test_the_guard_takes_a_token_of_a_room_for_a_member_until_it_expires() -> No
     assert token not in repr(principal)
 
 
-@pytest.mark.parametrize("token", ["room.", "room.x", sign(ROOM, SECRET, RoomTokenRole.HOST, 1)])
+@pytest.mark.parametrize(
+    "token",
+    ["room.", "room.x", sign(ROOM, SECRET, RoomTokenRole.HOST, 1)],
+    ids=["empty", "cut", "expired"],
+)
 def test_the_guard_refuses_what_is_no_token_or_has_expired(token: str) -> None:
     with pytest.raises(UnauthenticatedError):
         member_of(token)
