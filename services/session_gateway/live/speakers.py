@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth.principals import own_tenant
@@ -143,7 +144,10 @@ class Speakers:
     def _spoken_to(self, asked: session_pb2.RoomSpeaker) -> SpokenTo:
         room_id = asked.room_id
         return SpokenTo(
-            room_id=room_id, language=asked.language, floor=lambda: self._rooms.floor(room_id)
+            room_id=room_id,
+            language=asked.language,
+            floor=partial(self._rooms.floor, room_id),
+            raise_floor=partial(self._rooms.raise_floor, room_id),
         )
 
     # ---- leaving ----

@@ -120,6 +120,12 @@ class Rooms:
         here = self._here.get(room_id)
         return here.floor if here is not None else 0
 
+    def raise_floor(self, room_id: str, next_index: int) -> None:
+        """An utterance of a room has the room index before this one."""
+        here = self._here.get(room_id)
+        if here is not None:
+            here.raise_floor(next_index)
+
     # ---- listeners ----
 
     async def listen(

@@ -25,14 +25,18 @@ class SpokenTo:
         room_id: of the room.
         language: that is spoken.
         floor: returns the lowest room index that the next utterance may have.
+        raise_floor: called when that is known to be higher.
     """
 
     room_id: str
     language: str
     floor: Callable[[], int]
+    raise_floor: Callable[[int], None] = lambda _: None
 
     def place(self, cut: session_record_pb2.Cut, spoken: Spoken) -> Place:
         """The place of a cut, which is added to the cut unless it has one."""
+        # Redis may lose the room in the next moment, and must not give this index to another cut.
+        self.raise_floor(spoken.room_index + 1)
         if not cut.HasField("room_index") and spoken.room_index >= 0:
             cut.room_index = spoken.room_index
             del cut.languages[:]

@@ -1,6 +1,8 @@
-"""Held audio of a session in a room: if a language was left for a while, and after a resume."""
+"""A session in a room if a language was left for a while, after a resume, and without Redis."""
 
-from lingua_scheduler.v1 import common_pb2
+from lingua_scheduler.services.session_gateway.store.session_record import SpokenTo
+from lingua_scheduler.services.session_gateway.store.session_store import Spoken
+from lingua_scheduler.v1 import common_pb2, session_record_pb2
 from tests.unit.gateway.room_desk import HELD, RoomDesk
 
 
@@ -86,3 +88,12 @@ def test_an_utterance_that_is_held_in_one_language_goes_on_in_another_after_a_re
     after.finish(0, "de").speak()
     french = next(each.utterance for each in after.submitted if each.utterance.index == 1)
     assert (french.direction.tgt, french.held) == ("fr", (0,))
+
+
+def test_a_room_index_is_known_as_used_as_soon_as_a_cut_has_it() -> None:
+    raised: list[int] = []
+    room = SpokenTo(room_id="r", language="en", floor=lambda: 0, raise_floor=raised.append)
+
+    room.place(session_record_pb2.Cut(utterance_index=0), Spoken(7, (("de", False),), False))
+
+    assert raised == [8]
