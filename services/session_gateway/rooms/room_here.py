@@ -125,7 +125,7 @@ class RoomHere:
 
         Raises:
             BackpressureError: too many of its changes wait.
-            LinguaError: as `RoomStore.join`; it goes on as before.
+            LinguaError: as `RoomStore.change`; it goes on as before, unless it is elsewhere.
         """
         if not self._audience.may_change(listener):
             raise errors.BackpressureError("too many changes wait for utterances before them")
@@ -137,7 +137,13 @@ class RoomHere:
             original_audio=listening.original_audio,
         )
         try:
-            admission = await self._store.join(room_id=self.facts.room_id, member=wanted)
+            admission = await self._store.change(room_id=self.facts.room_id, member=wanted)
+        except errors.SessionTakenOverError as error:
+            # This gateway stood still for so long that the listener has joined another one.
+            self.members.pop(wanted.member_id, None)
+            listener.fail(error)
+            self._carry_out(self._audience.on_unchanged(listener))
+            raise
         except errors.LinguaError:
             # It may have happened all the same: the next renewal joins it again as it was.
             if listener.member.member_id in self.members:

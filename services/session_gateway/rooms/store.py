@@ -153,13 +153,25 @@ class RoomStore:
     # ---- members ----
 
     async def join(self, *, room_id: str, member: MemberRecord) -> Admission:
-        """Adds a member, moves it to this gateway, or changes what it listens to.
+        """Adds a member, or moves it to this gateway.
 
         Raises:
             RoomFullError: the room would have too many members, speakers or languages. A member
                 that is there stays as it was.
         """
         reply = await self._join(room_id, member, rejoin=False)
+        return Admission(*reply[1:])
+
+    async def change(self, *, room_id: str, member: MemberRecord) -> Admission:
+        """Changes what a member of this gateway listens to.
+
+        Raises:
+            SessionTakenOverError: it is at another gateway by now, and stays there as it is.
+            RoomFullError: as `join`.
+        """
+        reply = await self._join(room_id, member, rejoin=True)
+        if reply[0] == _MOVED:
+            raise errors.SessionTakenOverError("the listener has joined at another gateway")
         return Admission(*reply[1:])
 
     async def rejoin(self, *, room_id: str, member: MemberRecord) -> bool:

@@ -243,6 +243,22 @@ async def test_a_member_that_moves_is_not_taken_back(g1: Gateway, g2: Gateway) -
     assert await g2.rooms.whereabouts("r") == {"a": "g1"}
 
 
+async def test_a_change_that_comes_late_does_not_take_a_member_back(
+    g1: Gateway, g2: Gateway
+) -> None:
+    await g1.create()
+    await g1.speak()
+    record = MemberRecord.listener("a", rooms_pb2.Listening(language="de", captions=True))
+    await g1.rooms.join(room_id="r", member=record)
+    await g2.listen("a", "es")
+
+    with pytest.raises(errors.SessionTakenOverError):
+        await g1.rooms.change(room_id="r", member=record.changed(language="fr"))
+
+    assert await g1.rooms.whereabouts("r") == {"a": "g2", speaker_id("s"): "g1"}
+    assert (await g1.say(0))[0].languages == (("es", False),)
+
+
 async def test_members_that_a_gateway_does_not_have_are_removed(g1: Gateway, g2: Gateway) -> None:
     await g1.create()
     await g1.listen("here", "de")
