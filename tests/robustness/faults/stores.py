@@ -15,7 +15,8 @@ EMPTIED = Excuses(
     held=True,
     capacity=True,
     missing=frozenset({"JOB_NOT_FOUND", "SESSION_NOT_FOUND"}),
-    sessions=frozenset({"SESSION_NOT_FOUND"}),
+    # Until a gateway has restored a room, nobody can tell whether a token is of it.
+    sessions=frozenset({"SESSION_NOT_FOUND", "ROOM_NOT_FOUND", "PERMISSION_DENIED"}),
     rooms=True,
 )
 _BYTES_LEFT = 4096

@@ -76,7 +76,9 @@ def _runs(speaker: ClientHistory, language: str) -> Iterator[tuple[list[int], bo
     for at, (has, run) in enumerate(runs):
         if has:
             indexes = [each["room_index"] for each in run]
-            yield indexes, at == 0 and run[0]["index"] == 0, at == len(runs) - 1
+            # A run that only ends what was held has no words of its own.
+            is_last = at == len(runs) - 1 and any(each["index"] not in nothing for each in run)
+            yield indexes, at == 0 and run[0]["index"] == 0, is_last
 
 
 def _gaps(
