@@ -173,10 +173,10 @@ def main(folder: Path) -> None:
         pictures.session()
         pictures.job()
         pictures.node()
-        pictures.room()
         time.sleep(max(0.0, began + LIVELY_S - time.monotonic()))
         pictures.overview()
         pictures.top()
+        pictures.room()
         opens.close()
         scheduler.run(lively.stop(tasks))
 
