@@ -197,7 +197,9 @@ class ListenerLink:
             self._on_status(status)
         except Exception:
             # The app's function must not end the app's listener.
-            log.exception("status callback failed", extra={"member_id": self._protocol.state.member_id})
+            log.exception(
+                "status callback failed", extra={"member_id": self._protocol.state.member_id}
+            )
 
 
 def _open_stream(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
