@@ -227,8 +227,10 @@ class NotSaid:
         language: in which they are missing.
         reason: for tools: an ErrorReason of the contract without its prefix, such as JOB_TIMEOUT;
             or NOT_KEPT: they were said too long ago; OUT_OF_ORDER: the server skipped them and did
-            not have them when it was asked again; LISTENING_CHANGED: the connection broke while
-            the language was being changed; NOT_READ: the app had too much to read.
+            not have them when it was asked again; AWAY: the connection was lost for longer than
+            the room counts a listener, and nobody else listened to the language; LISTENING_CHANGED:
+            the connection broke while the language was being changed; NOT_READ: the app had too
+            much to read.
         message: one sentence for people.
         speaker: as in Said; empty if there are several.
         session_id: as in Said.

@@ -9,6 +9,10 @@ MAX_INDEX = 2**53
 # Changes of language that have not come into effect yet. More than these are merged.
 _MAX_CHANGES = 64
 
+# Reasons for doubt.
+LISTENING_CHANGED = "LISTENING_CHANGED"
+AWAY = "AWAY"
+
 
 class Chain:
     """The position of one listener, over all its streams.
@@ -23,21 +27,34 @@ class Chain:
         self._seen: int | None = None
         # The first indexes of languages that were changed to, ascending, all above the position.
         self._changes: list[int] = []
-        # Whether the last stream broke during a change, and up to where that matters.
-        self._is_unsure = False
-        self._unsure_until = 0
+        # Why the room may not have published all in the listener's language, and up to where.
+        self._doubt = ""
+        self._doubt_until = 0
 
     @property
     def position(self) -> int:
         """The first room index that the listener has not seen, or is to get live."""
         return self._live_from if self._seen is None else self._seen
 
-    def join(self, live_from: int) -> None:
-        """A stream begins, in one language; what is said from `live_from` on comes live."""
+    @property
+    def doubt(self) -> str:
+        """Why utterances before the last time that the listener joined may be missing."""
+        return self._doubt
+
+    def join(self, live_from: int, *, was_away: bool = False) -> None:
+        """A stream begins, in one language.
+
+        Args:
+            live_from: what is said from here on comes live.
+            was_away: whether the listener was away for longer than the room counted it. Then
+                nobody may have wanted its language for a while.
+        """
         if not self.started:
             self.started, self._live_from = True, live_from
-        if self._is_unsure:
-            self._is_unsure, self._unsure_until = False, live_from
+        if was_away and not self._doubt:
+            self._doubt = AWAY
+        if self._doubt:
+            self._doubt_until = live_from
         self._changes = []
 
     def disconnect(self, *, asked: bool) -> None:
@@ -47,7 +64,10 @@ class Chain:
             asked: whether a change was asked for and not answered. Until the listener joins again,
                 the room may have published only in the one language or only in the other.
         """
-        self._is_unsure = self._is_unsure or asked or bool(self._changes)
+        if self.position >= self._doubt_until:
+            self._doubt = ""
+        if asked or self._changes:
+            self._doubt = LISTENING_CHANGED
 
     def change(self, index: int) -> None:
         """Notes that utterances from this index on come in another language."""
@@ -75,13 +95,13 @@ class Chain:
         until = min(index, previous + 1)
         return (first, until) if first < until else None
 
-    def unsure_before(self, index: int) -> tuple[int, int] | None:
-        """Returns what was perhaps published only in the language that was not asked for.
+    def doubtful_before(self, index: int) -> tuple[int, int] | None:
+        """Returns what was perhaps not published in the language that the listener asks for.
 
-        The listener was due everything below `index` in one language or the other, but a change of
-        language was interrupted. Returns the range as `lost_before` does; None if all is well.
+        The listener was due everything below `index`, but see `doubt`. Returns the range as
+        `lost_before` does; None if all is well.
         """
-        until = min(index, self._unsure_until)
+        until = min(index, self._doubt_until)
         return (self.position, until) if self.position < until else None
 
     def _first_due(self, index: int) -> int | None:

@@ -30,7 +30,7 @@ from lingua_scheduler.sdk.room.events import (
     Rejoined,
     Said,
 )
-from lingua_scheduler.sdk.room.protocol.chain import MAX_INDEX
+from lingua_scheduler.sdk.room.protocol.chain import AWAY, LISTENING_CHANGED, MAX_INDEX
 from lingua_scheduler.sdk.room.protocol.effects import Fail, Give, ListenerEffect, Show
 from lingua_scheduler.sdk.room.protocol.state import ListenerState
 from lingua_scheduler.sdk.room.protocol.stream import ListenerStream
@@ -71,6 +71,10 @@ _FATAL = frozenset(
 )
 # Says something about the gateway, and nothing about a change that was asked for.
 _OF_THE_GATEWAY = frozenset({_DRAINING, common_pb2.ERROR_REASON_BACKPRESSURE, _CLOSED})
+_DOUBTS = {
+    LISTENING_CHANGED: "the connection broke during a change of language",
+    AWAY: "the listener was away for too long, and nobody else listened to its language",
+}
 _BEFORE_JOINED = frozenset({"joined", "error", "go_away", "closed"})
 
 
@@ -206,11 +210,12 @@ class ListenerProtocol:
         state = self.state
         state.member_id = joined.member_id
         state.room = room_from(joined.room)
-        state.resume_within_ms = joined.resume_within_ms
         if silence_s := self._patience.silence_s(now, joined.silence_ms):
             stream.silence = Silence(now, silence_s)
         away = self._retries.opened(now, max(REJOIN_S, joined.resume_within_ms / 1000))
-        state.chain.join(joined.position)
+        was_away = stream.resumes and away * 1000 > state.resume_within_ms
+        state.chain.join(joined.position, was_away=was_away)
+        state.resume_within_ms = joined.resume_within_ms
         if stream.resumes:
             state.rejoins += 1
             self._do(Give(Rejoined(away=away, position=state.chain.position)))
@@ -230,9 +235,8 @@ class ListenerProtocol:
                 self._do(Give(Problem(reason="OUT_OF_ORDER", message=f"{what}; reconnecting")))
                 self._end_stream(stream, Close(Lost(what)))
                 return
-            if (unsure := chain.unsure_before(index)) is not None:
-                what = "the connection broke during a change of language"
-                self._report(*unsure, heard.language, "LISTENING_CHANGED", what)
+            if (doubtful := chain.doubtful_before(index)) is not None:
+                self._report(*doubtful, heard.language, chain.doubt, _DOUBTS[chain.doubt])
             if (lost := chain.lost_before(index, previous)) is not None:
                 # It was asked for them again, in vain.
                 self._report(*lost, heard.language, "OUT_OF_ORDER", "the server skipped it twice")

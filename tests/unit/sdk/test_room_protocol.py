@@ -342,6 +342,27 @@ def test_a_connection_that_breaks_during_a_change_hides_no_utterance(inside: Dri
     ]
 
 
+def test_who_was_away_for_too_long_is_told_what_was_not_translated_for_it(inside: Driver) -> None:
+    inside.say(said(5, 4))
+    inside.lose()
+    inside.now += 20
+    inside.connect(position=9)
+    # Nobody listened to Spanish while 6 and 7 were said. After 9, gaps are as always.
+    assert heard(inside.say(said(8, 5), said(12, 8))) == [
+        (6, 8, "AWAY"),
+        (8, 9, ""),
+        (12, 13, ""),
+    ]
+
+
+def test_who_was_away_for_a_moment_has_missed_nothing(inside: Driver) -> None:
+    inside.say(said(5, 4))
+    inside.lose()
+    inside.now += 14
+    inside.connect(position=9)
+    assert heard(inside.say(said(8, 5))) == [(8, 9, "")]
+
+
 # ---- going elsewhere ----
 
 
