@@ -21,8 +21,6 @@ ROOMS, GATEWAYS, LANGUAGES = ("r1", "r2"), ("g1", "g2", "g3"), ("de", "en", "fr"
 LISTENERS, SPEAKERS = ("a", "b", "c", "d"), ("s", "t")
 TENANTS = {"r1": "t1", "r2": "t1"}
 LIMITS = {"max_members": 5, "max_speakers": 1, "max_languages": 2}
-# More than any walk reaches.
-INDEXES = range(60)
 
 # How often each step is drawn.
 _KINDS = {
@@ -92,7 +90,7 @@ class Chance:
     def _around(self) -> int:
         """The next index of room r1."""
         room = self._model.rooms.get("r1")
-        return min(room.next_index, len(INDEXES) - 10) if room is not None else 0
+        return room.next_index if room is not None else 0
 
     def _pick(self, *choices: Any) -> Any:
         return self._random.choice(choices)

@@ -16,7 +16,7 @@ from .room_walk import RoomWalk
 from .scripts import clocked_scripts
 from .test_sessions import forget
 
-EXAMPLES = int(os.environ.get("LINGUA_MODEL_EXAMPLES", "45"))
+EXAMPLES = int(os.environ.get("LINGUA_MODEL_EXAMPLES", "36"))
 STEPS = int(os.environ.get("LINGUA_MODEL_STEPS", "120"))
 SEED = int(os.environ.get("LINGUA_MODEL_SEED", "1"))
 
