@@ -29,7 +29,7 @@ from tests.support.services import (
 
 Service = TypeVar("Service", bound=ServiceProcess)
 
-NODES = (2, 2, 2, 1)
+NODES = (3, 2, 2, 1)
 """The slots of each node."""
 
 SPLIT, ALL = "split", "all"

@@ -6,7 +6,7 @@ from typing import ClassVar
 from tests.robustness.history import Excuses, Lost
 from tests.robustness.world import World
 
-FULL = 16
+FULL = 18
 """People with whom, and with two rooms, nine of ten slots of a world are taken."""
 
 

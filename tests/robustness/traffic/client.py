@@ -52,6 +52,8 @@ class Talker:
         self._rng = rng
         self._enough = asyncio.Event()
         self._word = 0
+        self.pause_s = (0.0, 0.0)
+        """Between two sentences, drawn each time."""
 
     def stop(self) -> None:
         """Breaks off; that ends the sentence."""
@@ -96,6 +98,10 @@ class Talker:
                 if self._enough.is_set():
                     break
             await session.finish()
+            if self.pause_s[1]:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._enough.wait(), self._rng.uniform(*self.pause_s))
+                due = max(due, loop.time())
             if self._enough.is_set():
                 return
 

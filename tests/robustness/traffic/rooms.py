@@ -22,6 +22,8 @@ JOINED_S = 20.0
 HEARD_S = 20.0
 # And to be told that the room is closed.
 CLOSED_S = 20.0
+# Between two sentences: each is a job for each language, and conversations need slots as well.
+PAUSE_S = (0.5, 1.5)
 # Between two acts of somebody restless.
 ACT_S = (0.8, 3.0)
 # How long somebody who left is away.
@@ -88,6 +90,7 @@ class RoomTalker(Talker):
 
     def __init__(self, name: str, room: Room, language: str, who: str, rng: random.Random) -> None:
         super().__init__(name, "", rng)
+        self.pause_s = PAUSE_S
         self._room = room
         self._language = language
         self._who = who
