@@ -159,7 +159,7 @@ class Bench:
 def _answered(rows: str) -> dict[str, list[int]]:
     """When nodes answered, by language and utterance."""
     found: dict[str, list[int]] = {language: [] for language in LANGUAGES}
-    for row in rows.splitlines():
+    for row in filter(None, rows.splitlines()):
         which, _, answered = row.split()
         found[which.rpartition(":")[2]].append(int(answered))
     return {language: sorted(times) for language, times in found.items()}

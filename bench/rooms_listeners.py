@@ -16,6 +16,7 @@ import struct
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from typing import cast
 
 import uvloop
 
@@ -57,8 +58,7 @@ class Listener(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, _: Exception | None) -> None:
         """The connection has ended, which the benchmark does not expect before its own end."""
