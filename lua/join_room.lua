@@ -15,8 +15,8 @@
 -- @arg name text
 -- @arg joined_ms number        0: now; a member that is there keeps its time
 -- @arg change digits           rises with each call of this gateway, except for repeats
--- @arg rejoin flag             this gateway has the member, but Redis may have lost it: nothing happens
---                              if it is there, or at another gateway by now
+-- @arg rejoin flag             this gateway has the member: if it is at another one by now, it stays
+--                              there; if it is here and as described, nothing happens
 -- @setting gateway text
 -- @setting lease_ms number
 -- @setting idle_ms digits
