@@ -2,7 +2,9 @@ import js from "@eslint/js";
 import tseslint from "typescript-eslint";
 
 export default tseslint.config(
-  { ignores: ["dist", "build", "node_modules", "test/{page,console}", "eslint.page.config.js"] },
+  {
+    ignores: ["dist", "build", "node_modules", "test/{page,room,console}", "eslint.page.config.js"],
+  },
   js.configs.recommended,
   {
     files: ["**/*.ts"],

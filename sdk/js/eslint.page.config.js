@@ -3,9 +3,11 @@ import js from "@eslint/js";
 import tseslint from "typescript-eslint";
 
 const PAGE = "services/session_gateway/web/page/app";
+const ROOM = "services/session_gateway/web/page/room";
 const CONSOLE = "services/console/page/app";
 
 const PURE_OF_PAGE = ["state", "utterances", "offer", "facts", "texts"];
+const PURE_OF_ROOM = ["languages", "lines", "link", "qr", "state", "texts"];
 const PURE_OF_CONSOLE = [
   ...["backoff", "chart", "filters", "format", "languages", "matrix", "merge-patch", "router"],
   ...["settings", "timeline", "waterfall", "words"],
@@ -14,7 +16,12 @@ const PURE_OF_CONSOLE = [
 export default tseslint.config(
   js.configs.recommended,
   {
-    files: [`${PAGE}/*.js`, `${CONSOLE}/*.js`, "sdk/js/test/{page,console}/*.js"],
+    files: [
+      `${PAGE}/*.js`,
+      `${ROOM}/*.js`,
+      `${CONSOLE}/*.js`,
+      "sdk/js/test/{page,room,console}/*.js",
+    ],
     extends: [...tseslint.configs.recommendedTypeChecked],
     languageOptions: {
       parserOptions: { project: "./tsconfig.page.json", tsconfigRootDir: import.meta.dirname },
@@ -36,7 +43,7 @@ export default tseslint.config(
   },
   {
     // Texts of nodes are never markup.
-    files: [`${PAGE}/*.js`, `${CONSOLE}/*.js`],
+    files: [`${PAGE}/*.js`, `${ROOM}/*.js`, `${CONSOLE}/*.js`],
     rules: {
       "no-restricted-properties": [
         "error",
@@ -51,6 +58,7 @@ export default tseslint.config(
     // Pure: no I/O, no clock, no document.
     files: [
       ...PURE_OF_PAGE.map((name) => `${PAGE}/${name}.js`),
+      ...PURE_OF_ROOM.map((name) => `${ROOM}/${name}.js`),
       ...PURE_OF_CONSOLE.map((name) => `${CONSOLE}/${name}.js`),
     ],
     rules: {

@@ -12,6 +12,7 @@ const SERVICES = join(SDK, "../../services");
 
 const PREACT = { file: "preact", name: "preact", from: "dist/preact.mjs" };
 const HTM = { file: "htm", name: "htm", from: "dist/htm.module.js" };
+const QR = { file: "lean-qr", name: "lean-qr", from: "index.mjs" };
 const HOOKS = { file: "preact-hooks", name: "preact", from: "hooks/dist/hooks.mjs" };
 const SIGNALS = { file: "signals", name: "@preact/signals", from: "dist/signals.mjs" };
 const SIGNALS_CORE = {
@@ -71,7 +72,7 @@ const PAGES = {
   "session_gateway/web/page": {
     "lingua/lingua.js": await bundled("src/index.ts"),
     "lingua/worklet.js": await bundled("src/microphone/worklet.ts"),
-    ...vendored([PREACT, HTM]),
+    ...vendored([PREACT, HTM, QR]),
   },
   "console/page": vendored([PREACT, HOOKS, SIGNALS, SIGNALS_CORE, HTM]),
 };

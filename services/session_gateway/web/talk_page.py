@@ -1,4 +1,4 @@
-"""The talk page: its files, and what it may do in a browser."""
+"""The talk page and the room page: their files, and what they may do in a browser."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -13,7 +13,9 @@ from lingua_scheduler.services.runtime.web.page_files import (
 )
 
 _FOLDER = files("lingua_scheduler.services.session_gateway.web") / "page"
-# The page loads everything from this server, runs no inline code, and cannot be put into a frame.
+# Pages that have an address of their own besides that of their file.
+_ADDRESSES = {"/page/room.html": "/room"}
+# A page loads everything from this server, runs no inline code, and cannot be put into a frame.
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -25,7 +27,7 @@ _HEADERS = {
 
 
 def page_files(folder: Traversable = _FOLDER) -> dict[str, PageFile]:
-    """Reads the files of the page, by the path of the request.
+    """Reads the files of the pages, by the path of the request.
 
     Raises:
         SettingsError: they are not there, because the installation is broken.
@@ -37,4 +39,6 @@ def page_files(folder: Traversable = _FOLDER) -> dict[str, PageFile]:
             f"the files of the talk page cannot be read: {error}; install lingua-scheduler again, "
             f"or set {variable_name('talk_page')}=no to do without the page"
         ) from error
-    return {path: page_file(path, body, _HEADERS) for path, body in found.items()}
+    return {
+        _ADDRESSES.get(path, path): page_file(path, body, _HEADERS) for path, body in found.items()
+    }

@@ -63,7 +63,7 @@ def test_without_its_folder_there_is_no_page_and_the_error_says_what_to_do(tmp_p
 
 
 def test_every_file_of_the_page_is_served_or_a_note() -> None:
-    served = {"/page/index.html", *page_files()} - {"/"}
+    served = {"/page/index.html", "/page/room.html", *page_files()} - {"/", "/room"}
     there = {f"/page/{path.relative_to(FOLDER)}" for path in FOLDER.rglob("*") if path.is_file()}
     notes = {path for path in there if path.endswith((".md", "LICENSE"))}
     assert there - notes == served

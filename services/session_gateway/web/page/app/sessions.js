@@ -249,7 +249,7 @@ export function problemOf(error) {
 /**
  * Tells the document, for apps and tests that look on.
  *
- * @param {"event" | "sent"} what
+ * @param {"event" | "room" | "sent"} what
  * @param {object} detail
  */
 export function announce(what, detail) {

@@ -31,13 +31,21 @@ export function interfaceFor(code) {
 }
 
 /**
+ * @template {string} K
+ * @param {Record<K, string>} table
+ * @returns {(key: K, values?: Record<string, string | number>) => string}
+ */
+export function lookUpIn(table) {
+  return (key, values = {}) =>
+    table[key].replace(/\{(\w+)\}/g, (_, /** @type {string} */ name) => String(values[name] ?? ""));
+}
+
+/**
  * @param {Interface} language
  * @returns {Text}
  */
 export function textsOf(language) {
-  const table = TEXTS[language];
-  return (key, values = {}) =>
-    table[key].replace(/\{(\w+)\}/g, (_, /** @type {string} */ name) => String(values[name] ?? ""));
+  return lookUpIn(TEXTS[language]);
 }
 
 /**
