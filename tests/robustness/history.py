@@ -92,6 +92,7 @@ class Excuses:
         capacity: the leases are gone, so a node may get more than it has slots for.
         sessions: reasons for which a session, or a listener, may be lost.
         rooms: what Redis knew of rooms may be gone: their members, and outcomes that nobody read.
+        overdue: utterances of rooms may become overdue at once, whatever their speakers are told.
     """
 
     missing: frozenset[str] = frozenset()
@@ -100,6 +101,7 @@ class Excuses:
     capacity: bool = False
     sessions: frozenset[str] = frozenset()
     rooms: bool = False
+    overdue: bool = False
 
     def __or__(self, other: "Excuses") -> "Excuses":
         return Excuses(
@@ -109,6 +111,7 @@ class Excuses:
             capacity=self.capacity or other.capacity,
             sessions=self.sessions | other.sessions,
             rooms=self.rooms or other.rooms,
+            overdue=self.overdue or other.overdue,
         )
 
     def excuses_turns_of(self, node: str) -> bool:

@@ -147,8 +147,9 @@ class ClockForward(ClockJump):
 
     name = "clock jumps forward, and back"
     by_ms = 60_000
-    # Until the nodes' next heartbeats put them back, no lease counts.
-    excuses = Excuses(capacity=True, turns=ANY_NODE)
+    # Until the nodes' next heartbeats put them back, no lease counts. In rooms, what is being
+    # translated is overdue.
+    excuses = Excuses(capacity=True, turns=ANY_NODE, overdue=True)
 
 
 class ClockBack(ClockJump):
@@ -156,8 +157,9 @@ class ClockBack(ClockJump):
 
     name = "clock jumps back, and forward"
     by_ms = -60_000
-    # Leases that were made in the past end when the clock is right again.
-    excuses = Excuses(capacity=True, turns=ANY_NODE)
+    # Leases that were made in the past end when the clock is right again, and what was cut then is
+    # overdue in rooms.
+    excuses = Excuses(capacity=True, turns=ANY_NODE, overdue=True)
 
 
 STORE_FAULTS: dict[str, type[Fault]] = {

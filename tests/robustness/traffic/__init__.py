@@ -9,5 +9,8 @@ BAD = "bad"
 """The feature of jobs that honest nodes refuse as bad, as they would refuse broken audio."""
 ROOM = "room"
 """The feature of jobs of rooms: they are quick, so that rooms take few of the slots, and spoken."""
-LANGUAGES = ("en", "es", "de", "fr")
-"""What nodes can do: each of these to each, and captions in each."""
+ROOM_LANGUAGES = ("en", "de", "fr", "it")
+"""What people speak and listen to in rooms."""
+LANGUAGES = (*ROOM_LANGUAGES, "es")
+"""What nodes can do: each of these to each, and captions in each. Conversations are from English to
+Spanish, so that jobs of rooms do not wait behind theirs."""

@@ -23,6 +23,10 @@ from tests.support.listening_node import words_in
 from tests.support.records import Record
 
 
+# How long to look for a gateway, also at first: Redis may be away for longer than every time-out.
+JOIN_S = 50.0
+
+
 class RoomListener:
     """One stay in a room. What kind of client it is, subclasses say.
 
@@ -150,6 +154,7 @@ class _Observed:
                 captions="captions" in wants,
                 speech="speech" in wants,
                 original_audio="original" in wants,
+                reconnect_seconds=JOIN_S,
             )
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lingua_scheduler.sdk import Room, SdkError, Session
 from tests.robustness.history import History, RoomHistory
-from tests.robustness.traffic import LANGUAGES, ROOM, WHO
+from tests.robustness.traffic import ROOM, ROOM_LANGUAGES, WHO
 from tests.robustness.traffic.client import Talker
 from tests.robustness.traffic.room_listener import RoomListener, SdkListener
 from tests.robustness.traffic.room_web_listener import WebListener
@@ -61,23 +61,23 @@ CASTS = (
     Cast(
         ("en",),
         (
-            Part(STAYS, "es", wants=("speech",)),
-            Part(STAYS, "es", web=True),
+            Part(STAYS, "it", wants=("speech",)),
+            Part(STAYS, "it", web=True),
             Part(STAYS, "de", wants=("original",)),
             Part(STAYS, "de", web=True, wants=("speech", "original")),
             Part(CHANGES),
             Part(CHANGES, web=True),
             Part(COMES_BACK),
-            Part(DROPS, "es", web=True, wants=("speech",)),
+            Part(DROPS, "it", web=True, wants=("speech",)),
         ),
     ),
     Cast(
-        ("en", "es"),
+        ("en", "it"),
         (
             Part(STAYS, "fr", web=True),
             Part(STAYS, "fr"),
             Part(STAYS, "en", wants=("speech",)),
-            Part(CHANGES, "es"),
+            Part(CHANGES, "it"),
             Part(COMES_BACK, web=True),
             Part(DROPS, "fr", web=True),
         ),
@@ -212,7 +212,7 @@ class LiveRoom:
         name = f"{self.history.name} listener-{number}"
         stays = sum(each.history.name.startswith(name) for each in self._listeners)
         name += f" again-{stays}" if stays else ""
-        language = part.language or self._rng.choice(LANGUAGES)
+        language = part.language or self._rng.choice(ROOM_LANGUAGES)
         wants = ("captions", *part.wants)
         listener: RoomListener
         if part.web:
@@ -231,7 +231,7 @@ class LiveRoom:
         """Does what the part says, again and again, until it is enough."""
         while not await self._pause(ACT_S) and not listener.history.lost:
             if part.does == CHANGES:
-                others = [each for each in LANGUAGES if each != listener.language]
+                others = [each for each in ROOM_LANGUAGES if each != listener.language]
                 await listener.change(self._rng.choice(others))
             elif part.does == COMES_BACK:
                 await listener.leave()

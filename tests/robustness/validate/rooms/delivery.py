@@ -23,6 +23,7 @@ WANTED = "rooms: what is wanted is translated"
 ENDS = "rooms: no member is lost"
 # A listener that was away for so long may be a member no more: room_resume_ms is 8 s here.
 LAPSED_S = 6.0
+OVERDUE = "DEADLINE_EXCEEDED"
 
 
 def members_reach_the_end(history: History) -> Iterator[Violation]:
@@ -87,7 +88,12 @@ def _is_excused(missing: Record, unsure: list[Leg], excuses: Excuses) -> bool:
         return any(leg.first <= first and until <= leg.until for leg in unsure)
     if missing["reason"] in OWN_REASONS:
         return excuses.rooms
-    return missing["reason"] in excuses.missing
+    return missing["reason"] in excuses.missing or is_overdue(missing, excuses)
+
+
+def is_overdue(missing: Record, excuses: Excuses) -> bool:
+    """Whether the room may have given up an utterance that its speaker had not given up."""
+    return excuses.overdue and missing["reason"] == OVERDUE
 
 
 def delivered_is_heard(history: History) -> Iterator[Violation]:
@@ -96,6 +102,9 @@ def delivered_is_heard(history: History) -> Iterator[Violation]:
         if listener.lost or history.excuses.rooms:
             continue
         said = {each["index"] for each in listener.of("said")}
+        said |= {
+            each["index"] for each in listener.of("missing") if is_overdue(each, history.excuses)
+        }
         told = [(each["index"], until_of(each)) for each in listener.of("missing")]
         for leg, _, receipt in _due(room, listener):
             index = receipt["room_index"]
