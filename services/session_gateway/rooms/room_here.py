@@ -275,7 +275,10 @@ class RoomHere:
                 newest=read.newest,
                 with_speech=read.with_audio,
             )
-        except errors.LinguaError:
+        except Exception as error:
+            # Whatever it is, the next poll tries again.
+            if not isinstance(error, errors.LinguaError):
+                _log.exception("room read failed")
             self._carry_out(self._audience.on_read_failed(read.number))
             return
         said = [Said(entry, read.language, self._max_message_bytes) for entry in entries]

@@ -187,6 +187,26 @@ async def test_members_that_redis_has_lost_join_again(
         await say(voice, listener)
 
 
+async def test_news_come_again_after_their_connection_was_lost(
+    frail_redis: EmbeddedRedis, frail_pool: PoolProcess, gateways: list[GatewayProcess]
+) -> None:
+    made = await new_room(gateways[0])
+    room_id = made.room.room_id
+    async with (
+        raw_listener(gateways[0].address) as listener,
+        voice_of(frail_redis, frail_pool, room_id) as voice,
+    ):
+        await listener.join(room_id, made.host_token, listening("de"))
+        with contextlib.closing(redis.Redis.from_url(frail_redis.url)) as client:
+            client.client_kill_filter(_type="pubsub")
+        await say(voice, listener)
+        before = await gateways[0].metric("lingua_gateway_room_news_total")
+        deadline = time.monotonic() + SOON_S
+        while await gateways[0].metric("lingua_gateway_room_news_total") <= before:
+            assert time.monotonic() < deadline, "no news"
+            await say(voice, listener)
+
+
 async def test_a_draining_gateway_sends_listeners_elsewhere_and_their_languages_stay_wanted(
     frail_redis: EmbeddedRedis,
     frail_pool: PoolProcess,
