@@ -17,6 +17,8 @@ if not known.is_there then
 end
 if not known.closed then
   local key = room_key(P, room)
+  -- Kept, so that only those who have a token of the room learn that it was closed.
+  local secret = redis.call('HGET', key, 'secret')
   room_news(P, room)
   lanes_delete(P, room)
   redis.call('DEL', key)
@@ -24,7 +26,7 @@ if not known.closed then
     redis.call('DEL', room_key(P, room, part))
   end
   redis.call('HSET', key, 'tenant', known.tenant, 'closed', 1, 'next', digits_of(known.next),
-    'version', known.version + 1)
+    'version', known.version + 1, 'secret', secret)
   redis.call('PEXPIRE', key, idle_ms)
   quota_let_go(P, known.tenant, 'rooms', room)
   redis.call('ZREM', rooms_key(P), room)

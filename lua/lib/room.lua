@@ -8,7 +8,7 @@
 --   next           room index of the next utterance
 --   max_members, max_speakers, max_languages
 --   version        rises with each change of the members
---   closed         '1': the room was closed, and only tenant, next and version are left
+--   closed         '1': the room was closed, and only tenant, secret, next and version are left
 -- P:room:<id>:gateways, sorted set: gateway with members -> when its lease ends
 -- P:room:<id>:members, :speakers, :wants    lib/room_members.lua
 -- P:room:<id>:lanes, :lane:<language>, :waiting:<language>, :said:<language>,

@@ -53,7 +53,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     "a room without members never ends": ("if here == 0 then", "if false then"),
     "a closed room can be restored": (
         "if known[1] then\n  if known",
-        "if known[3] then\n  if known",
+        "if known[4] then\n  if known",
     ),
     "a closed room keeps its outcomes": ("lanes_delete(P, room)\n", "\n"),
     "a repeated cut gets another room index": ("session_said(key, known, cuts.index)", "{}"),

@@ -111,7 +111,7 @@ def test_a_closed_room_is_gone_except_that_it_is_known_to_be_closed(rooms: RoomS
     assert rooms.keys("room") == {"room:r"}
     assert (rooms.scores("rooms"), rooms.scores("tenant", "t1", "rooms")) == ({}, {})
     record = rooms.record_of()
-    assert set(record) == {"tenant", "closed", "next", "version"}
+    assert set(record) == {"tenant", "closed", "next", "version", "secret"}
     assert rooms.keep_rooms() == [KeptRoom("ROOM_CLOSED", 3, int(record["version"]), 0)]
     rooms.advance(RULES.idle_ms)
     assert rooms.keys("room") == set()

@@ -118,6 +118,11 @@ async def test_a_wrong_token_and_an_unknown_room_get_the_same_answer(gate: Gate)
             told.append((code, reason, error.message, dict(error.metadata)))
         assert await refusal_of_join(gate, bearer(token), room_id=room_id) == DENIED
     assert told[:3] == told[3:]
+    # Nor does a stranger learn that a room was closed.
+    close = rooms_pb2.CloseRoomRequest(room_id=gate.room_id, host_token=gate.host)
+    await gate.stub.CloseRoom(close, metadata=gate.client)
+    assert await refusal_of_join(gate, bearer(gate.forged())) == DENIED
+    assert await refusal_of_join(gate, bearer(gate.host)) == "ROOM_CLOSED"
     assert {each[1] for each in told} == {DENIED}
 
 

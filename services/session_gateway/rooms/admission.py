@@ -85,6 +85,10 @@ class Door:
             facts = await self._store.facts(room_id)
         except errors.RoomNotFoundError:
             raise errors.PermissionDeniedError(_REFUSED) from None
+        except errors.RoomClosedError:
+            if not is_signed(said, await self._store.secret_of_closed(room_id)):
+                raise errors.PermissionDeniedError(_REFUSED) from None
+            raise
         self._check(facts, token, tokens)
         return facts
 

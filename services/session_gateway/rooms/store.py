@@ -141,6 +141,11 @@ class RoomStore:
             next_index=int(next_index),
         )
 
+    async def secret_of_closed(self, room_id: str) -> bytes:
+        """The secret of a room that was closed, for as long as that is known; else empty."""
+        found = await self._link.command("HGET", self._prefix + room_id, "secret")
+        return bytes(found or b"")
+
     async def close(self, room_id: str) -> int:
         """Closes a room and tells all its gateways. Returns how many utterances it had.
 
