@@ -7,7 +7,7 @@ from playwright.sync_api import ViewportSize
 
 from tests.browser.console_page import ConsolePage
 from tests.browser.opening import DESKTOP, PHONE
-from tests.browser.talk_page import TalkPage
+from tests.browser.recorded_page import RecordedPage
 
 SMALLEST = {"width": 320, "height": 568}
 SEVERE = ("serious", "critical")
@@ -27,7 +27,7 @@ LIGHT_DESKTOP, DARK_DESKTOP = ("light", DESKTOP), ("dark", DESKTOP)
 
 
 def audit(
-    page: TalkPage | ConsolePage, *looks: tuple[Literal["light", "dark"], ViewportSize]
+    page: RecordedPage | ConsolePage, *looks: tuple[Literal["light", "dark"], ViewportSize]
 ) -> None:
     """Fails if axe finds a serious fault, or if something does not fit."""
     for colours, size in looks:
