@@ -46,6 +46,8 @@ NODES, SLOTS = 4, 64
 EVERY_S = 0.5
 WARM, UTTERANCES = 6, 40
 SILENCE_S = 5.0
+# How long the last result may take to reach all listeners.
+HEARD_S = 30.0
 SETTINGS = {
     "LINGUA_GATEWAY_WEB_LISTEN": "127.0.0.1:0",
     # All clients are on this machine.
@@ -95,8 +97,8 @@ class Bench:
             grown_kib = sum(map(rss_kib, self._pids)) - before_kib
             if listeners:
                 told["kib_per_listener"] = round(grown_kib / listeners, 1)
+            heard = _all_heard(crowd, listeners)
             answered = _answered(nodes.end())
-            heard = [each.ask("heard") for each in crowd]
         self._stub.CloseRoom(rooms_pb2.CloseRoomRequest(room_id=room_id, host_token=token))
         if listeners:
             told |= _delays(answered, heard, listeners)
@@ -154,6 +156,20 @@ class Bench:
         """How often each command was called, also by scripts."""
         stats: Any = self._redis.info("commandstats")
         return {name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()}
+
+
+def _all_heard(crowd: Sequence[Child], listeners: int) -> list[Tree]:
+    """What listeners heard, when all of them have heard all: the speaker knows before them."""
+    deadline = time.monotonic() + HEARD_S
+    expected = listeners * (WARM + UTTERANCES)
+    while True:
+        heard = [each.ask("heard") for each in crowd]
+        came = sum(sum(lane["count"]) for each in heard for lane in each.values())
+        if came == expected:
+            return heard
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{came} of {expected} results have come")
+        time.sleep(0.1)
 
 
 def _answered(rows: str) -> dict[str, list[int]]:
