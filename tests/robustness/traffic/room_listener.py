@@ -22,7 +22,6 @@ from tests.robustness.validate.rooms.lanes import NOT_KEPT, OWN_REASONS
 from tests.support.listening_node import words_in
 from tests.support.records import Record
 
-
 # How long to look for a gateway, also at first: Redis may be away for longer than every time-out.
 JOIN_S = 50.0
 
