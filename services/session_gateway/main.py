@@ -48,7 +48,7 @@ class SessionGatewayService:
             rooms=self._rooms,
         )
         runtime.link.on_change.append(lambda up, _: self._sessions.on_redis(up))
-        calls = RoomCalls(settings=settings, rooms=self._rooms)
+        calls = RoomCalls(settings=settings, rooms=self._rooms, metrics=metrics)
         self._web = WebServer(runtime, sessions=self._sessions, rooms=self._rooms, room_calls=calls)
         self._servicer = SessionGatewayServicer(
             sessions=self._sessions,

@@ -229,7 +229,7 @@ class GatewayMetrics:
             values=[_word(reason) for reason in _LIKELY_MISSING],
             registry=registry,
         ).counts
-        self._quotas = QuotaMetrics(registry, "sessions")
+        self._quotas = QuotaMetrics(registry, "sessions", "rooms")
         for transport in ("grpc", "web"):
             self._sessions.labels(transport)
         self.counts = dict.fromkeys(_COUNTED, 0)
@@ -302,7 +302,11 @@ class GatewayMetrics:
         """Counts a session that was not opened or resumed."""
         self._refused.labels(_word(error.reason), transport).inc()
         if isinstance(error, QuotaExceededError):
-            self._quotas.refused(error)
+            self.quota_refused(error)
+
+    def quota_refused(self, error: QuotaExceededError) -> None:
+        """Counts what was refused because its tenant has reached a limit."""
+        self._quotas.refused(error)
 
 
 def _word(reason: common_pb2.ErrorReason.ValueType) -> str:

@@ -50,7 +50,7 @@ def quota_error(reply: Sequence[Any]) -> QuotaExceededError:
 
 
 class QuotaMetrics:
-    """Counts refusals in the pool service (jobs, audio) and the gateway (sessions).
+    """Counts refusals in the pool service (jobs, audio) and the gateway (sessions, rooms).
 
     Args:
         registry: of the process.
@@ -60,7 +60,7 @@ class QuotaMetrics:
     def __init__(self, registry: CollectorRegistry, *limits: str) -> None:
         self._refused = Counter(
             "lingua_quota_refused",
-            "What was refused because its tenant has reached a limit: sessions, jobs or audio.",
+            "What was refused because its tenant has reached a limit: sessions, rooms, jobs or audio.",
             ["limit"],
             registry=registry,
         )

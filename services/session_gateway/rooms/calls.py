@@ -9,6 +9,7 @@ from lingua_scheduler.services.runtime.auth.principals import Role, caller, tena
 from lingua_scheduler.services.runtime.auth.quotas import tenant_limits
 from lingua_scheduler.services.runtime.auth.room_tokens import RoomTokenRole, new_secret, sign
 from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.rooms.rooms import Rooms
 from lingua_scheduler.v1 import rooms_pb2
 
@@ -23,9 +24,10 @@ _ROLES = {
 class RoomCalls:
     """Each method is a call of the contract, over gRPC or over the web entry."""
 
-    def __init__(self, *, settings: Settings, rooms: Rooms) -> None:
+    def __init__(self, *, settings: Settings, rooms: Rooms, metrics: GatewayMetrics) -> None:
         self._settings = settings
         self._rooms = rooms
+        self._metrics = metrics
 
     async def create(self, request: rooms_pb2.CreateRoomRequest) -> rooms_pb2.CreateRoomResponse:
         """Creates a room. Raises QuotaExceededError, PermissionDeniedError."""
@@ -34,13 +36,17 @@ class RoomCalls:
         options.CopyFrom(request.options)
         options.languages[:] = dict.fromkeys(each.lower() for each in request.options.languages)
         room_id, secret = secrets.token_hex(_ROOM_ID_BYTES), new_secret()
-        facts = await self._rooms.store.create(
-            room_id=room_id,
-            tenant=tenant,
-            options=options,
-            secret=secret,
-            most_rooms=tenant_limits(self._settings).rooms,
-        )
+        try:
+            facts = await self._rooms.store.create(
+                room_id=room_id,
+                tenant=tenant,
+                options=options,
+                secret=secret,
+                most_rooms=tenant_limits(self._settings).rooms,
+            )
+        except errors.QuotaExceededError as error:
+            self._metrics.quota_refused(error)
+            raise
         room = rooms_pb2.Room(
             room_id=room_id, tenant=tenant, options=facts.options, created_ms=facts.created_ms
         )
