@@ -60,7 +60,7 @@ class QuotaMetrics:
     def __init__(self, registry: CollectorRegistry, *limits: str) -> None:
         self._refused = Counter(
             "lingua_quota_refused",
-            "What was refused because its tenant has reached a limit: sessions, rooms, jobs or audio.",
+            "What was refused by a limit of its tenant: sessions, rooms, jobs or audio.",
             ["limit"],
             registry=registry,
         )
