@@ -623,7 +623,9 @@ class Listening(_message.Message):
     language: _builtins.str
     captions: _builtins.bool
     speech: _builtins.bool
-    """Translated speech; for speakers of the same language, their own voice."""
+    """Translated speech. In the speaker's own language it is the speaker's voice, in
+    RoomResult.original_audio.
+    """
     original_audio: _builtins.bool
     """The audio of the speaker, whatever its language."""
     def __init__(

@@ -73,8 +73,8 @@ class SessionGatewayStub:
     """One stream, one listener. If the stream breaks, the listener joins again, at this or any other
     gateway, with its member id and position.
     Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
-    ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token),
-    SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
+    ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token, or no such room), SESSION_TAKEN_OVER (the
+    listener has joined again), SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
     The two sides are peers on a long stream, not request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -124,8 +124,8 @@ class SessionGatewayAsyncStub(SessionGatewayStub):
     """One stream, one listener. If the stream breaks, the listener joins again, at this or any other
     gateway, with its member id and position.
     Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
-    ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token),
-    SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
+    ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token, or no such room), SESSION_TAKEN_OVER (the
+    listener has joined again), SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
     The two sides are peers on a long stream, not request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
@@ -232,8 +232,8 @@ class SessionGatewayServicer(metaclass=_abc_1.ABCMeta):
         """One stream, one listener. If the stream breaks, the listener joins again, at this or any other
         gateway, with its member id and position.
         Errors that end the stream come as an Error event and then as its status: INVALID_MESSAGE,
-        ROOM_NOT_FOUND, ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token),
-        SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
+        ROOM_CLOSED, ROOM_FULL, PERMISSION_DENIED (no valid token, or no such room), SESSION_TAKEN_OVER (the
+        listener has joined again), SCHEDULER_DEPENDENCY_DOWN, DRAINING, BACKPRESSURE.
         The two sides are peers on a long stream, not request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
