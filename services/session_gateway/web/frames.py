@@ -126,6 +126,10 @@ def read_message(text: str, message: Message) -> None:
         if text.lstrip()[:1] != "{":
             raise ValueError("it has to be an object")
         json_format.ParseDict(json.loads(text, object_pairs_hook=_FewFields()), message)
+    except SystemError:
+        # That is how protobuf fails on half of a surrogate pair in place of the name of a field.
+        name = message.DESCRIPTOR.name
+        raise InvalidMessageError(f"the text is not a {name} in JSON: not Unicode") from None
     except (json_format.ParseError, ValueError, RecursionError) as error:
         name, why = message.DESCRIPTOR.name, str(error)
         raise InvalidMessageError(f"the text is not a {name} in JSON: {why}") from None

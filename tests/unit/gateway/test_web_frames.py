@@ -109,6 +109,7 @@ def test_a_sign_of_life_has_no_content() -> None:
         ("null", "not a ClientMessage in JSON"),
         ("[]", "not a ClientMessage in JSON"),
         ('{"open": 1}', "not a ClientMessage in JSON"),
+        ('{"open": "\\ud800"}', "not a ClientMessage in JSON: not Unicode"),
         ('{"shout": true}', '"shout"'),
         ('{"open": {"new": {"langs": 1}}}', '"langs"'),
         ('{"resultsSeen": -1}', "resultsSeen"),
