@@ -36,6 +36,8 @@ STREAMS = [method for method in METHODS if method.is_stream]
 UNARY = [method for method in METHODS if not method.is_stream]
 # Streams with a message that comes first, and only first.
 BEGINS = ("Converse", "Connect", "Listen")
+# Longer than memberships last without a connection.
+LEFT_S = 30.0
 # More tasks than before, after everything has ended.
 TASKS_MORE = 5
 
@@ -128,10 +130,14 @@ class Target:
         return await asyncio.gather(*made)
 
     def hear(self) -> None:
-        """Somebody who listens to the room hears what somebody else says in it."""
+        """All listeners leave the room; who listens to it then hears what somebody says in it."""
         self.runner.run(self._hear())
 
     async def _hear(self) -> None:
+        async with asyncio.timeout(LEFT_S):
+            # Those who did not say that they leave are still translated for, for a while.
+            while (await self.room.get()).listeners:  # noqa: ASYNC110, another process
+                await asyncio.sleep(0.2)
         guest = Room(self.world.gateways, room_id=self.room.room_id, token=self.token)
         async with (
             guest.listen(language="es") as listener,
