@@ -3,7 +3,7 @@
 import math
 from collections.abc import Hashable, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from lingua_scheduler.services.session_gateway.session.effects import (
     DEADLINE,
@@ -151,6 +151,16 @@ class ResultQueue(Generic[T]):
         return taken
 
 
+class Stoppable(Protocol):
+    """A clock that stops while Redis is unavailable."""
+
+    def stop(self, now: float, cause: Hashable) -> None:
+        """Stops the deadlines: a request shows that Redis is unavailable."""
+
+    def run(self, now: float, cause: Hashable) -> None:
+        """Ends a cause for which the deadlines were stopped, if it is one."""
+
+
 class ResultClock:
     """The clock of deadlines, which stops while Redis is unavailable, and its timer.
 
@@ -172,18 +182,17 @@ class ResultClock:
         """The deadline of an utterance, if Redis stays available."""
         return self._deadlines.at(index, now)
 
-    def stop(self, now: float, cause: int) -> None:
+    def stop(self, now: float, cause: Hashable) -> None:
         """Stops the deadlines: a request shows that Redis is unavailable.
 
         Args:
             now: the current time.
-            cause: the index of the utterance whose job failed, or another number for a cause that
-                is not a job.
+            cause: names the request, such as the index of the utterance whose job failed.
         """
         if self._deadlines.stop(now, cause):
             self.set_timer()
 
-    def run(self, now: float, cause: int) -> None:
+    def run(self, now: float, cause: Hashable) -> None:
         """Ends a cause for which the deadlines were stopped, if it is one."""
         if self._deadlines.go_on(now, cause):
             self.set_timer()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Protocol
 
-from lingua_scheduler.services.session_gateway.session.delivery import Outcome, ResultClock
+from lingua_scheduler.services.session_gateway.session.delivery import Outcome, Stoppable
 from lingua_scheduler.services.session_gateway.session.effects import (
     CancelJob,
     Effects,
@@ -49,11 +49,31 @@ _RETRYABLE = frozenset(
 )
 
 
+class Clock(Stoppable, Protocol):
+    """The clock of the deadlines of jobs."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the deadlines wait for Redis."""
+
+    @property
+    def deadline_of(self) -> Callable[[int, float], float]:
+        """Returns the deadline of an utterance, given the current time."""
+
+    @property
+    def overdue(self) -> Callable[[float], list[int]]:
+        """Returns the utterances whose deadline has passed, in order."""
+
+    @property
+    def set_timer(self) -> Callable[[], None]:
+        """Sets the timer for the next deadline."""
+
+
 class Outcomes(Protocol):
     """Takes the outcomes of utterances."""
 
     @property
-    def clock(self) -> ResultClock:
+    def clock(self) -> Clock:
         """The clock of their deadlines."""
 
     def put(self, index: int, outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ from lingua_scheduler.services.session_gateway.session.recording import Recordin
 from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.speaking.lane import Speaker
+from lingua_scheduler.services.session_gateway.session.speaking.lane_clocks import LaneClocks
 from lingua_scheduler.services.session_gateway.session.speaking.lane_turns import LaneTurns
 from lingua_scheduler.services.session_gateway.session.speaking.room_jobs import RoomJobs
 from lingua_scheduler.services.session_gateway.session.speech import directions_of
@@ -60,7 +61,9 @@ def parts_alone(given: PartsOf) -> Parts:
         budget=given.budget,
     )
     delivery = _delivery(given, given.rules)
-    recording = Recording(past=given.past, turns=turns, delivery=delivery, out=given.out)
+    recording = Recording(
+        past=given.past, turns=turns, delivery=delivery, clock=delivery.clock, out=given.out
+    )
     jobs = SessionJobs(
         past=given.past,
         rules=given.rules,
@@ -78,10 +81,12 @@ def parts_alone(given: PartsOf) -> Parts:
 
 def parts_in_room(given: PartsOf, speaker: Speaker) -> Parts:
     """The parts of a session that speaks to a room."""
-    turns = LaneTurns()
+    turns, clocks = LaneTurns(), LaneClocks()
     # Each lane has its own deadlines. A receipt waits for all lanes.
     delivery = _delivery(given, replace(given.rules, result_deadline_ms=math.inf))
-    recording = Recording(past=given.past, turns=turns, delivery=delivery, out=given.out)
+    recording = Recording(
+        past=given.past, turns=turns, delivery=delivery, clock=clocks, out=given.out
+    )
     jobs = RoomJobs(
         past=given.past,
         rules=given.rules,
@@ -89,6 +94,7 @@ def parts_in_room(given: PartsOf, speaker: Speaker) -> Parts:
         audio_format=given.opened.audio_format,
         specs=given.specs,
         turns=turns,
+        clocks=clocks,
         budget=given.budget,
         delivery=delivery,
         recording=recording,

@@ -1,6 +1,6 @@
 """Recording of cuts in the store, so that another gateway can resume the session (decision 11)."""
 
-from lingua_scheduler.services.session_gateway.session.delivery import Delivery
+from lingua_scheduler.services.session_gateway.session.delivery import Delivery, Stoppable
 from lingua_scheduler.services.session_gateway.session.effects import RECORD, EffectBuffer, Record
 from lingua_scheduler.services.session_gateway.session.intake import Intake
 from lingua_scheduler.services.session_gateway.session.resume import Past
@@ -22,15 +22,23 @@ class Recording:
     Args:
         past: of the session.
         turns: whose held audio keeps recorded cuts alive.
-        delivery: whose clock stops while the store is unavailable.
+        delivery: of the outcomes.
+        clock: stops while the store is unavailable.
         out: where effects go.
     """
 
     def __init__(
-        self, *, past: Past, turns: HeldAudio, delivery: Delivery, out: EffectBuffer
+        self,
+        *,
+        past: Past,
+        turns: HeldAudio,
+        delivery: Delivery,
+        clock: Stoppable,
+        out: EffectBuffer,
     ) -> None:
         self._turns = turns
         self._delivery = delivery
+        self._clock = clock
         self._out = out
         # Ranges of chunks by index, until they are safe and their outcome is confirmed.
         self._recorded = {
@@ -67,7 +75,7 @@ class Recording:
         ]
         if not any(each.state is cut or each.is_held or each.is_missing for each in needed):
             self.waiting = needed
-            delivery.clock.run(now, _CAUSE)
+            self._clock.run(now, _CAUSE)
             return
         self._in_flight, self.waiting = needed, []
         self._out.add(
@@ -85,7 +93,7 @@ class Recording:
     def on_recorded(self, now: float) -> None:
         """The cuts in flight are recorded: their jobs may be submitted."""
         recorded, self._in_flight = self._in_flight or [], None
-        self._delivery.clock.run(now, _CAUSE)
+        self._clock.run(now, _CAUSE)
         self._outage_told = False
         for utterance in recorded:
             self._recorded[utterance.index] = utterance.ranges
@@ -110,7 +118,7 @@ class Recording:
         if not retry:
             return
         if why.reason == common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN:
-            self._delivery.clock.stop(now, _CAUSE)
+            self._clock.stop(now, _CAUSE)
         self._out.timers.set(RECORD, now + RETRY_MS)
         if not self._outage_told:
             self._outage_told = True

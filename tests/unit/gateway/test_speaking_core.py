@@ -457,6 +457,29 @@ def test_the_clock_of_deadlines_stops_in_a_language_while_redis_is_away() -> Non
     assert [each.missing.room_index for each in desk.events()] == [10]
 
 
+def test_all_languages_wait_while_redis_is_away_whoever_notices_it() -> None:
+    desk = RoomDesk().speak().accept(0, "fr")
+    for _ in range(40):
+        desk.fail(0, "de", DOWN).silence(1000)
+    assert desk.events() == []
+
+    desk.accept(0, "de").silence(30_000)
+
+    assert sorted(each.missing.language for each in desk.events()) == ["de", "fr"]
+
+
+def test_languages_also_wait_while_a_cut_cannot_be_recorded() -> None:
+    desk = RoomDesk().speak().accept(0, "fr", "de")
+    desk.say(500, None, final=True).silence(200)
+    for _ in range(40):
+        desk.record_failed().silence(1000)
+    assert desk.events() == []
+
+    desk.placed().silence(30_000)
+
+    assert len(desk.events()) == 4
+
+
 def test_a_job_that_fails_for_good_is_missing_in_its_language_only() -> None:
     desk = RoomDesk().speak().fail(0, "fr", FOR_GOOD)
 

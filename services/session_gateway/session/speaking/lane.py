@@ -22,6 +22,10 @@ from lingua_scheduler.services.session_gateway.session.job_specs import JobSpecs
 from lingua_scheduler.services.session_gateway.session.jobs import SessionJobs
 from lingua_scheduler.services.session_gateway.session.resume import Past
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
+from lingua_scheduler.services.session_gateway.session.speaking.lane_clocks import (
+    LaneClock,
+    LaneClocks,
+)
 from lingua_scheduler.services.session_gateway.session.speech import Direction
 from lingua_scheduler.services.session_gateway.session.turns import HeldTurns
 from lingua_scheduler.services.session_gateway.session.utterance import Utterance, UtteranceState
@@ -104,6 +108,7 @@ class Lane:
         rules: of the session.
         specs: of the session's jobs.
         turns: the audio that nodes hold in this language.
+        clocks: of all lanes.
         original_of: returns the format of the speaker's audio, None if nobody wants the audio of an
             utterance, and the audio, empty if the room has it.
         room_indexes: the room index of recent utterances, by their index in the session.
@@ -123,6 +128,7 @@ class Lane:
         rules: SessionRules,
         specs: JobSpecs,
         turns: HeldTurns,
+        clocks: LaneClocks,
         original_of: Callable[[int], tuple[common_pb2.AudioFormat | None, bytes]],
         room_indexes: Mapping[int, int],
         on_end: Callable[[Utterance], None],
@@ -145,7 +151,9 @@ class Lane:
         # Until when no node is believed to make speech, or even captions.
         self._no_speech_until_ms = 0.0
         self._no_captions_until_ms = 0.0
-        self.clock = ResultClock(self._deadlines, self._out.timers)
+        own_clock = ResultClock(self._deadlines, self._out.timers)
+        clocks.add(now, language, own_clock)
+        self.clock = LaneClock(own_clock, clocks, language)
         """The clock of the deadlines of its jobs."""
         self.jobs = SessionJobs(
             past=Past(),

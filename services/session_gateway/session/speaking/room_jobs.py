@@ -18,6 +18,7 @@ from lingua_scheduler.services.session_gateway.session.speaking.lane import (
     Speaker,
     lane_of_timer,
 )
+from lingua_scheduler.services.session_gateway.session.speaking.lane_clocks import LaneClocks
 from lingua_scheduler.services.session_gateway.session.speaking.lane_turns import (
     LaneTurns,
     cut_in_lane,
@@ -67,6 +68,7 @@ class RoomJobs:
         audio_format: of the session.
         specs: of the session's jobs.
         turns: of all lanes.
+        clocks: of all lanes.
         budget: of held audio.
         delivery: takes a receipt for each utterance that is over.
         recording: records the cuts.
@@ -84,6 +86,7 @@ class RoomJobs:
         audio_format: common_pb2.AudioFormat,
         specs: JobSpecs,
         turns: LaneTurns,
+        clocks: LaneClocks,
         budget: HeldBudget,
         delivery: Delivery,
         recording: Recording,
@@ -96,6 +99,7 @@ class RoomJobs:
         self._direction = Direction(speaker.language, "")
         self._format = audio_format
         self._specs = specs
+        self._clocks = clocks
         self._budget = budget
         self._delivery = delivery
         self._recording = recording
@@ -210,6 +214,7 @@ class RoomJobs:
                 rules=self._rules,
                 specs=self._specs,
                 turns=turns,
+                clocks=self._clocks,
                 original_of=self._original_of,
                 room_indexes=self._room_indexes,
                 on_end=self._on_lane_end,
@@ -226,6 +231,7 @@ class RoomJobs:
         lane.jobs.break_off(index)
         if lane.is_idle:
             del self._lanes[language], self.turns.lanes[language]
+            self._clocks.remove(language)
 
     # ---- ends of speech that nodes wait for ----
 
