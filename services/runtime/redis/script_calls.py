@@ -214,6 +214,11 @@ class Commit:
         return ("commit", node_id, job, attempt, self._running_lease_ms, self._job_record_ttl_ms)
 
 
+def compare_clock(*, own_ms: Number) -> Call:
+    """Arguments of lua/compare_clock.lua."""
+    return ("compare_clock", own_ms)
+
+
 class Complete:
     """Arguments of lua/complete.lua."""
 

@@ -16,6 +16,7 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.metrics import RoomMetrics
 from lingua_scheduler.services.session_gateway.rooms.admission import Door, check_language
 from lingua_scheduler.services.session_gateway.rooms.listener import Listener, ListenerClient
+from lingua_scheduler.services.session_gateway.rooms.mercy import Mercy
 from lingua_scheduler.services.session_gateway.rooms.news import RoomNews
 from lingua_scheduler.services.session_gateway.rooms.packing import packed_event
 from lingua_scheduler.services.session_gateway.rooms.records import (
@@ -30,6 +31,7 @@ from lingua_scheduler.services.session_gateway.rooms.room_here import RoomHere
 from lingua_scheduler.services.session_gateway.rooms.store import RoomStore, news_channel
 from lingua_scheduler.services.session_gateway.rooms.validate import checked_listening, first_join
 from lingua_scheduler.services.session_gateway.rooms.views import RoomViews
+from lingua_scheduler.services.session_gateway.store.room_basics import due_ms
 from lingua_scheduler.v1 import rooms_pb2, session_pb2
 
 # How long a listener may take to send its first message.
@@ -42,7 +44,7 @@ _RENEW_WITHIN_S = 5.0
 # gateways of the room.
 _CHANGE_EVERY_S = 0.1
 # For so long after Redis was away, utterances that are overdue may still get their outcome.
-_MERCY_S = 10.0
+_AFTER_OUTAGE_S = 10.0
 # Listeners that are sent away come back over this time, not all at once.
 _GO_AWAY_WITHIN_MS = 1000
 _DRAINING = "this gateway is draining; join elsewhere"
@@ -73,7 +75,7 @@ class Rooms:
             on_subscribed=self._poll,
         )
         self._renew_now = asyncio.Event()
-        self._redis_back_s = 0.0
+        self._mercy = Mercy(after_outage_s=_AFTER_OUTAGE_S, after_jump_s=due_ms(settings) / 1000)
         self._draining = False
         # A change from before the last renewal of all rooms.
         self._last_round = 0
@@ -310,7 +312,7 @@ class Rooms:
         """Redis has become available or unavailable. It may have lost rooms meanwhile."""
         if up:
             self._news.restart()
-            self._redis_back_s = asyncio.get_running_loop().time()
+            self._mercy.on_redis_back(asyncio.get_running_loop().time())
             self._renew_now.set()
 
     async def _renew_for_ever(self) -> None:
@@ -330,9 +332,10 @@ class Rooms:
         if not rooms:
             return
         now_s = asyncio.get_running_loop().time()
+        ahead_ms = await self.store.clock_ahead_ms(1000 * now_s)
         kept = await self.store.keep(
             [(each.facts.room_id, each.floor) for each in rooms],
-            expire=now_s - self._redis_back_s > _MERCY_S,
+            expire=self._mercy.is_over(now_s, ahead_ms / 1000),
         )
         for here, answer in zip(rooms, kept, strict=True):
             if self._here.get(here.facts.room_id) is here:

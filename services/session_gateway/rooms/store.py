@@ -238,6 +238,10 @@ class RoomStore:
             if gateway == self._gateway and member_id not in members:
                 await self.leave(room_id=room_id, member_id=member_id, change=change)
 
+    async def clock_ahead_ms(self, own_ms: float) -> int:
+        """How far the clock of Redis is ahead of a clock of the caller."""
+        return int(await self._link.call(*script_calls.compare_clock(own_ms=int(own_ms))))
+
     async def keep(self, rooms: Sequence[tuple[str, int]], *, expire: bool) -> list[KeptRoom]:
         """Renews the leases of this gateway in many rooms. Raises only DependencyDownError.
 

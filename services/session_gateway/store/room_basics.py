@@ -9,6 +9,14 @@ def room_kept_ms(settings: Settings) -> int:
     return max(settings.room_idle_ms, 2 * settings.room_lease_ms)
 
 
+def due_ms(settings: Settings) -> int:
+    """After which time an utterance without an outcome is missing, whoever should have put one.
+
+    A gateway that resumes the speaker's session waits for as long again as the first one did.
+    """
+    return 2 * settings.result_deadline_ms
+
+
 def room_refusal(room_id: str, word: bytes) -> errors.LinguaError:
     """The error that the first word of a script's reply stands for."""
     match word:

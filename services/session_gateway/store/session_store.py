@@ -12,6 +12,7 @@ from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.store.room_basics import (
+    due_ms,
     room_kept_ms,
     room_refusal,
 )
@@ -85,8 +86,7 @@ class SessionStore:
         self._record_spoken = script_calls.RecordSpoken(
             ttl_ms=ttl_ms,
             keep=settings.result_queue_max,
-            # A gateway that resumes the speaker's session waits for as long again.
-            due_ms=2 * settings.result_deadline_ms,
+            due_ms=due_ms(settings),
             lease_ms=settings.room_lease_ms,
             idle_ms=room_kept_ms(settings),
         ).call

@@ -177,6 +177,7 @@ async def test_a_late_comer_gets_the_last_captions_and_then_everything(place: Pl
     pending = (await place.voice.cut()).room_index
     late, joined = await place.listener(wanted=listening("de", speech=True), at=1)
     assert joined.position == pending + 1
+    await late.result(pending - 1)
     # What was said before it came is replayed, without speech, also if its outcome comes later.
     await place.voice.put(pending, "de", speech=b"loud")
     await place.voice.say(audio=b"loud")
