@@ -288,7 +288,7 @@ def test_a_web_session_with_something_wrong_in_it_ends_clearly_or_not_at_all(
 
 
 # Listeners that vanish are members for a while.
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(0 if EXAMPLES else 300)
 def test_a_web_listener_with_something_wrong_in_it_ends_clearly_or_not_at_all(
     target: Target,
 ) -> None:
@@ -307,7 +307,7 @@ def test_a_web_listener_with_something_wrong_in_it_ends_clearly_or_not_at_all(
     target.check()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(0 if EXAMPLES else 300)
 def test_what_a_member_of_a_room_says_in_a_senseless_order_harms_nobody(target: Target) -> None:
     listen = next(method for method in STREAMS if str(method) == "Listen")
     said = rooms.listener_messages(target.room.room_id, target.token)
