@@ -145,7 +145,7 @@ def _config(
     clusters = [_cluster("gateways", gateways, "http2_protocol_options", health, tls)]
     if web:
         routes = [_route(prefix, "web") for prefix in ("/v1/", "/page/")]
-        routes.append({**routes[0], "match": {"path": "/"}})
+        routes += [{**routes[0], "match": {"path": path}} for path in ("/", "/room")]
         listeners.append(_listener("web", "HTTP1", *routes, upgrade="websocket"))
         health = {"http_health_check": {"path": "/healthz"}}
         clusters.append(_cluster("web", web, "http_protocol_options", health, tls))
