@@ -228,7 +228,10 @@ class HostileRoom:
         """Calls with tokens that are not right; rooms made in numbers."""
         own = await self._peer.room()
         statuses: Counter[int] = Counter()
-        wrong = self._rng.choice(await self._peer.wrong(own.room.room_id))
+        # Without auth, a call with no token at all is that of an operator.
+        wrong = self._rng.choice(
+            [each for each in await self._peer.wrong(own.room.room_id) if each]
+        )
         bodies: list[tuple[str, dict[str, Any]]] = [
             ("token", {"hostToken": wrong, "role": "ROOM_ROLE_SPEAKER"}),
             ("members", {"token": wrong}),
