@@ -52,6 +52,9 @@ async def run_round(
     faults = [ALL[name](random.Random(rng.random())) for name in names]
     people = max(people, *(each.people for each in faults))
     talkers = [talker(world, at, random.Random(rng.random())) for at in range(people)]
+    if people > PEOPLE:
+        # They need nearly all slots.
+        rooms = min(rooms, 1)
     live_rooms = [live_room(world, at, seed) for at in range(rooms)]
     history = History(name=" + ".join(names), seed=seed)
     tasks = [asyncio.create_task(each.talk()) for each in talkers]

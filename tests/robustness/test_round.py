@@ -21,6 +21,7 @@ from tests.support.listening_node import audio_of
 from tests.support.raw_gateway import RawGateway
 
 PEOPLE = 6
+ROOMS = 1
 SEED = 7
 
 
@@ -54,7 +55,7 @@ async def check_round(
     world: World, faults: list[str], folder: Path, *, hostile: bool = False
 ) -> None:
     """Runs a round and validates it."""
-    history = await run_round(world, faults, SEED, people=PEOPLE, hostile=hostile)
+    history = await run_round(world, faults, SEED, people=PEOPLE, rooms=ROOMS, hostile=hostile)
     report = Report(folder)
     violations = validate(history)
     report.add(history, violations, world.logs())
