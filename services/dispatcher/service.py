@@ -111,10 +111,11 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                 f"job.session_id: {problem}", fields=[("job.session_id", problem)]
             )
         key, caller = job_key(request.job), _OneJob()
-        known = self._registry.get(job_id(key))
+        id_ = job_id(key, request.job.session_id)
+        known = self._registry.get(id_)
         with outside_spans() as call:
             job = self._submissions.submit(
-                request.job, caller, brought_by=call, key=key, job_id=job_id(key)
+                request.job, caller, brought_by=call, key=key, job_id=id_
             )
         event = await caller.answered
         if event.HasField("failed"):

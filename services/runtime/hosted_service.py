@@ -13,7 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from lingua_scheduler.services.runtime.auth.guard import Guard, guard_of
 from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.redis.link import ERROR_KINDS, RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.server_link import ERROR_KINDS
 from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
 from lingua_scheduler.services.runtime.rpc.server import GrpcServer
@@ -33,7 +35,7 @@ class Runtime:
     """What a service gets from its process."""
 
     settings: Settings
-    link: RedisLink
+    cells: Cells
     registry: CollectorRegistry
     dialer: Dialer
     tls: ServerTls | None
@@ -43,6 +45,11 @@ class Runtime:
     refusals: Refusals
     instances: Instances
     """Where the service announces itself when it opens; its process does the rest."""
+
+    @property
+    def link(self) -> RedisLink:
+        """To the first cell."""
+        return self.cells.first.link
 
 
 class Service(Protocol):
@@ -103,7 +110,7 @@ class HostedService:
     Args:
         kind: the service to host.
         settings: its own, with the id of its instance.
-        link: to Redis; the process opens and closes it.
+        cells: the process opens and closes them.
         in_process: servers of the services of this process, by the address in the settings.
 
     Raises:
@@ -114,7 +121,7 @@ class HostedService:
         self,
         kind: ServiceKind,
         settings: Settings,
-        link: RedisLink,
+        cells: Cells,
         in_process: Mapping[str, InProcessServer],
     ) -> None:
         self.name = kind.name
@@ -132,23 +139,23 @@ class HostedService:
         self._is_open = False
         self._working: list[asyncio.Task[None]] = []
         self._context = copy_context()
-        self._context.run(self._build, kind, link, in_process)
+        self._context.run(self._build, kind, cells, in_process)
 
     def _build(
-        self, kind: ServiceKind, link: RedisLink, in_process: Mapping[str, InProcessServer]
+        self, kind: ServiceKind, cells: Cells, in_process: Mapping[str, InProcessServer]
     ) -> None:
         settings, registry = self._settings, self._registry
         set_identity(Identity(self.name, settings.instance_id))
         guard = guard_of(settings, self.name)
         self._stop_tracing = configure_tracing(self.name, settings.instance_id)
         _count_tasks(self.name, registry)
-        _count_redis_errors(link, registry)
+        _count_redis_errors(cells, registry)
         tls, dialer = server_tls(settings), Dialer(settings, in_process)
         export_expiry(registry, tls, dialer.tls)
-        self._instances = Instances(link=link, settings=settings, service=self.name)
+        self._instances = Instances(cells=cells, settings=settings, service=self.name)
         runtime = Runtime(
             settings=settings,
-            link=link,
+            cells=cells,
             registry=registry,
             dialer=dialer,
             tls=tls,
@@ -269,7 +276,7 @@ async def _until_cancelled(work: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _count_redis_errors(link: RedisLink, registry: CollectorRegistry) -> None:
+def _count_redis_errors(cells: Cells, registry: CollectorRegistry) -> None:
     errors = Counter(
         "lingua_redis_errors",
         "Calls to Redis that failed, by kind: away (it was known to be down), timeout, lost (the "
@@ -280,7 +287,8 @@ def _count_redis_errors(link: RedisLink, registry: CollectorRegistry) -> None:
     # Exported from 0 on, so that the first error is an increase.
     for kind in ERROR_KINDS:
         errors.labels(kind)
-    link.on_error.append(lambda kind: errors.labels(kind).inc())
+    for server in cells.servers:
+        server.on_error.append(lambda kind: errors.labels(kind).inc())
 
 
 def _count_tasks(name: str, registry: CollectorRegistry) -> None:

@@ -11,7 +11,7 @@ from lingua_scheduler.services.runtime.contract.announcements import (
     address_key,
 )
 from lingua_scheduler.services.runtime.errors import LinguaError
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.script_calls import announce_instance
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.version import version
@@ -28,13 +28,13 @@ class Instances:
     """Announces this instance and finds others.
 
     Args:
-        link: to Redis.
+        cells: it announces itself in each, so that each works without the others.
         settings: of this instance; they are announced, with passwords masked.
         service: "pool", "dispatcher" or "gateway".
     """
 
-    def __init__(self, *, link: RedisLink, settings: Settings, service: str) -> None:
-        self._link = link
+    def __init__(self, *, cells: Cells, settings: Settings, service: str) -> None:
+        self._cells = cells
         self._settings = settings
         self._message = instances_pb2.Instance(
             instance_id=settings.instance_id,
@@ -44,7 +44,8 @@ class Instances:
             started_ms=int(time.time() * 1000),
         )
         self._stats: Callable[[], instances_pb2.InstanceStats] = instances_pb2.InstanceStats
-        self._has_settings = False
+        # The cells that have them.
+        self._has_settings: set[Cell] = set()
         self._wake = asyncio.Event()
 
     async def announce(
@@ -91,7 +92,7 @@ class Instances:
         if not self._message.address:
             return
         try:
-            await self._call(ttl_ms=0, message=b"", settings=b"")
+            await self._cells.each(lambda cell: self._call(cell, 0, b"", b""))
         except LinguaError as error:
             _log.info("instance removal failed", extra={"reason": str(error)})
 
@@ -99,23 +100,31 @@ class Instances:
         """The address of another instance; "" if it does not run."""
         if not instance_id or instance_id == self._settings.instance_id:
             return ""
-        found = await self._link.command(
-            "GET", address_key(self._settings.redis_prefix, instance_id)
-        )
-        return found.decode() if found else ""
+
+        async def look(cell: Cell) -> bytes | None:
+            found: bytes | None = await cell.link.command(
+                "GET", address_key(cell.prefix, instance_id)
+            )
+            return found
+
+        return next((found.decode() for found in await self._cells.each(look) if found), "")
 
     async def _send(self) -> None:
         self._message.stats.CopyFrom(self._stats())
         message = self._message.SerializeToString()
-        if self._has_settings:
-            # Redis may have lost them since.
-            self._has_settings = await self._call(ALIVE_MS, message, settings=b"")
-        if not self._has_settings:
-            # Also the first time: those in Redis may be of an earlier process with this id.
-            self._has_settings = await self._call(ALIVE_MS, message, announced(self._settings))
+        await self._cells.each(lambda cell: self._send_to(cell, message))
 
-    async def _call(self, ttl_ms: int, message: bytes, settings: bytes) -> bool:
-        reply = await self._link.call(
+    async def _send_to(self, cell: Cell, message: bytes) -> None:
+        # Redis may have lost the settings since.
+        if cell in self._has_settings and await self._call(cell, ALIVE_MS, message, b""):
+            return
+        # Also the first time: those in Redis may be of an earlier process with this id.
+        self._has_settings.discard(cell)
+        if await self._call(cell, ALIVE_MS, message, announced(self._settings)):
+            self._has_settings.add(cell)
+
+    async def _call(self, cell: Cell, ttl_ms: int, message: bytes, settings: bytes) -> bool:
+        reply = await cell.link.call(
             *announce_instance(
                 instance=self._message.instance_id,
                 address=self._message.address,

@@ -14,7 +14,7 @@ from lingua_scheduler.services.runtime.hosted_service import (
     in_process_address,
 )
 from lingua_scheduler.services.runtime.loop_errors import report_loop_errors
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
 from lingua_scheduler.services.runtime.settings.general_fields import extended_id
@@ -45,8 +45,8 @@ class WorkEndedError(Exception):
 async def run_services(settings: Settings, kinds: Sequence[ServiceKind], ready: Ready) -> None:
     """Runs services in this process until SIGTERM or SIGINT, then drains them.
 
-    If Redis is down at the start, the services report NOT_SERVING and wait for it. They share one
-    link to Redis. Several services call each other within the process, whatever the addresses of
+    If Redis is down at the start, the services report NOT_SERVING and wait for it. They share the
+    links to Redis. Several services call each other within the process, whatever the addresses of
     the settings are, and each has an instance id of its own: `<instance_id>-<name>`.
 
     Args:
@@ -68,24 +68,20 @@ async def run_services(settings: Settings, kinds: Sequence[ServiceKind], ready: 
     configure_logs(settings, names[0] if is_alone else ALL)
     LANGUAGES.allow(parse_languages(settings.languages))
     report_loop_errors(asyncio.get_running_loop())
-    link = RedisLink(
-        url=settings.redis_url,
-        prefix=settings.redis_prefix,
-        scripts=load_scripts(),
-        timeout_ms=settings.redis_timeout_ms,
-    )
+    cells = Cells(settings, load_scripts())
     servers = {} if is_alone else {in_process_address(name): InProcessServer() for name in names}
     hosted: list[HostedService] = []
     try:
         for kind in kinds:
             own = settings if is_alone else _settings_of(kind.name, names, settings)
-            hosted.append(HostedService(kind, own, link, servers))
-        _follow_redis(link, hosted)
-        await _serve(hosted, link, settings.drain_grace_ms / 1000, ready)
+            hosted.append(HostedService(kind, own, cells, servers))
+        _follow_redis(cells, hosted)
+        await _serve(hosted, cells, settings.drain_grace_ms / 1000, ready)
     finally:
         # Not cleared before: a service that drains still has to know.
-        link.on_change.clear()
-        await link.close()
+        for server in cells.servers:
+            server.on_change.clear()
+        await cells.close()
         await asyncio.gather(*(each.close() for each in hosted))
     _log.info("service ended")
 
@@ -98,34 +94,35 @@ def _settings_of(name: str, names: Sequence[str], settings: Settings) -> Setting
     return settings.model_copy(update={**peers, **own})
 
 
-def _follow_redis(link: RedisLink, hosted: Sequence[HostedService]) -> None:
+def _follow_redis(cells: Cells, hosted: Sequence[HostedService]) -> None:
     """Makes the health of the services follow that of Redis."""
     process = copy_context()
 
-    def log(up: bool, reason: str) -> None:
+    def log(cell: Cell, up: bool, reason: str) -> None:
+        which = {} if cells.one else {"cell": cell.number}
         if up:
-            _log.info("redis up")
+            _log.info("redis up", extra=which)
         else:
-            _log.error("redis down", extra={"reason": reason})
+            _log.error("redis down", extra={**which, "reason": reason})
 
-    def on_change(up: bool, reason: str) -> None:
+    def on_change(cell: Cell, up: bool, reason: str) -> None:
         for each in hosted:
-            each.on_redis(up)
+            each.on_redis(cells.up)
         # The link runs in the context of whichever service called it last.
-        process.copy().run(log, up, reason)
+        process.copy().run(log, cell, up, reason)
 
-    link.on_change.append(on_change)
+    cells.on_change(on_change)
 
 
 async def _serve(
-    hosted: Sequence[HostedService], link: RedisLink, grace_s: float, ready: Ready
+    hosted: Sequence[HostedService], cells: Cells, grace_s: float, ready: Ready
 ) -> None:
     """Serves until a signal asks to stop, then drains."""
     with stop_signals() as stopping:
         try:
             for each in hosted:
                 await each.start()
-            opening = asyncio.create_task(_open(link, hosted))
+            opening = asyncio.create_task(_open(cells, hosted))
             stopped = asyncio.create_task(stopping.wait())
             await asyncio.wait((opening, stopped), return_when=asyncio.FIRST_COMPLETED)
             if not opening.done():
@@ -135,18 +132,22 @@ async def _serve(
             await opening
             _tune_garbage_collection()
             for each in hosted:
-                each.serve(link.up)
+                each.serve(cells.up)
             for each in hosted:
                 ready(each.name, each.address, each.metrics_address, each.web_address)
             working = [task for each in hosted for task in each.begin_work()]
-            await _until_stopped(stopped, working)
+            working.append(asyncio.create_task(cells.run()))
+            try:
+                await _until_stopped(stopped, working)
+            finally:
+                working[-1].cancel()
         finally:
             await _end(hosted, grace_s)
 
 
-async def _open(link: RedisLink, hosted: Sequence[HostedService]) -> None:
-    """Opens the link and then each service, however long that takes."""
-    steps = [link.open, *(each.open for each in hosted)]
+async def _open(cells: Cells, hosted: Sequence[HostedService]) -> None:
+    """Opens the links and then each service, however long that takes."""
+    steps = [cells.open, *(each.open for each in hosted)]
     reason = ""
     while steps:
         try:

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.link import CONNECTIONS
+from lingua_scheduler.services.runtime.redis.server_link import CONNECTIONS
 from tests.support.all_in_one import SERVICES, AllInOneProcess
 from tests.support.commands import LinguaProcess, becomes, lingua
 from tests.support.node_process import NodeProcess

@@ -11,7 +11,7 @@ from lingua_scheduler.services.runtime.hosted_service import (
     ServiceKind,
     in_process_address,
 )
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
 from lingua_scheduler.services.runtime.settings.settings import load_settings
@@ -38,24 +38,23 @@ async def hosted(
         environment(
             redis_url=redis_url,
             redis_prefix=prefix,
+            redis_timeout_ms=PATIENT_REDIS_MS,
             drain_grace_ms=0,
             **{f"{kind.name}_listen": "127.0.0.1:0", f"{kind.name}_metrics_listen": ""},
             **settings,
         )
     )
-    link = RedisLink(
-        url=redis_url, prefix=prefix, scripts=load_scripts(), timeout_ms=PATIENT_REDIS_MS
-    )
+    cells = Cells(own, load_scripts())
     server = InProcessServer()
-    service = HostedService(kind, own, link, {in_process_address(kind.name): server})
-    await link.open()
+    service = HostedService(kind, own, cells, {in_process_address(kind.name): server})
+    await cells.open()
     await service.start()
     try:
         await service.open()
-        service.serve(link.up)
+        service.serve(cells.up)
         service.begin_work()
         yield Hosted(service.address, server.channel)
     finally:
         await service.end(0.0)
-        await link.close()
+        await cells.close()
         await service.close()

@@ -145,7 +145,7 @@ class RawGateway:
 
 def id_of(spec: dispatcher_pb2.JobSpec) -> str:
     """The id of the job with this spec."""
-    return job_id(job_key(spec))
+    return job_id(job_key(spec), spec.session_id)
 
 
 def as_told(spec: dispatcher_pb2.JobSpec) -> dispatcher_pb2.JobSpec:

@@ -200,7 +200,7 @@ class GatewayStreams:
 
     def _take_job(self, gateway: GatewayStream, spec: dispatcher_pb2.JobSpec) -> None:
         key = job_key(spec)
-        id_ = job_id(key)
+        id_ = job_id(key, spec.session_id)
         try:
             check_job(spec)
             self._followed.check_epoch(id_, spec.session_epoch)

@@ -3,10 +3,11 @@
 import hashlib
 from functools import lru_cache
 
+from lingua_scheduler.services.runtime.contract.cell_names import JOB_DIGITS, cell_of_id
 from lingua_scheduler.v1 import dispatcher_pb2
 
 DEFAULT_TYPE = "translate"
-# Bytes of a job id: 128 bits, so that ids of different keys do not collide.
+# Bytes of a job id: 128 bits, of which 116 depend on the key, so that ids do not collide.
 _ID_BYTES = 16
 
 
@@ -37,9 +38,10 @@ def job_key_around(spec: dispatcher_pb2.JobSpec) -> tuple[str, str]:
     return before, job_key(spec).removeprefix(f"{before}{spec.utterance_index}")
 
 
-def job_id(key: str) -> str:
-    """The id of the job with this key, the same on every instance."""
-    return hashlib.blake2b(key.encode(), digest_size=_ID_BYTES).hexdigest()
+def job_id(key: str, session_id: str) -> str:
+    """The id of the job with this key, the same on every instance. Its end names its cell."""
+    digest = hashlib.blake2b(key.encode(), digest_size=_ID_BYTES).hexdigest()
+    return f"{digest[:-JOB_DIGITS]}{cell_of_id(session_id):0{JOB_DIGITS}x}"
 
 
 def queue_name(spec: dispatcher_pb2.JobSpec) -> str:

@@ -1,55 +1,20 @@
-"""A service's link to Redis: batched script calls that fail fast, and automatic reconnection."""
+"""A service's link to Redis: calls scripts and commands with the keys under one prefix."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import logging
-import math
-import random
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry import trace
-from redis.exceptions import RedisError
 
-from lingua_scheduler.services.runtime.deadlines import DeadlineTimer
-from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.connection import LinkConnection, PendingCall
-from lingua_scheduler.services.runtime.redis.primary import (
-    PrimaryFinder,
-    RedisUnfitError,
-    ScriptError,
-    Wire,
-    check_fit,
-    in_full,
-    load_scripts,
-    new_wire,
-    pack,
+from lingua_scheduler.services.runtime.redis.primary import Wire, pack
+from lingua_scheduler.services.runtime.redis.server_link import (
+    DEFAULT_TIMEOUT_MS,
+    ServerLink,
 )
 from lingua_scheduler.services.runtime.redis.spans import with_span
-from lingua_scheduler.services.runtime.settings.redis_url import Address, parse_redis_url
 from lingua_scheduler.services.runtime.telemetry.traces import span_writer_if_on
-
-DEFAULT_TIMEOUT_MS = 400
-# While one batch is in flight the next can be sent, so a slow script does not hold up everything.
-# On the loopback interface one connection is as fast; each further one makes the batches smaller,
-# and a batch costs about as much as ten calls in it.
-CONNECTIONS = 2
-# Redis serves nobody else between the commands of one read: 256 scripts of 30 us are 8 ms.
-MAX_BATCH = 256
-# Short enough that a caller's retry finds the link up again, long enough for a busy Redis.
-PROBE_MIN_S, PROBE_MAX_S = 0.1, 0.25
-# If the link goes down this soon after it came up, the first probe waits.
-STEADY_S = 1.0
-# A probe does more than a call: it asks sentinels, negotiates TLS, loads every script.
-PROBE_TIMEOUT_S = 2.0
-# How a call fails: the link was down; no reply in time; the connection broke; Redis refused it
-# because of its own state; the script or command was at fault.
-ERROR_KINDS = ("away", "timeout", "lost", "refused", "error")
-
-_log = logging.getLogger(__name__)
 
 
 class RedisLink:
@@ -68,6 +33,7 @@ class RedisLink:
         prefix: of every key; on a Redis Cluster it must have a hash tag.
         scripts: name and Lua source. A script's KEYS[1] is the prefix.
         timeout_ms: time limit of a call.
+        server: the connection of another link to the same server, which this one then shares.
 
     Raises:
         BadRedisUrlError: the URL or the prefix cannot be used.
@@ -80,100 +46,44 @@ class RedisLink:
         prefix: str,
         scripts: Mapping[str, str],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        server: ServerLink | None = None,
     ) -> None:
-        self._target = parse_redis_url(url)
-        self._target.check_prefix(prefix)
-        self._finder = PrimaryFinder(target=self._target, prefix=prefix)
-        self._prefix = prefix
-        self._timeout_ms = timeout_ms
-        self._timeout = timeout_ms / 1000
-        self._scripts = dict(scripts)
-        # EVALSHA identifies scripts by their SHA-1. Its strength does not matter.
-        self._shas = {
-            name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-            for name, source in scripts.items()
-        }
-        self._loop: asyncio.AbstractEventLoop
-        self._address: Address | None = None
-        # Incremented each time the link comes up. A connection with a lower number is out of date.
-        self._generation = 0
-        self._up = False
-        self._closing = False
-        self._up_since = -math.inf
-        self._down_reason = "it has not been opened"
-        self._connections: list[LinkConnection] = []
-        self._idle: list[asyncio.Future[None]] = []
-        self._queue: deque[PendingCall] = deque()
-        # Every call under way, oldest first. All have the same time limit, so the first expires
-        # first and one timer is enough.
-        self._under_way: deque[PendingCall] = deque()
-        self._timer = DeadlineTimer(self._expire)
-        self._probe: asyncio.Task[None] | None = None
-        self.on_change: list[Callable[[bool, str], None]] = []
-        """Called with (up, reason) after each change; must not block."""
-        self.on_error: list[Callable[[str], None]] = []
-        """Called with its kind, one of ERROR_KINDS, for each call that fails; must not block."""
+        self.prefix = prefix
+        """Of every key."""
+        self.server = server or ServerLink(
+            url=url, prefix=prefix, scripts=scripts, timeout_ms=timeout_ms
+        )
+        """The connection, which may be shared with links that have other prefixes."""
+        self._sha_of = self.server.sha_of
+        self._send = self.server.send
 
     @property
     def up(self) -> bool:
         """Whether calls are being sent."""
-        return self._up
+        return self.server.up
 
     @property
     def down_reason(self) -> str:
         """Why the link is down, as text; empty while it is up."""
-        return self._down_reason
+        return self.server.down_reason
+
+    @property
+    def on_change(self) -> list[Callable[[bool, str], None]]:
+        """Called with (up, reason) after each change; must not block."""
+        return self.server.on_change
+
+    @property
+    def on_error(self) -> list[Callable[[str], None]]:
+        """Called with its kind, one of ERROR_KINDS, for each call that fails; must not block."""
+        return self.server.on_error
 
     async def open(self) -> None:
-        """Finds the primary, checks that it is suitable, and loads the scripts.
-
-        Raises:
-            RedisUnfitError: too old, or it may evict keys; the message says what to set.
-            ScriptError: a script does not compile.
-            DependencyDownError: the primary cannot be found or reached.
-        """
-        if self._connections:
-            raise RuntimeError("this link is already open")
-        self._loop = asyncio.get_running_loop()
-        try:
-            await self._attach()
-        except (RedisUnfitError, ScriptError):
-            raise
-        except (RedisError, OSError) as error:
-            raise self._down(in_full(error)) from error
-        for _ in range(CONNECTIONS):
-            connection = LinkConnection(
-                target=self._target,
-                scripts=self._scripts,
-                down=self._down,
-                on_refused=self._count,
-            )
-            connection.task = asyncio.create_task(self._run(connection))
-            self._connections.append(connection)
-        self._tell()
+        """Opens the connection. Raises as `ServerLink.open`."""
+        await self.server.open()
 
     async def close(self) -> None:
         """Fails all calls and closes all connections. The link can be opened again."""
-        was_up, self._up, self._down_reason = self._up, False, "it is closed"
-        self._closing = True
-        self._timer.disarm()
-        tasks = [
-            task
-            for task in (self._probe, *(connection.task for connection in self._connections))
-            if task
-        ]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._probe = None
-        self._connections.clear()
-        self._idle.clear()
-        self._queue.clear()
-        while self._under_way:
-            self._fail(self._under_way.popleft(), self._down_reason, "away")
-        self._closing = False
-        if was_up:
-            self._tell()
+        await self.server.close()
 
     async def call(self, script: str, *args: str | bytes | int | float) -> Any:
         """Runs a script by name. Returns the raw RESP2 reply (bytes, int, list or None).
@@ -182,7 +92,7 @@ class RedisLink:
             DependencyDownError: Redis is unreachable or slow, or refuses writes.
             ScriptError: the script itself failed.
         """
-        packed = pack("EVALSHA", self._shas[script], 1, self._prefix, *args)
+        packed = pack("EVALSHA", self._sha_of(script), 1, self.prefix, *args)
         # Calls outside a trace (a sweep, a heartbeat) get no span.
         spans = span_writer_if_on()
         if spans is None:
@@ -191,7 +101,7 @@ class RedisLink:
         if not parent.trace_flags.sampled:
             return await self._send(script, packed)
         call = self._send(script, packed)
-        return await with_span(spans, parent, script, self._address, call)
+        return await with_span(spans, parent, script, self.server.address, call)
 
     def send(self, script: str, *args: str | bytes | int | float) -> asyncio.Future[Any]:
         """As `call`, without a span. The future gets the reply or the error.
@@ -199,7 +109,7 @@ class RedisLink:
         Raises:
             DependencyDownError: the link is down.
         """
-        return self._send(script, pack("EVALSHA", self._shas[script], 1, self._prefix, *args))
+        return self._send(script, pack("EVALSHA", self._sha_of(script), 1, self.prefix, *args))
 
     async def command(self, *args: str | bytes | int | float) -> Any:
         """Runs a plain command, one word per argument. Returns the raw reply.
@@ -212,161 +122,4 @@ class RedisLink:
 
     def new_wire(self) -> Wire | None:
         """A connection of the caller's own to the primary, not yet open; None while it is down."""
-        return new_wire(self._target, self._address) if self._up else None
-
-    def _send(self, name: str, packed: bytes) -> asyncio.Future[Any]:
-        if not self._up:
-            self._count("away")
-            raise self._down(self._down_reason)
-        loop = self._loop
-        call = PendingCall(name, packed, loop.create_future(), loop.time() + self._timeout)
-        self._queue.append(call)
-        self._under_way.append(call)
-        # If others are under way, the timer is armed.
-        if len(self._under_way) == 1:
-            self._timer.arm(loop, call.deadline)
-        # The connection wakes up in the next iteration of the event loop, so that it also takes the
-        # calls that follow in this one.
-        if self._idle and len(self._queue) == 1:
-            self._idle.pop().set_result(None)
-        return call.future
-
-    async def _run(self, connection: LinkConnection) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while not self._closing:
-                if not self._queue:
-                    turn = loop.create_future()
-                    self._idle.append(turn)
-                    await turn
-                if batch := self._take_batch():
-                    await self._flush(connection, batch)
-                    self._forget_done()
-        finally:
-            await connection.close()
-
-    def _take_batch(self) -> list[PendingCall]:
-        batch: list[PendingCall] = []
-        while self._queue and len(batch) < MAX_BATCH:
-            call = self._queue.popleft()
-            # The caller may have left, or the call expired.
-            if not call.future.done():
-                batch.append(call)
-        if self._queue and self._idle:
-            self._idle.pop().set_result(None)
-        return batch
-
-    async def _flush(self, connection: LinkConnection, batch: list[PendingCall]) -> None:
-        """Sends a batch. Every call of it is then answered or failed."""
-        connection.deadline = self._loop.time() + self._timeout
-        try:
-            await connection.exchange(self._address, self._generation, batch)
-            return
-        except (RedisError, OSError) as error:
-            reason, kind = in_full(error), "lost"
-        except asyncio.CancelledError:
-            if not connection.overdue or connection.task is None or self._closing:
-                raise
-            connection.task.uncancel()
-            reason, kind = self._no_answer(), "timeout"
-        finally:
-            connection.deadline, connection.overdue = math.inf, False
-        await connection.cut()
-        self._lost(connection, reason, kind)
-        for call in batch:
-            self._fail(call, reason, kind)
-
-    def _expire(self, over: float) -> float:
-        """Fails calls and drops connections whose deadline has passed. Returns the next one."""
-        for connection in self._connections:
-            if (
-                connection.deadline <= over
-                and not connection.overdue
-                and connection.task is not None
-            ):
-                connection.overdue = True
-                connection.task.cancel()
-                self._lost(connection, self._no_answer(), "timeout")
-        self._forget_done()
-        while self._under_way and self._under_way[0].deadline <= over:
-            self._fail(self._under_way.popleft(), self._no_answer(), "timeout")
-            self._forget_done()
-        due = min(
-            (connection.deadline for connection in self._connections if not connection.overdue),
-            default=math.inf,
-        )
-        if self._under_way:
-            due = min(due, self._under_way[0].deadline)
-        return due
-
-    def _forget_done(self) -> None:
-        while self._under_way and self._under_way[0].future.done():
-            self._under_way.popleft()
-
-    def _lost(self, connection: LinkConnection, reason: str, kind: str) -> None:
-        """Takes the link down, unless the connection is from before the link last came up."""
-        if not self._up or connection.generation != self._generation:
-            return
-        self._up, self._down_reason = False, reason
-        while self._queue:
-            self._fail(self._queue.popleft(), reason, kind)
-        self._probe = asyncio.create_task(self._probe_until_up())
-        self._tell()
-
-    async def _probe_until_up(self) -> None:
-        steady = asyncio.get_running_loop().time() - self._up_since > STEADY_S
-        pause = 0.0 if steady else PROBE_MIN_S
-        while True:
-            # Many services lose the same Redis at the same moment, so they spread their probes.
-            await asyncio.sleep(pause * random.uniform(0.8, 1.0))
-            try:
-                await self._attach()
-            except (RedisUnfitError, RedisError, OSError) as error:
-                self._down_reason = in_full(error)
-                pause = min(max(pause + 0.05, PROBE_MIN_S), PROBE_MAX_S)
-            else:
-                self._tell()
-                return
-
-    async def _attach(self) -> None:
-        """Finds a suitable primary and puts the link up on it, or raises."""
-        async with asyncio.timeout(PROBE_TIMEOUT_S):
-            address = await self._finder.find()
-            wire = new_wire(self._target, address)
-            try:
-                await wire.connect()
-                await check_fit(wire)
-                await load_scripts(wire, self._scripts)
-            finally:
-                await wire.disconnect(nowait=True)
-        self._address = address
-        self._generation += 1
-        self._up, self._down_reason = True, ""
-        self._up_since = asyncio.get_running_loop().time()
-
-    def _tell(self) -> None:
-        for callback in self.on_change:
-            try:
-                callback(self._up, self._down_reason)
-            except Exception:
-                _log.exception("redis link callback failed")
-
-    def _fail(self, call: PendingCall, reason: str, kind: str) -> None:
-        happened = "may have happened" if call.sent else "was not sent"
-        if call.fail(self._down(reason, f"; the call {happened}")):
-            self._count(kind)
-
-    def _count(self, kind: str) -> None:
-        for callback in self.on_error:
-            callback(kind)
-
-    def _no_answer(self) -> str:
-        return f"no answer within {self._timeout_ms} ms"
-
-    def _down(self, reason: str, happened: str = "") -> DependencyDownError:
-        # Scheme, host and path only, because the URL may contain a password.
-        return DependencyDownError(
-            f"Redis cannot be used{happened}",
-            why=f"{self._target.shown}: {reason}",
-            retry_after_ms=int(PROBE_MAX_S * 1000),
-        )
+        return self.server.new_wire()

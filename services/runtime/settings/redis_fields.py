@@ -22,7 +22,8 @@ def _redis_url(value: str) -> str:
     # Half a second of imports that a command without Redis should not pay for.
     from lingua_scheduler.services.runtime.settings.redis_url import parse_redis_url
 
-    parse_redis_url(value)
+    for url in value.split() or [value]:
+        parse_redis_url(url)
     return value
 
 
@@ -41,8 +42,9 @@ class RedisFields(BaseModel):
 
     redis_url: RedisUrl = field(
         "",
-        "Redis to use (empty: `lingua up` starts one; a service alone refuses to start)",
-        f"must be empty or one of: {REDIS_URL_FORMS}",
+        "Redis to use, or one for each cell with spaces between (empty: `lingua up` starts one; a "
+        "service alone refuses to start)",
+        f"must be empty, one of the following, or one for each cell: {REDIS_URL_FORMS}",
         repr=False,
     )
     redis_prefix: RedisPrefix = field(
@@ -50,6 +52,15 @@ class RedisFields(BaseModel):
         "prefix of every key; with a hash tag {..}, all keys of a cell share a slot",
         "must be 1 to 100 characters of A-Z a-z 0-9 : _ . -, with at most one hash tag {..} "
         "and no colon at its end",
+    )
+    cells: int = whole(
+        1,
+        1,
+        1000,
+        "parts of the state, each with a key prefix of its own, which may be on different servers",
+    )
+    cell_tries: int = whole(
+        3, 0, 1000, "other cells in which a job looks for a node, if its own has none with room"
     )
     redis_timeout_ms: int = whole(400, 10, 5000, "ms after which a call to Redis fails")
     redis_dir: str = field(

@@ -172,6 +172,12 @@ class Settings(
         self._given = frozenset(values)
         if broken := [self._broken(order) for order in _ORDERS if not self._holds(order)]:
             raise SettingsError("\n".join(broken))
+        urls = len(self.redis_url.split())
+        if urls > 1 and urls != self.cells:
+            raise SettingsError(
+                f"LINGUA_REDIS_URL has {urls} URLs and LINGUA_CELLS={self.cells}: it must have one "
+                "URL for all cells, or one for each"
+            )
 
     @classmethod
     def settings_customise_sources(
@@ -253,7 +259,11 @@ def variable_name(name: str) -> str:
 
 
 def masked_url(url: str) -> str:
-    """The URL with every password replaced by `***`, even if the URL is malformed."""
+    """The URL, or each of several, with passwords replaced by `***`, even if it is malformed."""
+    return " ".join(map(_masked_url, url.split(" ")))
+
+
+def _masked_url(url: str) -> str:
     head, at, tail = url.rpartition("@")
     if at:
         scheme, slashes, login = head.partition("://") if "://" in head else ("", "", head)

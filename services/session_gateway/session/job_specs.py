@@ -46,7 +46,7 @@ class JobSpecs:
     def job_id(self, index: int, direction: Direction, *, is_text_only: bool = False) -> str:
         """The id that the job of an utterance has, or will have."""
         before, after = self._of(direction, is_text_only)[1]
-        return job_id(f"{before}{index}{after}")
+        return job_id(f"{before}{index}{after}", self._session_id)
 
     def spec(self, utterance: Utterance, now: float) -> dispatcher_pb2.JobSpec:
         """The job of an utterance that has its chunks."""

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 import pytest
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.link import ERROR_KINDS, RedisLink
+from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.server_link import ERROR_KINDS
 from tests.support.services import PoolProcess
 
 SCRIPTS = {
