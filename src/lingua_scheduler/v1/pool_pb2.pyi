@@ -254,12 +254,15 @@ class RegisterNodeResponse(_message.Message):
     POOLS_FIELD_NUMBER: _builtins.int
     POOLS_JOINED_FIELD_NUMBER: _builtins.int
     POOLS_LEFT_FIELD_NUMBER: _builtins.int
+    CELL_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Identifies this connection of the node from now on. Larger than all earlier epochs of the node."""
     pools: _builtins.int
     """How many pools the node is in, and how many it joined and left in this call."""
     pools_joined: _builtins.int
     pools_left: _builtins.int
+    cell: _builtins.int
+    """The cell that the node is in from now on; heartbeats carry it."""
     def __init__(
         self,
         *,
@@ -267,10 +270,11 @@ class RegisterNodeResponse(_message.Message):
         pools: _builtins.int = ...,
         pools_joined: _builtins.int = ...,
         pools_left: _builtins.int = ...,
+        cell: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "pools", b"pools", "pools_joined", b"pools_joined", "pools_left", b"pools_left"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cell", b"cell", "epoch", b"epoch", "pools", b"pools", "pools_joined", b"pools_joined", "pools_left", b"pools_left"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -305,10 +309,13 @@ class NodeBeat(_message.Message):
     HEALTH_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
+    CELL_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     epoch: _builtins.int
     health: _common_pb2.NodeHealth.ValueType
     """Unspecified: unchanged."""
+    cell: _builtins.int
+    """As in RegisterNodeResponse."""
     @_builtins.property
     def load(self) -> _common_pb2.NodeLoad: ...
     @_builtins.property
@@ -325,10 +332,11 @@ class NodeBeat(_message.Message):
         health: _common_pb2.NodeHealth.ValueType = ...,
         load: _common_pb2.NodeLoad | None = ...,
         running: _abc.Iterable[_common_pb2.AttemptRef] | None = ...,
+        cell: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "health", b"health", "load", b"load", "node_id", b"node_id", "running", b"running"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cell", b"cell", "epoch", b"epoch", "health", b"health", "load", b"load", "node_id", b"node_id", "running", b"running"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -615,6 +623,7 @@ class Placement(_message.Message):
     BINDING_FIELD_NUMBER: _builtins.int
     BINDING_KIND_FIELD_NUMBER: _builtins.int
     TURN_ID_FIELD_NUMBER: _builtins.int
+    CELL_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     node_epoch: _builtins.int
     """The epoch of the node when it was chosen."""
@@ -628,6 +637,8 @@ class Placement(_message.Message):
     """The turn that the attempt belongs to: the id of the job that began it, which is this job unless a
     binding led to the node. Nodes identify turns by this id and do not learn the session.
     """
+    cell: _builtins.int
+    """The cell that the node is in. Later calls about the attempt carry it."""
     def __init__(
         self,
         *,
@@ -639,10 +650,11 @@ class Placement(_message.Message):
         binding: Global___BindingOutcome.ValueType = ...,
         binding_kind: Global___BindingKind.ValueType = ...,
         turn_id: _builtins.str = ...,
+        cell: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "binding_kind", b"binding_kind", "node_epoch", b"node_epoch", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "path", b"path", "turn_id", b"turn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "binding_kind", b"binding_kind", "cell", b"cell", "node_epoch", b"node_epoch", "node_id", b"node_id", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "path", b"path", "turn_id", b"turn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -822,7 +834,10 @@ class CommitRequest(_message.Message):
 
     ATTEMPT_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
+    CELL_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    cell: _builtins.int
+    """As in Placement."""
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -830,10 +845,11 @@ class CommitRequest(_message.Message):
         *,
         attempt: _common_pb2.AttemptRef | None = ...,
         node_id: _builtins.str = ...,
+        cell: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cell", b"cell", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -904,12 +920,15 @@ class ReleaseRequest(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     FINAL_STATE_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    CELL_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     cause: Global___ReleaseCause.ValueType
     final_state: _common_pb2.JobState.ValueType
     """The job ends as well: there will be no further attempt."""
     detail: _builtins.str
     """For the record, such as the node's message. At most 200 characters are kept."""
+    cell: _builtins.int
+    """As in Placement."""
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -920,10 +939,11 @@ class ReleaseRequest(_message.Message):
         cause: Global___ReleaseCause.ValueType = ...,
         final_state: _common_pb2.JobState.ValueType = ...,
         detail: _builtins.str = ...,
+        cell: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "detail", b"detail", "final_state", b"final_state", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "cell", b"cell", "detail", b"detail", "final_state", b"final_state", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -985,6 +1005,8 @@ class CompleteRequest(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     JOB_AT_FAULT_FIELD_NUMBER: _builtins.int
     RESULT_KIND_FIELD_NUMBER: _builtins.int
+    CELL_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     outcome: Global___AttemptOutcome.ValueType
     detail: _builtins.str
@@ -1001,6 +1023,12 @@ class CompleteRequest(_message.Message):
     """
     result_kind: _builtins.int
     """For SUCCEEDED: a JobResult.Kind, for the log of changes."""
+    cell: _builtins.int
+    """As in Placement."""
+    tenant: _builtins.str
+    """The tenant of a job that counts against a limit of jobs in flight: the cell that counts them may
+    not be that of the job.
+    """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...
     def __init__(
@@ -1014,10 +1042,12 @@ class CompleteRequest(_message.Message):
         steps: _builtins.bytes = ...,
         job_at_fault: _builtins.bool = ...,
         result_kind: _builtins.int = ...,
+        cell: _builtins.int = ...,
+        tenant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "detail", b"detail", "final_state", b"final_state", "job_at_fault", b"job_at_fault", "node_id", b"node_id", "outcome", b"outcome", "result_kind", b"result_kind", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cell", b"cell", "detail", b"detail", "final_state", b"final_state", "job_at_fault", b"job_at_fault", "node_id", b"node_id", "outcome", b"outcome", "result_kind", b"result_kind", "steps", b"steps", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1185,6 +1215,7 @@ class BindSessionRequest(_message.Message):
     UTTERANCE_INDEX_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
+    CELL_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Required unless attempt is set."""
     kind: Global___BindingKind.ValueType
@@ -1193,6 +1224,8 @@ class BindSessionRequest(_message.Message):
     """The utterance whose audio the node keeps. Ignored if a later one has been placed."""
     tenant: _builtins.str
     """Tenant of the session. Turns are separate per tenant."""
+    cell: _builtins.int
+    """The cell that the node is in."""
     @_builtins.property
     def pair(self) -> _common_pb2.LanguagePair:
         """Required unless attempt is set."""
@@ -1213,10 +1246,11 @@ class BindSessionRequest(_message.Message):
         utterance_index: _builtins.int = ...,
         tenant: _builtins.str = ...,
         attempt: _common_pb2.AttemptRef | None = ...,
+        cell: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "kind", b"kind", "node_id", b"node_id", "pair", b"pair", "session_id", b"session_id", "tenant", b"tenant", "utterance_index", b"utterance_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cell", b"cell", "kind", b"kind", "node_id", b"node_id", "pair", b"pair", "session_id", b"session_id", "tenant", b"tenant", "utterance_index", b"utterance_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1325,6 +1359,7 @@ class Node(_message.Message):
     DRAINED_MS_FIELD_NUMBER: _builtins.int
     SLOTS_USED_AT_DRAIN_FIELD_NUMBER: _builtins.int
     USED_SLOTS_FIELD_NUMBER: _builtins.int
+    CELL_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     health: _common_pb2.NodeHealth.ValueType
     """The worst of what the node reports, what an operator has set, and whether heartbeats arrive."""
@@ -1359,6 +1394,8 @@ class Node(_message.Message):
     slots_used_at_drain: _builtins.int
     used_slots: _builtins.int
     """Reserved and running together. In WatchFleet, `reserved` and `running` are not set."""
+    cell: _builtins.int
+    """The cell that it is in."""
     @_builtins.property
     def capabilities(self) -> _common_pb2.NodeCapabilities: ...
     def __init__(
@@ -1384,10 +1421,11 @@ class Node(_message.Message):
         drained_ms: _builtins.int = ...,
         slots_used_at_drain: _builtins.int = ...,
         used_slots: _builtins.int = ...,
+        cell: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "capability_set", b"capability_set", "drained_by_operator", b"drained_by_operator", "drained_ms", b"drained_ms", "ejected_until_ms", b"ejected_until_ms", "epoch", b"epoch", "failures_in_row", b"failures_in_row", "health", b"health", "last_heartbeat_ms", b"last_heartbeat_ms", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "node_owner", b"node_owner", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "pools", b"pools", "reserved", b"reserved", "running", b"running", "slots_used_at_drain", b"slots_used_at_drain", "used_slots", b"used_slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "capability_set", b"capability_set", "cell", b"cell", "drained_by_operator", b"drained_by_operator", "drained_ms", b"drained_ms", "ejected_until_ms", b"ejected_until_ms", "epoch", b"epoch", "failures_in_row", b"failures_in_row", "health", b"health", "last_heartbeat_ms", b"last_heartbeat_ms", "load", b"load", "max_concurrent_jobs", b"max_concurrent_jobs", "node_id", b"node_id", "node_owner", b"node_owner", "owner_address", b"owner_address", "owner_instance", b"owner_instance", "pools", b"pools", "reserved", b"reserved", "running", b"running", "slots_used_at_drain", b"slots_used_at_drain", "used_slots", b"used_slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
