@@ -86,7 +86,7 @@ def test_the_job_of_an_utterance_has_its_audio_and_the_time_that_is_left(
     assert (job.reason, job.padding_ms) == (reason, padding)
     assert job.deadline_ms == 29_000
     assert (job.session_id, job.utterance_index, job.session_epoch) == ("s", 0, 1)
-    assert submit.utterance.job_id == desk.job_id(0) == job_id(job_key(job))
+    assert submit.utterance.job_id == desk.job_id(0) == job_id(job_key(job), "s")
     assert submit.utterance.deadline_ms == cut_at + 30_000
 
 
