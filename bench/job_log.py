@@ -22,6 +22,7 @@ from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
@@ -52,8 +53,10 @@ class Side:
             }
         )
         self.registry = Registry(link=link, settings=settings)
+        cells = Cells(settings, {})
+        cells.first.link = link
         self.operations = Operations(
-            link=link,
+            cells=cells,
             settings=settings,
             metrics=PoolMetrics(CollectorRegistry()),
             nodes=Nodes(link=link, settings=settings),

@@ -28,6 +28,7 @@ from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
@@ -62,8 +63,10 @@ class Bench:
         self.seed = seed
         nodes = Nodes(link=link, settings=settings)
         self.registry = Registry(link=link, settings=settings)
+        cells = Cells(settings, {})
+        cells.first.link = link
         self.operations = Operations(
-            link=link, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
+            cells=cells, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
         )
         self._jobs = 0
 

@@ -17,6 +17,12 @@
 -- @arg max_jobs number              limits of the tenant; 0: none
 -- @arg max_audio_ms number          per minute
 -- @arg audio_ms number              speech of this job
+-- @arg unbound number               BindingOutcome of the turn, if another cell was asked; 0: find out
+-- @arg taken_node text              node on which another cell has reserved a slot for exactly this
+--                                   attempt (take.lua); '': none
+-- @arg taken_cell text
+-- @arg taken_path number
+-- @setting many_cells flag          whether a node may be in another cell
 -- @setting hold_ms number           how long a job counts as in flight without news of it
 -- @setting reservation_ttl_ms number
 -- @setting binding_ttl_ms number
@@ -28,6 +34,10 @@
 --   or '', turn id (lib/turn.lua)};
 --   or {reason, why, times, ...};
 --   or {'BOUND_NODE_FULL', node id, 'full' | 'silent' | 'disconnected'};
+--   or, if there are many cells: the first but with 'elsewhere' instead of 'ok' and one part more, the
+--   cell that knows the node and the lease; or {'bound_elsewhere', node id, its cell or '', path, attempt};
+--   or {reason, {attempt, binding}, why, times, ...}; or {'stale'}: the attempt that was taken is no
+--   longer the next one;
 --   or {'QUOTA_EXCEEDED', 'jobs' or 'audio', used, 'limit', limit, 'retry_ms', ms}.
 -- @include lib/now
 -- @include lib/want
@@ -37,6 +47,8 @@
 -- @include lib/job_log
 
 local now = now_ms()
+-- The record of a node that is in another cell, which knows it.
+local NOT_HERE = { epoch = 0, owner = '', address = '' }
 
 local function placed(existing, number, state, ends, id, path, binding, kind, why, turn_id, node)
   node = node or live_get(P, id)
@@ -65,16 +77,24 @@ if state and latest then
   -- The winner's lease may have ended and a later attempt may have replaced it. The latest attempt
   -- may have been given up while the one before it still waits for its acknowledgement.
   for _, number in ipairs({ tonumber(known[3]) or latest, latest, attempt }) do
-    local id, ends, held = attempt_alive(P, job, number, now)
+    local id, ends, held, cell = attempt_alive(P, job, number, now)
     -- A caller that asks for a later attempt than a reserved one wants a hedge.
     if id and (held == 'running' or attempt <= number) then
       redis.call('HSET', record, 'home', home)
       local told = redis.call('HMGET', record, number .. ':node', number .. ':path', number .. ':turn')
-      return placed(1, number, held == 'running' and 'acked' or 'reserved', ends, told[1],
-        tonumber(told[2]) or 0, BINDING_NONE, 0, '', told[3] or job)
+      local reply = placed(1, number, held == 'running' and 'acked' or 'reserved', ends, told[1],
+        tonumber(told[2]) or 0, BINDING_NONE, 0, '', told[3] or job, cell and NOT_HERE)
+      if cell then
+        reply[1], reply[#reply + 1] = 'elsewhere', cell
+      end
+      return reply
     end
   end
+  local asked = attempt
   attempt = math.max(attempt, latest + 1)
+  if taken_node ~= '' and attempt ~= asked then
+    return { 'stale' }
+  end
 end
 
 -- A job that has begun continues, even if its tenant is over its limits by now. A job that had ended
@@ -91,15 +111,33 @@ if begins or begins_anew then
   end
 end
 
-local bound, bound_path, turn, last_turn, written, holds
+local bound, bound_path, turn, last_turn, written, holds, bound_cell
 if want.session then
   turn = turn_key(P, tenant, want.session, want.src, want.tgt)
-  bound, bound_path, last_turn, written, holds = turn_read(turn, now)
+  bound, bound_path, last_turn, written, holds, bound_cell = turn_read(turn, now)
 end
 
-local found = choose(P, want, now, bound, bound_path, may_wait)
+local found
+if unbound > 0 or not bound then
+  found = nothing_found(bound_path)
+  found.binding = unbound > 0 and unbound or BINDING_NONE
+else
+  found = choose_bound(P, want, now, bound, bound_path, may_wait)
+  if many_cells and found.binding == BINDING_UNAVAILABLE and (bound_cell or not live_get(P, bound)) then
+    return { 'bound_elsewhere', bound, bound_cell or '', bound_path, attempt }
+  end
+end
+if taken_node ~= '' then
+  found.id, found.node, found.path = taken_node, NOT_HERE, taken_path
+elseif not found.id and not found.error then
+  choose_any(P, want, now, found)
+end
 if found.error then
-  return refusal(found)
+  local reply = refusal(found)
+  if many_cells and not found.waits_for then
+    table.insert(reply, 2, { attempt, found.binding })
+  end
+  return reply
 end
 
 if found.move then
@@ -129,8 +167,16 @@ if turn_id ~= job then
   fields[#fields + 1] = string.format('%d:turn', attempt)
   fields[#fields + 1] = turn_id
 end
-local ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl_ms,
-  job_record_ttl_ms, now, fields)
+local ends = 0
+if taken_node ~= '' then
+  fields[#fields + 1] = string.format('%d:cell', attempt)
+  fields[#fields + 1] = taken_cell
+  attempt_record(P, job, string.format('%d', attempt), taken_node, taken_path, job_record_ttl_ms, now,
+    fields)
+else
+  ends = attempt_reserve(P, job, attempt, found.id, found.node, found.path, reservation_ttl_ms,
+    job_record_ttl_ms, now, fields)
+end
 job_log(P, job_log_max, job, 'reserved', now, attempt, found.id, '', attempt,
   { tenant, session, utterance, src, tgt, reason, begins and now or known[4] }, '', '')
 
@@ -144,7 +190,7 @@ if turn and reason > 0 and utterance >= last_turn then
   end
   -- The count of holds in a row restarts after an utterance that was not held.
   local goes_on = bound or utterance == last_turn
-  turn_write(turn, written, kind, found.id, utterance, goes_on and holds or 0, binding_ttl_ms, now)
+  turn_write(turn, written, kind, found.id, taken_node ~= '' and taken_cell, utterance, goes_on and holds or 0, binding_ttl_ms, now)
   if kind then
     turn_name(turn, turn_id)
   end

@@ -12,6 +12,7 @@
 -- @arg utterance digits
 -- @arg job text                '': none
 -- @arg attempt digits
+-- @arg cell text               of the node, if that is not the cell of the session; '': it is
 -- @setting binding_ttl_ms number
 -- @setting held_in_row_max number    0: no limit
 -- Returns 'bound'; 'late' if a later utterance has been placed, the node is unknown, or the attempt
@@ -35,8 +36,9 @@ end
 local key = turn_key(P, of[1] or '', of[2], of[3], of[4])
 local index = tonumber(of[5])
 local bound, path, latest, written, holds = turn_read(key, now)
-local node = live_get(P, node_id)
-if index < latest or not node or node.health >= LEAVING then
+-- Nothing is known here of a node in another cell. If it is gone, the next job of the turn finds out.
+local node = cell == '' and live_get(P, node_id)
+if index < latest or (cell == '' and (not node or node.health >= LEAVING)) then
   return 'late'
 end
 local is_repeat = index == latest and bound == node_id and path == BY_TIMEOUT_BINDING
@@ -46,7 +48,7 @@ if kind == 'timeout' and not is_repeat then
     return 'limit'
   end
 end
-turn_write(key, written, kind, node_id, index, holds, binding_ttl_ms, now)
+turn_write(key, written, kind, node_id, cell ~= '' and cell, index, holds, binding_ttl_ms, now)
 if turn_id then
   turn_name(key, turn_id)
 end

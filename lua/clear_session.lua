@@ -16,6 +16,6 @@ for i, src in ipairs(directions.src) do
     cleared = cleared + 1
   end
   redis.call('HDEL', key, 'timeout_node_id', 'timeout_until_ms', 'max_duration_node_id',
-    'max_duration_until_ms', 'holds', 'id')
+    'max_duration_until_ms', 'holds', 'id', 'cell')
 end
 return cleared

@@ -16,8 +16,8 @@
 local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'winner', 'attempt', attempt .. ':node',
-  attempt .. ':state')
-local state, winner, latest, at, attempt_state = unpack(known, 1, 5)
+  attempt .. ':state', attempt .. ':cell')
+local state, winner, latest, at, attempt_state, cell = unpack(known, 1, 6)
 
 if at and at ~= node_id then
   return { 'superseded', 0 }
@@ -63,9 +63,12 @@ end
 
 local node = live_get(P, node_id)
 if not node then
-  -- Redis has lost the node, but the node runs the attempt. Its next registration or heartbeat lists
-  -- the attempt, and that creates the lease.
+  -- The lease is in another cell. Or Redis has lost the node, but the node runs the attempt. Its next
+  -- registration or heartbeat lists the attempt, and that creates the lease.
   record()
+  if cell then
+    turn_follow(P, key, attempt, latest, node_id)
+  end
   return { 'committed_late', ends }
 end
 slots_settle(P, node_id, node, now)

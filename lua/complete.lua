@@ -29,8 +29,9 @@ local now = now_ms()
 local key, member = job_key(P, job), lease_member(job, attempt)
 local known = redis.call('HMGET', key, 'state', 'winner', 'attempt', attempt .. ':node',
   attempt .. ':state', 'counted', 'tenant', 'session', 'utterance', 'src', 'tgt', 'reason',
-  'created_ms')
+  'created_ms', attempt .. ':cell')
 local state, winner, latest, at, attempt_state, counted, tenant, session = unpack(known, 1, 8)
+local cell = known[14]
 
 local ended = attempt_state and ATTEMPT_OVER[attempt_state] and attempt_state ~= 'released'
 local node = live_get(P, node_id)
@@ -56,7 +57,7 @@ end
 local was_over = state and JOB_OVER[state]
 if not was_over then
   if outcome == 'done' then
-    if node and winner ~= attempt then
+    if (node or cell) and winner ~= attempt then
       turn_follow(P, key, attempt, latest, node_id)
     end
     state = 'done'

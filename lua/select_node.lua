@@ -12,7 +12,10 @@ local bound, bound_path
 if want.session then
   bound, bound_path = turn_read(turn_key(P, want.tenant, want.session, want.src, want.tgt), now)
 end
-local found = choose(P, want, now, bound, bound_path, false)
+local found = bound and choose_bound(P, want, now, bound, bound_path, false) or nothing_found(nil)
+if not found.id then
+  choose_any(P, want, now, found)
+end
 if found.error then
   return refusal(found)
 end

@@ -45,34 +45,39 @@ local function turn_waits_for(P, want, now, id, why)
   return nil
 end
 
--- Chooses a node. Returns a table: id, node (its settled record), path, binding, binding_kind
--- (BindingKind of the contract), move (lib/nearby.lua); or error and tally, and for BOUND_NODE_FULL bound and waits_for.
--- bound, bound_path: the turn's binding, or nil. may_wait: fail with BOUND_NODE_FULL if the bound
--- node is only full or away.
-local function choose(P, want, now, bound, bound_path, may_wait)
-  local found = { binding = BINDING_NONE, binding_kind = 0, tally = {} }
+-- What is found before anything was tried. bound_path: of the turn's binding, or nil.
+local function nothing_found(bound_path)
+  return { binding = BINDING_NONE, tally = {},
+    binding_kind = bound_path and bound_path - BY_TIMEOUT_BINDING + 1 or 0 }
+end
 
-  if bound then
-    found.binding_kind = bound_path - BY_TIMEOUT_BINDING + 1
-    if want.excluded[bound] or (want.strict and want.preferred and want.preferred ~= bound) then
-      found.binding = BINDING_EXCLUDED
-    elseif not in_pools(P, want, bound) then
-      found.binding = BINDING_UNAVAILABLE
-    else
-      local node, why = try_named(P, want, now, bound, true)
-      if node then
-        found.id, found.node, found.path, found.binding = bound, node, bound_path, BINDING_HIT
-        return found
-      end
-      found.binding = why == 'full' and BINDING_FULL or BINDING_UNAVAILABLE
-      found.waits_for = may_wait and turn_waits_for(P, want, now, bound, why)
-      if found.waits_for then
-        found.error, found.bound = 'BOUND_NODE_FULL', bound
-        return found
-      end
+-- Tries the turn's bound node. Returns a table: binding, binding_kind (BindingKind of the contract),
+-- tally; if the node is chosen, also id, node (its settled record) and path; or the error
+-- BOUND_NODE_FULL, bound and waits_for. may_wait: fail with this error if the node is only full or away.
+local function choose_bound(P, want, now, bound, bound_path, may_wait)
+  local found = nothing_found(bound_path)
+  if want.excluded[bound] or (want.strict and want.preferred and want.preferred ~= bound) then
+    found.binding = BINDING_EXCLUDED
+  elseif not in_pools(P, want, bound) then
+    found.binding = BINDING_UNAVAILABLE
+  else
+    local node, why = try_named(P, want, now, bound, true)
+    if node then
+      found.id, found.node, found.path, found.binding = bound, node, bound_path, BINDING_HIT
+      return found
+    end
+    found.binding = why == 'full' and BINDING_FULL or BINDING_UNAVAILABLE
+    found.waits_for = may_wait and turn_waits_for(P, want, now, bound, why)
+    if found.waits_for then
+      found.error, found.bound = 'BOUND_NODE_FULL', bound
     end
   end
+  return found
+end
 
+-- Chooses a node if the bound one is not chosen. found: from choose_bound or nothing_found; gets id,
+-- node, path and move (lib/nearby.lua), or an error.
+local function choose_any(P, want, now, found)
   if want.preferred then
     if not in_pools(P, want, want.preferred) then
       found.error = 'PREFERRED_NODE_NOT_CAPABLE'

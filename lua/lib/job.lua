@@ -11,6 +11,7 @@
 --   steps       its timeline (JobSteps of the contract); absent while it runs
 --   <n>:node, <n>:state (reserved, running, released, done, failed, timed_out, cancelled),
 --   <n>:path, <n>:reserved_ms, <n>:acked_ms, <n>:ended_ms, <n>:why    for each attempt
+--   <n>:cell    the cell of its node, if that is not the cell of the job (take.lua)
 --   <n>:turn    the turn that the attempt belongs to (turn.lua); absent: the job began the turn
 
 local JOB_OVER = { done = true, failed = true, cancelled = true }

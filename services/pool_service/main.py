@@ -48,7 +48,9 @@ class PoolService:
         )
         metrics.fleet_watchers.set_function(lambda: len(self._watch))
         self._servicer = PoolServicer(
-            operations=Operations(link=link, settings=settings, metrics=metrics, nodes=nodes),
+            operations=Operations(
+                cells=runtime.cells, settings=settings, metrics=metrics, nodes=nodes
+            ),
             registry=registry,
             nodes=nodes,
             pools=pools,

@@ -12,9 +12,9 @@ from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import normal
-from lingua_scheduler.services.runtime.errors import reason_name
+from lingua_scheduler.services.runtime.errors import DependencyDownError, reason_name
 from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
@@ -25,10 +25,10 @@ class Operations:
     """The operations on leases, bindings and heartbeats: one script and one round trip each."""
 
     def __init__(
-        self, *, link: RedisLink, settings: Settings, metrics: PoolMetrics, nodes: Nodes
+        self, *, cells: Cells, settings: Settings, metrics: PoolMetrics, nodes: Nodes
     ) -> None:
-        self._call = link.call
-        self._link = link
+        self._cells = cells
+        self._call = cells.first.link.call
         self._metrics = metrics
         self._nodes = nodes
         self._reserve = script_calls.Reserve(
@@ -48,7 +48,7 @@ class Operations:
             running_lease_ms=settings.running_lease_ms,
             heartbeat_stale_ms=settings.heartbeat_stale_ms,
         ).call
-        self.attempts = Attempts(link=link, settings=settings, metrics=metrics)
+        self.attempts = Attempts(cells=cells, settings=settings, metrics=metrics)
         self.by_name: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "select_node": self.select_node,
             "allocate": self.allocate,
@@ -64,20 +64,32 @@ class Operations:
         }
 
     async def reach_store(self) -> None:
-        """Checks that Redis answers. Raises DependencyDownError."""
-        await self._link.command("PING")
+        """Checks that a cell answers. Raises DependencyDownError."""
+        if not await self._cells.each(lambda cell: cell.link.command("PING")):
+            raise DependencyDownError("Redis cannot be used", why="no cell answers")
 
     async def select_node(self, request: pool_pb2.SelectNodeRequest) -> pool_pb2.SelectNodeResponse:
         """Chooses a node as `allocate` would, but changes nothing."""
         validate.criteria(request.criteria)
         criteria = request.criteria
-        want = self.attempts.want(criteria, request.tenant, request.session_id)
-        reply = await self._call(*script_calls.select_node(want=want))
-        if reply[0] != _OK:
-            raise refusal(reply, direction(criteria), criteria.preferred_node_id)
-        response = pool_pb2.SelectNodeResponse()
-        fill_placement(response.placement, reply[1:])
-        return response
+        want = self.attempts.calls.want(
+            criteria,
+            request.tenant,
+            request.session_id,
+            preferred=criteria.preferred_node_id,
+            strict=criteria.strict,
+        )
+        home = self._cells.of_session(request.session_id)
+        refused: list[Any] = []
+        for cell in (home, *self.attempts.across.cells_to_ask(home, request.session_id, criteria)):
+            reply = await cell.link.call(*script_calls.select_node(want=want))
+            if reply[0] == _OK:
+                response = pool_pb2.SelectNodeResponse()
+                fill_placement(response.placement, reply[1:])
+                response.placement.cell = cell.number
+                return response
+            refused = refused or reply
+        raise refusal(refused, direction(criteria), criteria.preferred_node_id)
 
     async def allocate(self, request: pool_pb2.AllocateRequest) -> pool_pb2.AllocateResponse:
         """Chooses a node, reserves a slot, records the job and updates the binding."""
@@ -86,9 +98,10 @@ class Operations:
         return response
 
     async def reserve(self, request: pool_pb2.ReserveRequest) -> pool_pb2.ReserveResponse:
-        """Reserves a slot on a given node."""
+        """Reserves a slot on a given node of the job's own cell."""
         attempt = request.attempt
-        reply = await self._call(
+        cell = self._cells.of_job(attempt.job_id)
+        reply = await cell.link.call(
             *self._reserve(node_id=request.node_id, job=attempt.job_id, attempt=attempt.attempt)
         )
         if reply[0] != _OK:
@@ -99,6 +112,7 @@ class Operations:
         response = pool_pb2.ReserveResponse(lease_ends_ms=reply[2], existing=bool(reply[1]))
         path, none = pool_pb2.PLACEMENT_PATH_NAMED, pool_pb2.BINDING_OUTCOME_NONE
         fill_placement(response.placement, [*reply[3:], path, none, 0])
+        response.placement.cell = cell.number
         return response
 
     async def commit(self, request: pool_pb2.CommitRequest) -> pool_pb2.CommitResponse:
@@ -123,7 +137,7 @@ class Operations:
         """Records that a job has ended without a result."""
         validate.end_job(request)
         state = "unplaced" if request.may_begin_anew else codes.FINAL_STATES[request.state]
-        outcome, left = await self._call(
+        outcome, left = await self._cells.of_job(request.job_id).link.call(
             *self._end_job(
                 job=request.job_id,
                 home=request.home_instance,
@@ -140,6 +154,8 @@ class Operations:
                 reason=request.reason,
             )
         )
+        if not self._cells.one:
+            await self.attempts.across.let_go(request.job_id, request.tenant)
         return pool_pb2.EndJobResponse(
             outcome=codes.END_OUTCOMES[outcome],
             state=codes.JOB_STATES.get(left, common_pb2.JOB_STATE_UNSPECIFIED),
@@ -150,7 +166,11 @@ class Operations:
     ) -> pool_pb2.BindSessionResponse:
         """Binds a session's direction to the node that keeps its audio."""
         validate.bind(request)
-        bound = await self._call(
+        if request.HasField("attempt"):
+            home = self._cells.of_job(request.attempt.job_id)
+        else:
+            home = self._cells.of_session(request.session_id)
+        bound = await home.link.call(
             *self._bind_session(
                 tenant=request.tenant,
                 session=request.session_id,
@@ -161,6 +181,7 @@ class Operations:
                 utterance=request.utterance_index,
                 job=request.attempt.job_id,
                 attempt=request.attempt.attempt,
+                cell="" if request.cell == home.number else str(request.cell),
             )
         )
         return pool_pb2.BindSessionResponse(
@@ -171,7 +192,7 @@ class Operations:
         self, request: pool_pb2.ClearSessionRequest
     ) -> pool_pb2.ClearSessionResponse:
         """Deletes bindings."""
-        cleared = await self._call(
+        cleared = await self._cells.of_session(request.session_id).link.call(
             *script_calls.clear_session(
                 tenant=request.tenant,
                 session=request.session_id,

@@ -26,9 +26,9 @@ _MESSAGES_AT_ONCE = 64
 
 _log = logging.getLogger(__name__)
 
-# An operation in progress: its id, its name, its request, and what it waits for: the reply of
-# Redis, or a task that carries out the whole operation.
-Begun: TypeAlias = "tuple[int, str, Any, asyncio.Future[Any]]"
+# An operation in progress: its id, its name, its request, what it waits for, and whether that is
+# the reply of Redis instead of the response.
+Begun: TypeAlias = "tuple[int, str, Any, asyncio.Future[Any], bool]"
 
 
 class OperateStream:
@@ -84,7 +84,7 @@ class OperateStream:
                 self._waiting = self._loop.create_future()
                 await self._waiting
             begun, started = under_way[0]
-            for _, _, _, outcome in begun:
+            for _, _, _, outcome, _ in begun:
                 if not outcome.done():
                     try:  # noqa: SIM105 - suppress() would double the cost
                         await outcome
@@ -108,7 +108,7 @@ class OperateStream:
     def give_up(self) -> None:
         """Cancels what is left: the stream has ended, and nobody waits for the answers."""
         for begun, _ in self._under_way:
-            for _, _, _, outcome in begun:
+            for _, _, _, outcome, _ in begun:
                 if not outcome.done():
                     outcome.cancel()
                 elif not outcome.cancelled():
@@ -122,6 +122,7 @@ class OperateStream:
     def _begin(self, operation: pool_pb2.Operation) -> Begun:
         name, work = operation.WhichOneof("operation") or "", self._operations
         request: Any = None
+        is_reply = False
         outcome: asyncio.Future[Any]
         try:
             if not name:
@@ -134,32 +135,33 @@ class OperateStream:
                 run = work.by_name[name](request)
                 run = with_span(self._spans, name, operation.traceparent, run)
                 outcome = asyncio.ensure_future(run)
-            elif name in work.attempts.calls:
-                outcome = work.attempts.send(*work.attempts.calls[name](request))
+            elif name in work.attempts.fill:
+                is_reply = True
+                outcome = work.attempts.send(name, request)
             else:
                 outcome = asyncio.ensure_future(work.by_name[name](request))
         except Exception as error:
             outcome = self._loop.create_future()
             outcome.set_exception(error)
-        return operation.id, name, request, outcome
+        return operation.id, name, request, outcome, is_reply
 
     def _response(self, begun: list[Begun], started: float) -> pool_pb2.OperateResponse:
         """Builds the answer to a message. A failure is a result and never ends the stream."""
         response = pool_pb2.OperateResponse()
         attempts = self._operations.attempts
-        for number, name, request, outcome in begun:
+        for number, name, request, outcome, is_reply in begun:
             result = response.results.add()
             result.id = number
             try:
                 said = outcome.result()
-                if isinstance(outcome, asyncio.Task):
+                if not is_reply:
                     getattr(result, name).CopyFrom(said)
                 else:
                     if name == "allocate":
                         attempts.selected(perf_counter() - started)
                     attempts.fill[name](request, said, getattr(result, name))
             except Exception as error:
-                if name == "allocate" and not isinstance(outcome, asyncio.Task):
+                if name == "allocate" and is_reply:
                     attempts.refused(request, error)
                 result.error.CopyFrom(self._error(name, error))
         return response

@@ -17,6 +17,7 @@ from lingua_scheduler.services.runtime.errors import (
     AllCandidatesFullOrFailedError,
     DependencyDownError,
 )
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -57,8 +58,10 @@ def new_link(url: str, prefix: str, mutation: str) -> RedisLink:
 
 def new_operations(link: RedisLink, url: str, prefix: str, **others: int) -> Operations:
     settings = quick_settings(url, prefix, **others)
+    cells = Cells(settings, {})
+    cells.first.link = link
     return Operations(
-        link=link,
+        cells=cells,
         settings=settings,
         metrics=PoolMetrics(CollectorRegistry()),
         nodes=Nodes(link=link, settings=settings),

@@ -49,6 +49,7 @@ class Limits:
     forget_ms: int = 3_600_000
     owner_nodes: int = 100
     owner_slots: int = 1000
+    many_cells: bool = False
 
 
 class Registered(NamedTuple):
@@ -428,6 +429,7 @@ class Scripts:
         max_jobs, max_audio_ms, audio_ms, hold_ms = quota or (0, 0, 0, 0)
         allocate = script_calls.Allocate(
             hold_ms=hold_ms,
+            many_cells=limits.many_cells,
             reservation_ttl_ms=limits.reservation_ttl_ms,
             binding_ttl_ms=limits.binding_ttl_ms,
             timeout_binds=limits.timeout_binds,
@@ -446,6 +448,10 @@ class Scripts:
             max_jobs=max_jobs,
             max_audio_ms=max_audio_ms,
             audio_ms=audio_ms,
+            unbound=0,
+            taken_node="",
+            taken_cell="",
+            taken_path=0,
             want=self.want(**criteria),
         )
 
@@ -628,7 +634,7 @@ class Scripts:
         bind = script_calls.BindSession(
             binding_ttl_ms=self.limits.binding_ttl_ms, held_in_row_max=self.limits.held_in_row_max
         )
-        return str(self.call(*bind.call(**arguments)).decode())
+        return str(self.call(*bind.call(**arguments, cell="")).decode())
 
     def clear(self, session: str, *pairs: tuple[str, str], tenant: str = "t1") -> int:
         """Forgets bindings; without pairs, those of zh:en."""

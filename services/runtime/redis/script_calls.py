@@ -27,6 +27,19 @@ def _encoded(setting: Word) -> bytes:
     return repr(int(setting) if isinstance(setting, bool) else setting).encode()
 
 
+class Admit:
+    """Arguments of lua/admit.lua."""
+
+    def __init__(self, *, hold_ms: Number) -> None:
+        self._hold_ms = _encoded(hold_ms)
+
+    def call(
+        self, *, job: Text, tenant: Text, max_jobs: Number, max_audio_ms: Number, audio_ms: Number
+    ) -> Call:
+        """What differs from call to call."""
+        return ("admit", job, tenant, max_jobs, max_audio_ms, audio_ms, self._hold_ms)
+
+
 class Want:
     """Arguments of lua/lib/want.lua."""
 
@@ -88,6 +101,7 @@ class Allocate:
     def __init__(
         self,
         *,
+        many_cells: bool,
         hold_ms: Number,
         reservation_ttl_ms: Number,
         binding_ttl_ms: Number,
@@ -95,6 +109,7 @@ class Allocate:
         job_record_ttl_ms: Number,
         job_log_max: Number,
     ) -> None:
+        self._many_cells = _encoded(many_cells)
         self._hold_ms = _encoded(hold_ms)
         self._reservation_ttl_ms = _encoded(reservation_ttl_ms)
         self._binding_ttl_ms = _encoded(binding_ttl_ms)
@@ -116,6 +131,10 @@ class Allocate:
         max_jobs: Number,
         max_audio_ms: Number,
         audio_ms: Number,
+        unbound: Number,
+        taken_node: Text,
+        taken_cell: Text,
+        taken_path: Number,
         want: Words,
     ) -> Call:
         """What differs from call to call."""
@@ -132,6 +151,11 @@ class Allocate:
             max_jobs,
             max_audio_ms,
             audio_ms,
+            unbound,
+            taken_node,
+            taken_cell,
+            taken_path,
+            self._many_cells,
             self._hold_ms,
             self._reservation_ttl_ms,
             self._binding_ttl_ms,
@@ -168,6 +192,7 @@ class BindSession:
         utterance: int,
         job: Text,
         attempt: int,
+        cell: Text,
     ) -> Call:
         """What differs from call to call."""
         return (
@@ -181,6 +206,7 @@ class BindSession:
             utterance,
             job,
             attempt,
+            cell,
             self._binding_ttl_ms,
             self._held_in_row_max,
         )
@@ -935,6 +961,39 @@ class Sweep:
             self._heartbeat_stale_ms,
             self._node_reconnect_grace_ms,
             self._node_forget_ms,
+        )
+
+
+class Take:
+    """Arguments of lua/take.lua."""
+
+    def __init__(self, *, reservation_ttl_ms: Number, job_record_ttl_ms: Number) -> None:
+        self._reservation_ttl_ms = _encoded(reservation_ttl_ms)
+        self._job_record_ttl_ms = _encoded(job_record_ttl_ms)
+
+    def call(
+        self,
+        *,
+        job: Text,
+        attempt: Number,
+        look: bool,
+        bound: Text,
+        bound_path: Number,
+        may_wait: bool,
+        want: Words,
+    ) -> Call:
+        """What differs from call to call."""
+        return (
+            "take",
+            job,
+            attempt,
+            _YES if look else _NO,
+            bound,
+            bound_path,
+            _YES if may_wait else _NO,
+            self._reservation_ttl_ms,
+            self._job_record_ttl_ms,
+            *want,
         )
 
 

@@ -14,6 +14,7 @@ from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import POOLS_A_STEP, Registry
 from lingua_scheduler.services.runtime.errors import AllCandidatesFullOrFailedError
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
@@ -66,8 +67,10 @@ class Fleet:
         self.link = link
         self.registry = Registry(link=link, settings=settings)
         nodes = Nodes(link=link, settings=settings)
+        cells = Cells(settings, {})
+        cells.first.link = link
         self.operations = Operations(
-            link=link, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
+            cells=cells, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
         )
 
     async def register(self, ids: Sequence[str], **fields: Any) -> list[int]:

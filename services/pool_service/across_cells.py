@@ -1,0 +1,280 @@
+"""The operations of a job whose node may be in another cell than the job (docs/cells.md)."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from lingua_scheduler.services.pool_service import validate
+from lingua_scheduler.services.pool_service.attempt_calls import AttemptCalls
+from lingua_scheduler.services.pool_service.elsewhere import (
+    OK,
+    Answer,
+    AskHome,
+    Fail,
+    Forget,
+    GiveBack,
+    Look,
+    Placing,
+    Reply,
+    Step,
+    Take,
+)
+from lingua_scheduler.services.runtime.contract.cell_names import ranked
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells, CellState
+from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.v1 import pool_pb2
+
+_NO_NODE = b"NO_CAPABLE_NODE"
+_JOB_OVER = (b"done", b"failed", b"cancelled")
+# A cell without nodes for a direction is asked after all others for this long.
+_REMEMBER_S = 1.0
+# Directions and cells that are remembered. Callers choose the directions.
+_REMEMBERED_MAX = 10_000
+
+_Direction = tuple[str, str, bool]
+
+
+class AcrossCells:
+    """Allocate, Commit, Release and Complete over several cells. Replies are those of one cell."""
+
+    def __init__(self, *, cells: Cells, calls: AttemptCalls, settings: Settings) -> None:
+        self._cells = cells
+        self._calls = calls
+        self._tries = settings.cell_tries
+        self._without: dict[tuple[int, _Direction], float] = {}
+        self._operations: dict[str, Callable[[Any], Coroutine[Any, Any, Reply]]] = {
+            "allocate": self._allocate,
+            "commit": self._commit,
+            "release": self._release,
+            "complete": self._complete,
+        }
+
+    def send(self, name: str, request: Any) -> asyncio.Future[Reply]:
+        """Starts an operation. A job that stays in its own cell needs no task.
+
+        Raises:
+            DependencyDownError: the job's own cell is away.
+            InvalidMessageError: the request is not valid.
+        """
+        if self._leaves_home(name, request):
+            return asyncio.ensure_future(self._operations[name](request))
+        first = self._home(name, request).link.send(*self._calls.of[name](request))
+        if name != "allocate":
+            return first
+        result = asyncio.get_running_loop().create_future()
+        first.add_done_callback(partial(self._home_said, request, result))
+        return result
+
+    async def run(self, name: str, request: Any) -> Reply:
+        """The same, with spans of the calls if the caller is traced."""
+        if name == "allocate" or self._leaves_home(name, request):
+            return await self._operations[name](request)
+        call = self._calls.of[name](request)
+        reply: Reply = await self._home(name, request).link.call(*call)
+        return reply
+
+    def cells_to_ask(self, home: Cell, key: str, criteria: pool_pb2.NodeCriteria) -> Sequence[Cell]:
+        """The other cells that may have nodes, in the order of the key's own.
+
+        Cells that recently had none for the direction come last: a direction that few nodes can do
+        would otherwise cost a call of every cell.
+        """
+        now, direction = time.monotonic(), _direction(criteria)
+        may = [
+            cell.number
+            for cell in self._cells.all
+            if cell is not home and cell.up and cell.state is not CellState.NEW
+        ]
+        order = ranked(key, may)
+        order.sort(key=lambda cell: self._without.get((cell, direction), 0) > now)
+        return [self._cells.all[number] for number in order]
+
+    def _has_none(self, cell: int, direction: _Direction) -> None:
+        """Remembers that a cell has no node for a direction."""
+        if len(self._without) >= _REMEMBERED_MAX:
+            self._without.clear()
+        self._without[cell, direction] = time.monotonic() + _REMEMBER_S
+
+    async def let_go(self, job_id: str, tenant: str) -> None:
+        """Stops counting a job that is counted in another cell than its own."""
+        counts = self._cells.of_tenant(tenant)
+        if counts is not self._cells.of_job(job_id):
+            with contextlib.suppress(DependencyDownError):
+                await counts.link.command("ZREM", f"{counts.prefix}:tenant:{tenant}:jobs", job_id)
+
+    def _home(self, name: str, request: Any) -> Cell:
+        return self._cells.of_job(request.job_id if name == "allocate" else request.attempt.job_id)
+
+    def _leaves_home(self, name: str, request: Any) -> bool:
+        """Whether it is clear before the first call that another cell is involved."""
+        home = self._home(name, request)
+        if name == "allocate":
+            limits = request.limits
+            return bool(limits.jobs or limits.audio_ms_per_minute) and (
+                self._cells.of_tenant(request.tenant) is not home
+            )
+        if request.cell != home.number:
+            return True
+        return name == "complete" and request.tenant != ""
+
+    def _home_said(
+        self,
+        request: pool_pb2.AllocateRequest,
+        result: asyncio.Future[Reply],
+        first: asyncio.Future[Any],
+    ) -> None:
+        """Passes home's reply on, or looks in other cells."""
+        if result.done():
+            return
+        if first.cancelled():
+            result.cancel()
+        elif (error := first.exception()) is not None:
+            result.set_exception(error)
+        elif first.result()[0] == OK:
+            result.set_result(first.result())
+        else:
+            placing = self._placing(request)
+            then = placing.after(AskHome(), first.result())
+            if isinstance(then, Answer):
+                result.set_result(then.reply)
+            else:
+                task = asyncio.ensure_future(self._place(placing, then, request))
+                task.add_done_callback(partial(_copy, result))
+                result.add_done_callback(lambda _: task.cancel())
+
+    def _placing(self, request: pool_pb2.AllocateRequest) -> Placing:
+        home = self._cells.of_job(request.job_id)
+        criteria = request.criteria
+        return Placing(
+            home=home.number,
+            others=lambda: [
+                cell.number
+                for cell in self.cells_to_ask(home, request.session_id or request.job_id, criteria)
+            ],
+            cell_of_node=lambda node_id: self._cells.of_new_node(node_id).number,
+            tries=self._tries,
+            preferred=criteria.preferred_node_id,
+            strict=criteria.strict,
+            may_wait=request.wait_for_bound_node,
+        )
+
+    async def _allocate(self, request: pool_pb2.AllocateRequest) -> Reply:
+        validate.criteria(request.criteria)
+        if self._leaves_home("allocate", request):
+            counts = self._cells.of_tenant(request.tenant)
+            # While the cell that counts is away, nothing is counted: all other cells go on.
+            with contextlib.suppress(DependencyDownError):
+                admitted: Reply = await counts.link.call(*self._calls.admit(request))
+                if admitted[0] != OK:
+                    return admitted
+            counted = pool_pb2.AllocateRequest()
+            counted.CopyFrom(request)
+            counted.ClearField("limits")
+            request = counted
+        return await self._place(self._placing(request), AskHome(), request)
+
+    async def _place(
+        self, placing: Placing, step: Step, request: pool_pb2.AllocateRequest
+    ) -> Reply:
+        while True:
+            match step:
+                case Answer():
+                    return step.reply
+                case Fail():
+                    raise step.error
+            try:
+                reply = await self._take_step(step, request)
+            except DependencyDownError as error:
+                step = placing.away(step, error)
+            else:
+                if isinstance(step, Take) and reply[0] == _NO_NODE and not step.bound:
+                    self._has_none(step.cell, _direction(request.criteria))
+                step = placing.after(step, reply)
+
+    async def _take_step(self, step: Step, request: pool_pb2.AllocateRequest) -> Reply:
+        calls, home = self._calls, self._cells.of_job(request.job_id)
+        match step:
+            case AskHome():
+                cell, call = home, calls.allocate(request, step)
+            case Take() | Look():
+                cell, call = self._other(step.cell), calls.take(request, step)
+            case GiveBack(taken=taken):
+                cell, call = self._other(taken.cell), calls.give_back(request.job_id, taken)
+            case Forget():
+                key = f"{home.prefix}:job:{request.job_id}"
+                await home.link.command("HDEL", key, f"{step.attempt}:cell")
+                return ()
+            case _:
+                raise TypeError(step)
+        reply: Reply = await cell.link.call(*call)
+        return reply
+
+    def _other(self, number: int) -> Cell:
+        """The cell that a record names. Raises DependencyDownError if there is none."""
+        if number < len(self._cells.all):
+            return self._cells.all[number]
+        why = f"there is no cell {number} (LINGUA_CELLS)"
+        raise DependencyDownError("the cell of the node is not known", why=why)
+
+    async def _commit(self, request: pool_pb2.CommitRequest) -> Reply:
+        """The node's cell has the lease, and the job's cell says which attempt may win."""
+        call = self._calls.of["commit"](request)
+        home = self._cells.of_job(request.attempt.job_id)
+        there = self._cells.of_number(request.cell)
+        reply: Reply = await there.link.call(*call)
+        if reply[0] in (b"no_room", b"superseded"):
+            return reply
+        at_home: Reply = await home.link.call(*call)
+        if at_home[0] != b"superseded":
+            return reply
+        with contextlib.suppress(DependencyDownError):
+            await there.link.call(*self._calls.superseded(request))
+        return at_home
+
+    async def _release(self, request: pool_pb2.ReleaseRequest) -> Reply:
+        """A lease in a cell that is away ends by itself; the job must not wait for it."""
+        home = self._cells.of_job(request.attempt.job_id)
+        there = self._cells.of_number(request.cell)
+        reply: Reply | None = None
+        with contextlib.suppress(DependencyDownError):
+            reply = await there.link.call(*self._calls.release_there(request))
+        if reply is not None and reply[0] == b"running":
+            return reply
+        at_home: Reply = await home.link.call(*self._calls.of["release"](request))
+        return at_home if reply is None else reply
+
+    async def _complete(self, request: pool_pb2.CompleteRequest) -> Reply:
+        job_id = request.attempt.job_id
+        home = self._cells.of_job(job_id)
+        work: list[Awaitable[Any]] = [home.link.call(*self._calls.of["complete"](request))]
+        if request.cell != home.number:
+            there = self._cells.of_number(request.cell)
+            work.append(_quietly(there.link.call(*self._calls.complete_there(request))))
+        reply: Reply = (await asyncio.gather(*work))[0]
+        if request.tenant and reply[1] in _JOB_OVER:
+            await self.let_go(job_id, request.tenant)
+        return reply
+
+
+def _direction(criteria: pool_pb2.NodeCriteria) -> _Direction:
+    """What decides whether a cell can have a node at all."""
+    return criteria.pair.src, criteria.pair.tgt, criteria.require_tts
+
+
+async def _quietly(call: Awaitable[Any]) -> None:
+    """Waits for a call. A lease in a cell that is away ends by itself."""
+    with contextlib.suppress(DependencyDownError):
+        await call
+
+
+def _copy(result: asyncio.Future[Reply], task: asyncio.Future[Reply]) -> None:
+    if task.cancelled() or result.done():
+        return
+    if (error := task.exception()) is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(task.result())
