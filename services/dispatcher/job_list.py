@@ -1,7 +1,11 @@
-"""Recent jobs and their changes, read from the log that the scripts write (lua/lib/job_log.lua)."""
+"""Recent jobs and their changes, from the logs that the scripts write (lua/lib/job_log.lua)."""
 
+import asyncio
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from redis.exceptions import ResponseError
 
 from lingua_scheduler.services.dispatcher.job_log import (
     Entry,
@@ -9,19 +13,23 @@ from lingua_scheduler.services.dispatcher.job_log import (
     PageOfJobs,
     Position,
     end_of,
-    entry_of,
     is_latest,
     position_in_log,
     position_of,
 )
+from lingua_scheduler.services.dispatcher.merged_log import LogPart, backwards, forwards, part_of
 from lingua_scheduler.services.dispatcher.views import JobViews
-from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.v1 import dispatcher_pb2
 
 _PAGE = 100
-# Entries that one command reads: about half a millisecond of Redis time.
+# Entries that one command reads: about half a millisecond of Redis time. If there are many cells,
+# each is asked for its share, but for no fewer than this: cells differ, and so do their logs.
 _ENTRIES_A_STEP = 1000
+_LEAST_ENTRIES = 50
 # Limits of the work for one page; a page that reaches them is shorter than asked for.
 _STEPS_A_PAGE = 5
 _RECORDS_A_PAGE = 2000
@@ -30,14 +38,23 @@ _RECORDS_AT_ONCE = 64
 # The id of an entry may be a little earlier or later than the time of its change.
 _ID_APART_MS = 1000
 
+T = TypeVar("T")
+
+
+class _Read(NamedTuple):
+    """What was read of one cell's log, and the time of its Redis before that."""
+
+    cell: Cell
+    part: LogPart
+    now_ms: int
+
 
 class JobList:
-    """Reads the log of job changes."""
+    """Reads the logs of job changes of all cells as one. A cell that is away is left out."""
 
-    def __init__(self, *, link: RedisLink, views: JobViews, settings: Settings) -> None:
-        self._link = link
+    def __init__(self, *, cells: Cells, views: JobViews) -> None:
+        self._cells = cells
         self._views = views
-        self._key = f"{settings.redis_prefix}:jobs:log"
 
     async def page(
         self, request: dispatcher_pb2.ListJobsRequest
@@ -67,12 +84,15 @@ class JobList:
         if request.changed_to_ms and (before is None or to_ms < before.ms):
             newest = str(to_ms)
         oldest = str(max(0, request.changed_from_ms - _ID_APART_MS))
-        found = await self._link.command(
-            "XREVRANGE", self._key, newest, oldest, "COUNT", _ENTRIES_A_STEP
-        )
-        is_rest = len(found) < _ENTRIES_A_STEP
-        last = None if is_rest else position_in_log(found[-1][0])
-        return [entry for raw in found if (entry := entry_of(raw))], last
+        cells = self._cells_of(request.session_id)
+        most = self._share(_ENTRIES_A_STEP, cells)
+
+        async def read(cell: Cell) -> LogPart:
+            found = await cell.link.command("XREVRANGE", _key(cell), newest, oldest, "COUNT", most)
+            return part_of(found, most)
+
+        found, last = backwards(await self._each(cells, read))
+        return [each.entry for each in found if each.entry], last
 
     async def _fill(self, page: PageOfJobs, entries: list[Entry]) -> Position | None:
         """Adds jobs to a page. Returns the position at which it ends, if it is full."""
@@ -98,31 +118,100 @@ class JobList:
         """The changes after a cursor. Raises DependencyDownError."""
         most = request.max_changes or _ENTRIES_A_STEP
         after = position_of(request.cursor)
-        found = await self._forwards(after, most + 1)
-        gap = after is not None and await self._has_gap(after, is_end=not found)
-        if gap and not found:
-            after, found = None, await self._forwards(None, most + 1)
-        more, found = len(found) > most, found[:most]
-        position = position_in_log(found[-1][0]) if found else after
+        reads = await self._forwards(after, most)
+        gap = after is not None and await self._has_gap(after, reads)
+        if gap and _is_end(reads):
+            after, reads = None, await self._forwards(None, most)
+        # What a cell adds from now on is later than its clock was. So whatever is earlier than all
+        # clocks is complete, and a reader that has passed it misses nothing.
+        before_ms = None if self._cells.one else min(read.now_ms for read in reads)
+        found, more = forwards([read.part for read in reads], most, before_ms=before_ms)
+        position = found[-1].position if found else after
         return dispatcher_pb2.ListJobChangesResponse(
-            changes=[entry.change() for raw in found if (entry := entry_of(raw))],
+            changes=[each.entry.change() for each in found if each.entry],
             cursor=position.token if position else "0",
             more=more,
             gap=gap,
         )
 
-    async def _has_gap(self, after: Position, *, is_end: bool) -> bool:
-        """Whether entries after a position may be gone. is_end: there are none after it now."""
-        if is_end:
-            # A log that ends before the position is another one: Redis has lost data.
-            last = await self._link.command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
-            return bool(last) and position_in_log(last[0][0]).ms < after.ms
+    async def _forwards(self, after: Position | None, most: int) -> list[_Read]:
+        oldest = f"({after}" if after else "-"
+        # One more than is returned tells whether there are more.
+        count = self._share(most, self._cells.all) + 1
+
+        async def read(cell: Cell) -> _Read:
+            now_ms = 0 if self._cells.one else await redis_now_ms(cell.link)
+            found = await cell.link.command("XRANGE", _key(cell), oldest, "+", "COUNT", count)
+            return _Read(cell, part_of(found, count), now_ms)
+
+        return await self._each(self._cells.all, read)
+
+    async def _has_gap(self, after: Position, reads: Sequence[_Read]) -> bool:
+        """Whether entries after a position may be gone. reads: what there is after it now."""
+        if _is_end(reads):
+            # Logs that all end before the position are others: Redis has lost data.
+            lasts = await self._each([read.cell for read in reads], _last)
+            ends = [position for position in lasts if position is not None]
+            is_all = len(lasts) == len(self._cells.all)
+            return is_all and bool(ends) and max(ends).ms < after.ms
         # Read after the entries themselves: what is trimmed in between counts as gone. If the entry
         # at the position was trimmed, those that followed it may have been.
-        first = await self._link.command("XRANGE", self._key, "-", "+", "COUNT", 1)
-        return not first or position_in_log(first[0][0]) > after
+        cells = [read.cell for read in reads if read.part.found]
+        return any(await self._each(cells, lambda cell: self._begins_after(cell, after)))
 
-    async def _forwards(self, after: Position | None, most: int) -> list[Any]:
-        oldest = f"({after}" if after else "-"
-        found: list[Any] = await self._link.command("XRANGE", self._key, oldest, "+", "COUNT", most)
-        return found
+    async def _begins_after(self, cell: Cell, after: Position) -> bool:
+        """Whether the beginning of a log that had entries at or before a position is gone."""
+        first = await cell.link.command("XRANGE", _key(cell), "-", "+", "COUNT", 1)
+        if first and position_in_log(first[0][0]) <= after:
+            return False
+        # If there are several cells, the position may be from before the first entry of this one.
+        return self._cells.one or await _is_trimmed(cell)
+
+    def _cells_of(self, session_id: str) -> Sequence[Cell]:
+        """The cells that may have jobs of a session; all if none is given."""
+        if self._cells.one or not session_id:
+            return self._cells.all
+        number = cell_of_id(session_id)
+        return [cell for cell in self._cells.all if cell.number == number]
+
+    def _share(self, most: int, cells: Sequence[Cell]) -> int:
+        """How many entries are read from each of these cells, if `most` are wanted from all."""
+        return min(most, max(most // max(len(cells), 1), _LEAST_ENTRIES))
+
+    async def _each(self, cells: Sequence[Cell], call: Callable[[Cell], Awaitable[T]]) -> list[T]:
+        """What the call returns for each of these cells that is not away.
+
+        Raises:
+            DependencyDownError: all are away.
+        """
+        answers = await asyncio.gather(*map(call, cells), return_exceptions=True)
+        errors = [each for each in answers if isinstance(each, BaseException)]
+        for error in errors:
+            if not isinstance(error, DependencyDownError) or len(errors) == len(answers):
+                raise error
+        return [each for each in answers if not isinstance(each, BaseException)]
+
+
+def _key(cell: Cell) -> str:
+    return f"{cell.prefix}:jobs:log"
+
+
+def _is_end(reads: Sequence[_Read]) -> bool:
+    return not any(read.part.found for read in reads)
+
+
+async def _last(cell: Cell) -> Position | None:
+    last = await cell.link.command("XREVRANGE", _key(cell), "+", "-", "COUNT", 1)
+    return position_in_log(last[0][0]) if last else None
+
+
+async def _is_trimmed(cell: Cell) -> bool:
+    """Whether a log has, or may have, lost entries since it began."""
+    try:
+        flat = await cell.link.command("XINFO", "STREAM", _key(cell))
+    except ResponseError:
+        return True  # The log is gone.
+    about = dict(zip(flat[::2], flat[1::2], strict=True))
+    # Redis 6.2 does not count them.
+    added = about.get(b"entries-added")
+    return added is None or bool(added > about[b"length"])

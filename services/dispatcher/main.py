@@ -49,7 +49,7 @@ class DispatcherService:
         self._pool = PoolClient.from_settings(settings, runtime.dialer)
         self._pool.on_change.append(lambda up, _: metrics.pool_up.set(up))
         self._instances = runtime.instances
-        kept = KeptResults(link=runtime.link, settings=settings)
+        kept = KeptResults(cells=runtime.cells, settings=settings)
         records = JobRecords(pool=self._pool, settings=settings)
         registry = JobRegistry(metrics)
         self._metrics = metrics
@@ -98,7 +98,7 @@ class DispatcherService:
             ),
         )
         submissions = Submissions(settings=settings, registry=registry, executor=self._executor)
-        views = JobViews(link=runtime.link, instances=self._instances, settings=settings)
+        views = JobViews(cells=runtime.cells, instances=self._instances, settings=settings)
         self._followed = FollowedJobs(views=views, kept=kept)
         self._gateways = GatewayStreams(
             registry=registry,
@@ -122,7 +122,7 @@ class DispatcherService:
             gateways=self._gateways,
             relays=self._relay_server,
             views=views,
-            jobs=JobList(link=runtime.link, views=views, settings=settings),
+            jobs=JobList(cells=runtime.cells, views=views),
             kept=kept,
             records=records,
             instances=self._instances,

@@ -9,10 +9,11 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
+from lingua_scheduler.services.dispatcher.job_cells import cell_of
 from lingua_scheduler.services.dispatcher.job_log import OVER
-from lingua_scheduler.services.runtime.errors import JobNotFoundError
+from lingua_scheduler.services.runtime.errors import DependencyDownError, JobNotFoundError
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.record_pages import Record, read_record
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
@@ -34,20 +35,18 @@ _BYTES = frozenset(("steps", "error"))
 
 
 class JobViews:
-    """Reads job records."""
+    """Reads job records. A job whose id names no cell is not known."""
 
-    def __init__(self, *, link: RedisLink, instances: Instances, settings: Settings) -> None:
-        self._link = link
+    def __init__(self, *, cells: Cells, instances: Instances, settings: Settings) -> None:
+        self._cells = cells
         self._instances = instances
         self._instance_id = settings.instance_id
-        self._prefix = f"{settings.redis_prefix}:job:"
-        self._sessions = f"{settings.redis_prefix}:session:"
         self.quiet_ms = settings.reservation_ttl_ms + settings.job_timeout_ms
         """No attempt lasts longer than this without an update of the record."""
 
     async def get(self, job_id: str) -> dispatcher_pb2.Job:
         """One job. Raises JobNotFoundError."""
-        record = await read_record(self._link, self._prefix + job_id)
+        record = await self._record(job_id)
         if not record:
             raise job_not_found(job_id)
         job = job_of(job_id, record)
@@ -59,10 +58,11 @@ class JobViews:
         return job
 
     async def records(self, job_ids: Sequence[str]) -> list[dispatcher_pb2.Job | None]:
-        """Jobs without their timelines, as recorded; None for those without a record."""
-        found = await asyncio.gather(
-            *(read_record(self._link, self._prefix + job_id) for job_id in job_ids)
-        )
+        """Jobs without their timelines, as recorded; None for those without a record.
+
+        If there are several cells, the jobs of one that is away have no record.
+        """
+        found = await asyncio.gather(*map(self._record_if_up, job_ids))
         return [
             job_of(job_id, record) if record else None
             for job_id, record in zip(job_ids, found, strict=True)
@@ -70,17 +70,40 @@ class JobViews:
 
     async def state(self, job_id: str) -> str:
         """The state of one job, as lua/lib/job.lua names it; "" if there is no such job."""
-        state = await self._link.command("HGET", self._prefix + job_id, "state")
+        state = await self._field(job_id, "state")
         return state.decode() if state else ""
 
     async def is_elsewhere(self, job_id: str) -> bool:
         """Whether another dispatcher is the home of a job."""
-        home = await self._link.command("HGET", self._prefix + job_id, "home")
+        home = await self._field(job_id, "home")
         return bool(home) and home.decode() != self._instance_id
 
     async def is_gateway_session(self, session_id: str) -> bool:
-        """Whether a gateway has, or had until recently, a session with this id."""
-        return bool(await self._link.command("EXISTS", self._sessions + session_id))
+        """Whether a gateway has, or had until recently, a session with this id.
+
+        Raises:
+            InvalidMessageError: the id names a cell that does not exist.
+        """
+        cell = self._cells.of_session(session_id)
+        return bool(await cell.link.command("EXISTS", f"{cell.prefix}:session:{session_id}"))
+
+    async def _record(self, job_id: str) -> Record:
+        cell = cell_of(self._cells, job_id)
+        return {} if cell is None else await read_record(cell.link, f"{cell.prefix}:job:{job_id}")
+
+    async def _record_if_up(self, job_id: str) -> Record:
+        try:
+            return await self._record(job_id)
+        except DependencyDownError:
+            if self._cells.one:
+                raise
+            return {}
+
+    async def _field(self, job_id: str, name: str) -> bytes:
+        if (cell := cell_of(self._cells, job_id)) is None:
+            return b""
+        found: bytes | None = await cell.link.command("HGET", f"{cell.prefix}:job:{job_id}", name)
+        return found or b""
 
     def _is_quiet(self, job: dispatcher_pb2.Job) -> bool:
         """Whether the job is not over, but nothing has happened to it for a long time."""

@@ -48,6 +48,7 @@ class PoolService:
         )
         metrics.fleet_watchers.set_function(lambda: len(self._watch))
         self._servicer = PoolServicer(
+            cells=runtime.cells,
             operations=Operations(
                 cells=runtime.cells, settings=settings, metrics=metrics, nodes=nodes
             ),

@@ -12,7 +12,7 @@ from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import normal
-from lingua_scheduler.services.runtime.errors import DependencyDownError, reason_name
+from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
@@ -62,11 +62,6 @@ class Operations:
             "heartbeat": self.heartbeat,
             "set_node_health": self.set_node_health,
         }
-
-    async def reach_store(self) -> None:
-        """Checks that a cell answers. Raises DependencyDownError."""
-        if not await self._cells.each(lambda cell: cell.link.command("PING")):
-            raise DependencyDownError("Redis cannot be used", why="no cell answers")
 
     async def select_node(self, request: pool_pb2.SelectNodeRequest) -> pool_pb2.SelectNodeResponse:
         """Chooses a node as `allocate` would, but changes nothing."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc
@@ -11,8 +12,10 @@ from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.fleet.watch import FleetWatch
 from lingua_scheduler.services.pool_service.operations import Operations
+from lingua_scheduler.services.pool_service.reach import reach_any
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.stream import OperateStream
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.rpc.duplex import all_ended
 from lingua_scheduler.services.runtime.telemetry.traces import span_writer_if_on
 from lingua_scheduler.v1 import instances_pb2, pool_pb2, pool_pb2_grpc
@@ -26,6 +29,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     def __init__(
         self,
         *,
+        cells: Cells,
         operations: Operations,
         registry: Registry,
         nodes: Nodes,
@@ -35,6 +39,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         instance_id: str,
         max_message_bytes: int,
     ) -> None:
+        self._cells = cells
         self._operations = operations
         self._registry = registry
         self._nodes = nodes
@@ -150,6 +155,8 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         """See `OperateStream`."""
         stream = OperateStream(
             operations=self._operations,
+            reach_store=partial(reach_any, self._cells),
+            in_order=self._cells.one,
             spans=self._spans,
             instance_id=self._instance_id,
             max_message_bytes=self._max_message_bytes,

@@ -1,11 +1,12 @@
-"""An Operate stream: carries out messages as they arrive, and answers them in the same order."""
+"""An Operate stream: carries out messages as they arrive, and answers them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 # Messages in progress at a time. Beyond that the stream is not read, so that a client that sends
 # faster than Redis answers is slowed down instead of filling the memory.
 _MESSAGES_AT_ONCE = 64
+# The same for operations that are answered in any order: those of a slow cell do not use up what
+# the others need. A client has at most 1000.
+_OPERATIONS_AT_ONCE = 4000
 
 _log = logging.getLogger(__name__)
 
@@ -38,39 +42,57 @@ class OperateStream:
     longer than its request). A message without operations is a greeting: its answer is empty if
     Redis answers, and otherwise has one result with the error and without an id.
 
+    In order: each message is answered after those before it, and after all of its operations are
+    done. Otherwise each operation is answered when it is done, together with those of its message
+    that are done at the same time: it may be in a cell that is faster than the others.
+
     `read` and `write` run concurrently. When nothing more will be read, `close` lets `write`
     finish; `give_up` cancels what is left when the stream has ended.
+
+    Args:
+        reach_store: raises DependencyDownError if Redis does not answer.
     """
 
     def __init__(
         self,
         *,
         operations: Operations,
+        reach_store: Callable[[], Awaitable[None]],
+        in_order: bool,
         spans: SpanWriter | None,
         instance_id: str,
         max_message_bytes: int,
     ) -> None:
         self._operations = operations
+        self._reach_store = reach_store
+        self._in_order = in_order
         self._spans = spans
         self._instance_id = instance_id
         self._max_message_bytes = max_message_bytes
         self._loop = asyncio.get_running_loop()
-        # The operations of each message, and when they were started.
+        # What is answered next: operations of each message, and when they were started.
         self._under_way: deque[tuple[list[Begun], float]] = deque()
+        # Operations that get there when they are done.
+        self._not_done: set[asyncio.Future[Any]] = set()
         self._closed = False
-        # Set while one half waits for the other: the writer for a message, the reader for room.
+        # Set while the writer waits for a message, and while the reader waits for room.
         self._waiting: asyncio.Future[None] | None = None
+        self._full: asyncio.Future[None] | None = None
 
     async def read(self, requests: AsyncIterator[pool_pb2.OperateRequest]) -> None:
         """Starts the operations of each message; returns when the client has ended its side."""
         under_way = self._under_way
         async for request in requests:
             operations = request.operations
-            while len(under_way) >= _MESSAGES_AT_ONCE:
-                self._waiting = self._loop.create_future()
-                await self._waiting
+            while len(under_way) >= _MESSAGES_AT_ONCE or len(self._not_done) >= _OPERATIONS_AT_ONCE:
+                self._full = self._loop.create_future()
+                await self._full
             started = perf_counter()
-            under_way.append(([self._begin(each) for each in operations], started))
+            begun = [self._begin(each) for each in operations]
+            if self._in_order or not begun:
+                under_way.append((begun, started))
+            else:
+                self._answer_when_done(begun, started)
             if self._waiting is not None:
                 self._wake()
 
@@ -79,7 +101,7 @@ class OperateStream:
         under_way = self._under_way
         while True:
             while not under_way:
-                if self._closed:
+                if self._closed and not self._not_done:
                     return
                 self._waiting = self._loop.create_future()
                 await self._waiting
@@ -92,7 +114,7 @@ class OperateStream:
                         pass  # _response reports it
             response = self._response(begun, started) if begun else await self._greeting()
             under_way.popleft()
-            if self._waiting is not None:
+            if self._full is not None:
                 self._wake()
             data = response.SerializeToString()
             parts = (data,) if len(data) <= self._max_message_bytes else self._parts(response)
@@ -107,17 +129,33 @@ class OperateStream:
 
     def give_up(self) -> None:
         """Cancels what is left: the stream has ended, and nobody waits for the answers."""
-        for begun, _ in self._under_way:
-            for _, _, _, outcome, _ in begun:
-                if not outcome.done():
-                    outcome.cancel()
-                elif not outcome.cancelled():
-                    outcome.exception()  # marks it as retrieved, or asyncio logs a warning
+        left = [outcome for begun, _ in self._under_way for _, _, _, outcome, _ in begun]
+        for outcome in (*left, *self._not_done):
+            if not outcome.done():
+                outcome.cancel()
+            elif not outcome.cancelled():
+                outcome.exception()  # marks it as retrieved, or asyncio logs a warning
 
     def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-        self._waiting = None
+        for each in (self._waiting, self._full):
+            if each is not None and not each.done():
+                each.set_result(None)
+        self._waiting = self._full = None
+
+    def _answer_when_done(self, begun: list[Begun], started: float) -> None:
+        for operation in begun:
+            outcome = operation[3]
+            self._not_done.add(outcome)
+            outcome.add_done_callback(partial(self._is_done, operation, started))
+
+    def _is_done(self, operation: Begun, started: float, outcome: asyncio.Future[Any]) -> None:
+        self._not_done.discard(outcome)
+        # The writer takes an entry out in the step in which it reads it.
+        if self._under_way and self._under_way[-1][1] == started:
+            self._under_way[-1][0].append(operation)
+        else:
+            self._under_way.append(([operation], started))
+        self._wake()
 
     def _begin(self, operation: pool_pb2.Operation) -> Begun:
         name, work = operation.WhichOneof("operation") or "", self._operations
@@ -169,7 +207,7 @@ class OperateStream:
     async def _greeting(self) -> pool_pb2.OperateResponse:
         response = pool_pb2.OperateResponse()
         try:
-            await self._operations.reach_store()
+            await self._reach_store()
         except errors.LinguaError as error:
             response.results.add(error=errors.to_proto(error))
         return response

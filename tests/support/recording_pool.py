@@ -30,6 +30,7 @@ def make_client(address: str, *, timeout_ms: int = TIMEOUT_MS, **limits: int) ->
             max_message_bytes=limits.get("max_message_bytes", settings.max_message_bytes),
             silence_ms=settings.peer_silence_ms,
             renew_ms=settings.channel_renew_ms,
+            cells=limits.get("cells", 1),
             dialer=Dialer(settings),
         )
     )
@@ -68,6 +69,8 @@ class RecordingServer(pool_pb2_grpc.PoolServiceServicer):
         self.streams = 0
         self.leave_unread = False
         self.has_store = True
+        self.has_cell = True
+        """Whether the one cell is up that all operations are about; there are others."""
         self.answers = asyncio.Event()
         self.answers.set()
 
@@ -84,6 +87,9 @@ class RecordingServer(pool_pb2_grpc.PoolServiceServicer):
             for operation in batch.operations:
                 result = response.results.add(id=operation.id)
                 getattr(result, operation.WhichOneof("operation")).SetInParent()
+            if not self.has_cell:
+                for result in response.results:
+                    result.error.CopyFrom(NO_STORE)
             if not self.has_store:
                 for result in response.results or [response.results.add()]:
                     result.error.CopyFrom(NO_STORE)

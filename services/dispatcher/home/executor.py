@@ -214,6 +214,7 @@ class Executor:
                     node_epoch=node.epoch,
                     owner_instance=node.owner_instance,
                     owner_address=node.owner_address,
+                    cell=node.cell,
                 )
                 now = now_ms()
                 self.feed(job, now, job.machine.on_node_back(now, attempt.number, placement))

@@ -1,7 +1,8 @@
-"""Kept results: stored in Redis until the session's next gateway asks for them."""
+"""Kept results: stored in the job's cell until the session's next gateway asks for them."""
 
+from lingua_scheduler.services.dispatcher.job_cells import cell_of
 from lingua_scheduler.services.runtime.errors import BackpressureError
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.script_calls import (
     KeepResult,
     fetch_result,
@@ -12,7 +13,7 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 # Answers of lua/keep_result.lua.
-_KEPT, _FULL = b"kept", b"full"
+_KEPT, _REFUSED, _FULL = b"kept", b"refused", b"full"
 # The most bytes of orphaned results that may wait to be kept. A node sends a result that was left
 # out again when it reconnects.
 _WAITING_BYTES = 32 * 2**20
@@ -21,14 +22,15 @@ _WAITING_BYTES = 32 * 2**20
 class KeptResults:
     """Stores and fetches kept results by job id."""
 
-    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
-        self._link = link
+    def __init__(self, *, cells: Cells, settings: Settings) -> None:
+        self._cells = cells
         self._most_bytes = settings.kept_results_bytes
         self._keep_result = KeepResult(
-            ttl_ms=settings.kept_result_ms, max_bytes=settings.kept_results_bytes
+            # The cells may be on one server, and jobs are spread evenly over them.
+            ttl_ms=settings.kept_result_ms,
+            max_bytes=settings.kept_results_bytes // len(cells.all),
         ).call
         self._largest_bytes = settings.max_message_bytes
-        self._prefix = f"{settings.redis_prefix}:job:"
         self._waiting_bytes = 0
 
     async def keep(self, job_id: str, result: dispatcher_pb2.JobResult) -> None:
@@ -78,7 +80,9 @@ class KeptResults:
         Raises:
             DependencyDownError: Redis does not answer.
         """
-        state = await self._link.call(
+        if (cell := cell_of(self._cells, attempt.job_id)) is None:
+            return "unknown"
+        state = await cell.link.call(
             *orphan_state(job=attempt.job_id, attempt=attempt.attempt, node_id=node_id)
         )
         return str(state.decode())
@@ -86,7 +90,9 @@ class KeptResults:
     async def _keep(
         self, job_id: str, written: bytes, size: int, node_id: str, attempt: int
     ) -> bytes:
-        answer: bytes = await self._link.call(
+        if (cell := cell_of(self._cells, job_id)) is None:
+            return _REFUSED
+        answer: bytes = await cell.link.call(
             *self._keep_result(
                 job=job_id, result=written, size=size, node_id=node_id, attempt=attempt
             )
@@ -95,13 +101,18 @@ class KeptResults:
 
     async def record_steps(self, job_id: str, steps: bytes) -> None:
         """Writes a timeline into a job's record, if there is one. Raises DependencyDownError."""
-        await self._link.call(*record_steps(job=job_id, steps=steps))
+        if (cell := cell_of(self._cells, job_id)) is not None:
+            await cell.link.call(*record_steps(job=job_id, steps=steps))
 
     async def has(self, job_id: str) -> bool:
         """Whether a result is kept; cheaper than fetching it. Raises DependencyDownError."""
-        return bool(await self._link.command("EXISTS", f"{self._prefix}{job_id}:result"))
+        if (cell := cell_of(self._cells, job_id)) is None:
+            return False
+        return bool(await cell.link.command("EXISTS", f"{cell.prefix}:job:{job_id}:result"))
 
     async def fetch(self, job_id: str) -> dispatcher_pb2.JobResult | None:
         """The kept result, or None. It stays until it expires, as the answer may get lost."""
-        kept = await self._link.call(*fetch_result(job=job_id))
+        if (cell := cell_of(self._cells, job_id)) is None:
+            return None
+        kept = await cell.link.call(*fetch_result(job=job_id))
         return dispatcher_pb2.JobResult.FromString(kept) if kept else None

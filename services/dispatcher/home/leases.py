@@ -222,7 +222,9 @@ class Leases:
         if attempt.state is not AttemptState.ACKED:
             return  # Complete or Release has ended the attempt
         number = attempt.number
-        request = pool_pb2.CommitRequest(attempt=job.ref(number), node_id=attempt.node_id)
+        request = pool_pb2.CommitRequest(
+            attempt=job.ref(number), node_id=attempt.node_id, cell=attempt.placement.cell
+        )
         # Not urgent, unless the assignment is sent again only after the answer.
         is_patient = job.machine.phase is not Phase.LOST
         self._pool.persistently(
@@ -253,6 +255,7 @@ class Leases:
             cause=effect.cause,
             final_state=effect.final,
             detail=effect.detail,
+            cell=effect.attempt.placement.cell,
         )
         timeline.ends(now, number, cause_name(effect.cause))
         self._pool.persistently(
@@ -273,7 +276,10 @@ class Leases:
             detail=effect.detail,
             final_state=effect.final,
             job_at_fault=effect.job_at_fault,
+            cell=effect.attempt.placement.cell,
         )
+        if self._settings.cells > 1 and job.spec.limits.jobs:
+            request.tenant = job.spec.tenant
         request.attempt.job_id, request.attempt.attempt = job.job_id, number
         if effect.result is not None:
             request.result_kind = kind_of(effect.result)

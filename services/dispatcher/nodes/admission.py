@@ -107,7 +107,7 @@ class Admission:
         stream = self._new_stream(hello)
         with self._nodes.admitting(stream.node_id):
             registered = await self._pool.register_node(self._registration(stream))
-            stream.epoch = registered.epoch
+            stream.epoch, stream.cell = registered.epoch, registered.cell
             stream.runs(hello.running)
             stream.load = hello.load
             refused = await self._not_renewed(stream) if hello.running else []
@@ -118,6 +118,7 @@ class Admission:
             node_epoch=stream.epoch,
             owner_instance=self._settings.instance_id,
             owner_address=self._address(),
+            cell=stream.cell,
         )
         self._welcome(stream, registered.pools, refused)
         self._on_connected(placement, [*hello.running, *hello.unconfirmed])
@@ -134,7 +135,7 @@ class Admission:
             if isinstance(error, errors.NodeIdConflictError):
                 self._nodes.end(stream, error)
             return
-        stream.epoch = answer.epoch
+        stream.epoch, stream.cell = answer.epoch, answer.cell
         self._on_room(stream.serves)
 
     def _new_stream(self, hello: dispatcher_pb2.Hello) -> NodeStream:

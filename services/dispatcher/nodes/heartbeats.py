@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
@@ -59,9 +60,16 @@ class Heartbeats:
         while True:
             await asyncio.sleep(interval)
             self._disconnect_silent()
-            due = [stream for stream in self._nodes if stream.beat_due]
-            for request in _batches(due):
-                await self._send(request)
+            due = defaultdict[int, list[NodeStream]](list)
+            for stream in self._nodes:
+                if stream.beat_due:
+                    due[stream.cell].append(stream)
+            # Side by side: a cell that is slow or away delays the nodes of no other.
+            await asyncio.gather(*map(self._send_all, due.values()))
+
+    async def _send_all(self, streams: Iterable[NodeStream]) -> None:
+        for request in _batches(streams):
+            await self._send(request)
 
     async def _send(self, request: pool_pb2.HeartbeatRequest) -> None:
         try:
@@ -102,7 +110,7 @@ class Heartbeats:
 
 
 def _batches(streams: Iterable[NodeStream]) -> Iterator[pool_pb2.HeartbeatRequest]:
-    """Packs due heartbeats into requests: the long list of one node delays no other."""
+    """Packs due heartbeats of one cell into requests: the long list of one node delays no other."""
     request, size = pool_pb2.HeartbeatRequest(), 0
     for stream in streams:
         stream.beat_due = False

@@ -57,6 +57,7 @@ class HeldAudio:
                 attempt=common_pb2.AttemptRef(job_id=key[0], attempt=key[1]),
                 kind=kind,
                 node_id=stream.node_id,
+                cell=stream.cell,
             ),
             self._settings.binding_ttl_ms,
         )

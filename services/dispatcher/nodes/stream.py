@@ -108,6 +108,8 @@ class NodeStream:
     owner: str
     """Of the node, as its token says; empty: none, or the token names the node itself."""
     epoch: int = 0
+    cell: int = 0
+    """The cell that the pool service has put the node in."""
     health: common_pb2.NodeHealth.ValueType = common_pb2.NODE_HEALTH_READY
     load: common_pb2.NodeLoad | None = None
     running: dict[AttemptKey, common_pb2.AttemptRef] = field(default_factory=dict)
@@ -207,4 +209,5 @@ class NodeStream:
             health=self.health,
             load=self.load,
             running=self.running.values(),
+            cell=self.cell,
         )

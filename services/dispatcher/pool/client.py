@@ -53,6 +53,7 @@ class PoolClient:
                 max_message_bytes=settings.max_message_bytes,
                 silence_ms=settings.peer_silence_ms,
                 renew_ms=settings.channel_renew_ms,
+                cells=settings.cells,
                 dialer=dialer,
             )
         )

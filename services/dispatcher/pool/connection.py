@@ -46,7 +46,7 @@ class PoolConnection:
       certainly did not run: what a draining instance left unanswered.
     - No operation fails because the connection is renewed: those under way end on the old one.
     - A service that keeps saying that it cannot reach Redis is left for one that can, if there is
-      one.
+      one; not because of one of many cells.
     - An error of the service is raised as the exception that it was there.
 
     Args:
@@ -56,6 +56,7 @@ class PoolConnection:
         max_message_bytes: the most that a message may have.
         silence_ms: after which a service that says nothing, and does not answer, is left.
         renew_ms: after which the connection is renewed; see RenewedChannel.
+        cells: how many cells the service has.
         dialer: makes the channels.
     """
 
@@ -67,9 +68,11 @@ class PoolConnection:
         max_message_bytes: int,
         silence_ms: int,
         renew_ms: int,
+        cells: int = 1,
         dialer: Dialer,
     ) -> None:
         self._max_bytes = max_message_bytes
+        self._has_many_cells = cells > 1
         # Set by `open`: asking for the running loop is a system call each time.
         self._loop: asyncio.AbstractEventLoop
         self._next_id = 0
@@ -181,6 +184,7 @@ class PoolConnection:
             stream,
             queue=self._queue,
             max_bytes=self._max_bytes,
+            has_many_cells=self._has_many_cells,
             counts=self.counts,
             on_answers=self._forget_done,
             on_storeless=self.link.look_elsewhere,

@@ -67,6 +67,8 @@ class PoolStream:
         stream: the stream.
         queue: operations that are to be sent; only the newest stream takes from it.
         max_bytes: the most that a message may have.
+        has_many_cells: an operation that fails because Redis is away says nothing of the others;
+            the service is asked.
         counts: what was sent is counted there.
         on_answers: called when some operations were answered.
         on_storeless: called for each message that says that the service still has no store.
@@ -78,12 +80,14 @@ class PoolStream:
         *,
         queue: deque[PendingOperation],
         max_bytes: int,
+        has_many_cells: bool,
         counts: PoolCounts,
         on_answers: Callable[[], None],
         on_storeless: Callable[[], None],
     ) -> None:
         self._queue = queue
         self._max_bytes = max_bytes
+        self._has_many_cells = has_many_cells
         self._counts = counts
         self._on_answers = on_answers
         self._on_storeless = on_storeless
@@ -156,9 +160,12 @@ class PoolStream:
         self.wake()
 
     def _look_at_store(self, response: pool_pb2.OperateResponse) -> None:
-        # Operations of one message share a round trip to Redis, so any of them tells.
+        # Operations of one message share a round trip to Redis, so any of them tells. The answer to
+        # an empty message has no id.
         if not response.results or response.results[-1].error.reason != _NO_STORE:
             self._storeless_since = None
+        elif self._has_many_cells and response.results[-1].id:
+            self._ask()
         elif self._storeless_since is None:
             self._storeless_since = self.heard
         elif self.heard - self._storeless_since >= STORELESS_S and not self._finishing:

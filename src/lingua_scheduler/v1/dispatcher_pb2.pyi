@@ -1546,7 +1546,8 @@ class ListJobsResponse(_message.Message):
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
         """The latest change first, over all pages. A page may be shorter, even empty, although more follow.
-        A job that changes between two pages may be missing or listed twice.
+        A job that changes between two pages may be missing or listed twice. Jobs of a cell that is away
+        are missing.
         """
 
     def __init__(

@@ -1773,8 +1773,8 @@ class OperateRequest(_message.Message):
     OPERATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
-        """Empty: asks whether the service can work. The response is empty if it can; if Redis is away, it
-        has one result with an error and without an id.
+        """Empty: asks whether the service can work. The response is empty if it can; if Redis is away, with
+        all of its cells, it has one result with an error and without an id.
         """
 
     def __init__(

@@ -286,8 +286,9 @@ class PoolServiceServicer:
     def Operate(self, request_iterator, context):
         """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
         all that have queued up. Messages are answered in the order in which they came, each after all of
-        its operations are done; a response that would exceed the size limit is split. The stream ends
-        only when the client ends it or this instance drains.
+        its operations are done; a response that would exceed the size limit is split. If there are
+        several cells, operations are answered as they are done, in any order: a slow cell delays no
+        other. The stream ends only when the client ends it or this instance drains.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -98,8 +98,9 @@ class PoolServiceStub:
     Operate: _grpc.StreamStreamMultiCallable[_pool_pb2.OperateRequest, _pool_pb2.OperateResponse]
     """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
     all that have queued up. Messages are answered in the order in which they came, each after all of
-    its operations are done; a response that would exceed the size limit is split. The stream ends
-    only when the client ends it or this instance drains.
+    its operations are done; a response that would exceed the size limit is split. If there are
+    several cells, operations are answered as they are done, in any order: a slow cell delays no
+    other. The stream ends only when the client ends it or this instance drains.
     """
 
 @_typing.type_check_only
@@ -171,8 +172,9 @@ class PoolServiceAsyncStub(PoolServiceStub):
     Operate: _aio.StreamStreamMultiCallable[_pool_pb2.OperateRequest, _pool_pb2.OperateResponse]  # type: ignore[assignment]
     """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
     all that have queued up. Messages are answered in the order in which they came, each after all of
-    its operations are done; a response that would exceed the size limit is split. The stream ends
-    only when the client ends it or this instance drains.
+    its operations are done; a response that would exceed the size limit is split. If there are
+    several cells, operations are answered as they are done, in any order: a slow cell delays no
+    other. The stream ends only when the client ends it or this instance drains.
     """
 
 class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -355,8 +357,9 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_pool_pb2.OperateResponse], _abc.AsyncIterator[_pool_pb2.OperateResponse]]:
         """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
         all that have queued up. Messages are answered in the order in which they came, each after all of
-        its operations are done; a response that would exceed the size limit is split. The stream ends
-        only when the client ends it or this instance drains.
+        its operations are done; a response that would exceed the size limit is split. If there are
+        several cells, operations are answered as they are done, in any order: a slow cell delays no
+        other. The stream ends only when the client ends it or this instance drains.
         """
 
 def add_PoolServiceServicer_to_server(servicer: PoolServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -181,6 +181,24 @@ async def test_a_service_without_a_store_is_left_and_no_call_is_made_twice() -> 
         assert client.counts.streams == 2
 
 
+async def test_a_service_is_left_for_the_lack_of_all_cells_but_not_of_one() -> None:
+    async with (
+        recording_server() as first,
+        recording_server() as second,
+        client_of(f"{first.address},{second.address}", cells=4) as client,
+    ):
+        used = first if first.streams else second
+        used.has_cell = False
+        assert await fails_for(client, 5 * pool_stream.STORELESS_S) == 0
+        assert client.counts.streams == 1
+        used.has_store = False
+        deadline = time.monotonic() + 10
+        while client.counts.streams < 2:
+            assert time.monotonic() < deadline, "it stays where there is no store"
+            await fails_for(client, 0.1)
+        await client.release(release("j1"))
+
+
 async def test_the_span_of_an_operation_goes_along_however_often_it_is_repeated() -> None:
     span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with recording_server() as server, client_of(server.address) as client:

@@ -45,17 +45,30 @@ class Context:
     """Keeps what is written."""
 
     def __init__(self) -> None:
+        self.messages = 0
         self.results: list[pool_pb2.OperationResult] = []
 
     def done(self) -> bool:
         return False
 
     async def write(self, data: bytes) -> None:
+        self.messages += 1
         self.results += pool_pb2.OperateResponse.FromString(data).results
 
 
-def new_stream(work: Any) -> OperateStream:
-    return OperateStream(operations=work, spans=None, instance_id="p1", max_message_bytes=10_000)
+async def reach_store() -> None:
+    """Redis answers."""
+
+
+def new_stream(work: Any, *, in_order: bool = True) -> OperateStream:
+    return OperateStream(
+        operations=work,
+        reach_store=reach_store,
+        in_order=in_order,
+        spans=None,
+        instance_id="p1",
+        max_message_bytes=10_000,
+    )
 
 
 def commit(number: int, node_id: str = "n1") -> pool_pb2.OperateRequest:
@@ -94,6 +107,73 @@ async def test_a_message_waits_for_those_before_it_and_all_are_answered_after_th
     ]
 
 
+async def test_out_of_order_each_operation_is_answered_when_it_is_done() -> None:
+    work, context = Work(), Context()
+    stream = new_stream(work, in_order=False)
+    writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
+    together = pool_pb2.OperateRequest(
+        operations=[commit(number).operations[0] for number in (1, 2, 3)]
+    )
+    await stream.read(said(together, commit(4), commit(5, node_id="")))
+    await turns()
+    assert [result.id for result in context.results] == [5]
+    work.replies[3].set_result(44)
+    await turns()
+    work.replies[1].set_exception(RuntimeError("no"))
+    work.replies[2].set_result(33)
+    await turns()
+    assert [result.id for result in context.results] == [5, 4, 2, 3]
+    # Those of one message that are done at the same time share an answer.
+    assert context.messages == 3
+    stream.close()
+    await turns()
+    assert not writing.done()
+    work.replies[0].set_result(11)
+    await writing
+    assert [result.WhichOneof("result") for result in context.results] == [
+        "error",
+        "commit",
+        "error",
+        "commit",
+        "commit",
+    ]
+
+
+async def test_out_of_order_a_greeting_waits_for_no_operation() -> None:
+    work, context = Work(), Context()
+    stream = new_stream(work, in_order=False)
+    writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
+    await stream.read(said(commit(1), pool_pb2.OperateRequest()))
+    await turns()
+    assert (context.messages, context.results) == (1, [])
+    work.replies[0].set_result(1)
+    stream.close()
+    await writing
+    assert [result.id for result in context.results] == [1]
+
+
+async def test_out_of_order_a_bounded_number_of_operations_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lingua_scheduler.services.pool_service.stream._OPERATIONS_AT_ONCE", 10)
+    work, context = Work(), Context()
+    stream = new_stream(work, in_order=False)
+    reading = asyncio.create_task(stream.read(said(*(commit(n) for n in range(30)))))
+    writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
+    await turns(100)
+    assert len(work.replies) == 10
+    # One that is never done uses up only its own place.
+    for done in range(1, 30):
+        work.replies[done].set_result(done)
+        await turns()
+    await reading
+    assert len(context.results) == 29
+    work.replies[0].set_result(0)
+    stream.close()
+    await writing
+    assert [result.commit.lease_ends_ms for result in context.results] == [*range(1, 30), 0]
+
+
 async def test_no_more_than_64_messages_are_under_way() -> None:
     work, context = Work(), Context()
     stream = new_stream(work)
@@ -110,11 +190,12 @@ async def test_no_more_than_64_messages_are_under_way() -> None:
     assert [result.commit.lease_ends_ms for result in context.results] == list(range(100))
 
 
+@pytest.mark.parametrize("in_order", [True, False])
 async def test_what_is_given_up_is_cancelled_and_nobody_complains(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, in_order: bool
 ) -> None:
     work, context = Work(), Context()
-    stream = new_stream(work)
+    stream = new_stream(work, in_order=in_order)
     writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
     beat = pool_pb2.Operation(id=9, heartbeat=pool_pb2.HeartbeatRequest())
     rest = commit(2), commit(3), commit(4, node_id=""), pool_pb2.OperateRequest(operations=[beat])

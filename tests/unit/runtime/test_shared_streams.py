@@ -65,6 +65,8 @@ async def test_a_report_too_large_for_a_relay_fails_its_attempt(metrics: Dispatc
 async def test_an_answer_too_large_for_a_message_fails_its_operation_only() -> None:
     stream = OperateStream(
         operations=None,  # type: ignore[arg-type]
+        reach_store=None,  # type: ignore[arg-type]
+        in_order=True,
         spans=None,
         instance_id="p",
         max_message_bytes=10_000,
