@@ -162,6 +162,11 @@ class Resharding:
         self._setslot(self.target, "NODE", self.target)
         self._setslot(self.source, "NODE", self.target)
 
+    def cancel(self) -> None:
+        """Leaves the slot where it was. No key may have moved."""
+        for node in (self.source, self.target):
+            self._cluster.ask(node, "CLUSTER", "SETSLOT", self._slot, "STABLE")
+
     def _setslot(self, at: EmbeddedRedis, what: str, node: EmbeddedRedis) -> None:
         self._cluster.ask(at, "CLUSTER", "SETSLOT", self._slot, what, self._cluster.id_of(node))
 
