@@ -85,6 +85,28 @@ class RedisCluster:
         """Waits until a replica of a master has all that the master has."""
         wait_until(lambda: self.ask(master, "WAIT", 1, 1000) >= 1)
 
+    def restart(self, node: EmbeddedRedis) -> None:
+        """Starts a node that was killed; returns when each master has a replica again."""
+        node.restart()
+        self.set_password(node)
+        self.wait_for_replicas()
+
+    def set_password(self, node: EmbeddedRedis) -> None:
+        """Gives a node that has just started, and has none, the password of the cluster."""
+        if self.password:
+            options = ("masterauth", self.password, "requirepass", self.password)
+            RedisCluster([]).ask(node, "CONFIG", "SET", *options)
+
+    def wait_for_replicas(self) -> None:
+        """Waits until each master has a replica that could take over, as at the start."""
+
+        def is_whole() -> bool:
+            roles = [self.ask(node, "ROLE") for node in self.nodes]
+            follows = [role[3] == b"connected" for role in roles if role[0] == b"slave"]
+            return len(follows) == len(self.nodes) - MASTERS and all(follows)
+
+        wait_until(is_whole)
+
     def wait_for_other_master(self, prefix: str, old: EmbeddedRedis) -> EmbeddedRedis:
         """Waits until all living servers agree on another owner of a prefix; returns it."""
         slot = slot_of(prefix)
@@ -189,11 +211,10 @@ def running_cluster(
             bus = ("--cluster-port", str(buses[-1]))
             nodes.append(stack.enter_context(EmbeddedRedis(args=(*_OPTIONS, *bus), binary=binary)))
         join(nodes, buses)
-        # The embedded server must be ready before it has a password.
-        cluster = RedisCluster(nodes)
-        for node in nodes if password else ():
-            cluster.ask(node, "CONFIG", "SET", "masterauth", password, "requirepass", password)
         cluster = RedisCluster(nodes, password)
+        # The embedded server must be ready before it has a password.
+        for node in nodes:
+            cluster.set_password(node)
         replicate(cluster)
         yield cluster
 
