@@ -13,6 +13,7 @@ from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.server_binary import ServerBinary
 from lingua_scheduler.services.runtime.settings.redis_url import slot_of
 from tests.support.redis_servers import HOST, free_port, packaged, wait_until
+from tests.support.redis_tls import Certificate
 
 SLOTS = 16384
 MASTERS = 3
@@ -35,13 +36,23 @@ class RedisCluster:
         nodes: all servers; the first three were masters at the start.
         url: what services are told; it names all nodes.
         password: of all servers; empty if there is none.
+        ports: those for services and for other servers, of each node: with TLS, if it is used.
     """
 
-    def __init__(self, nodes: Sequence[EmbeddedRedis], password: str = "") -> None:
+    def __init__(
+        self,
+        nodes: Sequence[EmbeddedRedis],
+        password: str = "",
+        *,
+        tls_ports: Sequence[int] = (),
+        certificate: Certificate | None = None,
+    ) -> None:
         self.nodes = list(nodes)
         self.password = password
-        hosts = ",".join(f"{HOST}:{node.port}" for node in nodes)
-        self.url = f"redis+cluster://{f':{password}@' if password else ''}{hosts}"
+        self.ports = list(tls_ports) or [node.port for node in nodes]
+        hosts = ",".join(f"{HOST}:{port}" for port in self.ports)
+        scheme, query = ("rediss", certificate.query) if certificate else ("redis", "")
+        self.url = f"{scheme}+cluster://{f':{password}@' if password else ''}{hosts}{query}"
 
     def ask(self, node: EmbeddedRedis, *command: str | int) -> Any:
         """One command to one node."""
@@ -175,7 +186,8 @@ class Resharding:
             password = self._cluster.password
             auth = ("AUTH", password) if password else ()
             some = random.sample(keys, min(count, len(keys)))
-            place = (HOST, self.target.port, "", 0, 5000)
+            port = self._cluster.ports[self._cluster.nodes.index(self.target)]
+            place = (HOST, port, "", 0, 5000)
             ask(self.source, "MIGRATE", *place, *auth, "KEYS", *some)
         return len(keys)
 
@@ -195,23 +207,37 @@ class Resharding:
 
 @contextmanager
 def running_cluster(
-    *, password: str = "", replicas: bool = True, binary: ServerBinary | None = None
+    *,
+    password: str = "",
+    replicas: bool = True,
+    binary: ServerBinary | None = None,
+    certificate: Certificate | None = None,
 ) -> Iterator[RedisCluster]:
     """Three masters with a third of the slots each and, unless not wanted, a replica of each.
 
     Takes about two seconds to start.
+
+    Args:
+        password: of all servers.
+        replicas: whether there are any.
+        binary: the server; None for the packaged one.
+        certificate: services and servers then use TLS; tests ask without.
     """
     with ExitStack() as stack:
         nodes: list[EmbeddedRedis] = []
         buses: list[int] = []
+        tls_ports: list[int] = []
         binary = binary or packaged()
         for _ in range(2 * MASTERS if replicas else MASTERS):
             # The usual bus port, 10000 above, may be over 65535.
             buses.append(free_port())
-            bus = ("--cluster-port", str(buses[-1]))
-            nodes.append(stack.enter_context(EmbeddedRedis(args=(*_OPTIONS, *bus), binary=binary)))
-        join(nodes, buses)
-        cluster = RedisCluster(nodes, password)
+            args = (*_OPTIONS, "--cluster-port", str(buses[-1]))
+            if certificate is not None:
+                tls_ports.append(free_port())
+                args += ("--tls-cluster", "yes", *certificate.arguments(tls_ports[-1]))
+            nodes.append(stack.enter_context(EmbeddedRedis(args=args, binary=binary)))
+        cluster = RedisCluster(nodes, password, tls_ports=tls_ports, certificate=certificate)
+        join(nodes, cluster.ports, buses)
         # The embedded server must be ready before it has a password.
         for node in nodes:
             cluster.set_password(node)
@@ -219,7 +245,7 @@ def running_cluster(
         yield cluster
 
 
-def join(nodes: Sequence[EmbeddedRedis], buses: Sequence[int]) -> None:
+def join(nodes: Sequence[EmbeddedRedis], ports: Sequence[int], buses: Sequence[int]) -> None:
     """Makes a cluster of servers, of which the first three are masters with slots."""
     alone = RedisCluster(nodes)
     for index, node in enumerate(nodes):
@@ -229,8 +255,8 @@ def join(nodes: Sequence[EmbeddedRedis], buses: Sequence[int]) -> None:
         alone.ask(node, "CLUSTER", "SET-CONFIG-EPOCH", index + 1)
     # Each to each: otherwise they would hear of each other one after the other.
     for index, node in enumerate(nodes):
-        for other, bus in zip(nodes[:index], buses[:index], strict=True):
-            alone.ask(node, "CLUSTER", "MEET", HOST, other.port, bus)
+        for port, bus in zip(ports[:index], buses[:index], strict=True):
+            alone.ask(node, "CLUSTER", "MEET", HOST, port, bus)
 
     def is_whole(node: EmbeddedRedis) -> bool:
         facts = str(alone.ask(node, "CLUSTER", "INFO"))

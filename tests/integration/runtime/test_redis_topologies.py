@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -30,6 +28,7 @@ from tests.support.redis_servers import (
     sentinel,
     wait_until,
 )
+from tests.support.redis_tls import Certificate, make_certificate
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -207,22 +206,8 @@ async def test_the_link_finds_the_owner_of_its_slot_and_follows_it(
 # TLS
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate for localhost and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl on the PATH to make a certificate with")
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    made += ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(made, check=True, capture_output=True)
-    return certificate, key
-
-
 @asynccontextmanager
-async def tls_in_front_of(port: int, certificate: Path, key: Path) -> AsyncIterator[int]:
+async def tls_in_front_of(port: int, certificate: Certificate) -> AsyncIterator[int]:
     """Not every server is built with TLS, so it ends in a proxy before a real one."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -237,18 +222,19 @@ async def tls_in_front_of(port: int, certificate: Path, key: Path) -> AsyncItera
         await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(certificate.file, certificate.key)
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     async with server:
         yield int(server.sockets[0].getsockname()[1])
 
 
 async def test_tls_is_used_and_the_certificate_checked(
-    own_redis: EmbeddedRedis, prefix: str, certificate: tuple[Path, Path]
+    own_redis: EmbeddedRedis, prefix: str, tmp_path: Path
 ) -> None:
-    async with tls_in_front_of(own_redis.port, *certificate) as port:
+    certificate = make_certificate(tmp_path)
+    async with tls_in_front_of(own_redis.port, certificate) as port:
         url = f"rediss://localhost:{port}/0"
-        async with opened(f"{url}?ssl_ca_certs={certificate[0]}", prefix) as link:
+        async with opened(url + certificate.query, prefix) as link:
             assert await link.call("add", 2) == 2
         with pytest.raises(DependencyDownError, match=r"(?i)certificate"):
             async with opened(url, prefix):
