@@ -57,11 +57,11 @@ class LinkConnection:
         scripts: name and Lua source.
         down: makes the error of a call that failed because of Redis.
         on_refused: called with the kind of each error reply.
-        on_elsewhere: called with each reply of a cluster node that another has the keys.
 
     Attributes:
         deadline: when the current batch must be complete.
         overdue: the batch was not complete by then, and the task has been cancelled.
+        elsewhere: the last answer of a cluster node that it does not have the keys.
     """
 
     def __init__(
@@ -71,13 +71,11 @@ class LinkConnection:
         scripts: Mapping[str, str],
         down: Callable[[str], Exception],
         on_refused: Callable[[str], None],
-        on_elsewhere: Callable[[ResponseError], None],
     ) -> None:
         self._target = target
         self._scripts = scripts
         self._down = down
         self._on_refused = on_refused
-        self._on_elsewhere = on_elsewhere
         self._is_cluster = target.topology is Topology.CLUSTER
         self._wire: Wire | None = None
         # None until the wire is connected.
@@ -85,6 +83,7 @@ class LinkConnection:
         self.generation = 0
         self.deadline = math.inf
         self.overdue = False
+        self.elsewhere: ResponseError | None = None
         self.task: asyncio.Task[None] | None = None
 
     async def exchange(
@@ -161,7 +160,7 @@ class LinkConnection:
             elif self._is_cluster and isinstance(reply, ResponseError) and is_elsewhere(reply):
                 call.sent = False
                 elsewhere.append(call)
-                self._on_elsewhere(reply)
+                self.elsewhere = reply
             elif isinstance(reply, ResponseError):
                 self._refuse(call, self._translated(call, reply))
                 if needs_new_primary(reply):

@@ -172,7 +172,7 @@ class PrimaryFinder:
             f"primary ({'; '.join(problems)})"
         )
 
-    def note(self, error: Exception, asked: Address | None) -> None:
+    def note(self, error: Exception | None, asked: Address | None) -> None:
         """Takes the server that a MOVED or ASK names as the next to find, once."""
         if isinstance(error, AskError) and error.host != "?":
             # A node that does not know its own host leaves it empty.
@@ -180,11 +180,11 @@ class PrimaryFinder:
             self._named = (host, error.port) if host else None
 
     async def check_slot(self, wire: Wire, asked: Address | None) -> None:
-        """Raises ElsewhereError unless the cluster node has all keys, or may get none of them.
+        """Raises ElsewhereError if it is a cluster node that does not have the whole slot.
 
         There is no key that is named as the prefix alone. So a node whose slot is on its way to
-        another answers ASK, whatever it still has, and so it does to scripts, whose only declared
-        key is the prefix.
+        another answers ASK, whatever it still has, as it does to scripts, whose only declared key
+        is the prefix.
         """
         if self._target.topology is not Topology.CLUSTER:
             return

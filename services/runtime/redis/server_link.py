@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from lingua_scheduler.services.runtime.deadlines import DeadlineTimer
 from lingua_scheduler.services.runtime.errors import DependencyDownError
@@ -156,7 +156,6 @@ class ServerLink:
                 scripts=self._scripts,
                 down=self._down,
                 on_refused=self._count,
-                on_elsewhere=self._note_owner,
             )
             connection.task = asyncio.create_task(self._run(connection))
             self._connections.append(connection)
@@ -313,15 +312,13 @@ class ServerLink:
             self._probe = asyncio.create_task(self._probe_until_up())
         self._tell()
 
-    def _note_owner(self, error: ResponseError) -> None:
-        self._finder.note(error, self._address)
-
     def _hold(self, connection: LinkConnection, calls: list[PendingCall]) -> None:
         """Puts calls that did not run back into the queue, and has the owner of the slot found."""
         self._queue.extendleft(reversed(calls))
         if self._held or connection.generation != self._generation:
             return
         self._held = True
+        self._finder.note(connection.elsewhere, self._address)
         # While the link is down, a probe is under way.
         if self._up:
             self._probe = asyncio.create_task(self._follow_slot())
