@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from tests.integration.runtime.test_redis_topologies import info, knows_replica, packaged, sentinel
+from tests.support.redis_servers import info, knows_replica, packaged, sentinel
 
 AOF, EMPTY, SENTINEL = "aof", "empty", "sentinel"
 # Quick to start, and what was answered is in the file: a kill of the server loses nothing.
@@ -98,6 +98,6 @@ def _with_sentinel(stack: ExitStack, folder: Path) -> Store:
     replica = stack.enter_context(EmbeddedRedis(args=follow, binary=packaged()))
     until(lambda: info(replica.url, "replication")["master_link_status"] == "up", _READY_S)
     port = stack.enter_context(sentinel(folder, primary))
-    until(lambda: knows_replica(port), _READY_S)
+    until(lambda: knows_replica(f"redis://127.0.0.1:{port}"), _READY_S)
     url = f"redis+sentinel://127.0.0.1:{port}/mine/0"
     return Store(SENTINEL, url, [primary, replica])

@@ -47,12 +47,20 @@ class Scheduler:
         redis_url: of its Redis, in which it has a prefix of its own.
         instances: of each service.
         split: whether each service has a process of its own; otherwise one has one of each.
+        tag: a hash tag for the prefix, which a Redis Cluster needs.
         settings: fields of Settings, for all services.
     """
 
     def __init__(
-        self, *, redis_url: str, instances: int = 1, split: bool = True, **settings: str | int
+        self,
+        *,
+        redis_url: str,
+        instances: int = 1,
+        split: bool = True,
+        tag: str = "",
+        **settings: str | int,
     ) -> None:
+        self.prefix = f"test:{uuid.uuid4().hex[:8]}" + (f":{{{tag}}}" if tag else "")
         self.pools: list[ServiceProcess] = []
         self.dispatchers: list[ServiceProcess] = []
         self.gateways: list[ServiceProcess] = []
@@ -65,12 +73,11 @@ class Scheduler:
         self._settings: dict[str, Any] = {**SETTINGS, **settings}
 
     def __enter__(self) -> Self:
-        prefix = f"test:{uuid.uuid4().hex[:8]}"
         try:
             if self._split:
-                self._start_split(prefix)
+                self._start_split(self.prefix)
             else:
-                self._start_all_in_one(prefix)
+                self._start_all_in_one(self.prefix)
         except BaseException:
             self.stop()
             raise

@@ -15,12 +15,13 @@ from lingua_scheduler.services.runtime.redis.primary import (
     ScriptError,
     Wire,
     in_full,
+    is_elsewhere,
     is_refusal,
     load_scripts,
     needs_new_primary,
     new_wire,
 )
-from lingua_scheduler.services.runtime.settings.redis_url import Address, RedisTarget
+from lingua_scheduler.services.runtime.settings.redis_url import Address, RedisTarget, Topology
 
 
 class PendingCall:
@@ -60,6 +61,7 @@ class LinkConnection:
     Attributes:
         deadline: when the current batch must be complete.
         overdue: the batch was not complete by then, and the task has been cancelled.
+        elsewhere: the last answer of a cluster node that it does not have the keys.
     """
 
     def __init__(
@@ -74,18 +76,23 @@ class LinkConnection:
         self._scripts = scripts
         self._down = down
         self._on_refused = on_refused
+        self._is_cluster = target.topology is Topology.CLUSTER
         self._wire: Wire | None = None
         # None until the wire is connected.
         self._pipe: Pipe | None = None
         self.generation = 0
         self.deadline = math.inf
         self.overdue = False
+        self.elsewhere: ResponseError | None = None
         self.task: asyncio.Task[None] | None = None
 
     async def exchange(
         self, address: Address | None, generation: int, batch: list[PendingCall]
-    ) -> None:
+    ) -> list[PendingCall]:
         """Answers or fails every call of the batch, or raises with the rest of them open.
+
+        Returns the calls that did not run because another cluster node has the keys, or because
+        the keys are moving: they are open, and must be repeated there.
 
         A raised error (RedisError, OSError) means that the connection, or the server behind it,
         must not be used any more.
@@ -95,14 +102,16 @@ class LinkConnection:
         # while it was idle.
         if pipe is None or self.generation != generation or await pipe.is_stale():
             pipe = await self._connect(address, generation)
-        without_script = await self._round_trip(pipe, batch)
+        without_script, elsewhere = await self._round_trip(pipe, batch)
         if not without_script:
-            return
+            return elsewhere
         # Redis was restarted or its scripts were flushed. These calls did not run, so repeat them.
         await load_scripts(pipe, self._scripts)
         waiting = [call for call in without_script if not call.future.done()]
-        for call in await self._round_trip(pipe, waiting):
+        without_script, more = await self._round_trip(pipe, waiting)
+        for call in without_script:
             self._refuse(call, self._down("it loses scripts as soon as they are loaded"))
+        return elsewhere + more
 
     async def cut(self) -> None:
         """Drops the connection, so that a late reply is not taken for that of another call."""
@@ -124,8 +133,12 @@ class LinkConnection:
         self._pipe = pipe_of(self._wire)
         return self._pipe
 
-    async def _round_trip(self, pipe: Pipe, batch: list[PendingCall]) -> list[PendingCall]:
-        """Sends the calls and answers them. Returns those whose script Redis does not know.
+    async def _round_trip(
+        self, pipe: Pipe, batch: list[PendingCall]
+    ) -> tuple[list[PendingCall], list[PendingCall]]:
+        """Sends the calls and answers them.
+
+        Returns those that did not run: Redis does not know their script; the keys are elsewhere.
 
         Raises:
             NoPrimaryError: all are answered, and a reply says that this is not the primary.
@@ -134,6 +147,7 @@ class LinkConnection:
             call.sent = True
         pipe.write(b"".join([call.packed for call in batch]))
         without_script: list[PendingCall] = []
+        elsewhere: list[PendingCall] = []
         look_again = ""
         for call in batch:
             while (reply := pipe.reply_in_hand()) is pipe.nothing:
@@ -143,6 +157,10 @@ class LinkConnection:
                     call.future.set_result(reply)
             elif isinstance(reply, NoScriptError):
                 without_script.append(call)
+            elif self._is_cluster and isinstance(reply, ResponseError) and is_elsewhere(reply):
+                call.sent = False
+                elsewhere.append(call)
+                self.elsewhere = reply
             elif isinstance(reply, ResponseError):
                 self._refuse(call, self._translated(call, reply))
                 if needs_new_primary(reply):
@@ -151,7 +169,7 @@ class LinkConnection:
                 raise reply
         if look_again:
             raise NoPrimaryError(look_again)
-        return without_script
+        return without_script, elsewhere
 
     def _refuse(self, call: PendingCall, error: Exception) -> None:
         if call.fail(error):

@@ -27,6 +27,8 @@ class RedisLink:
     - While the link is down, calls fail at once. It comes up by itself, on whatever server is the
       primary by then.
     - The link repeats a call only if it certainly did not run.
+    - While a Redis Cluster moves the slot to another primary, calls wait, and go on there. If that
+      takes longer than a call may, the link is down until it is done.
 
     Args:
         url: in the form of LINGUA_REDIS_URL.
@@ -69,7 +71,7 @@ class RedisLink:
 
     @property
     def on_change(self) -> list[Callable[[bool, str], None]]:
-        """Called with (up, reason) after each change; must not block."""
+        """Called with (up, reason) after each change, also of the primary; must not block."""
         return self.server.on_change
 
     @property

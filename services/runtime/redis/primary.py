@@ -65,6 +65,10 @@ class NoPrimaryError(RedisConnectionError):
     """No server could name the primary, or the named server is not a primary."""
 
 
+class ElsewhereError(NoPrimaryError):
+    """A cluster node does not have all keys of the slot: another has them, or they are moving."""
+
+
 class CommandChannel(Protocol):
     """Sends commands and reads their replies."""
 
@@ -134,9 +138,11 @@ class PrimaryFinder:
 
     def __init__(self, *, target: RedisTarget, prefix: str) -> None:
         self._target = target
+        self._prefix = prefix
         self._slot = slot_of(prefix)
         self._known: list[Address] = list(target.seeds)
         self._learned: list[Address] = []
+        self._named: Address | None = None
 
     async def find(self) -> Address | None:
         """The primary's address; None if the target is a unix socket.
@@ -146,6 +152,9 @@ class PrimaryFinder:
         """
         if self._target.topology is Topology.SINGLE:
             return self._target.seeds[0] if self._target.seeds else None
+        if self._named is not None:
+            named, self._named = self._named, None
+            return named
         problems: list[str] = []
         for seed in self._known:
             try:
@@ -162,6 +171,29 @@ class PrimaryFinder:
             f"no {'sentinel' if self._target.master_name else 'cluster node'} could name the "
             f"primary ({'; '.join(problems)})"
         )
+
+    def note(self, error: Exception | None, asked: Address | None) -> None:
+        """Takes the server that a MOVED or ASK names as the next to find, once."""
+        if isinstance(error, AskError) and error.host != "?":
+            # A node that does not know its own host leaves it empty.
+            host = error.host or (asked[0] if asked else "")
+            self._named = (host, error.port) if host else None
+
+    async def check_slot(self, wire: Wire, asked: Address | None) -> None:
+        """Raises ElsewhereError if it is a cluster node that does not have the whole slot.
+
+        There is no key that is named as the prefix alone. So a node whose slot is on its way to
+        another answers ASK, whatever it still has, as it does to scripts, whose only declared key
+        is the prefix.
+        """
+        if self._target.topology is not Topology.CLUSTER:
+            return
+        (reply,) = await ask(wire, ("EXISTS", self._prefix))
+        if isinstance(reply, ResponseError) and is_elsewhere(reply):
+            self.note(reply, asked)
+            raise ElsewhereError(f"slot {self._slot} is on its way to another server")
+        if isinstance(reply, Exception):
+            raise reply
 
     async def _ask_one(self, seed: Address) -> Address:
         if self._target.topology is Topology.SENTINEL:
@@ -248,6 +280,14 @@ async def _configured_policy(wire: Wire) -> str:
 def needs_new_primary(error: Exception) -> bool:
     """Whether an error means that this server is not, or not yet, the primary."""
     return isinstance(error, _LOOK_AGAIN) or _code(error) in _LOOK_AGAIN_CODES
+
+
+def is_elsewhere(error: ResponseError) -> bool:
+    """Whether a cluster node refused a call, which then did not run, because of its slot."""
+    if isinstance(error, TryAgainError):
+        # One that comes out of a script, which then ran in part, names the script.
+        return "script" not in str(error)
+    return isinstance(error, AskError)
 
 
 def is_refusal(error: Exception) -> bool:

@@ -41,6 +41,8 @@ PROBE_MIN_S, PROBE_MAX_S = 0.1, 0.25
 STEADY_S = 1.0
 # A probe does more than a call: it asks sentinels, negotiates TLS, loads every script.
 PROBE_TIMEOUT_S = 2.0
+# Between two attempts to find a cluster node that has the whole slot while calls wait for it.
+FOLLOW_PAUSE_S = 0.02
 # How a call fails: the link was down; no reply in time; the connection broke; Redis refused it
 # because of its own state; the script or command was at fault.
 ERROR_KINDS = ("away", "timeout", "lost", "refused", "error")
@@ -58,6 +60,8 @@ class ServerLink:
     - While the link is down, calls fail at once. It comes up by itself, on whatever server is the
       primary by then.
     - The link repeats a call only if it certainly did not run.
+    - While a Redis Cluster moves the slot to another primary, calls wait, and go on there. If that
+      takes longer than a call may, the link is down until it is done.
 
     Args:
         url: in the form of LINGUA_REDIS_URL.
@@ -94,6 +98,8 @@ class ServerLink:
         # Incremented each time the link comes up. A connection with a lower number is out of date.
         self._generation = 0
         self._up = False
+        # The queue waits for a cluster node that has the whole slot.
+        self._held = False
         self._closing = False
         self._up_since = -math.inf
         self._down_reason = "it has not been opened"
@@ -106,7 +112,7 @@ class ServerLink:
         self._timer = DeadlineTimer(self._expire)
         self._probe: asyncio.Task[None] | None = None
         self.on_change: list[Callable[[bool, str], None]] = []
-        """Called with (up, reason) after each change; must not block."""
+        """Called with (up, reason) after each change, also of the primary; must not block."""
         self.on_error: list[Callable[[str], None]] = []
         """Called with its kind, one of ERROR_KINDS, for each call that fails; must not block."""
 
@@ -172,6 +178,7 @@ class ServerLink:
         self._connections.clear()
         self._idle.clear()
         self._queue.clear()
+        self._held = False
         while self._under_way:
             self._fail(self._under_way.popleft(), self._down_reason, "away")
         self._closing = False
@@ -221,7 +228,7 @@ class ServerLink:
         loop = asyncio.get_running_loop()
         try:
             while not self._closing:
-                if not self._queue:
+                if self._held or not self._queue:
                     turn = loop.create_future()
                     self._idle.append(turn)
                     await turn
@@ -233,6 +240,8 @@ class ServerLink:
 
     def _take_batch(self) -> list[PendingCall]:
         batch: list[PendingCall] = []
+        if self._held:
+            return batch
         while self._queue and len(batch) < MAX_BATCH:
             call = self._queue.popleft()
             # The caller may have left, or the call expired.
@@ -243,10 +252,12 @@ class ServerLink:
         return batch
 
     async def _flush(self, connection: LinkConnection, batch: list[PendingCall]) -> None:
-        """Sends a batch. Every call of it is then answered or failed."""
+        """Sends a batch. Every call of it is then answered or failed, or in the queue again."""
         connection.deadline = self._loop.time() + self._timeout
         try:
-            await connection.exchange(self._address, self._generation, batch)
+            elsewhere = await connection.exchange(self._address, self._generation, batch)
+            if elsewhere:
+                self._hold(connection, elsewhere)
             return
         except (RedisError, OSError) as error:
             reason, kind = in_full(error), "lost"
@@ -275,7 +286,8 @@ class ServerLink:
                 self._lost(connection, self._no_answer(), "timeout")
         self._forget_done()
         while self._under_way and self._under_way[0].deadline <= over:
-            self._fail(self._under_way.popleft(), self._no_answer(), "timeout")
+            reason = "its slot is moving to another server" if self._held else self._no_answer()
+            self._fail(self._under_way.popleft(), reason, "timeout")
             self._forget_done()
         due = min(
             (connection.deadline for connection in self._connections if not connection.overdue),
@@ -296,7 +308,33 @@ class ServerLink:
         self._up, self._down_reason = False, reason
         while self._queue:
             self._fail(self._queue.popleft(), reason, kind)
-        self._probe = asyncio.create_task(self._probe_until_up())
+        if not self._held:
+            self._probe = asyncio.create_task(self._probe_until_up())
+        self._tell()
+
+    def _hold(self, connection: LinkConnection, calls: list[PendingCall]) -> None:
+        """Puts calls that did not run back into the queue, and has the owner of the slot found."""
+        self._queue.extendleft(reversed(calls))
+        if self._held or connection.generation != self._generation:
+            return
+        self._held = True
+        self._finder.note(connection.elsewhere, self._address)
+        # While the link is down, a probe is under way.
+        if self._up:
+            self._probe = asyncio.create_task(self._follow_slot())
+
+    async def _follow_slot(self) -> None:
+        """Puts the link up on the slot's owner; if that takes too long, the link is down."""
+        over = self._loop.time() + self._timeout
+        while reason := await self._try_attach(over - self._loop.time()):
+            if self._loop.time() + FOLLOW_PAUSE_S > over:
+                if self._up:
+                    # The calls in the queue have the rest of their time.
+                    self._up, self._down_reason = False, reason
+                    self._tell()
+                await self._probe_until_up()
+                return
+            await asyncio.sleep(FOLLOW_PAUSE_S)
         self._tell()
 
     async def _probe_until_up(self) -> None:
@@ -305,22 +343,29 @@ class ServerLink:
         while True:
             # Many services lose the same Redis at the same moment, so they spread their probes.
             await asyncio.sleep(pause * random.uniform(0.8, 1.0))
-            try:
-                await self._attach()
-            except (RedisUnfitError, RedisError, OSError) as error:
-                self._down_reason = in_full(error)
-                pause = min(max(pause + 0.05, PROBE_MIN_S), PROBE_MAX_S)
-            else:
+            reason = await self._try_attach(PROBE_TIMEOUT_S)
+            if not reason:
                 self._tell()
                 return
+            self._down_reason = reason
+            pause = min(max(pause + 0.05, PROBE_MIN_S), PROBE_MAX_S)
 
-    async def _attach(self) -> None:
+    async def _try_attach(self, within_s: float) -> str:
+        """As `_attach`. Returns why it failed, or nothing."""
+        try:
+            await self._attach(within_s)
+        except (RedisUnfitError, RedisError, OSError) as error:
+            return in_full(error)
+        return ""
+
+    async def _attach(self, within_s: float = PROBE_TIMEOUT_S) -> None:
         """Finds a suitable primary and puts the link up on it, or raises."""
-        async with asyncio.timeout(PROBE_TIMEOUT_S):
+        async with asyncio.timeout(within_s):
             address = await self._finder.find()
             wire = new_wire(self._target, address)
             try:
                 await wire.connect()
+                await self._finder.check_slot(wire, address)
                 await check_fit(wire)
                 await load_scripts(wire, self._scripts)
             finally:
@@ -329,6 +374,10 @@ class ServerLink:
         self._generation += 1
         self._up, self._down_reason = True, ""
         self._up_since = asyncio.get_running_loop().time()
+        if self._held:
+            self._held = False
+            while self._idle:
+                self._idle.pop().set_result(None)
 
     def _tell(self) -> None:
         for callback in self.on_change:

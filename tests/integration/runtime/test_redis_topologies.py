@@ -2,38 +2,37 @@
 
 import asyncio
 import contextlib
-import shutil
 import socket
 import ssl
-import subprocess
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.server_binary import (
-    EmbeddedRedisError,
-    ServerBinary,
-    find_server,
-)
 from lingua_scheduler.services.runtime.settings.redis_url import (
     BadRedisUrlError,
     Topology,
     parse_redis_url,
-    slot_of,
 )
+from tests.support.redis_cluster import running_cluster
+from tests.support.redis_servers import (
+    ask,
+    free_port,
+    info,
+    knows_replica,
+    packaged,
+    sentinel,
+    wait_until,
+)
+from tests.support.redis_tls import Certificate, make_certificate
 
 Eventually = Callable[..., Awaitable[None]]
 
 SCRIPTS = {"add": "return redis.call('INCRBY', KEYS[1] .. ':n', ARGV[1])"}
-SLOTS = 16384
 
 
 @asynccontextmanager
@@ -45,37 +44,6 @@ async def opened(url: str, prefix: str) -> AsyncIterator[RedisLink]:
         yield link
     finally:
         await link.close()
-
-
-def packaged() -> ServerBinary:
-    """The server that comes with the packages: how these set-ups are made differs by version."""
-    try:
-        return find_server(path="")
-    except EmbeddedRedisError as error:
-        pytest.skip(f"the packaged Redis server is not installed: {error}")
-
-
-def ask(url: str, *command: str | int) -> Any:
-    with redis.Redis.from_url(url, protocol=2, socket_timeout=5) as client:
-        return client.execute_command(*command)
-
-
-def info(url: str, section: str) -> dict[str, Any]:
-    with redis.Redis.from_url(url, protocol=2, socket_timeout=5) as client:
-        return dict(client.info(section))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_until(condition: Callable[[], bool], within: float = 20.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within} s"
-        time.sleep(0.02)
 
 
 async def keep_adding(link: RedisLink, eventually: Eventually) -> int:
@@ -169,34 +137,6 @@ def test_a_cluster_needs_a_prefix_with_a_hash_tag(prefix: str) -> None:
 # Sentinel
 
 
-@contextmanager
-def sentinel(folder: Path, primary: EmbeddedRedis) -> Iterator[int]:
-    port = free_port()
-    config = folder / "sentinel.conf"
-    config.write_text(
-        f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
-        f"sentinel monitor mine 127.0.0.1 {primary.port} 1\n"
-        "sentinel down-after-milliseconds mine 400\nsentinel failover-timeout mine 3000\n"
-    )
-    command = [str(packaged().path), str(config), "--sentinel"]
-    with (
-        (folder / "sentinel.log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
-        try:
-            yield port
-        finally:
-            process.kill()
-
-
-def knows_replica(port: int) -> bool:
-    try:
-        replies = ask(f"redis://127.0.0.1:{port}", "SENTINEL", "REPLICAS", "mine")
-    except redis.RedisError:
-        return False
-    return any("slave" in str(reply) and "disconnected" not in str(reply) for reply in replies)
-
-
 async def test_the_link_follows_a_sentinel_failover(
     tmp_path: Path, prefix: str, eventually: Eventually
 ) -> None:
@@ -208,7 +148,7 @@ async def test_the_link_follows_a_sentinel_failover(
         replica = stack.enter_context(EmbeddedRedis(args=follow, binary=packaged()))
         wait_until(lambda: info(replica.url, "replication")["master_link_status"] == "up")
         port = stack.enter_context(sentinel(tmp_path, primary))
-        wait_until(lambda: knows_replica(port))
+        wait_until(lambda: knows_replica(f"redis://127.0.0.1:{port}"))
         # The first sentinel of the URL is not there: the next one is asked.
         url = f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{port}/mine/0"
         async with opened(url, prefix) as link:
@@ -239,88 +179,35 @@ def _refuses(port: int) -> bool:
 # Cluster
 
 
-@contextmanager
-def cluster() -> Iterator[tuple[list[EmbeddedRedis], EmbeddedRedis]]:
-    """Three masters with a third of the slots each, and one replica that has no master yet."""
-    with ExitStack() as stack:
-        nodes, buses = [], []
-        for _ in range(4):
-            # The usual bus port, 10000 above, may be over 65535.
-            buses.append(free_port())
-            options = ("--cluster-enabled", "yes", "--cluster-port", str(buses[-1]))
-            quick = ("--cluster-node-timeout", "1500", "--repl-diskless-sync-delay", "0")
-            nodes.append(
-                stack.enter_context(EmbeddedRedis(args=(*options, *quick), binary=packaged()))
-            )
-        for index, node in enumerate(nodes[:3]):
-            slots = range(SLOTS * index // 3, SLOTS * (index + 1) // 3)
-            ask(node.url, "CLUSTER", "ADDSLOTS", *slots)
-            ask(node.url, "CLUSTER", "SET-CONFIG-EPOCH", index + 1)
-        for node, bus in zip(nodes[1:], buses[1:], strict=True):
-            ask(nodes[0].url, "CLUSTER", "MEET", "127.0.0.1", node.port, bus)
-
-        def is_whole(node: EmbeddedRedis) -> bool:
-            facts = str(ask(node.url, "CLUSTER", "INFO"))
-            return "cluster_state:ok" in facts and "cluster_known_nodes:4" in facts
-
-        wait_until(lambda: all(map(is_whole, nodes)))
-        yield nodes[:3], nodes[3]
-
-
 async def test_the_link_finds_the_owner_of_its_slot_and_follows_it(
     prefix: str, eventually: Eventually
 ) -> None:
     tagged = f"{prefix}:{{c7}}"
-    with cluster() as (masters, replica):
-        owner = masters[slot_of(tagged) * 3 // SLOTS]
-        other = next(node for node in masters if node is not owner)
-        owner_id = ask(owner.url, "CLUSTER", "MYID").decode()
-        ask(replica.url, "CLUSTER", "REPLICATE", owner_id)
-        wait_until(lambda: info(replica.url, "replication").get("master_link_status") == "up")
-
+    with running_cluster() as cluster:
+        owner = cluster.master_of(tagged)
+        other, replica = cluster.another_master(tagged), cluster.replica_of(owner)
         url = f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{other.port}"
         async with opened(url, tagged) as link:
             assert await link.call("add", 1) == 1
-            assert ask(owner.url, "GET", f"{tagged}:n") == b"1"
+            assert cluster.ask(owner, "GET", f"{tagged}:n") == b"1"
 
             # A planned change of roles: the old owner answers MOVED.
-            wait_until(lambda: _knows_as_replica(owner, replica))
-            ask(replica.url, "CLUSTER", "FAILOVER")
+            cluster.ask(replica, "CLUSTER", "FAILOVER")
             wait_until(lambda: info(owner.url, "replication")["role"] == "slave")
             assert await keep_adding(link, eventually) == 2
 
             # A crash of the new owner: the first one is voted in again.
             wait_until(lambda: info(owner.url, "replication").get("master_link_status") == "up")
-            wait_until(lambda: ask(owner.url, "READONLY") is not None)
-            replica.kill()
+            assert cluster.kill_master_of(tagged) is replica
             assert await keep_adding(link, eventually) == 3
             assert info(owner.url, "replication")["role"] == "master"
-
-
-def _knows_as_replica(owner: EmbeddedRedis, replica: EmbeddedRedis) -> bool:
-    replica_id = ask(replica.url, "CLUSTER", "MYID").decode()
-    return int(info(owner.url, "replication")["connected_slaves"]) == 1 and bool(replica_id)
 
 
 # TLS
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate for localhost and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl on the PATH to make a certificate with")
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    made += ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(made, check=True, capture_output=True)
-    return certificate, key
-
-
 @asynccontextmanager
-async def tls_in_front_of(port: int, certificate: Path, key: Path) -> AsyncIterator[int]:
+async def tls_in_front_of(port: int, certificate: Certificate) -> AsyncIterator[int]:
     """Not every server is built with TLS, so it ends in a proxy before a real one."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -335,18 +222,19 @@ async def tls_in_front_of(port: int, certificate: Path, key: Path) -> AsyncItera
         await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(certificate.file, certificate.key)
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     async with server:
         yield int(server.sockets[0].getsockname()[1])
 
 
 async def test_tls_is_used_and_the_certificate_checked(
-    own_redis: EmbeddedRedis, prefix: str, certificate: tuple[Path, Path]
+    own_redis: EmbeddedRedis, prefix: str, tmp_path: Path
 ) -> None:
-    async with tls_in_front_of(own_redis.port, *certificate) as port:
+    certificate = make_certificate(tmp_path)
+    async with tls_in_front_of(own_redis.port, certificate) as port:
         url = f"rediss://localhost:{port}/0"
-        async with opened(f"{url}?ssl_ca_certs={certificate[0]}", prefix) as link:
+        async with opened(url + certificate.query, prefix) as link:
             assert await link.call("add", 2) == 2
         with pytest.raises(DependencyDownError, match=r"(?i)certificate"):
             async with opened(url, prefix):
