@@ -1,5 +1,6 @@
 """Services in the test's own event loop, called within the process."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ async def hosted(
     server = InProcessServer()
     service = HostedService(kind, own, cells, {in_process_address(kind.name): server})
     await cells.open()
+    watching = asyncio.create_task(cells.run())
     await service.start()
     try:
         await service.open()
@@ -56,5 +58,6 @@ async def hosted(
         yield Hosted(service.address, server.channel)
     finally:
         await service.end(0.0)
+        watching.cancel()
         await cells.close()
         await service.close()
