@@ -39,10 +39,9 @@ async def hosted(
         environment(
             redis_url=redis_url,
             redis_prefix=prefix,
-            redis_timeout_ms=PATIENT_REDIS_MS,
             drain_grace_ms=0,
             **{f"{kind.name}_listen": "127.0.0.1:0", f"{kind.name}_metrics_listen": ""},
-            **settings,
+            **{"redis_timeout_ms": PATIENT_REDIS_MS, **settings},
         )
     )
     cells = Cells(own, load_scripts())

@@ -11,6 +11,7 @@ import pytest
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
 from lingua_scheduler.services.runtime.redis.cells import CellState
 from lingua_scheduler.services.session_gateway.main import GATEWAY
+from lingua_scheduler.services.session_gateway.rooms import renewals
 from lingua_scheduler.v1 import rooms_pb2, session_pb2, session_pb2_grpc
 from tests.support.audio import FORMAT, speech
 from tests.support.cells import cell_settings, open_cells
@@ -22,6 +23,8 @@ from tests.support.room_voice import room_voice
 from tests.support.rpc_errors import failure
 
 CELLS = 4
+# Longer than any test.
+LONG_MS = 60_000
 # Nothing is translated here.
 NO_DISPATCHER = "127.0.0.1:1"
 
@@ -128,9 +131,20 @@ async def test_a_drained_cell_gets_nothing_new(
                 pass
 
 
+@pytest.fixture
+async def news_only(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Gateway]:
+    """A gateway that reads outcomes only if it gets news of them."""
+    monkeypatch.setattr(renewals, "_RENEW_WITHIN_S", 1000.0)
+    async with gateway_of(redis_url, prefix, room_lease_ms=LONG_MS) as made:
+        yield made
+
+
 async def test_listeners_hear_what_is_said_in_a_room_of_any_cell(
-    gateway: Gateway, redis_url: str, prefix: str
+    news_only: Gateway, redis_url: str, prefix: str
 ) -> None:
+    gateway = news_only
     rooms = await in_every_cell(gateway.rooms)
     one_of_each = {cell_of_id(room_id): room_id for room_id in rooms}
     for cell, room_id in one_of_each.items():
