@@ -1,8 +1,9 @@
 -- create_room: writes the record of a new room, or of a room that Redis has lost.
 --
 -- Guarantees that a room is never overwritten, that a closed room stays closed, and that a tenant
--- never has more rooms than its limit, however many gateways create rooms at the same time. A repeated
--- call changes nothing; one with a higher next_index raises that of the room.
+-- never has more rooms than its limit, here and as many as are elsewhere, however many gateways create
+-- rooms at the same time. A repeated call changes nothing; one with a higher next_index raises that of
+-- the room.
 --
 -- P:room:<id>, hash, and P:rooms, sorted set: lib/room.lua
 -- P:tenant:<tenant>:rooms, sorted set: lib/quota.lua
@@ -17,6 +18,7 @@
 -- @arg max_speakers digits
 -- @arg max_languages digits
 -- @arg max_rooms number        of the tenant; 0: no limit
+-- @arg elsewhere number        rooms of the tenant in other cells
 -- @setting idle_ms digits
 -- Returns {'ok', created_ms}; or {'ROOM_CLOSED'}, also if another room has this id; or
 --   {'QUOTA_EXCEEDED', 'rooms', used, 'limit', limit, 'retry_ms', ms}.
@@ -32,7 +34,8 @@ if known[1] then
   return { 'ok', tonumber(known[4]) }
 end
 local now = now_ms()
-local refused = max_rooms > 0 and quota_full(P, tenant, 'rooms', max_rooms, ROOM_RETRY_MS, now)
+local refused = max_rooms > 0
+  and quota_full(P, tenant, 'rooms', max_rooms, ROOM_RETRY_MS, now, elsewhere)
 if refused then
   return refused
 end

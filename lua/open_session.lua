@@ -2,7 +2,8 @@
 --
 -- Guarantees that a record of a later epoch or another owner is never overwritten. A repeated call,
 -- also one with more cuts than the first, adds what is missing and removes nothing. A tenant never
--- has more sessions than its limit, however many gateways open sessions at the same time.
+-- has more sessions than its limit, here and as many as are elsewhere, however many gateways open
+-- sessions at the same time.
 --
 -- P:session:<id>, hash, and P:sessions, sorted set: lib/session.lua
 -- P:tenant:<tenant>:sessions, sorted set: lib/quota.lua
@@ -16,6 +17,7 @@
 -- @arg next_index number        index of the next utterance
 -- @arg acked number             all chunks below this seq are safe
 -- @arg max_sessions number      of the tenant; 0: no limit
+-- @arg elsewhere number         sessions of the tenant in other cells
 -- @setting gateway text
 -- @setting ttl_ms digits
 -- @each cuts.index number
@@ -33,7 +35,7 @@ if known[1] and tonumber(known[1]) < tonumber(epoch) and known[2] == token then
 end
 if not known[1] then
   local refused = max_sessions > 0
-    and quota_full(P, tenant, 'sessions', max_sessions, SESSION_RETRY_MS, now_ms())
+    and quota_full(P, tenant, 'sessions', max_sessions, SESSION_RETRY_MS, now_ms(), elsewhere)
   if refused then
     return refused
   end

@@ -34,14 +34,20 @@ local function hold_drop_ended(key, now)
   end
 end
 
--- The refusal if the limit is reached, or nil.
-local function quota_full(P, tenant, what, limit, retry_ms, now)
+-- How many holds of a set have not expired.
+local function quota_used(P, tenant, what, now)
+  return redis.call('ZCOUNT', quota_key(P, tenant, what), '(' .. now, '+inf')
+end
+
+-- The refusal if the limit is reached, or nil. elsewhere: what counts in other cells; nil for nothing.
+local function quota_full(P, tenant, what, limit, retry_ms, now, elsewhere)
   local key = quota_key(P, tenant, what)
-  if redis.call('ZCARD', key) < limit then
+  elsewhere = elsewhere or 0
+  if redis.call('ZCARD', key) + elsewhere < limit then
     return nil
   end
   hold_drop_ended(key, now)
-  local used = redis.call('ZCOUNT', key, '(' .. now, '+inf')
+  local used = quota_used(P, tenant, what, now) + elsewhere
   return used >= limit and quota_refusal(what, used, limit, retry_ms) or nil
 end
 

@@ -29,30 +29,29 @@ class SessionGatewayService:
     max_request_bytes: int | None = 128 * 1024
 
     def __init__(self, runtime: Runtime) -> None:
-        settings = runtime.settings
+        settings, cells = runtime.settings, runtime.cells
         metrics = GatewayMetrics(runtime.registry)
         self._instances = runtime.instances
         self._stats = metrics.stats
         self._dispatchers = DispatcherLink(settings=settings, dialer=runtime.dialer)
         self._dispatchers.on_change.append(lambda up, _: metrics.dispatcher_up.set(up))
         metrics.jobs.set_function(lambda: self._dispatchers.jobs)
-        self._rooms = Rooms(
-            link=runtime.link, settings=settings, metrics=RoomMetrics(runtime.registry)
-        )
-        runtime.link.on_change.append(lambda up, _: self._rooms.on_redis(up))
+        self._rooms = Rooms(cells=cells, settings=settings, metrics=RoomMetrics(runtime.registry))
+        cells.on_change(lambda cell, up, _: self._rooms.on_redis(cell, up))
         self._sessions = Sessions(
             settings=settings,
-            store=SessionStore(link=runtime.link, settings=settings),
+            cells=cells,
+            store=SessionStore(cells=cells, settings=settings),
             link=self._dispatchers,
             metrics=metrics,
             rooms=self._rooms,
         )
-        runtime.link.on_change.append(lambda up, _: self._sessions.on_redis(up))
-        calls = RoomCalls(settings=settings, rooms=self._rooms, metrics=metrics)
+        cells.on_change(lambda cell, up, _: self._sessions.on_redis(cell, up))
+        calls = RoomCalls(settings=settings, cells=cells, rooms=self._rooms, metrics=metrics)
         self._web = WebServer(runtime, sessions=self._sessions, rooms=self._rooms, room_calls=calls)
         self._servicer = SessionGatewayServicer(
             sessions=self._sessions,
-            views=SessionViews(link=runtime.link, settings=settings),
+            views=SessionViews(cells=cells),
             rooms=self._rooms,
             calls=calls,
         )
@@ -74,7 +73,7 @@ class SessionGatewayService:
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
         """The renewal of sessions and rooms, and news of rooms."""
-        return (self._sessions.run(), *self._rooms.work())
+        return (*self._sessions.work(), *self._rooms.work())
 
     async def drain(self) -> None:
         """Opens no more sessions, and sends clients and listeners elsewhere."""

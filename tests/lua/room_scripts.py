@@ -110,6 +110,7 @@ class RoomScripts(SessionScripts):
         max_speakers: int = 8,
         max_languages: int = 16,
         most_rooms: int = 0,
+        elsewhere: int = 0,
     ) -> int:
         """Creates a room. Returns when it was created."""
         reply = self.call(
@@ -124,6 +125,7 @@ class RoomScripts(SessionScripts):
                 max_speakers=max_speakers,
                 max_languages=max_languages,
                 max_rooms=most_rooms,
+                elsewhere=elsewhere,
             )
         )
         if reply[0] == quotas.REFUSED:

@@ -62,6 +62,7 @@ class SessionScripts(Scripts):
         cuts: Mapping[int, bytes] | None = None,
         tenant: str = "t1",
         most: int = 0,
+        elsewhere: int = 0,
     ) -> str:
         """Writes a record."""
         reply = self.call(
@@ -75,6 +76,7 @@ class SessionScripts(Scripts):
                 next_index=next_index,
                 acked=acked,
                 max_sessions=most,
+                elsewhere=elsewhere,
                 cuts=(cuts or {}).items(),
             )
         )

@@ -232,6 +232,7 @@ def test_a_tenant_has_no_more_sessions_than_it_may(sessions: SessionScripts) -> 
         next_index=0,
         acked=0,
         max_sessions=2,
+        elsewhere=0,
         cuts=(),
     )
     reply = sessions.call(*again)
@@ -240,6 +241,25 @@ def test_a_tenant_has_no_more_sessions_than_it_may(sessions: SessionScripts) -> 
     assert opens(sessions, "e", tenant="") == OK
     assert sessions.end("a") == OK
     assert opens(sessions, "c") == OK
+
+
+def test_sessions_in_other_cells_count(sessions: SessionScripts) -> None:
+    assert opens(sessions, "a", 3, elsewhere=1) == OK
+    assert opens(sessions, "b", 3, elsewhere=2) == OVER
+    assert opens(sessions, "b", 3, elsewhere=1) == OK
+    assert opens(sessions, "c", 3, elsewhere=3, tenant="t2") == OVER
+    # A repeat is not one more.
+    assert opens(sessions, "a", 3, elsewhere=3) == OK
+
+
+def test_what_has_expired_is_not_counted_for_other_cells(sessions: SessionScripts) -> None:
+    count = script_calls.count_holds(tenant="t1", what="sessions")
+    opens(sessions, "a")
+    sessions.advance(TTL_MS - 1)
+    opens(sessions, "b")
+    assert sessions.call(*count) == 2
+    sessions.advance(1)
+    assert sessions.call(*count) == 1
 
 
 def test_a_repeat_and_a_record_written_anew_are_not_refused(sessions: SessionScripts) -> None:

@@ -97,6 +97,9 @@ def test_a_tenant_has_no_more_rooms_than_its_limit(rooms: RoomScripts) -> None:
     assert rooms.create("r2", most_rooms=2) == START_MS
     rooms.create("r3", tenant="t2", most_rooms=2)
     rooms.close("r2")
+    with pytest.raises(errors.QuotaExceededError) as caught:
+        rooms.create("r4", most_rooms=3, elsewhere=2)
+    assert caught.value.metadata == {"limit": "rooms", "used": "3", "allowed": "3"}
     rooms.create("r4", most_rooms=2)
 
 

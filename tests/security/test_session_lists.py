@@ -10,13 +10,11 @@ import grpc
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
-from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
 from lingua_scheduler.v1 import common_pb2, session_pb2, session_pb2_grpc
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
+from tests.support.cells import cell_settings, open_cells
 
 # About 8 KB each, as a client may make them: 16 MB in all.
 MANY = 2000
@@ -38,14 +36,13 @@ class Spent(NamedTuple):
 async def crowd(services: Services, redis_url: str) -> AsyncIterator[set[str]]:
     """Many sessions of the tenant `crowded`, and three of `few`. Gives the ids of the many."""
     prefix = services.pool.prefix
-    link = RedisLink(url=redis_url, prefix=prefix, scripts=load_scripts(), timeout_ms=10_000)
-    await link.open()
-    store = SessionStore(link=link, settings=Settings(redis_prefix=prefix, instance_id="gone"))
+    settings = cell_settings(redis_url, prefix, instance_id="gone")
     # The id of a session that has ended cannot be used again.
     run = uuid.uuid4().hex[:8]
     tenants = {f"{run}-{number}": "crowded" for number in range(MANY)}
     tenants |= {f"{run}-few-{number}": "few" for number in range(3)}
-    try:
+    async with open_cells(settings) as cells:
+        store = SessionStore(cells=cells, settings=settings)
         async with asyncio.TaskGroup() as tasks:
             for name, tenant in tenants.items():
                 tasks.create_task(store.open(session_id=name, token="t", opened=_opened(tenant)))
@@ -53,8 +50,6 @@ async def crowd(services: Services, redis_url: str) -> AsyncIterator[set[str]]:
         async with asyncio.TaskGroup() as tasks:
             for name in tenants:
                 tasks.create_task(store.end(session_id=name, epoch=1))
-    finally:
-        await link.close()
 
 
 def _opened(tenant: str) -> session_pb2.NewSession:

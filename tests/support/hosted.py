@@ -1,5 +1,6 @@
 """Services in the test's own event loop, called within the process."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -38,16 +39,16 @@ async def hosted(
         environment(
             redis_url=redis_url,
             redis_prefix=prefix,
-            redis_timeout_ms=PATIENT_REDIS_MS,
             drain_grace_ms=0,
             **{f"{kind.name}_listen": "127.0.0.1:0", f"{kind.name}_metrics_listen": ""},
-            **settings,
+            **{"redis_timeout_ms": PATIENT_REDIS_MS, **settings},
         )
     )
     cells = Cells(own, load_scripts())
     server = InProcessServer()
     service = HostedService(kind, own, cells, {in_process_address(kind.name): server})
     await cells.open()
+    watching = asyncio.create_task(cells.run())
     await service.start()
     try:
         await service.open()
@@ -56,5 +57,6 @@ async def hosted(
         yield Hosted(service.address, server.channel)
     finally:
         await service.end(0.0)
+        watching.cancel()
         await cells.close()
         await service.close()

@@ -209,9 +209,11 @@ class CommandProcess(Process):
 
 
 def environment(**settings: object) -> dict[str, str]:
-    """The environment of the tests with these settings, and without settings of its own."""
+    """The environment of the tests with these settings, and only the number of cells of its own."""
     kept = {
-        key: value for key, value in os.environ.items() if not key.startswith(("LINGUA_", "OTEL_"))
+        key: value
+        for key, value in os.environ.items()
+        if key == "LINGUA_CELLS" or not key.startswith(("LINGUA_", "OTEL_"))
     }
     # Where a gateway is started without a word about it, its web entry has a free port as well.
     # `lingua up` runs a console only where a test asks for one.

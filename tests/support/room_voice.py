@@ -4,8 +4,8 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator
 
-from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
+from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id, id_in_cell
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.rooms.store import RoomStore
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore, Spoken
@@ -17,7 +17,7 @@ from lingua_scheduler.v1 import (
     session_record_pb2,
 )
 from tests.support.audio import FORMAT
-from tests.support.services import PATIENT_REDIS_MS
+from tests.support.cells import cell_settings, open_cells
 
 SPOKEN = "en"
 
@@ -25,11 +25,11 @@ SPOKEN = "en"
 class RoomVoice:
     """Speaks English. `say` cuts an utterance, `put` is its outcome in one language."""
 
-    def __init__(self, link: RedisLink, settings: Settings, room_id: str) -> None:
-        self.rooms = RoomStore(link=link, settings=settings)
+    def __init__(self, cells: Cells, settings: Settings, room_id: str) -> None:
+        self.rooms = RoomStore(cells=cells, settings=settings)
         self.room_id = room_id
-        self._sessions = SessionStore(link=link, settings=settings)
-        self._session_id = f"voice-{room_id}"
+        self._sessions = SessionStore(cells=cells, settings=settings)
+        self._session_id = id_in_cell(f"voice-{room_id}", cell_of_id(room_id))
         self._cuts = itertools.count()
 
     async def open(self) -> None:
@@ -108,14 +108,8 @@ async def room_voice(
     redis_url: str, prefix: str, room_id: str, **settings: int
 ) -> AsyncIterator[RoomVoice]:
     """Somebody who speaks to a room, at a gateway with these settings."""
-    own = Settings(redis_prefix=prefix, instance_id="voice", **settings)  # type: ignore[arg-type]
-    link = RedisLink(
-        url=redis_url, prefix=prefix, scripts=load_scripts(), timeout_ms=PATIENT_REDIS_MS
-    )
-    await link.open()
-    try:
-        voice = RoomVoice(link, own, room_id)
+    own = cell_settings(redis_url, prefix, instance_id="voice", **settings)
+    async with open_cells(own) as cells:
+        voice = RoomVoice(cells, own, room_id)
         await voice.open()
         yield voice
-    finally:
-        await link.close()

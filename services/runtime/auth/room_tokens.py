@@ -18,9 +18,10 @@ from lingua_scheduler.services.runtime.auth.token_claims import LEEWAY_S
 PREFIX = "room."
 _SECRET_BYTES = 32
 _NONCE_BYTES = 9
-# The id has no dot, because dots separate the parts. The mac is 32 bytes in base64.
+# Of the parts only the id may have dots, as ids that name a cell do, so there is one way to read a
+# token. The mac is 32 bytes in base64.
 _TOKEN = re.compile(
-    r"room\.(?P<room>[A-Za-z0-9_-]{1,128})\.(?P<role>[hsl])\.(?P<expires>[0-9]{1,12})"
+    r"room\.(?P<room>[A-Za-z0-9._-]{1,128})\.(?P<role>[hsl])\.(?P<expires>[0-9]{1,12})"
     r"\.(?P<nonce>[A-Za-z0-9_-]{1,64})\.(?P<mac>[A-Za-z0-9_-]{43})"
 )
 
@@ -60,7 +61,7 @@ def sign(room_id: str, secret: bytes, role: RoomTokenRole, expires_s: int = 0) -
     """Makes a token.
 
     Args:
-        room_id: of the room; has no dot.
+        room_id: of the room.
         secret: of the room.
         role: of the holder.
         expires_s: when it expires, in seconds since the epoch; 0: with the room.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from lingua_scheduler.services.runtime.contract.cell_names import (
     cell_of_id,
@@ -28,6 +28,8 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 _READ_EVERY_S = 1.0
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class CellState(StrEnum):
@@ -151,6 +153,24 @@ class Cells:
             return self.first
         ready = [cell.number for cell in self.all if cell.state is CellState.READY]
         return self.all[ranked(node_id, ready or range(len(self.all)))[0]]
+
+    async def in_new(self, make: Callable[[Cell], Awaitable[T]]) -> T:
+        """Makes a new session or room in a cell `for_new`.
+
+        If that cell fails, one other cell that is open is tried. What `make` may have left in the
+        first one has to expire by itself.
+
+        Raises:
+            DependencyDownError: from `make`, or no cell is open.
+        """
+        cell = self.for_new()
+        try:
+            return await make(cell)
+        except DependencyDownError:
+            others = [each for each in self.all if each.is_open and each is not cell]
+            if not others:
+                raise
+        return await make(random.choice(others))
 
     def for_new(self) -> Cell:
         """A cell for a new session or room: a random one of those that are open.

@@ -296,6 +296,11 @@ class Complete:
         )
 
 
+def count_holds(*, tenant: Text, what: Text) -> Call:
+    """Arguments of lua/count_holds.lua."""
+    return ("count_holds", tenant, what)
+
+
 class CreateRoom:
     """Arguments of lua/create_room.lua."""
 
@@ -315,6 +320,7 @@ class CreateRoom:
         max_speakers: int,
         max_languages: int,
         max_rooms: Number,
+        elsewhere: Number,
     ) -> Call:
         """What differs from call to call."""
         return (
@@ -329,6 +335,7 @@ class CreateRoom:
             max_speakers,
             max_languages,
             max_rooms,
+            elsewhere,
             self._idle_ms,
         )
 
@@ -613,6 +620,7 @@ class OpenSession:
         next_index: Number,
         acked: Number,
         max_sessions: Number,
+        elsewhere: Number,
         cuts: Iterable[tuple[Number, Text]],
     ) -> Call:
         """What differs from call to call."""
@@ -627,6 +635,7 @@ class OpenSession:
             next_index,
             acked,
             max_sessions,
+            elsewhere,
             self._gateway,
             self._ttl_ms,
             *chain.from_iterable(cuts),

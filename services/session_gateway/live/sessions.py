@@ -1,17 +1,20 @@
 """All sessions that this gateway serves: how they open, resume, are renewed, and are sent away."""
 
 import asyncio
-import contextlib
 import logging
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth.principals import own_tenant, tenant_for
 from lingua_scheduler.services.runtime.auth.quotas import tenant_limits
 from lingua_scheduler.services.runtime.contract.audio import MAX_CHUNK_BYTES, MAX_CHUNKS
+from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id, id_in_cell
+from lingua_scheduler.services.runtime.redis.cell_rounds import CellRounds
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import span_of, span_writer_if_on
 from lingua_scheduler.services.runtime.timers import Timers
@@ -26,7 +29,7 @@ from lingua_scheduler.services.session_gateway.session.effects import TimerKey
 from lingua_scheduler.services.session_gateway.session.resume import Past, replay_from
 from lingua_scheduler.services.session_gateway.session.rules import SessionRules
 from lingua_scheduler.services.session_gateway.session.turns import HeldBudget
-from lingua_scheduler.services.session_gateway.store.session_record import SessionRecord
+from lingua_scheduler.services.session_gateway.store.session_record import SessionRecord, SpokenTo
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore
 from lingua_scheduler.services.session_gateway.validate import (
     check_open,
@@ -45,6 +48,7 @@ _RENEW_WITHIN_S = 5.0
 _GO_AWAY_WITHIN_MS = 1000
 _DRAINING = "this gateway is draining; resume elsewhere"
 
+_ID_BYTES = 12
 _TOKEN_BYTES = 24
 
 _log = logging.getLogger(__name__)
@@ -57,6 +61,7 @@ class Sessions:
         self,
         *,
         settings: Settings,
+        cells: Cells,
         store: SessionStore,
         link: DispatcherLink,
         metrics: GatewayMetrics,
@@ -64,12 +69,14 @@ class Sessions:
     ) -> None:
         self._settings = settings
         self._rules = SessionRules.from_settings(settings)
+        self._cells = cells
         self._store = store
         self._link = link
         self._metrics = metrics
         self._speakers = Speakers(settings=settings, store=store, rooms=rooms)
         rooms.on_closed.append(self._on_room_closed)
         self._live: dict[str, LiveSession] = {}
+        self._live_in: dict[Cell, dict[str, LiveSession]] = {cell: {} for cell in cells.all}
         # Sessions without a client whose room waits for the rest of what was said.
         self._left: set[asyncio.Task[None]] = set()
         self._timers: Timers[LiveSession, TimerKey] = Timers(
@@ -80,7 +87,8 @@ class Sessions:
         metrics.timers.set_function(lambda: len(self._timers))
         self._span_writer = span_writer_if_on()
         self._draining = False
-        self._redis_is_back = asyncio.Event()
+        every_s = min(settings.resume_within_ms / 1000 / _RENEWALS_PER_LIFE, _RENEW_WITHIN_S)
+        self._renewals = CellRounds(cells, every_s=every_s, do=self._renew)
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -110,23 +118,14 @@ class Sessions:
         if session.ended is not None and session.ended.why is not None:
             raise errors.from_proto(session.ended.why)
 
-    def on_redis(self, up: bool) -> None:
-        """Redis has become available or unavailable. It may have lost records meanwhile."""
+    def on_redis(self, cell: Cell, up: bool) -> None:
+        """A cell has become available or unavailable. It may have lost records meanwhile."""
         if up:
-            self._redis_is_back.set()
+            self._renewals.on_back(cell)
 
-    async def run(self) -> None:
-        """Renews the records of all sessions until cancelled."""
-        every_s = min(self._settings.resume_within_ms / 1000 / _RENEWALS_PER_LIFE, _RENEW_WITHIN_S)
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(every_s):
-                    await self._redis_is_back.wait()
-            self._redis_is_back.clear()
-            try:
-                await self._renew()
-            except errors.LinguaError as error:
-                _log.warning("session renewal failed", extra={"reason": str(error)})
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        """The renewal of the records of all sessions."""
+        return self._renewals.work()
 
     async def drain(self) -> None:
         """Opens no more sessions, sends all clients elsewhere, and returns when all have left."""
@@ -182,24 +181,43 @@ class Sessions:
     async def _create(
         self, asked: session_pb2.NewSession, token: str, limits: common_pb2.TenantLimits
     ) -> SessionRecord:
-        opened, room = checked_new(asked), None
-        session_id, now_ms = secrets.token_hex(12), int(time.time() * 1000)
+        opened = checked_new(asked)
         if opened.HasField("room"):
-            room = await self._speakers.enter(opened, session_id)
-        else:
-            opened.tenant = tenant_for(opened.tenant, "open.new.tenant")
+            return await self._create_speaker(opened, token, limits)
+        opened.tenant = tenant_for(opened.tenant, "open.new.tenant")
+        return await self._cells.in_new(
+            lambda cell: self._write_new(_new_id(cell.number), opened, token, limits)
+        )
+
+    async def _create_speaker(
+        self, opened: session_pb2.NewSession, token: str, limits: common_pb2.TenantLimits
+    ) -> SessionRecord:
+        # In the cell of its room: one script writes to both. Who may not enter gets no other answer
+        # if there is no such cell.
+        session_id = _new_id(0 if self._cells.one else cell_of_id(opened.room.room_id))
+        room = await self._speakers.enter(opened, session_id)
         try:
-            await self._store.open(
-                session_id=session_id,
-                token=token,
-                opened=opened,
-                opened_ms=now_ms,
-                most_sessions=limits.sessions,
-            )
+            return await self._write_new(session_id, opened, token, limits, room)
         except errors.LinguaError:
-            if room is not None:
-                await self._speakers.exit(room.room_id, session_id)
+            await self._speakers.exit(room.room_id, session_id)
             raise
+
+    async def _write_new(
+        self,
+        session_id: str,
+        opened: session_pb2.NewSession,
+        token: str,
+        limits: common_pb2.TenantLimits,
+        room: SpokenTo | None = None,
+    ) -> SessionRecord:
+        now_ms = int(time.time() * 1000)
+        await self._store.open(
+            session_id=session_id,
+            token=token,
+            opened=opened,
+            opened_ms=now_ms,
+            most_sessions=limits.sessions,
+        )
         return SessionRecord(
             store=self._store,
             session_id=session_id,
@@ -304,6 +322,7 @@ class Sessions:
 
     def _arrive(self, session: LiveSession, client: Client) -> None:
         self._live[session.session_id] = session
+        self._live_in[self._cells.of_session(session.session_id)][session.session_id] = session
         self._metrics.connected(client.transport)
         self._empty.clear()
         if self._draining:
@@ -315,6 +334,7 @@ class Sessions:
         # The client may have resumed the same session here.
         if self._live.get(session.session_id) is session:
             del self._live[session.session_id]
+            del self._live_in[self._cells.of_session(session.session_id)][session.session_id]
         self._check_empty()
 
     def _check_empty(self) -> None:
@@ -348,11 +368,19 @@ class Sessions:
         for session in [each for each in self._live.values() if each.room_id == room_id]:
             session.on_lost(errors.RoomClosedError(f"room {room_id!r} was closed"))
 
-    async def _renew(self) -> None:
-        live = list(self._live.values())
-        answers = await self._store.renew([each.take_renewal() for each in live])
+    async def _renew(self, cell: Cell) -> None:
+        live = list(self._live_in[cell].values())
+        try:
+            answers = await self._store.renew(cell, [each.take_renewal() for each in live])
+        except errors.LinguaError as error:
+            _log.warning("session renewal failed", extra={"reason": str(error)})
+            return
         for session, answer in zip(live, answers, strict=True):
             if isinstance(answer, errors.SessionNotFoundError):
                 await session.on_record_lost()
             elif answer is not None:
                 session.on_lost(answer)
+
+
+def _new_id(cell: int) -> str:
+    return id_in_cell(secrets.token_hex(_ID_BYTES), cell)

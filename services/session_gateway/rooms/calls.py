@@ -8,8 +8,11 @@ from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth.principals import Role, caller, tenant_for
 from lingua_scheduler.services.runtime.auth.quotas import tenant_limits
 from lingua_scheduler.services.runtime.auth.room_tokens import RoomTokenRole, new_secret, sign
+from lingua_scheduler.services.runtime.contract.cell_names import id_in_cell
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
+from lingua_scheduler.services.session_gateway.rooms.records import RoomFacts
 from lingua_scheduler.services.session_gateway.rooms.rooms import Rooms
 from lingua_scheduler.v1 import rooms_pb2
 
@@ -24,8 +27,11 @@ _ROLES = {
 class RoomCalls:
     """Each method is a call of the contract, over gRPC or over the web entry."""
 
-    def __init__(self, *, settings: Settings, rooms: Rooms, metrics: GatewayMetrics) -> None:
+    def __init__(
+        self, *, settings: Settings, cells: Cells, rooms: Rooms, metrics: GatewayMetrics
+    ) -> None:
         self._settings = settings
+        self._cells = cells
         self._rooms = rooms
         self._metrics = metrics
 
@@ -35,22 +41,28 @@ class RoomCalls:
         options = rooms_pb2.RoomOptions()
         options.CopyFrom(request.options)
         options.languages[:] = dict.fromkeys(each.lower() for each in request.options.languages)
-        room_id, secret = secrets.token_hex(_ROOM_ID_BYTES), new_secret()
-        try:
-            facts = await self._rooms.store.create(
-                room_id=room_id,
+
+        async def create_in(cell: Cell) -> RoomFacts:
+            return await self._rooms.store.create(
+                room_id=id_in_cell(secrets.token_hex(_ROOM_ID_BYTES), cell.number),
                 tenant=tenant,
                 options=options,
-                secret=secret,
+                secret=new_secret(),
                 most_rooms=tenant_limits(self._settings).rooms,
             )
+
+        try:
+            facts = await self._cells.in_new(create_in)
         except errors.QuotaExceededError as error:
             self._metrics.quota_refused(error)
             raise
         room = rooms_pb2.Room(
-            room_id=room_id, tenant=tenant, options=facts.options, created_ms=facts.created_ms
+            room_id=facts.room_id,
+            tenant=tenant,
+            options=facts.options,
+            created_ms=facts.created_ms,
         )
-        host_token = sign(room_id, secret, RoomTokenRole.HOST)
+        host_token = sign(facts.room_id, facts.secret, RoomTokenRole.HOST)
         return rooms_pb2.CreateRoomResponse(room=room, host_token=host_token)
 
     async def create_join_token(

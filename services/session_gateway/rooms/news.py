@@ -1,14 +1,14 @@
-"""Wakes this gateway up when something happens in a room: its Pub/Sub subscription in Redis."""
+"""Wakes this gateway up when something happens in a room: its Pub/Sub subscriptions in Redis."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from redis.exceptions import RedisError
 
-from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.primary import Wire, pack
+from lingua_scheduler.services.runtime.redis.server_link import ServerLink
 from lingua_scheduler.services.runtime.rpc.duplex import all_ended
 from lingua_scheduler.services.runtime.rpc.stream_watch import StreamWatch
 
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 
 class RoomNews:
-    """Subscribes to one channel, and subscribes again whenever the connection was lost.
+    """Subscribes to channels of one server, and again whenever the connection was lost.
 
     Messages may be lost meanwhile: `on_subscribed` is called each time messages come from then on.
 
     Args:
-        link: knows where Redis is.
-        channel: of this gateway.
+        server: knows where Redis is.
+        channels: of this gateway.
         on_message: called with each message.
         on_subscribed: called after each subscription.
     """
@@ -37,13 +37,13 @@ class RoomNews:
     def __init__(
         self,
         *,
-        link: RedisLink,
-        channel: str,
+        server: ServerLink,
+        channels: Sequence[str],
         on_message: Callable[[str], None],
         on_subscribed: Callable[[], None],
     ) -> None:
-        self._link = link
-        self._channel = channel
+        self._server = server
+        self._channels = channels
         self._on_message = on_message
         self._on_subscribed = on_subscribed
         self._reading: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class RoomNews:
             error = None if reading.cancelled() else reading.exception()
             if error is not None and not isinstance(error, RedisError | OSError):
                 raise error
-            if self._link.up:
+            if self._server.up:
                 _log.info("room news interrupted", extra={"reason": str(error or "silence")})
             await asyncio.sleep(_RETRY_S)
 
@@ -72,15 +72,16 @@ class RoomNews:
             self._reading.cancel()
 
     async def _listen(self) -> None:
-        wire = self._link.new_wire()
+        wire = self._server.new_wire()
         if wire is None:
             return
         watch = None
         try:
             async with asyncio.timeout(_SUBSCRIBE_WITHIN_S):
                 await wire.connect()
-                await wire.send_packed_command(pack("SUBSCRIBE", self._channel))
-                await wire.read_response()
+                await wire.send_packed_command(pack("SUBSCRIBE", *self._channels))
+                for _ in self._channels:
+                    await wire.read_response()
             watch = StreamWatch(
                 silence_ms=_SILENCE_MS,
                 ask=lambda: self._ask(wire),

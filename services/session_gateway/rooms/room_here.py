@@ -7,6 +7,7 @@ from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.fairness import should_yield
+from lingua_scheduler.services.runtime.redis.cells import Cell
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.metrics import RoomMetrics
 from lingua_scheduler.services.session_gateway.rooms.audience import Audience
@@ -37,6 +38,7 @@ class RoomHere:
 
     Args:
         facts: of the room.
+        cell: of the room.
         store: of rooms.
         views: of rooms.
         settings: of the gateway.
@@ -48,6 +50,7 @@ class RoomHere:
         self,
         *,
         facts: RoomFacts,
+        cell: Cell,
         store: RoomStore,
         views: RoomViews,
         settings: Settings,
@@ -55,6 +58,7 @@ class RoomHere:
         on_closed: "Callable[[RoomHere, int], None]",
     ) -> None:
         self.facts = facts
+        self.cell = cell
         self.members: dict[str, MemberRecord] = {}
         """Speakers and listeners here, also listeners whose stream broke a moment ago."""
         self.listeners: dict[str, Listener] = {}

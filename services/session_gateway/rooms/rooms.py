@@ -1,7 +1,6 @@
 """The rooms that have members at this gateway: who joins, stays and leaves."""
 
 import asyncio
-import contextlib
 import logging
 import random
 import secrets
@@ -10,41 +9,34 @@ from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.fairness import should_yield
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.server_link import ServerLink
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.metrics import RoomMetrics
 from lingua_scheduler.services.session_gateway.rooms.admission import Door, check_language
 from lingua_scheduler.services.session_gateway.rooms.listener import Listener, ListenerClient
-from lingua_scheduler.services.session_gateway.rooms.mercy import Mercy
 from lingua_scheduler.services.session_gateway.rooms.news import RoomNews
 from lingua_scheduler.services.session_gateway.rooms.packing import packed_event
 from lingua_scheduler.services.session_gateway.rooms.records import (
     Admission,
-    KeptRoom,
     MemberRecord,
     RoomFacts,
-    next_change,
     speaker_id,
 )
+from lingua_scheduler.services.session_gateway.rooms.renewals import RoomRenewals
 from lingua_scheduler.services.session_gateway.rooms.room_here import RoomHere
 from lingua_scheduler.services.session_gateway.rooms.store import RoomStore, news_channel
 from lingua_scheduler.services.session_gateway.rooms.validate import checked_listening, first_join
 from lingua_scheduler.services.session_gateway.rooms.views import RoomViews
-from lingua_scheduler.services.session_gateway.store.room_basics import due_ms
+from lingua_scheduler.services.session_gateway.store.room_basics import cell_of_room
 from lingua_scheduler.v1 import rooms_pb2, session_pb2
 
 # How long a listener may take to send its first message.
 _OPEN_WITHIN_S = 10.0
-# How often a lease is renewed before it would end, and how often at least: a renewal also reads all
-# lanes, in case news were lost.
-_RENEWALS_PER_LEASE = 4
-_RENEW_WITHIN_S = 5.0
 # A listener may change its wishes this often. Each change is written to Redis, and told to all
 # gateways of the room.
 _CHANGE_EVERY_S = 0.1
-# For so long after Redis was away, utterances that are overdue may still get their outcome.
-_AFTER_OUTAGE_S = 10.0
 # Listeners that are sent away come back over this time, not all at once.
 _GO_AWAY_WITHIN_MS = 1000
 _DRAINING = "this gateway is draining; join elsewhere"
@@ -56,10 +48,10 @@ _log = logging.getLogger(__name__)
 class Rooms:
     """All rooms with members here: listeners of this gateway, and speakers, which are sessions."""
 
-    def __init__(self, *, link: RedisLink, settings: Settings, metrics: RoomMetrics) -> None:
-        self.store = RoomStore(link=link, settings=settings)
+    def __init__(self, *, cells: Cells, settings: Settings, metrics: RoomMetrics) -> None:
+        self.store = RoomStore(cells=cells, settings=settings)
         """Rooms in Redis."""
-        self.views = RoomViews(link=link, settings=settings)
+        self.views = RoomViews(cells=cells)
         """Rooms for people."""
         self.door = Door(self.store)
         """Checks tokens."""
@@ -68,17 +60,16 @@ class Rooms:
         self._settings = settings
         self._metrics = metrics
         self._here: dict[str, RoomHere] = {}
-        self._news = RoomNews(
-            link=link,
-            channel=news_channel(settings),
-            on_message=self._on_news,
-            on_subscribed=self._poll,
+        self._cells = cells
+        self._news = {server: self._news_of(server) for server in cells.servers}
+        self._renewals = RoomRenewals(
+            cells=cells,
+            settings=settings,
+            store=self.store,
+            here=self._here,
+            close=self._close_here,
         )
-        self._renew_now = asyncio.Event()
-        self._mercy = Mercy(after_outage_s=_AFTER_OUTAGE_S, after_jump_s=due_ms(settings) / 1000)
         self._draining = False
-        # A change from before the last renewal of all rooms.
-        self._last_round = 0
         self._empty = asyncio.Event()
         self._empty.set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -251,6 +242,7 @@ class Rooms:
         if here is None:
             here = self._here[facts.room_id] = RoomHere(
                 facts=facts,
+                cell=cell_of_room(self._cells, facts.room_id),
                 store=self.store,
                 views=self.views,
                 settings=self._settings,
@@ -306,83 +298,14 @@ class Rooms:
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What runs as long as the gateway does."""
-        return [self._news.run(), self._renew_for_ever(), self._keep_alive()]
+        news = (each.run() for each in self._news.values())
+        return [*news, *self._renewals.work(), self._keep_alive()]
 
-    def on_redis(self, up: bool) -> None:
-        """Redis has become available or unavailable. It may have lost rooms meanwhile."""
+    def on_redis(self, cell: Cell, up: bool) -> None:
+        """A cell has become available or unavailable. It may have lost rooms meanwhile."""
         if up:
-            self._news.restart()
-            self._mercy.on_redis_back(asyncio.get_running_loop().time())
-            self._renew_now.set()
-
-    async def _renew_for_ever(self) -> None:
-        every_s = min(self._settings.room_lease_ms / 1000 / _RENEWALS_PER_LEASE, _RENEW_WITHIN_S)
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(every_s):
-                    await self._renew_now.wait()
-            self._renew_now.clear()
-            try:
-                await self._renew()
-            except errors.LinguaError as error:
-                _log.warning("room renewal failed", extra={"reason": str(error)})
-
-    async def _renew(self) -> None:
-        rooms = list(self._here.values())
-        if not rooms:
-            return
-        now_s = asyncio.get_running_loop().time()
-        ahead_ms = await self.store.clock_ahead_ms(1000 * now_s)
-        kept = await self.store.keep(
-            [(each.facts.room_id, each.floor) for each in rooms],
-            expire=self._mercy.is_over(now_s, ahead_ms / 1000),
-        )
-        for here, answer in zip(rooms, kept, strict=True):
-            if self._here.get(here.facts.room_id) is here:
-                await self._on_kept(here, answer)
-        self._last_round = next_change()
-
-    async def _on_kept(self, here: RoomHere, answer: KeptRoom) -> None:
-        if answer.word == "ROOM_CLOSED":
-            self._close_here(here, answer.next_index)
-            return
-        if answer.word == "ROOM_NOT_FOUND":
-            _log.warning("room restored", extra={"reason": "Redis has lost it"})
-            facts = here.facts
-            try:
-                await self.store.create(
-                    room_id=facts.room_id,
-                    tenant=facts.tenant,
-                    options=facts.options,
-                    secret=facts.secret,
-                    created_ms=facts.created_ms,
-                    next_index=here.floor,
-                )
-            except errors.RoomClosedError:
-                self._close_here(here, here.floor)
-                return
-            here.on_restored()
-            await self._rejoin(here)
-            return
-        here.on_kept(answer)
-        if answer.members != len(here.members) or here.needs_rejoin:
-            await self._rejoin(here)
-        if answer.members > len(here.members) and not self._draining:
-            # A sign-off has failed. While this gateway drains, members stay until they move.
-            await self.store.leave_others(here.facts.room_id, here.members, change=self._last_round)
-
-    async def _rejoin(self, here: RoomHere) -> None:
-        """Tells Redis of all members here, except for those who have moved elsewhere."""
-        here.needs_rejoin = False
-        for at, member in enumerate(list(here.members.values())):
-            if should_yield(at):
-                await asyncio.sleep(0)
-            try:
-                is_here = await self.store.rejoin(room_id=here.facts.room_id, member=member)
-                if not is_here and member.member_id not in here.listeners:
-                    here.members.pop(member.member_id, None)
-            except errors.RoomFullError as error:
-                _log.warning("member could not join again", extra={"reason": str(error)})
+            self._news[cell.link.server].restart()
+            self._renewals.on_back(cell)
 
     def _close_here(self, here: RoomHere, utterances: int) -> None:
         room_id = here.facts.room_id
@@ -399,6 +322,16 @@ class Rooms:
         if here is not None:
             self._close_here(here, utterances)
 
+    def _news_of(self, server: ServerLink) -> RoomNews:
+        """News of all cells of a server, on one connection."""
+        cells = [cell for cell in self._cells.all if cell.link.server is server]
+        return RoomNews(
+            server=server,
+            channels=[news_channel(cell, self._settings.instance_id) for cell in cells],
+            on_message=self._on_news,
+            on_subscribed=lambda: self._poll(server),
+        )
+
     def _on_news(self, text: str) -> None:
         room_id, _, language = text.partition(" ")
         here = self._here.get(room_id)
@@ -410,9 +343,10 @@ class Rooms:
         else:
             here.on_changed()
 
-    def _poll(self) -> None:
+    def _poll(self, server: ServerLink) -> None:
         for here in self._here.values():
-            here.on_poll()
+            if here.cell.link.server is server:
+                here.on_poll()
 
     async def _keep_alive(self) -> None:
         """Sends signs of life to all listeners, with one timer for all of them."""
@@ -433,7 +367,7 @@ class Rooms:
 
     async def drain(self) -> None:
         """Lets nobody join any more, sends all listeners elsewhere; returns when they have left."""
-        self._draining = True
+        self._draining = self._renewals.is_draining = True
         for here in list(self._here.values()):
             for listener in list(here.listeners.values()):
                 self._send_away(listener, after_ms=random.randrange(_GO_AWAY_WITHIN_MS))

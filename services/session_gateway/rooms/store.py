@@ -7,7 +7,8 @@ from typing import Any, NoReturn
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth import quotas
 from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.quota_over_cells import QuotaOverCells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.rooms.records import (
     Admission,
@@ -21,7 +22,9 @@ from lingua_scheduler.services.session_gateway.rooms.records import (
     parse_member,
 )
 from lingua_scheduler.services.session_gateway.store.room_basics import (
+    cell_of_room,
     room_kept_ms,
+    room_key,
     room_refusal,
 )
 from lingua_scheduler.v1 import rooms_pb2
@@ -34,19 +37,20 @@ _FACTS = ("tenant", "options", "secret", "created_ms", "next", "closed")
 
 
 class RoomStore:
-    """Reads and writes rooms.
+    """Reads and writes rooms, each in the cell that its id names.
 
     Every method raises DependencyDownError if Redis does not answer. The change may have happened;
     all methods can be repeated. Where a room is named, they raise
 
-    - RoomNotFoundError if nobody was in it for `room_idle_ms`, or Redis has lost it,
+    - RoomNotFoundError if nobody was in it for `room_idle_ms`, Redis has lost it, or its id names a
+      cell that does not exist,
     - RoomClosedError if it was closed.
     """
 
-    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
-        self._link = link
+    def __init__(self, *, cells: Cells, settings: Settings) -> None:
+        self._cells = cells
+        self._quota = QuotaOverCells(cells, "rooms")
         self._settings = settings
-        self._prefix = f"{settings.redis_prefix}:room:"
         self._gateway = settings.instance_id
         idle_ms, lease_ms = room_kept_ms(settings), settings.room_lease_ms
         captions_max, speech_ms = settings.room_captions_max, settings.room_speech_ms
@@ -98,20 +102,23 @@ class RoomStore:
             QuotaExceededError: the tenant has reached its quota of rooms.
         """
         options = applied_limits(options, self._settings)
-        reply = await self._link.call(
-            *self._create_room(
-                room=room_id,
-                tenant=tenant,
-                options=options.SerializeToString(),
-                secret=secret,
-                created_ms=created_ms,
-                next_index=next_index,
-                max_members=options.max_members,
-                max_speakers=options.max_speakers,
-                max_languages=options.max_languages,
-                max_rooms=most_rooms,
+        cell = self._cell(room_id)
+        async with self._quota.elsewhere(tenant, most_rooms, cell) as elsewhere:
+            reply = await cell.link.call(
+                *self._create_room(
+                    room=room_id,
+                    tenant=tenant,
+                    options=options.SerializeToString(),
+                    secret=secret,
+                    created_ms=created_ms,
+                    next_index=next_index,
+                    max_members=options.max_members,
+                    max_speakers=options.max_speakers,
+                    max_languages=options.max_languages,
+                    max_rooms=most_rooms,
+                    elsewhere=elsewhere,
+                )
             )
-        )
         if reply[0] == quotas.REFUSED:
             raise quotas.quota_error(reply)
         check_reply(room_id, reply)
@@ -126,7 +133,8 @@ class RoomStore:
 
     async def facts(self, room_id: str) -> RoomFacts:
         """Returns what a room is."""
-        values = await self._link.command("HMGET", self._prefix + room_id, *_FACTS)
+        cell = self._cell(room_id)
+        values = await cell.link.command("HMGET", room_key(cell, room_id), *_FACTS)
         tenant, options, secret, created_ms, next_index, closed = values
         if closed is not None:
             raise room_refusal(room_id, b"ROOM_CLOSED")
@@ -143,7 +151,8 @@ class RoomStore:
 
     async def secret_of_closed(self, room_id: str) -> bytes:
         """The secret of a room that was closed, for as long as that is known; else empty."""
-        found = await self._link.command("HGET", self._prefix + room_id, "secret")
+        cell = self._cell(room_id)
+        found = await cell.link.command("HGET", room_key(cell, room_id), "secret")
         return bytes(found or b"")
 
     async def close(self, room_id: str) -> int:
@@ -151,7 +160,7 @@ class RoomStore:
 
         It is not an error if the room is closed already.
         """
-        reply = await self._link.call(*self._close_room(room=room_id))
+        reply = await self._cell(room_id).link.call(*self._close_room(room=room_id))
         check_reply(room_id, reply)
         return int(reply[1])
 
@@ -188,7 +197,7 @@ class RoomStore:
         return bool(reply[0] == _OK)
 
     async def _join(self, room_id: str, member: MemberRecord, *, rejoin: bool) -> Any:
-        reply = await self._link.call(
+        reply = await self._cell(room_id).link.call(
             *self._join_room(
                 room=room_id,
                 member=member.member_id,
@@ -214,11 +223,14 @@ class RoomStore:
             change: to repeat a call, the `next_change` that it had.
         """
         change = next_change() if change is None else change
-        await self._link.call(*self._leave_room(room=room_id, member=member_id, change=change))
+        await self._cell(room_id).link.call(
+            *self._leave_room(room=room_id, member=member_id, change=change)
+        )
 
     async def whereabouts(self, room_id: str) -> dict[str, str]:
         """The gateway of each member, by member id. The cost grows with the room."""
-        flat = await self._link.command("HGETALL", f"{self._prefix}{room_id}:members")
+        cell = self._cell(room_id)
+        flat = await cell.link.command("HGETALL", f"{room_key(cell, room_id)}:members")
         return {
             member_id.decode(): parse_member(packed).gateway
             for member_id, packed in zip(flat[::2], flat[1::2], strict=True)
@@ -238,21 +250,24 @@ class RoomStore:
             if gateway == self._gateway and member_id not in members:
                 await self.leave(room_id=room_id, member_id=member_id, change=change)
 
-    async def clock_ahead_ms(self, own_ms: float) -> int:
-        """How far the clock of Redis is ahead of a clock of the caller."""
-        return int(await self._link.call(*script_calls.compare_clock(own_ms=int(own_ms))))
+    async def clock_ahead_ms(self, cell: Cell, own_ms: float) -> int:
+        """How far the clock of a cell is ahead of a clock of the caller."""
+        return int(await cell.link.call(*script_calls.compare_clock(own_ms=int(own_ms))))
 
-    async def keep(self, rooms: Sequence[tuple[str, int]], *, expire: bool) -> list[KeptRoom]:
+    async def keep(
+        self, cell: Cell, rooms: Sequence[tuple[str, int]], *, expire: bool
+    ) -> list[KeptRoom]:
         """Renews the leases of this gateway in many rooms. Raises only DependencyDownError.
 
         Args:
+            cell: of the rooms.
             rooms: each room's id, and the lowest room index that its next utterance may have.
             expire: utterances that are overdue become missing. False in the first seconds after
                 Redis was unavailable, so that outcomes which wait for it come first.
         """
         parts = [rooms[at : at + _KEPT_AT_ONCE] for at in range(0, len(rooms), _KEPT_AT_ONCE)]
         replies = await asyncio.gather(
-            *(self._link.call(*self._keep_rooms(expire=expire, rooms=part)) for part in parts)
+            *(cell.link.call(*self._keep_rooms(expire=expire, rooms=part)) for part in parts)
         )
         return [
             KeptRoom(word.decode(), next_index, version, members)
@@ -294,7 +309,7 @@ class RoomStore:
             original: the speaker's audio, for listeners of all languages. It is kept from the
                 latest call that brings it on, so the first one is enough unless others come late.
         """
-        return self._link.send(
+        return self._cell(room_id).link.send(
             *self._put_spoken(
                 room=room_id,
                 language=language,
@@ -310,7 +325,9 @@ class RoomStore:
         pairs = list(pairs)
         if not pairs:
             return set()
-        reply = await self._link.call(*script_calls.left_spoken(room=room_id, wanted=pairs))
+        reply = await self._cell(room_id).link.call(
+            *script_calls.left_spoken(room=room_id, wanted=pairs)
+        )
         check_reply(room_id, reply)
         return {pair for pair, is_left in zip(pairs, reply[1:], strict=True) if is_left}
 
@@ -334,7 +351,7 @@ class RoomStore:
             newest: the last ones, not the first ones.
             with_speech: also read speech and original audio.
         """
-        reply = await self._link.call(
+        reply = await self._cell(room_id).link.call(
             *script_calls.read_spoken(
                 room=room_id,
                 language=language,
@@ -346,14 +363,17 @@ class RoomStore:
         )
         return parse_entries(reply)
 
+    def _cell(self, room_id: str) -> Cell:
+        return cell_of_room(self._cells, room_id)
 
-def news_channel(settings: Settings) -> str:
-    """The Pub/Sub channel on which scripts wake this gateway up.
+
+def news_channel(cell: Cell, gateway: str) -> str:
+    """The Pub/Sub channel on which the scripts of a cell wake a gateway up.
 
     A message is `<room id> <language>`: there are new outcomes; or `<room id>`: the members have
     changed, or the room was closed.
     """
-    return f"{settings.redis_prefix}:news:{settings.instance_id}"
+    return f"{cell.prefix}:news:{gateway}"
 
 
 def check_reply(room_id: str, reply: Sequence[Any]) -> None:

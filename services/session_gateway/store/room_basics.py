@@ -1,6 +1,7 @@
 """What the scripts of rooms share with those of sessions that speak to a room."""
 
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 
@@ -15,6 +16,19 @@ def due_ms(settings: Settings) -> int:
     A gateway that resumes the speaker's session waits for as long again as the first one did.
     """
     return 2 * settings.result_deadline_ms
+
+
+def cell_of_room(cells: Cells, room_id: str) -> Cell:
+    """The cell of a room. Raises RoomNotFoundError if its id names none."""
+    try:
+        return cells.of_room(room_id)
+    except errors.InvalidMessageError:
+        raise room_refusal(room_id, b"ROOM_NOT_FOUND") from None
+
+
+def room_key(cell: Cell, room_id: str) -> str:
+    """The key of a room's record."""
+    return f"{cell.prefix}:room:{room_id}"
 
 
 def room_refusal(room_id: str, word: bytes) -> errors.LinguaError:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth import quotas
 from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.quota_over_cells import QuotaOverCells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.store.room_basics import (
     due_ms,
@@ -63,19 +64,21 @@ class Spoken(NamedTuple):
 
 
 class SessionStore:
-    """Reads and writes the records of sessions.
+    """Reads and writes the records of sessions, each in the cell that its id names.
 
     A record belongs to the epoch that its gateway got from `open` or `take_over`. Every method
     raises
 
     - SessionTakenOverError if another gateway has taken the session over since,
-    - SessionNotFoundError if the record has expired, or Redis has lost it,
+    - SessionNotFoundError if the record has expired, Redis has lost it, or its id names a cell
+      that does not exist,
     - DependencyDownError if Redis does not answer. The change may have happened; all methods can be
       repeated.
     """
 
-    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
-        self._link = link
+    def __init__(self, *, cells: Cells, settings: Settings) -> None:
+        self._cells = cells
+        self._quota = QuotaOverCells(cells, "sessions")
         self._ttl_ms = ttl_ms = settings.resume_within_ms
         gateway = settings.instance_id
         self._open_session = script_calls.OpenSession(gateway=gateway, ttl_ms=ttl_ms).call
@@ -126,20 +129,23 @@ class SessionStore:
         Raises:
             QuotaExceededError: the tenant has reached its quota of sessions.
         """
-        reply = await self._link.call(
-            *self._open_session(
-                session=session_id,
-                epoch=epoch,
-                token=_hashed(token),
-                tenant=opened.tenant,
-                opened=opened.SerializeToString(),
-                opened_ms=opened_ms,
-                next_index=next_index,
-                acked=acked_seq,
-                max_sessions=most_sessions,
-                cuts=_pairs(cuts),
+        cell, tenant = self._cell(session_id), opened.tenant
+        async with self._quota.elsewhere(tenant, most_sessions, cell) as elsewhere:
+            reply = await cell.link.call(
+                *self._open_session(
+                    session=session_id,
+                    epoch=epoch,
+                    token=_hashed(token),
+                    tenant=tenant,
+                    opened=opened.SerializeToString(),
+                    opened_ms=opened_ms,
+                    next_index=next_index,
+                    acked=acked_seq,
+                    max_sessions=most_sessions,
+                    elsewhere=elsewhere,
+                    cuts=_pairs(cuts),
+                )
             )
-        )
         if reply[0] == quotas.REFUSED:
             raise quotas.quota_error(reply)
         self.check(session_id, reply[0])
@@ -159,7 +165,7 @@ class SessionStore:
             SessionNotFoundError: also if the token or the tenant is wrong, with the same message.
             SessionTakenOverError: a later try of the same client has arrived before this one.
         """
-        reply = await self._link.call(
+        reply = await self._cell(session_id).link.call(
             *self._take_session(
                 session=session_id, token=_hashed(token), tenant=tenant, tries=tries
             )
@@ -199,7 +205,7 @@ class SessionStore:
         Every utterance passes here, so this is not a coroutine. The future has the reply, whose
         first word is for `check`, or DependencyDownError, which may also be raised at once.
         """
-        return self._link.send(
+        return self._cell(session_id).link.send(
             *self._record_cuts(
                 session=session_id,
                 epoch=epoch,
@@ -251,7 +257,7 @@ class SessionStore:
                 that are wanted.
         """
         only = only or {}
-        return self._link.send(
+        return self._cell(session_id).link.send(
             *self._record_spoken(
                 session=session_id,
                 epoch=epoch,
@@ -282,8 +288,10 @@ class SessionStore:
             _spoken(index, words) for index, words in zip(reply[1::2], reply[2::2], strict=True)
         ]
 
-    async def renew(self, renewals: Sequence[Renewal]) -> list[errors.LinguaError | None]:
-        """Extends the lifetime of many records.
+    async def renew(
+        self, cell: Cell, renewals: Sequence[Renewal]
+    ) -> list[errors.LinguaError | None]:
+        """Extends the lifetime of many records of a cell.
 
         Returns for each the error that another method would raise, or None. Raises only
         DependencyDownError.
@@ -292,7 +300,7 @@ class SessionStore:
             renewals[at : at + _RENEWED_AT_ONCE] for at in range(0, len(renewals), _RENEWED_AT_ONCE)
         ]
         replies = await asyncio.gather(
-            *(self._link.call(*self._keep_sessions(sessions=part)) for part in parts)
+            *(cell.link.call(*self._keep_sessions(sessions=part)) for part in parts)
         )
         words = [word for reply in replies for word in reply]
         return [
@@ -314,7 +322,7 @@ class SessionStore:
 
         A last_chunk_ms of 0 changes nothing.
         """
-        reply = await self._link.call(
+        reply = await self._cell(session_id).link.call(
             *self._leave_session(
                 session=session_id,
                 epoch=epoch,
@@ -328,13 +336,21 @@ class SessionStore:
 
     async def end(self, *, session_id: str, epoch: int) -> None:
         """Deletes the record of a session. It is not an error if there is none."""
-        reply = await self._link.call(*self._end_session(session=session_id, epoch=epoch))
+        reply = await self._cell(session_id).link.call(
+            *self._end_session(session=session_id, epoch=epoch)
+        )
         self.check(session_id, reply[0])
 
     def check(self, session_id: str, word: bytes) -> None:
         """Raises the error that the first word of a script's reply stands for."""
         if word != _OK:
             raise self._refusal(session_id, word)
+
+    def _cell(self, session_id: str) -> Cell:
+        try:
+            return self._cells.of_session(session_id)
+        except errors.InvalidMessageError:
+            raise self._refusal(session_id, b"SESSION_NOT_FOUND") from None
 
     def _refusal(self, session_id: str, word: bytes) -> errors.LinguaError:
         match word:

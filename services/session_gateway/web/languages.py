@@ -7,12 +7,12 @@ import logging
 from lingua_scheduler.services.runtime.contract.offers import (
     NOTHING,
     Offers,
+    merged,
     offers_key,
     unpacked,
 )
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.settings.settings import Settings
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 
 # How long an answer is repeated without a look at Redis. The pool service writes less often.
 _FRESH_S = 2.0
@@ -21,11 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class Languages:
-    """Reads what the pool service has written, at most once in two seconds."""
+    """Reads what the pool service has written in all cells, at most once in two seconds."""
 
-    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
-        self._link = link
-        self._key = offers_key(settings.redis_prefix)
+    def __init__(self, *, cells: Cells) -> None:
+        self._cells = cells
         self._body = ""
         self._read_at_s = 0.0
         self._lock = asyncio.Lock()
@@ -41,21 +40,27 @@ class Languages:
             if not self._body or loop.time() - self._read_at_s >= _FRESH_S:
                 self._read_at_s = loop.time()
                 try:
-                    self._body = _body(await self._read())
+                    self._body = _body(await self._read_all())
                 except DependencyDownError:
                     if not self._body:
                         raise
             return self._body
 
-    async def _read(self) -> Offers:
-        value = await self._link.command("GET", self._key)
-        if value is None:
-            return NOTHING
-        try:
-            return unpacked(value)
-        except ValueError as error:
-            _log.warning("directions are not readable", extra={"reason": str(error)})
-            return NOTHING
+    async def _read_all(self) -> Offers:
+        if found := await self._cells.each(_read):
+            return merged(found)
+        raise DependencyDownError("the directions cannot be read", why="all cells are away")
+
+
+async def _read(cell: Cell) -> Offers:
+    value = await cell.link.command("GET", offers_key(cell.prefix))
+    if value is None:
+        return NOTHING
+    try:
+        return unpacked(value)
+    except ValueError as error:
+        _log.warning("directions are not readable", extra={"reason": str(error)})
+        return NOTHING
 
 
 def _body(offers: Offers) -> str:

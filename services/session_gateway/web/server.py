@@ -50,7 +50,7 @@ class WebServer:
             sessions=sessions,
             rooms=rooms,
             room_calls=room_calls,
-            languages=Languages(link=runtime.link, settings=settings),
+            languages=Languages(cells=runtime.cells),
             connections=connections,
             guard=runtime.guard,
             refusals=runtime.refusals,
@@ -65,7 +65,7 @@ class WebServer:
             connections=connections,
             tls=runtime.tls,
         )
-        runtime.link.on_change.append(lambda up, _: self._set_serving(up))
+        runtime.cells.on_change(lambda *_: self._set_serving(runtime.cells.up))
 
     @property
     def address(self) -> str:

@@ -10,9 +10,8 @@ import pytest
 import redis
 
 from lingua_scheduler.services.runtime import errors
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.rooms.records import (
     Admission,
@@ -27,11 +26,10 @@ from lingua_scheduler.services.session_gateway.rooms.store import RoomStore, new
 from lingua_scheduler.services.session_gateway.rooms.views import RoomViews
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore, Spoken
 from lingua_scheduler.v1 import common_pb2, rooms_pb2, session_pb2, session_record_pb2
+from tests.support.cells import cell_settings, open_cells
 
 Eventually = Callable[..., Awaitable[None]]
 
-# Generous, so that a busy machine does not fail these tests.
-PATIENT_MS = 4000
 SECRET = b"\x00a secret that nobody guesses\xff"
 OPTIONS = rooms_pb2.RoomOptions(name="Plenary", languages=["de", "en", "fr"], max_members=50)
 APPLIED = rooms_pb2.RoomOptions(
@@ -46,12 +44,12 @@ APPLIED = rooms_pb2.RoomOptions(
 class Gateway:
     """The stores and views of one gateway."""
 
-    def __init__(self, link: RedisLink, settings: Settings) -> None:
-        self.link = link
+    def __init__(self, cells: Cells, settings: Settings) -> None:
+        self.cell = cells.first
         self.settings = settings
-        self.rooms = RoomStore(link=link, settings=settings)
-        self.sessions = SessionStore(link=link, settings=settings)
-        self.views = RoomViews(link=link, settings=settings)
+        self.rooms = RoomStore(cells=cells, settings=settings)
+        self.sessions = SessionStore(cells=cells, settings=settings)
+        self.views = RoomViews(cells=cells)
 
     async def create(self, room_id: str = "r", **fields: Any) -> RoomFacts:
         """Creates a room of tenant acme."""
@@ -101,13 +99,9 @@ class Gateway:
 async def gateway(
     url: str, prefix: str, name: str = "g1", **options: Any
 ) -> AsyncIterator[Gateway]:
-    settings = Settings(redis_prefix=prefix, instance_id=name, **options)
-    link = RedisLink(url=url, prefix=prefix, scripts=load_scripts(), timeout_ms=PATIENT_MS)
-    await link.open()
-    try:
-        yield Gateway(link, settings)
-    finally:
-        await link.close()
+    settings = cell_settings(url, prefix, instance_id=name, **options)
+    async with open_cells(settings) as cells:
+        yield Gateway(cells, settings)
 
 
 @pytest.fixture
@@ -206,7 +200,7 @@ async def test_gateways_are_woken_up_by_what_concerns_them(
     await g1.create()
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         news, heard = client.pubsub(ignore_subscribe_messages=True), list[str]()
-        news.subscribe(news_channel(g2.settings))
+        news.subscribe(news_channel(g2.cell, "g2"))
         news.get_message(timeout=5)
 
         def came(*expected: str) -> Callable[[], bool]:
@@ -234,7 +228,7 @@ async def test_a_member_that_moves_is_not_taken_back(g1: Gateway, g2: Gateway) -
     record = MemberRecord.listener("a", listening)
     await g1.rooms.join(room_id="r", member=record)
     await g2.listen("a", "de")
-    assert await g1.rooms.keep([("r", 0)], expire=True) == [KeptRoom("ok", 0, 2, 0)]
+    assert await g1.rooms.keep(g1.cell, [("r", 0)], expire=True) == [KeptRoom("ok", 0, 2, 0)]
     assert await g1.rooms.rejoin(room_id="r", member=record) is False
     await g1.rooms.leave(room_id="r", member_id="a")
     assert await g1.rooms.whereabouts("r") == {"a": "g2"}
@@ -314,13 +308,13 @@ async def test_a_gateway_that_is_gone_takes_its_members_along(redis_url: str, pr
         joined = time.monotonic()
         while "a" in await alive.rooms.whereabouts("r"):
             assert time.monotonic() - joined < 20
-            (kept,) = await alive.rooms.keep([("r", 0)], expire=True)
+            (kept,) = await alive.rooms.keep(alive.cell, [("r", 0)], expire=True)
             assert (kept.word, kept.members) == ("ok", 1)
             await asyncio.sleep(0.05)
         assert time.monotonic() - joined > 0.9
         assert await alive.say(0) == [Spoken(0, (), False)]
         # It learns that it has to announce them again.
-        assert (await dead.rooms.keep([("r", 0)], expire=True))[0].members == 0
+        assert (await dead.rooms.keep(dead.cell, [("r", 0)], expire=True))[0].members == 0
 
 
 async def test_many_rooms_are_kept_and_each_is_answered_in_its_place(g1: Gateway) -> None:
@@ -329,11 +323,13 @@ async def test_many_rooms_are_kept_and_each_is_answered_in_its_place(g1: Gateway
         await g1.create(room_id)
         await g1.listen("a", "de", room_id=room_id)
     await g1.rooms.close("r7")
-    answers = await g1.rooms.keep([(room_id, 5) for room_id in ("none", *named)], expire=True)
+    answers = await g1.rooms.keep(
+        g1.cell, [(room_id, 5) for room_id in ("none", *named)], expire=True
+    )
     expected = [KeptRoom("ok", 5, 1, 1)] * 45
     expected[7] = KeptRoom("ROOM_CLOSED", 0, 2, 0)
     assert answers == [KeptRoom("ROOM_NOT_FOUND", 0, 0, 0), *expected]
-    assert await g1.rooms.keep([], expire=True) == []
+    assert await g1.rooms.keep(g1.cell, [], expire=True) == []
 
 
 async def test_a_closed_room_is_closed_for_all(g1: Gateway, g2: Gateway) -> None:
@@ -380,7 +376,7 @@ async def test_a_room_that_redis_lost_goes_on(g1: Gateway, redis_url: str, prefi
     await g1.say(0, 1)
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         client.delete(*client.keys(f"{prefix}:room:r*"))
-    assert (await g1.rooms.keep([("r", 2)], expire=True))[0].word == "ROOM_NOT_FOUND"
+    assert (await g1.rooms.keep(g1.cell, [("r", 2)], expire=True))[0].word == "ROOM_NOT_FOUND"
     restored = await g1.create(created_ms=facts.created_ms, next_index=2)
     assert restored.created_ms == facts.created_ms
     await g1.listen("a", "de")
@@ -408,7 +404,7 @@ async def test_a_room_outlives_the_renewals_of_its_gateways(redis_url: str, pref
     limits = {"room_idle_ms": 1000, "room_lease_ms": 60_000}
     async with gateway(redis_url, prefix, **limits) as made:
         await made.create()
-        left = await made.link.command("PTTL", f"{prefix}:room:r")
+        left = await made.cell.link.command("PTTL", f"{prefix}:room:r")
         assert left > 100_000
 
 
@@ -427,7 +423,7 @@ async def test_without_redis_every_call_says_that_redis_is_down(
             lone.rooms.join(room_id="r", member=member),
             lone.rooms.rejoin(room_id="r", member=member),
             lone.rooms.leave(room_id="r", member_id="s"),
-            lone.rooms.keep([("r", 0)], expire=True),
+            lone.rooms.keep(lone.cell, [("r", 0)], expire=True),
             lone.rooms.whereabouts("r"),
             lone.rooms.left("r", [(0, "de")]),
             lone.rooms.read(room_id="r", language="de", start=0, count=1),

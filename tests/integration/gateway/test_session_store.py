@@ -16,9 +16,9 @@ from lingua_scheduler.services.runtime.errors import (
     SessionTakenOverError,
 )
 from lingua_scheduler.services.runtime.instances import Instances
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.store.session_store import (
     Renewal,
@@ -27,13 +27,12 @@ from lingua_scheduler.services.session_gateway.store.session_store import (
 )
 from lingua_scheduler.services.session_gateway.views import SessionViews
 from lingua_scheduler.v1 import common_pb2, pool_pb2, session_pb2, session_record_pb2
+from tests.support.cells import cell_settings, open_cells
 from tests.support.pool_client import Pool, allocation
 from tests.support.rpc_errors import failure
 
 Eventually = Callable[..., Awaitable[None]]
 
-# Generous, so that a busy machine does not fail these tests.
-PATIENT_MS = 4000
 TOKEN = "a token that nobody guesses"
 OPENED = session_pb2.NewSession(
     direction=common_pb2.LanguagePair(src="zh", tgt="en"),
@@ -46,11 +45,11 @@ OPENED = session_pb2.NewSession(
 class Gateway:
     """The store, the views and the instance of one gateway."""
 
-    def __init__(self, link: RedisLink, settings: Settings) -> None:
-        self.link = link
-        self.store = SessionStore(link=link, settings=settings)
-        self.views = SessionViews(link=link, settings=settings)
-        self.instances = Instances(link=link, settings=settings, service="gateway")
+    def __init__(self, cells: Cells, settings: Settings) -> None:
+        self.cell = cells.first
+        self.store = SessionStore(cells=cells, settings=settings)
+        self.views = SessionViews(cells=cells)
+        self.instances = Instances(cells=cells, settings=settings, service="gateway")
 
     async def open(self, session_id: str = "s", **fields: Any) -> None:
         """Opens a session of tenant acme."""
@@ -72,13 +71,9 @@ class Gateway:
 async def gateway(
     url: str, prefix: str, name: str = "g1", **options: Any
 ) -> AsyncIterator[Gateway]:
-    settings = Settings(redis_prefix=prefix, instance_id=name, **options)
-    link = RedisLink(url=url, prefix=prefix, scripts=load_scripts(), timeout_ms=PATIENT_MS)
-    await link.open()
-    try:
-        yield Gateway(link, settings)
-    finally:
-        await link.close()
+    settings = cell_settings(url, prefix, instance_id=name, **options)
+    async with open_cells(settings) as cells:
+        yield Gateway(cells, settings)
 
 
 @pytest.fixture
@@ -117,7 +112,7 @@ async def now_ms(link: RedisLink) -> int:
 
 
 async def test_a_session_goes_to_another_gateway_as_it_was_left(g1: Gateway, g2: Gateway) -> None:
-    before = await now_ms(g1.link)
+    before = await now_ms(g1.cell.link)
     await g1.open()
     await g1.record(0, 1)
     await g1.record(2, seen=1, results=1, missing=0, acked_seq=200)
@@ -134,7 +129,7 @@ async def test_a_session_goes_to_another_gateway_as_it_was_left(g1: Gateway, g2:
         acked_seq=200,
         cuts=(cut(1), cut(2)),
     )
-    assert before <= taken.opened_ms <= await now_ms(g1.link)
+    assert before <= taken.opened_ms <= await now_ms(g1.cell.link)
 
 
 async def test_a_gateway_that_lost_the_session_is_told_so_by_every_call(
@@ -210,7 +205,7 @@ async def test_a_take_over_that_a_failover_has_lost_is_written_again_by_who_has_
         client.restore(key, 300_000, before, replace=True)
     if old_writes_first:
         await g1.record(1)
-    assert [type(each) for each in await g2.store.renew([Renewal("s", 2)])] == [
+    assert [type(each) for each in await g2.store.renew(g2.cell, [Renewal("s", 2)])] == [
         SessionNotFoundError
     ]
     with pytest.raises(SessionNotFoundError):
@@ -270,14 +265,14 @@ async def test_many_sessions_are_kept_and_each_is_answered_in_its_place(
     await g1.store.end(session_id="s1100", epoch=1)
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         client.pexpire(f"{prefix}:session:s1199", 60_000)
-        answers = await g1.store.renew([Renewal(session_id, 1) for session_id in named])
+        answers = await g1.store.renew(g1.cell, [Renewal(session_id, 1) for session_id in named])
         assert client.pttl(f"{prefix}:session:s1199") > 60_000
     wrong = {at: type(answer) for at, answer in enumerate(answers) if answer is not None}
     assert (len(answers), wrong) == (
         1200,
         {700: SessionTakenOverError, 1100: SessionTakenOverError},
     )
-    assert await g1.store.renew([]) == []
+    assert await g1.store.renew(g1.cell, []) == []
 
 
 async def test_an_ended_session_is_gone_and_ending_it_again_is_no_error(g1: Gateway) -> None:
@@ -299,7 +294,7 @@ async def test_without_redis_every_call_says_that_redis_is_down(
             lone.open("other"),
             lone.record(0),
             lone.store.take_over(session_id="s", token=TOKEN),
-            lone.store.renew([Renewal("s", 1)]),
+            lone.store.renew(lone.cell, [Renewal("s", 1)]),
             lone.store.leave(session_id="s", epoch=1, **counts),
             lone.store.end(session_id="s", epoch=1),
             lone.views.get("s"),
@@ -381,7 +376,7 @@ async def test_a_session_does_not_wait_for_what_was_seen_even_where_its_cut_is_k
 
 @pytest.mark.parametrize("session_id", ["none", "", "s:zh:en"])
 async def test_what_is_no_session_is_not_found(g1: Gateway, prefix: str, session_id: str) -> None:
-    await g1.link.command("HSET", f"{prefix}:session:s:zh:en", "turn", 1)
+    await g1.cell.link.command("HSET", f"{prefix}:session:s:zh:en", "turn", 1)
     with pytest.raises(SessionNotFoundError, match="there is no session"):
         await g1.views.get(session_id)
 
@@ -393,7 +388,7 @@ async def test_sessions_are_listed_by_tenant_the_last_opened_first(
     other = session_pb2.NewSession(tenant="other")
     for at, (session_id, opened) in enumerate([("a", OPENED), ("b", other), ("c", OPENED)]):
         await g1.open(session_id, opened=opened, opened_ms=at + 1)
-        await g1.link.command("HSET", f"{prefix}:session:{session_id}:zh:en", "turn", 1)
+        await g1.cell.link.command("HSET", f"{prefix}:session:{session_id}:zh:en", "turn", 1)
 
     async def listed(tenant: str) -> list[tuple[str, bool]]:
         sessions, following = await g1.views.list(tenant, 0, "")
@@ -421,7 +416,9 @@ async def test_all_pages_together_have_every_session_that_was_there_all_the_time
         # Meanwhile other sessions open and end, and renewals change the order.
         await g1.open(f"new-{pages}")
         await g1.store.end(session_id=f"new-{pages - 5}", epoch=1)
-        await g1.store.renew([Renewal(f"s{number}", 1) for number in range(pages, 6000, 50)])
+        await g1.store.renew(
+            g1.cell, [Renewal(f"s{number}", 1) for number in range(pages, 6000, 50)]
+        )
         if not token:
             break
     assert named <= found
@@ -432,7 +429,7 @@ async def test_all_pages_together_have_every_session_that_was_there_all_the_time
 async def test_a_session_whose_record_is_gone_is_not_listed(g1: Gateway, prefix: str) -> None:
     for session_id in ("lost", "there"):
         await g1.open(session_id)
-    await g1.link.command("DEL", f"{prefix}:session:lost")
+    await g1.cell.link.command("DEL", f"{prefix}:session:lost")
     sessions, _ = await g1.views.list("acme", 0, "")
     assert [session.session_id for session in sessions] == ["there"]
 
@@ -441,10 +438,10 @@ async def test_a_session_that_redis_lost_is_listed_again_when_it_is_renewed(
     g1: Gateway, prefix: str
 ) -> None:
     await g1.open()
-    await g1.link.command("DEL", f"{prefix}:tenant:acme:sessions", f"{prefix}:sessions")
+    await g1.cell.link.command("DEL", f"{prefix}:tenant:acme:sessions", f"{prefix}:sessions")
     for tenant in ("acme", ""):
         assert await g1.views.list(tenant, 0, "") == ([], "")
-    assert await g1.store.renew([Renewal("s", 1)]) == [None]
+    assert await g1.store.renew(g1.cell, [Renewal("s", 1)]) == [None]
     for tenant in ("acme", ""):
         sessions, _ = await g1.views.list(tenant, 0, "")
         assert [session.session_id for session in sessions] == ["s"]
@@ -457,7 +454,7 @@ async def test_listing_all_sessions_does_not_scan_the_keys_of_redis(
         await lone.open("s")
         sessions, _ = await lone.views.list("", 0, "")
         assert [session.session_id for session in sessions] == ["s"]
-        facts = await lone.link.command("INFO", "commandstats")
+        facts = await lone.cell.link.command("INFO", "commandstats")
         commands = {line.split(":")[0] for line in facts.decode().splitlines()}
         assert "cmdstat_zscan" in commands
         assert "cmdstat_scan" not in commands

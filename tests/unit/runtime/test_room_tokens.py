@@ -51,6 +51,14 @@ def test_a_token_says_what_it_was_made_with(role: RoomTokenRole, expires_s: int)
     assert is_signed(token, SECRET)
 
 
+@pytest.mark.parametrize("room_id", ["a1.c7", "a.l.0.b", ".", "room.a1.s.0.n.c12"])
+def test_an_id_with_dots_is_read_as_a_whole(room_id: str) -> None:
+    token = sign(room_id, SECRET, RoomTokenRole.SPEAKER)
+    claims = parse(token)
+    assert (claims.room_id, claims.role, claims.expires_s) == (room_id, RoomTokenRole.SPEAKER, None)
+    assert is_signed(token, SECRET)
+
+
 def test_no_two_tokens_are_the_same() -> None:
     assert sign(ROOM, SECRET, RoomTokenRole.HOST) != sign(ROOM, SECRET, RoomTokenRole.HOST)
 
