@@ -37,7 +37,7 @@ class PoolService:
         metrics = PoolMetrics(runtime.registry, directions)
         nodes = Nodes(link=link, settings=settings)
         pools = Pools(link=link, settings=settings, nodes=nodes)
-        registry = Registry(link=link, settings=settings)
+        registry = Registry(cells=runtime.cells, settings=settings)
         self._runtime = runtime
         self._stats = metrics.stats
         self._watch = FleetWatch(
@@ -60,7 +60,7 @@ class PoolService:
         self._sweeper = Sweeper(
             link=link,
             settings=settings,
-            registry=registry,
+            registry=registry.of_cell[0],
             capacity=Capacity(
                 nodes=nodes,
                 pools=pools,

@@ -12,10 +12,10 @@ import asyncio
 import logging
 import time
 
+from lingua_scheduler.services.pool_service.cell_registry import CellRegistry
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
 from lingua_scheduler.services.pool_service.fleet.offered import offers
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
-from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.contract.announcements import KEEP_MS
 from lingua_scheduler.services.runtime.contract.offers import TTL_MS, offers_key, packed
 from lingua_scheduler.services.runtime.errors import LinguaError
@@ -51,7 +51,7 @@ class Sweeper:
         *,
         link: RedisLink,
         settings: Settings,
-        registry: Registry,
+        registry: CellRegistry,
         capacity: Capacity,
         metrics: PoolMetrics,
     ) -> None:

@@ -97,7 +97,7 @@ class FleetSampler:
     ) -> str:
         """Returns the id of a node's capability set, which is read if it is not known."""
         if pools_hash:
-            # The digest of the languages, and the node's owner (registry.py).
+            # The digest of the languages, and the node's owner (cell_registry.py).
             known_id = set_id(pools_hash.decode().partition("@")[0], stages)
             if fleet.sets.get(known_id):
                 return known_id

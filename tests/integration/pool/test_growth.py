@@ -9,11 +9,12 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry
 
+from lingua_scheduler.services.pool_service.cell_registry import POOLS_A_STEP, CellRegistry
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.operations import Operations
-from lingua_scheduler.services.pool_service.registry import POOLS_A_STEP, Registry
 from lingua_scheduler.services.runtime.errors import AllCandidatesFullOrFailedError
+from lingua_scheduler.services.runtime.redis.cells import Cell
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
@@ -64,7 +65,7 @@ class Fleet:
 
     def __init__(self, link: CountingLink, settings: Settings) -> None:
         self.link = link
-        self.registry = Registry(link=link, settings=settings)
+        self.registry = CellRegistry(cell=Cell(0, link), settings=settings)
         nodes = Nodes(link=link, settings=settings)
         self.operations = Operations(
             link=link, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
@@ -245,8 +246,7 @@ async def test_6000_pairs_are_joined_in_short_steps_and_later_only_the_differenc
         answers.append(await fleet.registry.register(request))
 
     async def remove(node_id: str) -> None:
-        gone = await fleet.registry.remove(pool_pb2.RemoveNodeRequest(node_id=node_id))
-        assert (gone.removed, gone.pools_left) == (True, 6100)
+        assert await fleet.registry.remove(node_id, 0) == (True, 6100)
 
     await register("other", "s1", tts[:60])
     costs = {
