@@ -13,6 +13,7 @@ from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.fleet.sampler import FleetSampler
 from lingua_scheduler.services.pool_service.fleet.watch import FleetWatch
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.service import PoolServicer
@@ -35,20 +36,24 @@ class PoolService:
         settings, link = runtime.settings, runtime.link
         directions = Directions()
         metrics = PoolMetrics(runtime.registry, directions)
-        nodes = Nodes(link=link, settings=settings)
-        pools = Pools(link=link, settings=settings, nodes=nodes)
+        nodes = Nodes(cells=runtime.cells, settings=settings)
+        pools = Pools(link=link, settings=settings, nodes=nodes.of_cell[0])
         registry = Registry(cells=runtime.cells, settings=settings)
+        reports = NodeReports(
+            cells=runtime.cells, settings=settings, metrics=metrics, nodes=nodes, registry=registry
+        )
         self._runtime = runtime
         self._stats = metrics.stats
         self._watch = FleetWatch(
-            sampler=FleetSampler(link=link, settings=settings, nodes=nodes),
+            sampler=FleetSampler(link=link, settings=settings, nodes=nodes.of_cell[0]),
             max_message_bytes=settings.max_message_bytes,
             every_s=settings.fleet_watch_ms / 1000,
             on_sample=metrics.fleet_sampled,
         )
         metrics.fleet_watchers.set_function(lambda: len(self._watch))
         self._servicer = PoolServicer(
-            operations=Operations(link=link, settings=settings, metrics=metrics, nodes=nodes),
+            operations=Operations(link=link, settings=settings, metrics=metrics, reports=reports),
+            reports=reports,
             registry=registry,
             nodes=nodes,
             pools=pools,
@@ -62,7 +67,7 @@ class PoolService:
             settings=settings,
             registry=registry.of_cell[0],
             capacity=Capacity(
-                nodes=nodes,
+                nodes=nodes.of_cell[0],
                 pools=pools,
                 directions=directions,
                 keep_ms=settings.node_forget_ms,

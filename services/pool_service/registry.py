@@ -9,7 +9,7 @@ from lingua_scheduler.services.pool_service.cell_registry import (
     Counted,
     Found,
 )
-from lingua_scheduler.services.pool_service.node_places import best_open, places_of
+from lingua_scheduler.services.pool_service.fleet.node_places import best_open, places_of
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.errors import NodeNotFoundError
 from lingua_scheduler.services.runtime.redis.cells import Cells

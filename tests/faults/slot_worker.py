@@ -12,11 +12,14 @@ from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
+from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.errors import (
     AllCandidatesFullOrFailedError,
     DependencyDownError,
 )
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
@@ -57,12 +60,17 @@ def new_link(url: str, prefix: str, mutation: str) -> RedisLink:
 
 def new_operations(link: RedisLink, url: str, prefix: str, **others: int) -> Operations:
     settings = quick_settings(url, prefix, **others)
-    return Operations(
-        link=link,
+    metrics = PoolMetrics(CollectorRegistry())
+    cells = Cells(settings, {})
+    cells.first.link = link
+    reports = NodeReports(
+        cells=cells,
         settings=settings,
-        metrics=PoolMetrics(CollectorRegistry()),
-        nodes=Nodes(link=link, settings=settings),
+        metrics=metrics,
+        nodes=Nodes(cells=cells, settings=settings),
+        registry=Registry(cells=cells, settings=settings),
     )
+    return Operations(link=link, settings=settings, metrics=metrics, reports=reports)
 
 
 def allocation(job_id: str, attempt: int = 1) -> pool_pb2.AllocateRequest:

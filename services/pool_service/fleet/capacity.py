@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import CellNodes, Fleet, Room
 from lingua_scheduler.services.pool_service.fleet.directions import Direction, Directions
-from lingua_scheduler.services.pool_service.fleet.nodes import Fleet, Nodes, Room
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 
 # Pools that are read to find directions without labels. One node can be in 65,792 pools.
@@ -38,7 +38,9 @@ class Capacity:
     notice; then it is dropped.
     """
 
-    def __init__(self, *, nodes: Nodes, pools: Pools, directions: Directions, keep_ms: int) -> None:
+    def __init__(
+        self, *, nodes: CellNodes, pools: Pools, directions: Directions, keep_ms: int
+    ) -> None:
         self._nodes = nodes
         self._pools = pools
         self._directions = directions

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes, Room
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import CellNodes, Room
 from lingua_scheduler.services.runtime.contract.capabilities import ANY, normal
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
@@ -54,7 +54,7 @@ class Drawn(NamedTuple):
 class Pools:
     """Reads pools, and the slots of their nodes. Changes nothing."""
 
-    def __init__(self, *, link: RedisLink, settings: Settings, nodes: Nodes) -> None:
+    def __init__(self, *, link: RedisLink, settings: Settings, nodes: CellNodes) -> None:
         self._link = link
         self._nodes = nodes
         self._prefix = settings.redis_prefix

@@ -8,8 +8,8 @@ from lingua_scheduler.services.pool_service.fleet.capability_sets import (
     capabilities_of,
     set_id,
 )
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import CellNodes
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.sample import (
     Details,
     KnownFleet,
@@ -34,7 +34,7 @@ class FleetSampler:
     read one by one.
     """
 
-    def __init__(self, *, link: RedisLink, settings: Settings, nodes: Nodes) -> None:
+    def __init__(self, *, link: RedisLink, settings: Settings, nodes: CellNodes) -> None:
         self._link = link
         self._nodes = nodes
         self._prefix = settings.redis_prefix

@@ -4,7 +4,12 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry
+
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
+from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.redis.cells import Cell, Cells, CellState
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
@@ -20,6 +25,8 @@ class InCells:
     settings: Settings
     cells: Cells
     registry: Registry
+    nodes: Nodes
+    reports: NodeReports
 
     async def where(self, node_id: str) -> list[int]:
         """The numbers of the cells that know a node and are not away."""
@@ -52,6 +59,21 @@ class InCells:
         cell = self.cells.all[number]
         await cell.link.command("DEL", f"{cell.prefix}:node:{node_id}:running")
 
+    async def beat(self, *registered: tuple[str, pool_pb2.RegisterNodeResponse]) -> set[str]:
+        """Heartbeats of nodes. Returns those that have to register again."""
+        beats = [
+            pool_pb2.NodeBeat(node_id=node_id, epoch=each.epoch, cell=each.cell)
+            for node_id, each in registered
+        ]
+        answer = await self.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
+        assert {each.kind for each in answer.problems} <= {pool_pb2.BeatProblem.KIND_REGISTER_AGAIN}
+        return {each.node_id for each in answer.problems}
+
+    def node_of(self, number: int) -> str:
+        """The id of a node that belongs into a cell."""
+        names = (f"n{n}" for n in range(1000))
+        return next(name for name in names if self.cells.of_new_node(name).number == number)
+
     async def drain(self, number: int) -> None:
         """Drains a cell."""
         await self.cells.all[number].write_state(CellState.DRAINING)
@@ -65,6 +87,14 @@ async def in_cells(redis_url: str, prefix: str, **settings: int) -> AsyncIterato
     cells = Cells(made, load_scripts())
     await cells.open()
     try:
-        yield InCells(made, cells, Registry(cells=cells, settings=made))
+        nodes, registry = Nodes(cells=cells, settings=made), Registry(cells=cells, settings=made)
+        reports = NodeReports(
+            cells=cells,
+            settings=made,
+            metrics=PoolMetrics(CollectorRegistry()),
+            nodes=nodes,
+            registry=registry,
+        )
+        yield InCells(made, cells, registry, nodes, reports)
     finally:
         await cells.close()

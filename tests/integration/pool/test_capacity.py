@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import CellNodes, Room
 from lingua_scheduler.services.pool_service.fleet.directions import Direction, Directions
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes, Room
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.runtime.redis.cells import Cell
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
@@ -32,13 +33,13 @@ def settings_of(pool: Pool, **fields: int) -> Settings:
 @contextlib.asynccontextmanager
 async def fleet_of(
     pool: Pool, redis_url: str, **settings: int
-) -> AsyncIterator[tuple[Nodes, Pools]]:
+) -> AsyncIterator[tuple[CellNodes, Pools]]:
     """Eyes on the store of a pool service."""
     link = RedisLink(url=redis_url, prefix=pool.prefix, scripts={}, timeout_ms=4000)
     await link.open()
     try:
         chosen = settings_of(pool, **settings)
-        nodes = Nodes(link=link, settings=chosen)
+        nodes = CellNodes(cell=Cell(0, link), settings=chosen)
         yield nodes, Pools(link=link, settings=chosen, nodes=nodes)
     finally:
         await link.close()

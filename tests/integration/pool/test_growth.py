@@ -9,12 +9,14 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry
 
-from lingua_scheduler.services.pool_service.cell_registry import POOLS_A_STEP, CellRegistry
+from lingua_scheduler.services.pool_service.cell_registry import POOLS_A_STEP
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
+from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.errors import AllCandidatesFullOrFailedError
-from lingua_scheduler.services.runtime.redis.cells import Cell
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
@@ -65,10 +67,19 @@ class Fleet:
 
     def __init__(self, link: CountingLink, settings: Settings) -> None:
         self.link = link
-        self.registry = CellRegistry(cell=Cell(0, link), settings=settings)
-        nodes = Nodes(link=link, settings=settings)
+        cells = Cells(settings, {})
+        cells.first.link = link
+        metrics = PoolMetrics(CollectorRegistry())
+        self.registry = Registry(cells=cells, settings=settings)
+        self.reports = NodeReports(
+            cells=cells,
+            settings=settings,
+            metrics=metrics,
+            nodes=Nodes(cells=cells, settings=settings),
+            registry=self.registry,
+        )
         self.operations = Operations(
-            link=link, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
+            link=link, settings=settings, metrics=metrics, reports=self.reports
         )
 
     async def register(self, ids: Sequence[str], **fields: Any) -> list[int]:
@@ -182,7 +193,7 @@ async def test_a_refusal_costs_no_more_among_5000_full_nodes_than_three_shards_o
             pool_pb2.NodeBeat(node_id=node_id, epoch=epoch, running=[ref(f"busy-{node_id}")])
             for node_id, epoch in zip(everyone[at : at + 1000], epochs[at : at + 1000], strict=True)
         ]
-        await fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
+        await fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
 
     async def refused(job_id: str) -> None:
         with pytest.raises(AllCandidatesFullOrFailedError):
@@ -199,11 +210,11 @@ async def test_a_heartbeat_costs_the_same_with_1_and_with_6000_pairs(fleet: Flee
 
     def beat(node_id: str, epoch: int) -> Any:
         beats = [pool_pb2.NodeBeat(node_id=node_id, epoch=epoch, running=[ref(f"j-{node_id}")])]
-        return fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
+        return fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
 
     # The first heartbeat of all costs one command more.
     first = [pool_pb2.NodeBeat(node_id="narrow", epoch=narrow)]
-    await fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=first))
+    await fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=first))
     for _ in range(2):  # the first takes a slot, the second finds it
         costs = await fleet.costs(beat("narrow", narrow), beat("wide", wide))
         assert costs[0] == costs[1]
@@ -218,10 +229,10 @@ async def test_a_thousand_heartbeats_are_one_call_of_four_commands(
         pool_pb2.NodeBeat(node_id=node_id, epoch=epoch)
         for node_id, epoch in zip(everyone, epochs, strict=True)
     ]
-    await fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=beats[:1]))
+    await fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats[:1]))
     with redis.Redis.from_url(own_redis.url, protocol=2) as store:
         store.config_resetstat()
-        answer = await fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
+        answer = await fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
         stats = store.info("commandstats")
     calls = {name: stat["calls"] for name, stat in stats.items() if name != "cmdstat_info"}
     calls.pop("cmdstat_config|resetstat", None)
@@ -246,7 +257,8 @@ async def test_6000_pairs_are_joined_in_short_steps_and_later_only_the_differenc
         answers.append(await fleet.registry.register(request))
 
     async def remove(node_id: str) -> None:
-        assert await fleet.registry.remove(node_id, 0) == (True, 6100)
+        gone = await fleet.registry.remove(pool_pb2.RemoveNodeRequest(node_id=node_id))
+        assert (gone.removed, gone.pools_left) == (True, 6100)
 
     await register("other", "s1", tts[:60])
     costs = {

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from lingua_scheduler.services.pool_service.node_places import best_open
+from lingua_scheduler.services.pool_service.fleet.node_places import best_open
 from lingua_scheduler.services.runtime.errors import (
     DependencyDownError,
     NodeIdConflictError,
@@ -25,21 +25,15 @@ async def world(redis_url: str, prefix: str) -> AsyncIterator[InCells]:
         yield made
 
 
-def node_of(world: InCells, number: int) -> str:
-    """The id of a node that belongs into a cell."""
-    names = (f"n{n}" for n in range(1000))
-    return next(name for name in names if world.cells.of_new_node(name).number == number)
-
-
 async def test_a_node_registers_in_the_cell_that_its_id_stands_for(world: InCells) -> None:
     for number in range(4):
-        node = node_of(world, number)
+        node = world.node_of(number)
         assert (await world.register(node)).cell == number
         assert await world.where(node) == [number]
 
 
 async def test_an_idle_node_of_another_cell_moves(world: InCells) -> None:
-    node = node_of(world, 2)
+    node = world.node_of(2)
     await world.drain(2)
     before = await world.register(node)
     assert before.cell != 2
@@ -56,7 +50,7 @@ async def test_an_idle_node_of_another_cell_moves(world: InCells) -> None:
 
 
 async def test_a_node_that_an_operator_has_drained_stays_so_when_it_moves(world: InCells) -> None:
-    node = node_of(world, 1)
+    node = world.node_of(1)
     await world.register(node)
     cell = world.cells.all[1]
     await cell.link.call("set_node_health", node, 0, 3, 1)
@@ -73,7 +67,7 @@ async def test_a_node_that_an_operator_has_drained_stays_so_when_it_moves(world:
 
 
 async def test_a_busy_node_stays_until_it_is_idle(world: InCells) -> None:
-    node = node_of(world, 3)
+    node = world.node_of(3)
     await world.register(node)
     await world.occupy(node, 3)
     await world.drain(3)
@@ -87,7 +81,7 @@ async def test_a_busy_node_stays_until_it_is_idle(world: InCells) -> None:
 async def test_a_live_node_of_another_process_keeps_its_id_in_whichever_cell(
     world: InCells,
 ) -> None:
-    node = node_of(world, 0)
+    node = world.node_of(0)
     await world.drain(0)
     await world.register(node)
     await world.cells.all[0].write_state(CellState.READY)
@@ -99,7 +93,7 @@ async def test_a_live_node_of_another_process_keeps_its_id_in_whichever_cell(
 
 async def test_the_nodes_of_an_owner_count_in_all_cells(redis_url: str, prefix: str) -> None:
     async with in_cells(redis_url, prefix, owner_nodes=4, owner_slots=100) as world:
-        nodes = [node_of(world, number) for number in range(4)]
+        nodes = [world.node_of(number) for number in range(4)]
         for node in nodes:
             await world.register(node, node_owner="big")
         # The same node again is not one more.
@@ -113,7 +107,7 @@ async def test_the_nodes_of_an_owner_count_in_all_cells(redis_url: str, prefix: 
 
 
 async def test_a_node_is_removed_from_wherever_it_is(world: InCells) -> None:
-    node = node_of(world, 1)
+    node = world.node_of(1)
     await world.drain(1)
     await world.register(node)
     removed = await world.registry.remove(pool_pb2.RemoveNodeRequest(node_id=node))
@@ -128,7 +122,7 @@ async def test_a_node_whose_cell_is_away_registers_in_another(prefix: str) -> No
         servers = [stack.enter_context(EmbeddedRedis()) for _ in range(2)]
         urls = " ".join(server.url for server in servers)
         async with in_cells(urls, prefix, cells=2, redis_timeout_ms=400) as world:
-            node = node_of(world, 1)
+            node = world.node_of(1)
             first = await world.register(node)
             assert first.cell == 1
             servers[1].stop()
