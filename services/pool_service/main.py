@@ -33,19 +33,19 @@ class PoolService:
     web_address = ""
 
     def __init__(self, runtime: Runtime) -> None:
-        settings, link = runtime.settings, runtime.link
+        settings, cells, link = runtime.settings, runtime.cells, runtime.link
         directions = Directions()
         metrics = PoolMetrics(runtime.registry, directions)
-        nodes = Nodes(cells=runtime.cells, settings=settings)
-        pools = Pools(link=link, settings=settings, nodes=nodes.of_cell[0])
-        registry = Registry(cells=runtime.cells, settings=settings)
+        nodes = Nodes(cells=cells, settings=settings)
+        pools = Pools(cells=cells, settings=settings, nodes=nodes)
+        registry = Registry(cells=cells, settings=settings)
         reports = NodeReports(
-            cells=runtime.cells, settings=settings, metrics=metrics, nodes=nodes, registry=registry
+            cells=cells, settings=settings, metrics=metrics, nodes=nodes, registry=registry
         )
         self._runtime = runtime
         self._stats = metrics.stats
         self._watch = FleetWatch(
-            sampler=FleetSampler(link=link, settings=settings, nodes=nodes.of_cell[0]),
+            sampler=FleetSampler(cells=cells, settings=settings, nodes=nodes),
             max_message_bytes=settings.max_message_bytes,
             every_s=settings.fleet_watch_ms / 1000,
             on_sample=metrics.fleet_sampled,
@@ -57,17 +57,18 @@ class PoolService:
             registry=registry,
             nodes=nodes,
             pools=pools,
-            instances=AnnouncedInstances(link=link, settings=settings),
+            instances=AnnouncedInstances(cells=cells, settings=settings),
             watch=self._watch,
             instance_id=settings.instance_id,
             max_message_bytes=settings.max_message_bytes,
         )
         self._sweeper = Sweeper(
-            link=link,
+            cells=cells,
             settings=settings,
-            registry=registry.of_cell[0],
+            registry=registry,
             capacity=Capacity(
-                nodes=nodes.of_cell[0],
+                cells=cells,
+                nodes=nodes,
                 pools=pools,
                 directions=directions,
                 keep_ms=settings.node_forget_ms,

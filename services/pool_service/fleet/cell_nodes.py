@@ -54,6 +54,13 @@ class Fleet:
     ejected: int = 0
     rooms: dict[str, Room] = field(default_factory=dict)
 
+    def add(self, other: "Fleet") -> None:
+        """Adds other nodes."""
+        self.by_health += other.by_health
+        self.late += other.late
+        self.ejected += other.ejected
+        self.rooms.update(other.rooms)
+
 
 class CellNodes:
     """Reads the records of the nodes of a cell. Changes nothing."""

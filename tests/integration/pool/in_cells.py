@@ -25,6 +25,7 @@ class InCells:
     settings: Settings
     cells: Cells
     registry: Registry
+    metrics: PoolMetrics
     nodes: Nodes
     reports: NodeReports
 
@@ -88,13 +89,14 @@ async def in_cells(redis_url: str, prefix: str, **settings: int) -> AsyncIterato
     await cells.open()
     try:
         nodes, registry = Nodes(cells=cells, settings=made), Registry(cells=cells, settings=made)
+        metrics = PoolMetrics(CollectorRegistry())
         reports = NodeReports(
             cells=cells,
             settings=made,
-            metrics=PoolMetrics(CollectorRegistry()),
+            metrics=metrics,
             nodes=nodes,
             registry=registry,
         )
-        yield InCells(made, cells, registry, nodes, reports)
+        yield InCells(made, cells, registry, metrics, nodes, reports)
     finally:
         await cells.close()
