@@ -45,6 +45,9 @@ for first = 1, #ids, AT_ONCE do
       if health > 0 then
         node.health = health
       end
+      if node.drained == MOVING then
+        node.drained = 0
+      end
       if #running > 0 then
         local refused = { id, 'not_renewed' }
         renew_running(P, id, node, running, running_lease_ms, now, refused)

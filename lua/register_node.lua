@@ -20,6 +20,10 @@
 -- @arg nmt_pairs text
 -- @arg pools_hash text         hash of the capabilities, which decide the pools
 -- @arg node_owner text         '': none
+-- @arg epoch_before number     its last one in the cell that it comes from; 0: it comes from none
+-- @arg drained_ms_before number    when an operator began to drain it there; 0: it is not drained
+-- @arg owner_nodes_elsewhere number    that its owner has in other cells
+-- @arg owner_slots_elsewhere number
 -- @setting heartbeat_stale_ms number
 -- @setting running_lease_ms number
 -- @setting owner_nodes number    that one owner may have; 0: no limit
@@ -44,19 +48,23 @@ if node and known[1] ~= incarnation and node.health < OFFLINE
   return { 'NODE_ID_CONFLICT', node.owner }
 end
 local refused = owner_add(P, node_owner, known[4], node_id, max_concurrent_jobs, owner_nodes,
-  owner_slots)
+  owner_slots, owner_nodes_elsewhere, owner_slots_elsewhere)
 if refused then
   return refused
 end
 
 if not node then
-  node = { epoch = 0, next_end = 0, ejected = 0, kept = 0, used = 0, drained = 0, failures = 0,
-    ejections = 0, blamed = 0, health = READY }
+  node = { epoch = epoch_before, next_end = 0, ejected = 0, kept = 0, used = 0,
+    drained = 0, failures = 0, ejections = 0, blamed = 0, health = READY }
+  if drained_ms_before > 0 then
+    node.drained = DRAINED
+    redis.call('HSET', key, 'drained_ms', drained_ms_before, 'drained_used', 0)
+  end
 end
 local was_out = node.health == LEAVING or node.health == OUT
 if node.epoch == 0 or known[2] ~= stream or was_out then
   -- Derived from the time, so that an epoch is unique even after Redis has lost its data.
-  node.epoch = math.max(now * 1000, node.epoch + 1)
+  node.epoch = math.max(now * 1000, node.epoch + 1, epoch_before + 1)
 end
 node.health, node.load, node.max, node.stages = health, load, max_concurrent_jobs, stages
 node.owner, node.address, node.beat = owner_instance, owner_address, now

@@ -25,12 +25,12 @@ if by_operator and health == READY then
   redis.call('HDEL', P .. ':node:' .. node_id, 'drained_ms', 'drained_used')
 elseif by_operator then
   -- A repeated drain continues the first one.
-  if node.drained == 0 then
+  if node.drained ~= DRAINED then
     local now = now_ms()
     slots_settle(P, node_id, node, now)
     redis.call('HSET', P .. ':node:' .. node_id, 'drained_ms', now, 'drained_used', node.used)
   end
-  node.drained = 1
+  node.drained = DRAINED
 elseif node.health < LEAVING then
   node.health = health
 end

@@ -3,12 +3,13 @@
 -- @include lib/live
 -- @include lib/slots
 
--- Why a node may not be chosen, or nil. relaxed: ignore load and ejection.
+-- Why a node may not be chosen, or nil. relaxed: ignore load, ejection and that it moves.
 local function unfit(want, now, beat, load, ejected, health, drained, stages, relaxed)
-  if health ~= READY or drained == 1 then return 'not_ready' end
+  if health ~= READY or drained == DRAINED then return 'not_ready' end
   if beat <= now - want.stale_ms then return 'stale' end
   if bit.band(stages, want.stages) ~= want.stages then return 'stage' end
   if relaxed then return nil end
+  if drained == MOVING then return 'not_ready' end
   if load > want.threshold then return 'overloaded' end
   if ejected > now then return 'ejected' end
   return nil

@@ -34,7 +34,7 @@ end
 -- it may connect elsewhere). A node that stays away is taken out of its pools. nil: do not wait.
 local function turn_waits_for(P, want, now, id, why)
   local node = live_get(P, id)
-  if not node or node.drained == 1 then return nil end
+  if not node or node.drained == DRAINED then return nil end
   if why == 'full' then
     node.kept = now + KEEP_SLOT_MS
     live_put(P, id, node)

@@ -6,6 +6,10 @@ local OFFLINE = 4
 local LEAVING = 5 -- being taken out of its pools
 local OUT = 6 -- in no pool; the node must register again
 
+-- Why a healthy node gets no jobs.
+local DRAINED = 1 -- an operator has drained it
+local MOVING = 2 -- it belongs into another cell
+
 -- FinalizeReason of the contract.
 local TIMEOUT = 2
 local MAX_DURATION = 3

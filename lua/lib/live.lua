@@ -11,7 +11,8 @@
 --   used       number of leases: a cache of the two sorted sets, which are authoritative (slots.lua)
 --   max        max_concurrent_jobs
 --   health     codes.lua
---   drained    1: an operator has drained the node
+--   drained    DRAINED: an operator has drained the node; MOVING: it leaves for another cell as soon
+--              as it is idle, and gets no jobs but those that must have it (leave_cell.lua); 0: neither
 --   stages     bit mask of StageKind
 --   failures   failures since the last success, at most 255
 --   ejections  ejections since the last success, at most 255

@@ -23,24 +23,32 @@ local function owner_drop(P, owner, id)
   end
 end
 
+-- How many nodes and slots the owner has, without this node.
+local function owner_count(P, owner, id)
+  if owner == '' then return 0, 0 end
+  local key = owner_nodes_key(P, owner)
+  local had = tonumber(redis.call('HGET', key, id))
+  local used = (tonumber(redis.call('HGET', P .. ':owners:slots', owner)) or 0) - (had or 0)
+  return redis.call('HLEN', key) - (had and 1 or 0), used
+end
+
 -- Adds the node, or its new number of slots, to the count of its owner. before: its previous owner,
--- or nil. Returns nil; or the refusal, if the owner would exceed its limit of nodes or slots (0: no
--- limit). Then nothing has changed.
-local function owner_add(P, owner, before, id, slots, max_nodes, max_slots)
+-- or nil. other_nodes, other_slots: what the owner has in other cells, which was read before, so that
+-- nodes which register in several cells at the same time may exceed the limit. Returns nil; or the
+-- refusal, if the owner would exceed its limit of nodes or slots (0: no limit). Then nothing has
+-- changed.
+local function owner_add(P, owner, before, id, slots, max_nodes, max_slots, other_nodes, other_slots)
   if owner ~= '' then
-    local key = owner_nodes_key(P, owner)
-    local had = tonumber(redis.call('HGET', key, id))
-    local nodes = redis.call('HLEN', key) - (had and 1 or 0)
-    local used = (tonumber(redis.call('HGET', P .. ':owners:slots', owner)) or 0) - (had or 0)
-    if max_nodes > 0 and nodes + 1 > max_nodes then
-      return { 'QUOTA_EXCEEDED', 'owner_nodes', nodes, 'limit', max_nodes, 'retry_ms',
+    local nodes, used = owner_count(P, owner, id)
+    if max_nodes > 0 and nodes + other_nodes + 1 > max_nodes then
+      return { 'QUOTA_EXCEEDED', 'owner_nodes', nodes + other_nodes, 'limit', max_nodes, 'retry_ms',
         OWNER_RETRY_MS }
     end
-    if max_slots > 0 and used + slots > max_slots then
-      return { 'QUOTA_EXCEEDED', 'owner_slots', used, 'limit', max_slots, 'retry_ms',
+    if max_slots > 0 and used + other_slots + slots > max_slots then
+      return { 'QUOTA_EXCEEDED', 'owner_slots', used + other_slots, 'limit', max_slots, 'retry_ms',
         OWNER_RETRY_MS }
     end
-    redis.call('HSET', key, id, slots)
+    redis.call('HSET', owner_nodes_key(P, owner), id, slots)
     redis.call('HSET', P .. ':owners:slots', owner, used + slots)
   end
   if before and before ~= '' and before ~= owner then

@@ -7,6 +7,10 @@ from lingua_scheduler.v1 import common_pb2, pool_pb2
 LEAVING = 5
 OUT = 6
 
+# Why a healthy node gets no jobs: an operator has drained it, or it belongs into another cell.
+DRAINED = 1
+MOVING = 2
+
 JOB_STATES = {
     b"reserved": common_pb2.JOB_STATE_RESERVED,
     b"acked": common_pb2.JOB_STATE_ACKED,

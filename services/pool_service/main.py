@@ -13,6 +13,7 @@ from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.fleet.sampler import FleetSampler
 from lingua_scheduler.services.pool_service.fleet.watch import FleetWatch
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.service import PoolServicer
@@ -32,39 +33,42 @@ class PoolService:
     web_address = ""
 
     def __init__(self, runtime: Runtime) -> None:
-        settings, link = runtime.settings, runtime.link
+        settings, cells = runtime.settings, runtime.cells
         directions = Directions()
         metrics = PoolMetrics(runtime.registry, directions)
-        nodes = Nodes(link=link, settings=settings)
-        pools = Pools(link=link, settings=settings, nodes=nodes)
-        registry = Registry(link=link, settings=settings)
+        nodes = Nodes(cells=cells, settings=settings)
+        pools = Pools(cells=cells, settings=settings, nodes=nodes)
+        registry = Registry(cells=cells, settings=settings)
+        reports = NodeReports(
+            cells=cells, settings=settings, metrics=metrics, nodes=nodes, registry=registry
+        )
         self._runtime = runtime
         self._stats = metrics.stats
         self._watch = FleetWatch(
-            sampler=FleetSampler(link=link, settings=settings, nodes=nodes),
+            sampler=FleetSampler(cells=cells, settings=settings, nodes=nodes),
             max_message_bytes=settings.max_message_bytes,
             every_s=settings.fleet_watch_ms / 1000,
             on_sample=metrics.fleet_sampled,
         )
         metrics.fleet_watchers.set_function(lambda: len(self._watch))
         self._servicer = PoolServicer(
-            cells=runtime.cells,
-            operations=Operations(
-                cells=runtime.cells, settings=settings, metrics=metrics, nodes=nodes
-            ),
+            cells=cells,
+            operations=Operations(cells=cells, settings=settings, metrics=metrics, reports=reports),
+            reports=reports,
             registry=registry,
             nodes=nodes,
             pools=pools,
-            instances=AnnouncedInstances(link=link, settings=settings),
+            instances=AnnouncedInstances(cells=cells, settings=settings),
             watch=self._watch,
             instance_id=settings.instance_id,
             max_message_bytes=settings.max_message_bytes,
         )
         self._sweeper = Sweeper(
-            link=link,
+            cells=cells,
             settings=settings,
             registry=registry,
             capacity=Capacity(
+                cells=cells,
                 nodes=nodes,
                 pools=pools,
                 directions=directions,

@@ -8,8 +8,8 @@ from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
 from lingua_scheduler.services.pool_service.attempts import Attempts, direction, fill_placement
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import normal
 from lingua_scheduler.services.runtime.errors import reason_name
@@ -22,15 +22,13 @@ _OK = b"ok"
 
 
 class Operations:
-    """The operations on leases, bindings and heartbeats: one script and one round trip each."""
+    """The operations on leases and bindings: one script and one round trip each."""
 
     def __init__(
-        self, *, cells: Cells, settings: Settings, metrics: PoolMetrics, nodes: Nodes
+        self, *, cells: Cells, settings: Settings, metrics: PoolMetrics, reports: NodeReports
     ) -> None:
         self._cells = cells
-        self._call = cells.first.link.call
         self._metrics = metrics
-        self._nodes = nodes
         self._reserve = script_calls.Reserve(
             heartbeat_stale_ms=settings.heartbeat_stale_ms,
             reservation_ttl_ms=settings.reservation_ttl_ms,
@@ -44,10 +42,6 @@ class Operations:
         self._bind_session = script_calls.BindSession(
             binding_ttl_ms=settings.binding_ttl_ms, held_in_row_max=settings.held_in_row_max
         ).call
-        self._heartbeat = script_calls.Heartbeat(
-            running_lease_ms=settings.running_lease_ms,
-            heartbeat_stale_ms=settings.heartbeat_stale_ms,
-        ).call
         self.attempts = Attempts(cells=cells, settings=settings, metrics=metrics)
         self.by_name: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "select_node": self.select_node,
@@ -59,8 +53,8 @@ class Operations:
             "end_job": self.end_job,
             "bind_session": self.bind_session,
             "clear_session": self.clear_session,
-            "heartbeat": self.heartbeat,
-            "set_node_health": self.set_node_health,
+            "heartbeat": reports.heartbeat,
+            "set_node_health": reports.set_node_health,
         }
 
     async def select_node(self, request: pool_pb2.SelectNodeRequest) -> pool_pb2.SelectNodeResponse:
@@ -195,45 +189,3 @@ class Operations:
             )
         )
         return pool_pb2.ClearSessionResponse(cleared=cleared)
-
-    async def heartbeat(self, request: pool_pb2.HeartbeatRequest) -> pool_pb2.HeartbeatResponse:
-        """Renews nodes and the leases of their attempts."""
-        beats = [
-            (
-                beat.node_id,
-                beat.epoch,
-                beat.health,
-                max(beat.load.cpu, beat.load.gpu),
-                [codes.lease_member(each) for each in beat.running],
-            )
-            for beat in request.beats
-        ]
-        problems = await self._call(*self._heartbeat(beats=beats)) if beats else []
-        self._metrics.beats.inc(len(request.beats))
-        return pool_pb2.HeartbeatResponse(
-            problems=[
-                pool_pb2.BeatProblem(
-                    node_id=node_id.decode(),
-                    kind=codes.BEAT_PROBLEMS[kind],
-                    attempts=map(codes.attempt_of, leases),
-                )
-                for node_id, kind, *leases in problems
-            ]
-        )
-
-    async def set_node_health(
-        self, request: pool_pb2.SetNodeHealthRequest
-    ) -> pool_pb2.SetNodeHealthResponse:
-        """Sets the health that a node or its dispatcher reports, or that an operator wants."""
-        validate.set_node_health(request)
-        reply = await self._call(
-            *script_calls.set_node_health(
-                node_id=request.node_id,
-                epoch=request.epoch,
-                health=request.health,
-                by_operator=request.by_operator,
-            )
-        )
-        if reply[0] != _OK:
-            raise refusal(reply, "", request.node_id)
-        return pool_pb2.SetNodeHealthResponse(node=await self._nodes.node(request.node_id))

@@ -1,148 +1,120 @@
-"""Registration and removal of nodes, in several script calls because of thousands of pools."""
+"""Registration and removal of nodes: in which cell a node is, and that it is in only one."""
 
-import json
-from itertools import islice
+import asyncio
+from collections.abc import Mapping, Sequence
 
-from lingua_scheduler.services.pool_service import codes
+from lingua_scheduler.services.pool_service.cell_registry import (
+    Before,
+    CellRegistry,
+    Counted,
+    Found,
+)
+from lingua_scheduler.services.pool_service.fleet.node_places import best_open, places_of
 from lingua_scheduler.services.pool_service.refusals import refusal
-from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
-from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.errors import NodeNotFoundError
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
-from lingua_scheduler.v1 import common_pb2, pool_pb2
-
-# Pools that one script call joins or leaves. Each takes 3 to 6 Redis commands, so a step takes
-# about a millisecond and does not block other calls.
-POOLS_A_STEP = 200
-
-_OK = b"ok"
+from lingua_scheduler.v1 import pool_pb2
 
 
 class Registry:
-    """Registers and removes nodes, and expels silent ones.
+    """Registers and removes nodes.
 
-    Each operation is a series of steps that may be interrupted anywhere: a repeated call, or the
-    sweep, continues from there.
+    A node stays in its cell while it has leases there. Otherwise it registers in the cell that is
+    right for it, or if that one is away, in the next that is right.
     """
 
-    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
-        self._link = link
-        self._prefix = settings.redis_prefix
-        self._register_node = script_calls.RegisterNode(
-            heartbeat_stale_ms=settings.heartbeat_stale_ms,
-            running_lease_ms=settings.running_lease_ms,
-            owner_nodes=settings.owner_nodes,
-            owner_slots=settings.owner_slots,
-        ).call
-        self._move_pools = script_calls.MovePools(
-            pool_size=settings.pool_size, max_pools=settings.max_pools
-        ).call
-        self._remove_node = script_calls.RemoveNode(
-            pools_per_step=POOLS_A_STEP, pool_size=settings.pool_size
-        ).call
+    def __init__(self, *, cells: Cells, settings: Settings) -> None:
+        self._cells = cells
+        self.of_cell: Sequence[CellRegistry] = [
+            CellRegistry(cell=cell, settings=settings) for cell in cells.all
+        ]
+        """The registries of the cells, by number."""
 
     async def register(
         self, request: pool_pb2.RegisterNodeRequest
     ) -> pool_pb2.RegisterNodeResponse:
-        """Registers a node, and moves it between pools if its capabilities have changed."""
-        able = Capabilities.of(request.capabilities)
-        owner = request.node_owner
-        # A node that registers with another owner has to change its place in every pool.
-        digest = f"{able.digest()}@{owner}" if owner else able.digest()
-        reply = await self._link.call(
-            *self._register_node(
-                node_id=request.node_id,
-                incarnation=request.incarnation,
-                stream=request.stream_id,
-                health=request.health or common_pb2.NODE_HEALTH_READY,
-                load=max(request.load.cpu, request.load.gpu),
-                max_concurrent_jobs=request.max_concurrent_jobs,
-                stages=able.stages,
-                owner_instance=request.owner_instance,
-                owner_address=request.owner_address,
-                asr_langs=_json(able.asr_langs),
-                semantic_langs=_json(able.semantic_langs),
-                tts_langs=_json(able.tts_langs),
-                nmt_pairs=_json(able.nmt_pairs),
-                pools_hash=digest,
-                node_owner=owner,
-                running=[codes.lease_member(each) for each in request.running],
-                finished=[codes.lease_member(each) for each in request.finished],
-            )
-        )
-        if reply[0] != _OK:
-            raise refusal(reply, "", request.node_id)
-        _, epoch, in_place = reply
-        wanted = able.pools()
-        joins = leaves = 0
-        if not in_place:
-            joins, leaves = await self._move(request.node_id, epoch, wanted, owner, digest)
-        return pool_pb2.RegisterNodeResponse(
-            epoch=epoch, pools=len(wanted), pools_joined=joins, pools_left=leaves
-        )
+        """Registers a node, and moves it between cells and pools as necessary.
 
-    async def _move(
-        self, node_id: str, epoch: int, wanted: set[str], owner: str, digest: str
-    ) -> tuple[int, int]:
-        key = f"{self._prefix}:node:{node_id}:pools"
-        flat = await self._link.command("HGETALL", key)
-        has = {
-            name.decode(): place.decode() for name, place in zip(flat[::2], flat[1::2], strict=True)
-        }
-        in_place = {name for name, place in has.items() if place.partition("@")[2] == owner}
-        joining, leaving = wanted - in_place, has.keys() - wanted
-        joins, leaves = iter(sorted(joining)), iter(sorted(leaving))
-        while True:
-            join = list(islice(joins, POOLS_A_STEP))
-            leave = list(islice(leaves, POOLS_A_STEP - len(join)))
-            last = len(join) + len(leave) < POOLS_A_STEP
-            reply = await self._link.call(
-                *self._move_pools(
-                    node_id=node_id,
-                    epoch=epoch,
-                    pools_hash=digest if last else "",
-                    join=join,
-                    leave=leave,
-                )
+        Raises:
+            NodeIdConflictError: a live node of another process has this id.
+            QuotaExceededError: its owner has too many nodes.
+            DependencyDownError: no cell can take it.
+        """
+        if self._cells.one:
+            return await self.of_cell[0].register(request)
+        found = await self._look_up(request)
+        for each in found.values():
+            if each.holder:
+                reply = (b"NODE_ID_CONFLICT", each.holder.encode())
+                raise refusal(reply, "", request.node_id)
+        number = self._place(request.node_id, found)
+        before = await self._leave_others(request.node_id, number, found)
+        if before is None:
+            # It got a job meanwhile, so it stays where it is.
+            return await self.register(request)
+        elsewhere = [each.owner for cell, each in found.items() if cell != number]
+        counted = Counted(
+            sum(each.nodes for each in elsewhere), sum(each.slots for each in elsewhere)
+        )
+        return await self.of_cell[number].register(request, before, counted)
+
+    async def _look_up(self, request: pool_pb2.RegisterNodeRequest) -> Mapping[int, Found]:
+        """What each cell that is not away knows of the node, by number."""
+
+        async def look(number: int) -> tuple[int, Found]:
+            return number, await self.of_cell[number].look_up(
+                request.node_id, request.incarnation, request.node_owner
             )
-            if reply[0] == b"POOL_FULL":
-                # Being in only some of its pools would be confusing.
-                await self._take_out(node_id, epoch, forget=False)
-            if reply[0] != _OK:
-                raise refusal(reply, "", node_id)
-            if last:
-                return len(joining), len(leaving)
+
+        return dict(await self._cells.each(lambda cell: look(cell.number)))
+
+    def _place(self, node_id: str, found: Mapping[int, Found]) -> int:
+        """The number of the cell in which a node registers."""
+        busy = [number for number in found if found[number].leases]
+        if busy:
+            return max(busy, key=lambda number: found[number].node.epoch)
+        best = best_open(self._cells, node_id)
+        if best is not None and best.number in found:
+            return best.number
+        # No cell takes new nodes, or this one went away just now.
+        if known := [number for number in found if found[number].node.epoch]:
+            return max(known, key=lambda number: found[number].node.epoch)
+        return self._cells.for_new().number
+
+    async def _leave_others(
+        self, node_id: str, number: int, found: Mapping[int, Found]
+    ) -> Before | None:
+        """Deletes an idle node from all cells but one.
+
+        Returns what it was there, or None if it is not idle.
+        """
+        others = [cell for cell, each in found.items() if each.node.epoch and cell != number]
+        for cell in others:
+            registry = self.of_cell[cell]
+            if await registry.leave([node_id], most=1):
+                await registry.remove(node_id, found[cell].node.epoch)
+            elif not found[cell].leases:
+                return None
+            # Otherwise two cells have leases of it, because this one was away. Nothing more is put
+            # on the node here, and the sweep deletes it.
+        nodes = [found[cell].node for cell in others]
+        return max(nodes, key=lambda node: node.epoch, default=Before())
 
     async def remove(self, request: pool_pb2.RemoveNodeRequest) -> pool_pb2.RemoveNodeResponse:
         """Deletes a node and takes it out of all pools."""
-        existed, left = await self._take_out(request.node_id, request.epoch, forget=True)
-        return pool_pb2.RemoveNodeResponse(removed=existed, pools_left=left)
-
-    async def expel(self, node_id: str, silent_ms: int) -> None:
-        """Takes a node out of its pools if it was silent for so long; it stays known."""
-        await self._take_out(node_id, 0, forget=False, silent_ms=silent_ms)
-
-    async def forget(self, node_id: str, silent_ms: int) -> None:
-        """Deletes a node if it was silent for so long."""
-        await self._take_out(node_id, 0, forget=True, silent_ms=silent_ms)
-
-    async def _take_out(
-        self, node_id: str, epoch: int, *, forget: bool, silent_ms: int = 0
-    ) -> tuple[bool, int]:
-        existed, left = False, 0
-        while True:
-            reply = await self._link.call(
-                *self._remove_node(node_id=node_id, epoch=epoch, forget=forget, silent_ms=silent_ms)
-            )
-            if reply[0] == b"alive":
-                return existed, left
-            if reply[0] != _OK:
-                raise refusal(reply, "", node_id)
-            _, known, stepped, remain = reply
-            existed, left = existed or bool(known), left + stepped
-            if remain == 0:
-                return existed, left
-
-
-def _json(codes_: tuple[str, ...]) -> str:
-    return json.dumps(codes_, separators=(",", ":"))
+        cells = [self._cells.first]
+        if not self._cells.one:
+            try:
+                places = await places_of(self._cells, request.node_id)
+            except NodeNotFoundError:
+                return pool_pb2.RemoveNodeResponse()
+            fits = [place for place in places if request.epoch in (0, place.epoch)]
+            cells = [place.cell for place in fits or places[:1]]
+        removed = await asyncio.gather(
+            *(self.of_cell[cell.number].remove(request.node_id, request.epoch) for cell in cells)
+        )
+        return pool_pb2.RemoveNodeResponse(
+            removed=any(existed for existed, _ in removed),
+            pools_left=sum(left for _, left in removed),
+        )

@@ -11,6 +11,7 @@ from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInst
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.fleet.watch import FleetWatch
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.reach import reach_any
 from lingua_scheduler.services.pool_service.registry import Registry
@@ -31,6 +32,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         *,
         cells: Cells,
         operations: Operations,
+        reports: NodeReports,
         registry: Registry,
         nodes: Nodes,
         pools: Pools,
@@ -41,6 +43,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     ) -> None:
         self._cells = cells
         self._operations = operations
+        self._reports = reports
         self._registry = registry
         self._nodes = nodes
         self._pools = pools
@@ -64,12 +67,12 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     async def Heartbeat(  # noqa: N802
         self, request: pool_pb2.HeartbeatRequest, context: Context
     ) -> pool_pb2.HeartbeatResponse:
-        return await self._operations.heartbeat(request)
+        return await self._reports.heartbeat(request)
 
     async def SetNodeHealth(  # noqa: N802
         self, request: pool_pb2.SetNodeHealthRequest, context: Context
     ) -> pool_pb2.SetNodeHealthResponse:
-        return await self._operations.set_node_health(request)
+        return await self._reports.set_node_health(request)
 
     async def RemoveNode(  # noqa: N802
         self, request: pool_pb2.RemoveNodeRequest, context: Context

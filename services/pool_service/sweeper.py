@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 
+from lingua_scheduler.services.pool_service.cell_registry import CellRegistry
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
 from lingua_scheduler.services.pool_service.fleet.offered import offers
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
@@ -19,7 +20,7 @@ from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.contract.announcements import KEEP_MS
 from lingua_scheduler.services.runtime.contract.offers import TTL_MS, offers_key, packed
 from lingua_scheduler.services.runtime.errors import LinguaError
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.script_calls import ForgetInstances, Sweep
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
@@ -37,32 +38,89 @@ _REST = 50
 
 
 class Sweeper:
-    """Checks some nodes every `sweep_interval_ms`, and all of them in turn.
+    """Checks some nodes of every cell every `sweep_interval_ms`, and all of them in turn.
 
     It also samples the fleet, for the gauges and for the directions that gateways offer to clients:
     while Redis answers, these are at most 15 seconds old (up to 60 if there are so many nodes and
     pools that reading them takes long), plus one `sweep_interval_ms`. A new direction appears with
     the next sweep. A scrape does not read Redis. With every sample it also forgets instances that
-    died a while ago.
+    died a while ago. A cell that is away holds up no other.
     """
 
     def __init__(
         self,
         *,
-        link: RedisLink,
+        cells: Cells,
         settings: Settings,
         registry: Registry,
         capacity: Capacity,
         metrics: PoolMetrics,
     ) -> None:
-        self._link = link
-        self._settings = settings
-        self._registry = registry
+        self._cells = cells
+        self._interval = settings.sweep_interval_ms / 1000
         self._capacity = capacity
         self._metrics = metrics
-        self._cursor = self._instances_cursor = "0"
         # How many pools there were before the last sample.
         self._pools_sampled = -1
+        self._of_cell = [
+            _CellSweep(cell, settings, registry.of_cell[cell.number], metrics) for cell in cells.all
+        ]
+
+    async def run(self) -> None:
+        """Sweeps until it is cancelled, and continues after failures of Redis."""
+        loop = asyncio.get_running_loop()
+        sample_due = rested = loop.time()
+        while True:
+            try:
+                await self.step()
+                began = loop.time()
+                if began >= sample_due or (began >= rested and await self._pools_changed()):
+                    await self.sample(began)
+                    rest = min(_REST * (loop.time() - began), _SAMPLE_AT_LEAST_EVERY_S)
+                    rested, sample_due = began + rest, began + max(rest, _SAMPLE_EVERY_S)
+            except LinguaError as error:
+                _log.warning("sweep postponed", extra={"reason": str(error)})
+            except Exception:
+                _log.exception("sweep failed")
+            await asyncio.sleep(self._interval)
+
+    async def step(self) -> None:
+        """Checks one page of nodes of each cell, and expels or deletes those that timed out."""
+        await self._cells.each(lambda cell: self._of_cell[cell.number].step())
+
+    async def _pools_changed(self) -> bool:
+        return await self._count_pools() != self._pools_sampled
+
+    async def _count_pools(self) -> int:
+        counts = await self._cells.each(
+            lambda cell: cell.link.command("HLEN", f"{cell.prefix}:pools")
+        )
+        return sum(map(int, counts))
+
+    async def sample(self, now: float) -> None:
+        """Samples the fleet; `now` is in seconds, from a monotonic clock."""
+        self._pools_sampled = await self._count_pools()
+        sample = await self._capacity.sample(now)
+        self._metrics.show(sample, time.time())
+        value = packed(int(time.time() * 1000), offers(sample.rooms))
+        # Gateways read them from any cell.
+        await self._cells.each(
+            lambda cell: cell.link.command("SET", offers_key(cell.prefix), value, "PX", TTL_MS)
+        )
+        await self._cells.each(lambda cell: self._of_cell[cell.number].forget_instances())
+
+
+class _CellSweep:
+    """The sweep of one cell."""
+
+    def __init__(
+        self, cell: Cell, settings: Settings, registry: CellRegistry, metrics: PoolMetrics
+    ) -> None:
+        self._link = cell.link
+        self._settings = settings
+        self._registry = registry
+        self._metrics = metrics
+        self._cursor = self._instances_cursor = "0"
         self._sweep = Sweep(
             nodes_per_step=_NODES_A_STEP,
             heartbeat_stale_ms=settings.heartbeat_stale_ms,
@@ -71,41 +129,7 @@ class Sweeper:
         ).call
         self._forget = ForgetInstances(instances_per_step=_INSTANCES_A_STEP, keep_ms=KEEP_MS).call
 
-    async def run(self) -> None:
-        """Sweeps until it is cancelled, and continues after failures of Redis."""
-        interval = self._settings.sweep_interval_ms / 1000
-        loop = asyncio.get_running_loop()
-        sample_due = rested = loop.time()
-        while True:
-            try:
-                await self.step()
-                began = loop.time()
-                if began >= sample_due or (began >= rested and await self._pools_changed()):
-                    await self._sample(began)
-                    rest = min(_REST * (loop.time() - began), _SAMPLE_AT_LEAST_EVERY_S)
-                    rested, sample_due = began + rest, began + max(rest, _SAMPLE_EVERY_S)
-            except LinguaError as error:
-                _log.warning("sweep postponed", extra={"reason": str(error)})
-            except Exception:
-                _log.exception("sweep failed")
-            await asyncio.sleep(interval)
-
-    async def _pools_changed(self) -> bool:
-        return await self._count_pools() != self._pools_sampled
-
-    async def _count_pools(self) -> int:
-        return int(await self._link.command("HLEN", f"{self._settings.redis_prefix}:pools"))
-
-    async def _sample(self, now: float) -> None:
-        self._pools_sampled = await self._count_pools()
-        sample = await self._capacity.sample(now)
-        self._metrics.show(sample, time.time())
-        value = packed(int(time.time() * 1000), offers(sample.rooms))
-        key = offers_key(self._settings.redis_prefix)
-        await self._link.command("SET", key, value, "PX", TTL_MS)
-        await self._forget_instances()
-
-    async def _forget_instances(self) -> None:
+    async def forget_instances(self) -> None:
         """Deletes instances that died a while ago from the list."""
         call = self._forget(cursor=self._instances_cursor)
         cursor, forgotten = await self._link.call(*call)

@@ -12,7 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
+from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.errors import (
     AllCandidatesFullOrFailedError,
     DependencyDownError,
@@ -58,14 +60,17 @@ def new_link(url: str, prefix: str, mutation: str) -> RedisLink:
 
 def new_operations(link: RedisLink, url: str, prefix: str, **others: int) -> Operations:
     settings = quick_settings(url, prefix, **others)
+    metrics = PoolMetrics(CollectorRegistry())
     cells = Cells(settings, {})
     cells.first.link = link
-    return Operations(
+    reports = NodeReports(
         cells=cells,
         settings=settings,
-        metrics=PoolMetrics(CollectorRegistry()),
-        nodes=Nodes(link=link, settings=settings),
+        metrics=metrics,
+        nodes=Nodes(cells=cells, settings=settings),
+        registry=Registry(cells=cells, settings=settings),
     )
+    return Operations(cells=cells, settings=settings, metrics=metrics, reports=reports)
 
 
 def allocation(job_id: str, attempt: int = 1) -> pool_pb2.AllocateRequest:

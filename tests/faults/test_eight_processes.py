@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import pytest
 import redis
 
-from lingua_scheduler.services.pool_service.registry import Registry
+from lingua_scheduler.services.pool_service.cell_registry import CellRegistry
 from lingua_scheduler.services.runtime.errors import AllCandidatesFullOrFailedError
+from lingua_scheduler.services.runtime.redis.cells import Cell
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.faults.slot_checks import MUTATIONS, SAMPLE, TOLD
@@ -114,7 +115,7 @@ def fleet(mutation: str = "") -> Iterator[Fleet]:
 async def register_nodes(url: str, prefix: str) -> None:
     link = new_link(url, prefix, "")
     await link.open()
-    registry = Registry(link=link, settings=quick_settings(url, prefix))
+    registry = CellRegistry(cell=Cell(0, link), settings=quick_settings(url, prefix))
     able = common_pb2.NodeCapabilities(asr_langs=["zh"], semantic_langs=["zh"], tts_langs=["en"])
     for node_id, slots in NODES.items():
         await registry.register(

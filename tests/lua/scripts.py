@@ -209,6 +209,8 @@ class Scripts:
         owner: str = "d1",
         address: str = "d1:1",
         node_owner: str = "",
+        before: tuple[int, int] = (0, 0),
+        elsewhere: tuple[int, int] = (0, 0),
         running: Sequence[str] = (),
         finished: Sequence[str] = (),
     ) -> Registered | Refused:
@@ -238,6 +240,10 @@ class Scripts:
                 nmt_pairs=_json(capabilities.nmt_pairs),
                 pools_hash=digest(capabilities, node_owner),
                 node_owner=node_owner,
+                epoch_before=before[0],
+                drained_ms_before=before[1],
+                owner_nodes_elsewhere=elsewhere[0],
+                owner_slots_elsewhere=elsewhere[1],
                 running=running,
                 finished=finished,
             )

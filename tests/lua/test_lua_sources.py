@@ -166,6 +166,8 @@ def test_the_numbers_of_lua_are_those_of_the_contract() -> None:
         "OFFLINE": common_pb2.NODE_HEALTH_OFFLINE,
         "LEAVING": codes.LEAVING,
         "OUT": codes.OUT,
+        "DRAINED": codes.DRAINED,
+        "MOVING": codes.MOVING,
         "TIMEOUT": common_pb2.FINALIZE_REASON_TIMEOUT,
         "MAX_DURATION": common_pb2.FINALIZE_REASON_MAX_DURATION,
         "MAX_LENGTH": common_pb2.FINALIZE_REASON_MAX_LENGTH,

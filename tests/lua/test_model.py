@@ -62,7 +62,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "bindings have no end": {"redis.call('PEXPIRE', key, ttl_ms)\nend": "end"},
     "shards are not filled up": {"if shard ~= last then": "if false then"},
     "an old connection moves pools": {"if node.epoch ~= epoch then": "if false then"},
-    "drained nodes are chosen": {" or drained == 1": ""},
+    "drained nodes are chosen": {" or drained == DRAINED": ""},
     "the end of a drain leaves its progress": {
         "redis.call('HDEL', P .. ':node:' .. node_id, 'drained_ms', 'drained_used')": ""
     },
@@ -90,10 +90,10 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "beats revive what has ended": {"if not state then return": "if true then return"},
     "an owner brings any number of nodes": {
-        "if max_nodes > 0 and nodes + 1 > max_nodes then": "if false then"
+        "if max_nodes > 0 and nodes + other_nodes + 1 > max_nodes then": "if false then"
     },
     "an owner brings any number of slots": {
-        "if max_slots > 0 and used + slots > max_slots then": "if false then"
+        "if max_slots > 0 and used + other_slots + slots > max_slots then": "if false then"
     },
     "nodes that are out count for their owner": {
         "if owner and owner ~= '' then\n  owner_drop(P, owner, node_id)": "if false then"

@@ -1,17 +1,35 @@
 """Free slots by direction, for dashboards and autoscaling."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import Fleet, Room
+from lingua_scheduler.services.pool_service.fleet.cell_pools import CellPools
 from lingua_scheduler.services.pool_service.fleet.directions import Direction, Directions
-from lingua_scheduler.services.pool_service.fleet.nodes import Fleet, Nodes, Room
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 
 # Pools that are read to find directions without labels. One node can be in 65,792 pools.
 _POOLS_SEEN = 100_000
 # Random pools from which all pools without labels are estimated.
 _OTHERS_DRAWN = 1000
+
+
+class CellSample(NamedTuple):
+    """The nodes of a cell at one time.
+
+    Attributes:
+        fleet: the nodes.
+        whole: their slots, each node counted once.
+        rooms: the slots of its pools, by direction.
+    """
+
+    fleet: Fleet
+    whole: Room
+    rooms: dict[Direction, list[Room]]
 
 
 class Sample(NamedTuple):
@@ -24,6 +42,8 @@ class Sample(NamedTuple):
     fleet: Fleet
     whole: Room
     rooms: dict[Direction, Room]
+    cells: dict[int, CellSample]
+    """What each cell that is not away has of it."""
 
 
 class Capacity:
@@ -38,7 +58,10 @@ class Capacity:
     notice; then it is dropped.
     """
 
-    def __init__(self, *, nodes: Nodes, pools: Pools, directions: Directions, keep_ms: int) -> None:
+    def __init__(
+        self, *, cells: Cells, nodes: Nodes, pools: Pools, directions: Directions, keep_ms: int
+    ) -> None:
+        self._cells = cells
         self._nodes = nodes
         self._pools = pools
         self._directions = directions
@@ -46,49 +69,73 @@ class Capacity:
         self._seen: dict[Direction, float] = {}
 
     async def sample(self, now: float) -> Sample:
-        """Reads all nodes and pools.
+        """Reads all nodes and pools of the cells that are not away.
 
         Args:
             now: seconds, from a monotonic clock.
+
+        Raises:
+            DependencyDownError: all cells are away.
         """
         await self._learn()
-        fleet = await self._nodes.fleet()
+        cells: dict[int, CellSample] = dict(await self._cells.each(self._sample_cell))
+        if not cells:
+            raise DependencyDownError("no cell can be read")
         sums: dict[Direction, list[Room]] = defaultdict(list)
-        for name, size in (await self._pools.sizes_of(self._directions.pools())).items():
-            sums[self._directions.of_pool(name)].append(await self._room(name, size, fleet))
-        for direction, room in (await self._others(sum(map(len, sums.values())), fleet)).items():
-            sums[direction].append(room)
+        for cell in cells.values():
+            for direction, rooms in cell.rooms.items():
+                sums[direction] += rooms
         self._seen.update(dict.fromkeys(sums, now))
         self._seen = {each: at for each, at in self._seen.items() if now - at < self._keep_s}
-        rooms = {direction: _sum(sums.get(direction, ())) for direction in self._seen}
-        return Sample(fleet, _sum(fleet.rooms.values()), rooms)
+        rooms_shown = {direction: _sum(sums.get(direction, ())) for direction in self._seen}
+        fleet = Fleet()
+        for cell in cells.values():
+            fleet.add(cell.fleet)
+        return Sample(fleet, _sum(cell.whole for cell in cells.values()), rooms_shown, cells)
 
     async def _learn(self) -> None:
         """Assigns labels to new directions, while labels are left."""
         if not self._directions.is_full:
-            sizes = await self._pools.sizes(_POOLS_SEEN)
+            sizes: Counter[str] = Counter()
+            for found in await self._cells.each(
+                lambda cell: self._pools.of_cell[cell.number].sizes(_POOLS_SEEN)
+            ):
+                sizes.update(found)
             # If there are too many, the largest get labels.
             self._directions.learn(sorted(sizes, key=lambda name: (-sizes[name], name)))
 
-    async def _others(self, labelled: int, fleet: Fleet) -> dict[Direction, Room]:
+    async def _sample_cell(self, cell: Cell) -> tuple[int, CellSample]:
+        nodes, pools = self._nodes.of_cell[cell.number], self._pools.of_cell[cell.number]
+        fleet = await nodes.fleet()
+        sums: dict[Direction, list[Room]] = defaultdict(list)
+        for name, size in (await pools.sizes_of(self._directions.pools())).items():
+            sums[self._directions.of_pool(name)].append(await _room(pools, name, size, fleet))
+        others = await self._others(pools, sum(map(len, sums.values())), fleet)
+        for direction, room in others.items():
+            sums[direction].append(room)
+        return cell.number, CellSample(fleet, _sum(fleet.rooms.values()), sums)
+
+    async def _others(self, pools: CellPools, labelled: int, fleet: Fleet) -> dict[Direction, Room]:
         """Returns the slots of the pools without labels, estimated if there are over a thousand.
 
         Args:
-            labelled: number of pools that have labels.
-            fleet: the nodes.
+            pools: of a cell.
+            labelled: number of its pools that have labels.
+            fleet: its nodes.
         """
         if not self._directions.is_full:
             return {}
-        drawn, count = await self._pools.some(_OTHERS_DRAWN)
+        drawn, count = await pools.some(_OTHERS_DRAWN)
         others = {name: size for name, size in drawn.items() if not self._directions.knows(name)}
         sums: dict[Direction, list[Room]] = defaultdict(list)
         for name, size in others.items():
-            sums[self._directions.of_pool(name)].append(await self._room(name, size, fleet))
+            sums[self._directions.of_pool(name)].append(await _room(pools, name, size, fleet))
         scale = max(1.0, (count - labelled) / max(1, len(others)))
         return {direction: _scaled(_sum(rooms), scale) for direction, rooms in sums.items()}
 
-    async def _room(self, name: str, size: int, fleet: Fleet) -> Room:
-        return (await self._pools.drawn(name, size)).room(fleet.rooms)
+
+async def _room(pools: CellPools, name: str, size: int, fleet: Fleet) -> Room:
+    return (await pools.drawn(name, size)).room(fleet.rooms)
 
 
 def _scaled(room: Room, scale: float) -> Room:

@@ -10,8 +10,8 @@ from lingua_scheduler.services.runtime.contract.announcements import (
     settings_key,
     unpacked,
 )
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
-from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import instances_pb2
@@ -32,9 +32,8 @@ _SETTINGS_AT_ONCE = 20
 class AnnouncedInstances:
     """Reads the announcements of instances. Changes nothing."""
 
-    def __init__(self, *, link: RedisLink, settings: Settings) -> None:
-        self._link = link
-        self._prefix = settings.redis_prefix
+    def __init__(self, *, cells: Cells, settings: Settings) -> None:
+        self._cells = cells
         # The rest of a response are instances without settings: at most 0.4 MB.
         self._settings_bytes = batch_bytes(settings.max_message_bytes)
 
@@ -46,46 +45,52 @@ class AnnouncedInstances:
         If the settings of all do not fit into a message, those of the instances that announced
         themselves first are left out.
         """
-        found = {each.instance_id: each async for each in self._read()}
+        # Each instance announces itself in all of them.
+        cell = next((cell for cell in self._cells.all if cell.up), self._cells.first)
+        found = {each.instance_id: each async for each in _read(cell)}
         # Read after them, so that no announcement is from the future.
-        now = await redis_now_ms(self._link)
+        now = await redis_now_ms(cell.link)
         newest = nlargest(_MOST, found.values(), key=lambda each: each.announced_ms)
         for each in newest:
             if now - each.announced_ms > _DOWN_AFTER_MS:
                 each.health = instances_pb2.INSTANCE_HEALTH_DOWN
         if request.with_settings:
-            await self._add_settings(newest)
+            await self._add_settings(cell, newest)
         newest.sort(key=lambda each: (each.service, each.instance_id))
         return instances_pb2.ListInstancesResponse(instances=newest, as_of_ms=now)
 
-    async def _read(self) -> AsyncIterator[instances_pb2.Instance]:
-        """The announcements, in no order, and possibly one of them twice."""
-        cursor = "0"
-        for _ in range(_STEPS):
-            following, flat = await self._link.command(
-                "HSCAN", instances_key(self._prefix), cursor, "COUNT", _SCAN
-            )
-            for value in flat[1::2]:
-                try:
-                    yield unpacked(value)
-                except ValueError as error:
-                    # Not a warning: a console reads them every few seconds.
-                    _log.debug("announcement unreadable", extra={"reason": str(error)})
-            cursor = following.decode()
-            if cursor == "0":
-                return
-
-    async def _add_settings(self, instances: list[instances_pb2.Instance]) -> None:
+    async def _add_settings(self, cell: Cell, instances: list[instances_pb2.Instance]) -> None:
         left = self._settings_bytes
         for at in range(0, len(instances), _SETTINGS_AT_ONCE):
             some = instances[at : at + _SETTINGS_AT_ONCE]
-            for each, settings in zip(some, await self._settings_of(some), strict=True):
+            for each, settings in zip(some, await _settings_of(cell, some), strict=True):
                 left -= len(settings or b"")
                 if left < 0:
                     return
                 each.MergeFromString(settings or b"")
 
-    async def _settings_of(self, instances: Iterable[instances_pb2.Instance]) -> list[bytes | None]:
-        keys = (settings_key(self._prefix, each.instance_id) for each in instances)
-        found: list[bytes | None] = await self._link.command("MGET", *keys)
-        return found
+
+async def _read(cell: Cell) -> AsyncIterator[instances_pb2.Instance]:
+    """The announcements, in no order, and possibly one of them twice."""
+    cursor = "0"
+    for _ in range(_STEPS):
+        following, flat = await cell.link.command(
+            "HSCAN", instances_key(cell.prefix), cursor, "COUNT", _SCAN
+        )
+        for value in flat[1::2]:
+            try:
+                yield unpacked(value)
+            except ValueError as error:
+                # Not a warning: a console reads them every few seconds.
+                _log.debug("announcement unreadable", extra={"reason": str(error)})
+        cursor = following.decode()
+        if cursor == "0":
+            return
+
+
+async def _settings_of(
+    cell: Cell, instances: Iterable[instances_pb2.Instance]
+) -> list[bytes | None]:
+    keys = (settings_key(cell.prefix, each.instance_id) for each in instances)
+    found: list[bytes | None] = await cell.link.command("MGET", *keys)
+    return found

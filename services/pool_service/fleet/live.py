@@ -3,7 +3,7 @@
 import struct
 from typing import NamedTuple
 
-from lingua_scheduler.services.pool_service.codes import LEAVING
+from lingua_scheduler.services.pool_service.codes import DRAINED, LEAVING
 from lingua_scheduler.v1 import common_pb2
 
 _FIXED = struct.Struct("<ddddddHHBBBBBIB")
@@ -42,7 +42,7 @@ class LiveNode(NamedTuple):
             used=used,
             max_concurrent_jobs=most,
             health=health,
-            drained=bool(drained),
+            drained=drained == DRAINED,
             stages=stages,
             failures=failures,
             owner_instance=packed[_FIXED.size : owner_end].decode(),

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import Room
 from lingua_scheduler.services.pool_service.fleet.directions import OTHER, Direction
-from lingua_scheduler.services.pool_service.fleet.nodes import Room
 from lingua_scheduler.services.runtime.contract.capabilities import ANY
 from lingua_scheduler.services.runtime.contract.offers import Offer
 

@@ -1,21 +1,20 @@
-"""Pools as operators see them, and estimates of their free slots. Reads only."""
+"""The pools of all cells as operators see them: those of one direction are one pool. Reads only."""
 
 import asyncio
-import random
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes, Room
+from lingua_scheduler.services.pool_service.fleet.cell_pools import CellPools, Drawn
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes, read_token, write_token
 from lingua_scheduler.services.runtime.contract.capabilities import ANY, normal
-from lingua_scheduler.services.runtime.redis.link import RedisLink
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
-from lingua_scheduler.v1 import common_pb2, pool_pb2
+from lingua_scheduler.v1 import pool_pb2
 
-# Pools that one command reads (about a millisecond of Redis), and that one step of a page reads.
-_SCAN = 1000
+# Pools that one step of a page reads.
 _SCAN_A_PAGE = 100
-
 # A page ends after this many pools, nodes in them or steps of the scan, whichever comes first.
 _POOLS_A_PAGE = 1000
 _NODES_A_PAGE = 10_000
@@ -23,167 +22,121 @@ _STEPS_A_PAGE = 20
 # Pools read concurrently: few enough that other calls do not wait long.
 _POOLS_AT_ONCE = 16
 
-# A pool up to these sizes is read completely. A larger one is estimated from random nodes of random
-# shards: 300 nodes show how full 10,000 are, usually to within a tenth. They come from many shards
-# because nodes that joined together are in the same shard, and may fail together.
-_WHOLE_SHARDS = 3
-_WHOLE_NODES = 1000
-_SHARDS_DRAWN = 30
-_NODES_DRAWN = 300
-
-
-class Drawn(NamedTuple):
-    """A sample of the nodes of a pool.
-
-    Attributes:
-        size: number of entries of the pool (lua/lib/pools.lua).
-        weights: by node id, how many nodes of the pool each represents; 1 if all were read.
-    """
-
-    size: int
-    weights: dict[str, float]
-
-    def room(self, rooms: Mapping[str, Room]) -> Room:
-        """Estimates the slots of the pool from those of its nodes that may be chosen."""
-        found = [(rooms[each], weight) for each, weight in self.weights.items() if each in rooms]
-        slots = sum(room.slots * weight for room, weight in found)
-        free = sum(room.free * weight for room, weight in found)
-        return Room(round(slots), round(free))
+# By number of the cell, and there by name of the pool.
+_Sizes = Mapping[int, Mapping[str, int]]
 
 
 class Pools:
     """Reads pools, and the slots of their nodes. Changes nothing."""
 
-    def __init__(self, *, link: RedisLink, settings: Settings, nodes: Nodes) -> None:
-        self._link = link
+    def __init__(self, *, cells: Cells, settings: Settings, nodes: Nodes) -> None:
+        self._cells = cells
         self._nodes = nodes
-        self._prefix = settings.redis_prefix
-        self._pool_size = settings.pool_size
+        self.of_cell: Sequence[CellPools] = [
+            CellPools(cell=cell, settings=settings) for cell in cells.all
+        ]
+        """Those of each cell, by its number."""
 
     async def list_pools(self, request: pool_pb2.ListPoolsRequest) -> pool_pb2.ListPoolsResponse:
-        """Returns a page of the pools of the requested directions, with their slots."""
-        src, tgt = normal(request.src), normal(request.tgt)
-        cursor, page = request.page_token or "0", dict[str, Drawn]()
-        for _ in range(_STEPS_A_PAGE):
-            cursor, sizes = await self._scan(cursor, _SCAN_A_PAGE)
-            wanted = (name for name in sizes if _serves(name, src, tgt, text=request.text))
-            while names := list(islice(wanted, _POOLS_AT_ONCE)):
-                drawn = await asyncio.gather(*(self.drawn(each, sizes[each]) for each in names))
-                page.update(zip(names, drawn, strict=True))
-            nodes_read = sum(len(pool.weights) for pool in page.values())
-            is_full = len(page) >= (request.page_size or _POOLS_A_PAGE)
-            if cursor == "0" or is_full or nodes_read >= _NODES_A_PAGE:
-                break
-        rooms = await self._nodes.rooms({each for pool in page.values() for each in pool.weights})
-        pools = [self._shown(name, pool, rooms) for name, pool in page.items()]
-        pools.sort(key=lambda pool: (pool.pair.src, pool.pair.tgt))
-        return pool_pb2.ListPoolsResponse(
-            pools=pools, next_page_token="" if cursor == "0" else cursor
-        )
+        """Returns a page of the pools of the requested directions, with their slots.
 
-    async def sizes(self, most: int) -> dict[str, int]:
-        """Returns the number of entries of each pool by name, for about `most` pools."""
-        cursor, found = "0", dict[str, int]()
-        while len(found) < most:
-            cursor, sizes = await self._scan(cursor, _SCAN)
-            found.update(sizes)
+        A pool that is in several cells is listed with the first of them. Cells that are away are
+        left out, unless all are.
+        """
+        src, tgt = normal(request.src), normal(request.tgt)
+        cursor, number = self._begin(request.page_token)
+        page: dict[int, dict[str, Drawn]] = defaultdict(dict)
+        names: set[str] = set()
+        for _ in range(_STEPS_A_PAGE):
+            cursor, sizes = await self._step(number, cursor)
+            wanted = [name for name in sizes if _serves(name, src, tgt, text=request.text)]
+            everywhere = await self._sizes_everywhere(number, sizes, wanted)
+            is_first = (
+                name
+                for name in wanted
+                if not any(name in everywhere[other] for other in everywhere if other < number)
+            )
+            names.update(await self._draw(is_first, everywhere, page))
             if cursor == "0":
+                number += 1
+            nodes_read = sum(len(pool.weights) for some in page.values() for pool in some.values())
+            is_full = len(names) >= (request.page_size or _POOLS_A_PAGE)
+            if number == len(self._cells.all) or is_full or nodes_read >= _NODES_A_PAGE:
                 break
+        pools = await self._shown(page)
+        pools.sort(key=lambda pool: (pool.pair.src, pool.pair.tgt))
+        return pool_pb2.ListPoolsResponse(pools=pools, next_page_token=self._next(cursor, number))
+
+    def _begin(self, token: str) -> tuple[str, int]:
+        return (token or "0", 0) if self._cells.one else read_token(self._cells, token)
+
+    def _next(self, cursor: str, number: int) -> str:
+        if number == len(self._cells.all):
+            return ""
+        return cursor if self._cells.one else write_token(cursor, number)
+
+    async def _step(self, number: int, cursor: str) -> tuple[str, dict[str, int]]:
+        try:
+            return await self.of_cell[number].scan(cursor, _SCAN_A_PAGE)
+        except DependencyDownError:
+            if self._cells.one or not self._cells.up:
+                raise
+            return "0", {}
+
+    async def _sizes_everywhere(
+        self, number: int, sizes: Mapping[str, int], names: Sequence[str]
+    ) -> _Sizes:
+        """The sizes of these pools in the cells that have them; `sizes` are those in one cell."""
+        if self._cells.one:
+            return {number: sizes}
+
+        async def look(cell: Cell) -> tuple[int, Mapping[str, int]]:
+            if cell.number == number:
+                return number, sizes
+            return cell.number, await self.of_cell[cell.number].sizes_of(names)
+
+        return dict(await self._cells.each(look))
+
+    async def _draw(
+        self, names: Iterable[str], sizes: _Sizes, page: Mapping[int, dict[str, Drawn]]
+    ) -> Sequence[str]:
+        """Reads the nodes of these pools into the page. Returns their names."""
+        rest, found = iter(names), list[str]()
+        while some := list(islice(rest, _POOLS_AT_ONCE)):
+            parts = [(cell, name) for name in some for cell in sizes if name in sizes[cell]]
+            drawn = await asyncio.gather(
+                *(self.of_cell[cell].drawn(name, sizes[cell][name]) for cell, name in parts),
+                return_exceptions=not self._cells.one,
+            )
+            for (cell, name), pool in zip(parts, drawn, strict=True):
+                if isinstance(pool, Drawn):
+                    page[cell][name] = pool
+                elif not isinstance(pool, DependencyDownError):
+                    raise pool
+            found += some
         return found
 
-    async def sizes_of(self, names: Sequence[str]) -> dict[str, int]:
-        """Returns the number of entries of these pools, without empty ones."""
-        if not names:
-            return {}
-        sizes = await self._link.command("HMGET", f"{self._prefix}:pools", *names)
-        return {name: int(size) for name, size in zip(names, sizes, strict=True) if size}
-
-    async def some(self, most: int) -> tuple[dict[str, int], int]:
-        """Returns at most `most` random pools with their sizes, and the number of all pools."""
-        key = f"{self._prefix}:pools"
-        flat, count = await asyncio.gather(
-            self._link.command("HRANDFIELD", key, most, "WITHVALUES"),
-            self._link.command("HLEN", key),
-        )
-        return _sizes(flat), count
-
-    async def drawn(self, pool: str, size: int) -> Drawn:
-        """Reads the nodes of a pool of `size` entries, or a sample of them."""
-        shards = self._shards(size)
-        if shards <= _WHOLE_SHARDS and size <= _WHOLE_NODES:
-            entries = await self._members(pool, size)
-        else:
-            some = random.sample(range(shards), min(shards, _SHARDS_DRAWN))
-            each = -(-_NODES_DRAWN // len(some))
-            found = await asyncio.gather(*(self._draw(pool, shard, each) for shard in some))
-            entries = [entry for drawn in found for entry in drawn]
-        weight = max(1.0, size / len(entries)) if entries else 1.0
-        owners = [entry for entry in entries if entry.startswith("@")]
-        weights = dict.fromkeys(
-            (entry.removeprefix("+") for entry in entries if not entry.startswith("@")), weight
-        )
-        for node_id, stands_for in (await self._owned(pool, owners)).items():
-            weights[node_id] = weight * stands_for
-        return Drawn(size, weights)
-
-    async def _owned(self, pool: str, owners: list[str]) -> dict[str, float]:
-        """Samples the nodes of these owners, with how many nodes of its owner each represents."""
-        if not owners:
-            return {}
-        groups = [pool + owner for owner in owners]
-        found = await self._link.command("HMGET", f"{self._prefix}:pools:owned", *groups)
-        sizes = [int(size or 0) for size in found]
-        each = max(1, _NODES_DRAWN // len(owners))
-        weights: dict[str, float] = {}
-        for group, size in zip(groups, sizes, strict=True):
-            if sum(sizes) <= _WHOLE_NODES:
-                nodes = await self._members(group, size)
-            else:
-                nodes = await self._draw(group, random.randrange(max(1, self._shards(size))), each)
-            weights.update(dict.fromkeys(nodes, size / max(1, len(nodes))))
-        return weights
-
-    async def _members(self, name: str, size: int) -> list[str]:
-        """Returns all members of a pool, or of an owner's group in a pool."""
-        keys = [self._shard_key(name, shard) for shard in range(self._shards(size))]
-        found = [await self._link.command("SMEMBERS", key) for key in keys]
-        return [entry.decode() for shard in found for entry in shard]
-
-    async def _draw(self, name: str, shard: int, most: int) -> list[str]:
-        found = await self._link.command("SRANDMEMBER", self._shard_key(name, shard), most)
-        return [entry.decode() for entry in found]
-
-    def _shards(self, size: int) -> int:
-        """Returns the number of shards of a pool of `size` entries."""
-        return -(-size // self._pool_size)
-
-    def _shard_key(self, pool: str, shard: int) -> str:
-        return f"{self._prefix}:pool:{pool}:{shard}:nodes"
-
-    def _shown(self, name: str, drawn: Drawn, rooms: dict[str, Room]) -> pool_pb2.Pool:
-        *text, src, tgt = name.split(":")
-        ready = (weight for node_id, weight in drawn.weights.items() if node_id in rooms)
-        room = drawn.room(rooms)
-        return pool_pb2.Pool(
-            pair=common_pb2.LanguagePair(src=src, tgt=tgt),
-            text=bool(text),
-            shards=self._shards(drawn.size),
-            nodes=round(sum(drawn.weights.values())),
-            ready_nodes=round(sum(ready)),
-            slots=room.slots,
-            free_slots=room.free,
-        )
-
-    async def _scan(self, cursor: str, count: int) -> tuple[str, dict[str, int]]:
-        following, flat = await self._link.command(
-            "HSCAN", f"{self._prefix}:pools", cursor, "COUNT", count
-        )
-        return following.decode(), _sizes(flat)
+    async def _shown(self, page: Mapping[int, Mapping[str, Drawn]]) -> list[pool_pb2.Pool]:
+        pools: dict[str, pool_pb2.Pool] = {}
+        for number, drawn in page.items():
+            ids = {each for pool in drawn.values() for each in pool.weights}
+            rooms = await self._nodes.of_cell[number].rooms(ids)
+            for name, pool in drawn.items():
+                shown = self.of_cell[number].shown(name, pool, rooms)
+                if name in pools:
+                    _add(pools[name], shown)
+                else:
+                    pools[name] = shown
+        return list(pools.values())
 
 
-def _sizes(flat: Sequence[bytes]) -> dict[str, int]:
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return {name.decode(): int(size) for name, size in pairs}
+def _add(pool: pool_pb2.Pool, other: pool_pb2.Pool) -> None:
+    """Adds what another cell has of the same pool."""
+    pool.shards += other.shards
+    pool.nodes += other.nodes
+    pool.ready_nodes += other.ready_nodes
+    pool.slots += other.slots
+    pool.free_slots += other.free_slots
 
 
 def _serves(pool: str, src: str, tgt: str, *, text: bool) -> bool:

@@ -15,9 +15,9 @@ from lingua_scheduler.services.pool_service.fleet.capability_sets import Capabil
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
 from lingua_scheduler.v1 import pool_pb2
 
-# The fields of a packed record (lua/lib/live.lua) that tell nothing new: heartbeat, end of the next
-# lease, and load.
-_MOVING = struct.Struct("<d8xdd")
+# The first fields of a packed record (lua/lib/live.lua): heartbeat, epoch, end of the next lease,
+# load. All but the epoch tell nothing new.
+_FIRST = struct.Struct("<dddd")
 
 
 class Details(NamedTuple):
@@ -33,6 +33,7 @@ class Details(NamedTuple):
 class Facts(NamedTuple):
     """What watchers learn of a node. If two are equal, nothing has changed."""
 
+    cell: int
     health: int
     max_concurrent_jobs: int
     used_slots: int
@@ -132,9 +133,9 @@ class KnownFleet:
         self._removed: dict[str, int] = {}
         self._latest = Changes([], [], 0)
 
-    def begin(self, now_ms: int) -> "Sample":
+    def begin(self) -> "Sample":
         """Begins a sample."""
-        return Sample(self._nodes, now_ms, self._stale_ms, self.sets, self.number + 1)
+        return Sample(self._nodes, self._stale_ms, self.sets, self.number + 1)
 
     def end(self, sample: "Sample", *, oldest: int) -> None:
         """Takes over a sample that has seen and settled all nodes.
@@ -179,17 +180,16 @@ class KnownFleet:
 
 
 class Sample:
-    """A sample under way. Nothing of it is visible before `KnownFleet.end`."""
+    """A sample under way. Nothing of it is visible before `KnownFleet.end`.
+
+    It sees one cell after the other.
+    """
 
     def __init__(
-        self,
-        known: dict[str, KnownNode],
-        now_ms: int,
-        stale_ms: int,
-        sets: CapabilitySets,
-        number: int,
+        self, known: dict[str, KnownNode], stale_ms: int, sets: CapabilitySets, number: int
     ) -> None:
-        self.now_ms = now_ms
+        self.now_ms = 0
+        """The time of the cell that is seen now."""
         self.number = number
         self.seen: set[str] = set()
         self.changed: dict[str, KnownNode] = {}
@@ -198,14 +198,29 @@ class Sample:
         self._known = known
         self._stale_ms = stale_ms
         self._sets = sets
+        self._cell = 0
+
+    def enter(self, cell: int, now_ms: int) -> None:
+        """What follows is in this cell, whose clock says so."""
+        self._cell, self.now_ms = cell, now_ms
+
+    def give_up(self) -> None:
+        """The rest of the nodes of this cell cannot be read."""
+        self.seen.difference_update(self.unsettled)
+        self.unsettled.clear()
 
     def see(self, page: Iterable[tuple[str, bytes]]) -> None:
         """Compares some nodes with what is known; `page` has their ids and packed records."""
         now, known_nodes, heard_after = self.now_ms, self._known, self.now_ms - self._stale_ms
         for node_id, packed in page:
-            self.seen.add(node_id)
             known = known_nodes.get(node_id)
-            beat, next_end, load = _MOVING.unpack_from(packed)
+            beat, epoch, next_end, load = _FIRST.unpack_from(packed)
+            if node_id in self.seen:
+                # A node may be in two cells if it had to leave one that was away.
+                if epoch <= self._epoch_of(node_id):
+                    continue
+                self.changed.pop(node_id, None)
+            self.seen.add(node_id)
             if known is not None:
                 rest, is_heard, ejected_until, leases, ended_by = known.outline
                 if (
@@ -221,6 +236,12 @@ class Sample:
                     known.node.last_heartbeat_ms, known.node.load = int(beat), load
                     continue
             self._look_closer(node_id, packed, known)
+
+    def _epoch_of(self, node_id: str) -> int:
+        """Of a node that was seen."""
+        if waiting := self.unsettled.get(node_id):
+            return waiting.live.epoch
+        return (self.changed.get(node_id) or self._known[node_id]).facts.epoch
 
     def _look_closer(self, node_id: str, packed: bytes, known: KnownNode | None) -> None:
         live = LiveNode.unpack(packed)
@@ -254,6 +275,7 @@ class Sample:
         now, known = self.now_ms, self._known.get(node_id)
         is_ejected = live.ejected_until_ms > now
         facts = Facts(
+            cell=self._cell,
             health=live.effective_health(now, self._stale_ms),
             max_concurrent_jobs=live.max_concurrent_jobs,
             used_slots=live.used if counted is None else counted,
@@ -296,6 +318,7 @@ def _message(node_id: str, facts: Facts, live: LiveNode) -> pool_pb2.Node:
     details = facts.details
     return pool_pb2.Node(
         node_id=node_id,
+        cell=facts.cell,
         health=facts.health,  # type: ignore[arg-type]
         max_concurrent_jobs=facts.max_concurrent_jobs,
         load=live.load,

@@ -8,6 +8,7 @@ from lingua_scheduler.services.pool_service.fleet.capability_sets import (
     capabilities_of,
     set_id,
 )
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import CellNodes
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.sample import (
@@ -16,8 +17,9 @@ from lingua_scheduler.services.pool_service.fleet.sample import (
     Sample,
     Unsettled,
 )
+from lingua_scheduler.services.runtime.errors import DependencyDownError
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
-from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 # Nodes whose leases and details are read at once: few enough that other calls do not wait long.
@@ -27,17 +29,17 @@ _FIELDS = ("pools_hash", "node_owner", "drained_ms", "drained_used")
 
 
 class FleetSampler:
-    """Takes samples. Changes nothing in Redis.
+    """Takes samples of all cells, one after the other. Changes nothing in Redis.
+
+    The nodes of a cell that is away are left out, unless all are.
 
     A sample costs one HSCAN for every thousand nodes. Beyond that, only nodes that are new,
     connected again, drained or no longer drained, or that have leases which may have ended, are
     read one by one.
     """
 
-    def __init__(self, *, link: RedisLink, settings: Settings, nodes: Nodes) -> None:
-        self._link = link
-        self._nodes = nodes
-        self._prefix = settings.redis_prefix
+    def __init__(self, *, cells: Cells, settings: Settings, nodes: Nodes) -> None:
+        self._of_cell = [_CellSampler(cell, nodes.of_cell[cell.number]) for cell in cells.all]
         self._stale_ms = settings.heartbeat_stale_ms
 
     def new_fleet(self) -> KnownFleet:
@@ -50,13 +52,37 @@ class FleetSampler:
         Raises:
             DependencyDownError: Redis cannot be used.
         """
-        sample = fleet.begin(await redis_now_ms(self._link))
+        sample = fleet.begin()
+        failure: DependencyDownError | None = None
+        was_read = False
+        for cell in self._of_cell:
+            try:
+                await cell.read(fleet, sample)
+                was_read = True
+            except DependencyDownError as error:
+                sample.give_up()
+                failure = error
+        if failure is not None and not was_read:
+            raise failure
+        return sample
+
+
+class _CellSampler:
+    """Reads the nodes of one cell for samples."""
+
+    def __init__(self, cell: Cell, nodes: CellNodes) -> None:
+        self._link = cell.link
+        self._prefix = cell.prefix
+        self._nodes = nodes
+
+    async def read(self, fleet: KnownFleet, sample: Sample) -> None:
+        """Reads all nodes of the cell. Raises DependencyDownError."""
+        sample.enter(self._nodes.number, await redis_now_ms(self._link))
         async for page in self._nodes.packed():
             sample.see(page)
         unsettled = list(sample.unsettled.items())
         for at in range(0, len(unsettled), _NODES_AT_ONCE):
             await self._settle(fleet, sample, unsettled[at : at + _NODES_AT_ONCE])
-        return sample
 
     async def _settle(
         self, fleet: KnownFleet, sample: Sample, some: Sequence[tuple[str, Unsettled]]
@@ -97,7 +123,7 @@ class FleetSampler:
     ) -> str:
         """Returns the id of a node's capability set, which is read if it is not known."""
         if pools_hash:
-            # The digest of the languages, and the node's owner (registry.py).
+            # The digest of the languages, and the node's owner (cell_registry.py).
             known_id = set_id(pools_hash.decode().partition("@")[0], stages)
             if fleet.sets.get(known_id):
                 return known_id

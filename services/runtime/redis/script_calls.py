@@ -526,6 +526,11 @@ class KeepSessions:
         return ("keep_sessions", self._ttl_ms, *chain.from_iterable(sessions))
 
 
+def leave_cell(*, most: Number, node_ids: Iterable[Text]) -> Call:
+    """Arguments of lua/leave_cell.lua."""
+    return ("leave_cell", most, *node_ids)
+
+
 class LeaveRoom:
     """Arguments of lua/leave_room.lua."""
 
@@ -569,6 +574,17 @@ class LeaveSession:
 def left_spoken(*, room: Text, wanted: Iterable[tuple[Number, Text]]) -> Call:
     """Arguments of lua/left_spoken.lua."""
     return ("left_spoken", room, *chain.from_iterable(wanted))
+
+
+class LookUpNode:
+    """Arguments of lua/look_up_node.lua."""
+
+    def __init__(self, *, heartbeat_stale_ms: Number) -> None:
+        self._heartbeat_stale_ms = _encoded(heartbeat_stale_ms)
+
+    def call(self, *, node_id: Text, incarnation: Text, node_owner: Text) -> Call:
+        """What differs from call to call."""
+        return ("look_up_node", node_id, incarnation, node_owner, self._heartbeat_stale_ms)
 
 
 class MovePools:
@@ -822,6 +838,10 @@ class RegisterNode:
         nmt_pairs: Text,
         pools_hash: Text,
         node_owner: Text,
+        epoch_before: Number,
+        drained_ms_before: Number,
+        owner_nodes_elsewhere: Number,
+        owner_slots_elsewhere: Number,
         running: Sequence[str],
         finished: Iterable[Text],
     ) -> Call:
@@ -843,6 +863,10 @@ class RegisterNode:
             nmt_pairs,
             pools_hash,
             node_owner,
+            epoch_before,
+            drained_ms_before,
+            owner_nodes_elsewhere,
+            owner_slots_elsewhere,
             self._heartbeat_stale_ms,
             self._running_lease_ms,
             self._owner_nodes,

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import Room
 from lingua_scheduler.services.pool_service.fleet.directions import Direction, Directions
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes, Room
+from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.support.pool_client import Pool, allocation, criteria, ref, registration, running_pool
@@ -24,7 +25,7 @@ ZH_EN = Direction("speech", "zh", "en")
 ZH_TEXT = Direction("text", "zh", "any")
 
 
-def settings_of(pool: Pool, **fields: int) -> Settings:
+def settings_of(pool: Pool, **fields: int | str) -> Settings:
     values = {"redis_prefix": pool.prefix, **fields}
     return load_settings({f"LINGUA_{name.upper()}": str(value) for name, value in values.items()})
 
@@ -32,22 +33,24 @@ def settings_of(pool: Pool, **fields: int) -> Settings:
 @contextlib.asynccontextmanager
 async def fleet_of(
     pool: Pool, redis_url: str, **settings: int
-) -> AsyncIterator[tuple[Nodes, Pools]]:
+) -> AsyncIterator[tuple[Cells, Nodes, Pools]]:
     """Eyes on the store of a pool service."""
-    link = RedisLink(url=redis_url, prefix=pool.prefix, scripts={}, timeout_ms=4000)
-    await link.open()
+    chosen = settings_of(pool, redis_url=redis_url, redis_timeout_ms=4000, **settings)
+    cells = Cells(chosen, {})
+    await cells.open()
     try:
-        chosen = settings_of(pool, **settings)
-        nodes = Nodes(link=link, settings=chosen)
-        yield nodes, Pools(link=link, settings=chosen, nodes=nodes)
+        nodes = Nodes(cells=cells, settings=chosen)
+        yield cells, nodes, Pools(cells=cells, settings=chosen, nodes=nodes)
     finally:
-        await link.close()
+        await cells.close()
 
 
 @contextlib.asynccontextmanager
 async def capacity_of(pool: Pool, redis_url: str, **settings: int) -> AsyncIterator[Capacity]:
-    async with fleet_of(pool, redis_url, **settings) as (nodes, pools):
-        yield Capacity(nodes=nodes, pools=pools, directions=Directions(), keep_ms=KEEP_MS)
+    async with fleet_of(pool, redis_url, **settings) as (cells, nodes, pools):
+        yield Capacity(
+            cells=cells, nodes=nodes, pools=pools, directions=Directions(), keep_ms=KEEP_MS
+        )
 
 
 async def test_a_node_counts_in_each_of_its_directions_and_once_in_the_fleet(
@@ -143,9 +146,9 @@ async def test_a_large_pool_is_estimated_from_a_few_of_its_shards(
 async def test_what_has_no_label_left_is_summed_up_as_other(pool: Pool, redis_url: str) -> None:
     await pool.register("n1", slots=2, asr=("zh", "de", "fr"), nmt=("zh>en", "de>en", "fr>en"))
     await pool.register("n2", slots=3, asr=("zh",), nmt=("zh>en",))
-    async with fleet_of(pool, redis_url) as (nodes, pools):
+    async with fleet_of(pool, redis_url) as (cells, nodes, pools):
         capacity = Capacity(
-            nodes=nodes, pools=pools, directions=Directions(limit=2), keep_ms=KEEP_MS
+            cells=cells, nodes=nodes, pools=pools, directions=Directions(limit=2), keep_ms=KEEP_MS
         )
         sample = await capacity.sample(0.0)
 
@@ -164,9 +167,11 @@ async def test_nodes_whose_heartbeat_is_late_are_counted_until_they_are_offline(
     await pool.register("n1")
     seen = set()
     beats = {"heartbeat_stale_ms": 2000, "node_heartbeat_ms": 500, "heartbeat_batch_ms": 500}
-    async with fleet_of(pool, redis_url, **beats) as (nodes, _):
+    async with fleet_of(pool, redis_url, **beats) as (_, nodes, _):
         deadline = time.monotonic() + 20
-        while (fleet := await nodes.fleet()).by_health[common_pb2.NODE_HEALTH_OFFLINE] == 0:
+        while (fleet := await nodes.of_cell[0].fleet()).by_health[
+            common_pb2.NODE_HEALTH_OFFLINE
+        ] == 0:
             seen.add(fleet.late)
             assert time.monotonic() < deadline
             await asyncio.sleep(0.02)
@@ -217,8 +222,10 @@ async def test_the_gauges_show_a_sample_and_forget_what_is_not_in_the_next(
     await pool.register("n1", slots=4)
     await pool.stub.Allocate(allocation("j1"))
     zh_en = ZH_EN._asdict()
-    async with fleet_of(pool, redis_url) as (nodes, pools):
-        capacity = Capacity(nodes=nodes, pools=pools, directions=directions, keep_ms=KEEP_MS)
+    async with fleet_of(pool, redis_url) as (cells, nodes, pools):
+        capacity = Capacity(
+            cells=cells, nodes=nodes, pools=pools, directions=directions, keep_ms=KEEP_MS
+        )
         metrics.show(await capacity.sample(0.0), at=1000.5)
         assert [shown(name, **zh_en) for name in ("slots", "free_slots", "utilization_ratio")] == [
             *(4, 3, 0.25),

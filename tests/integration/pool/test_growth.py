@@ -9,10 +9,12 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry
 
+from lingua_scheduler.services.pool_service.cell_registry import POOLS_A_STEP
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
-from lingua_scheduler.services.pool_service.registry import POOLS_A_STEP, Registry
+from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.errors import AllCandidatesFullOrFailedError
 from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
@@ -65,12 +67,19 @@ class Fleet:
 
     def __init__(self, link: CountingLink, settings: Settings) -> None:
         self.link = link
-        self.registry = Registry(link=link, settings=settings)
-        nodes = Nodes(link=link, settings=settings)
         cells = Cells(settings, {})
         cells.first.link = link
+        metrics = PoolMetrics(CollectorRegistry())
+        self.registry = Registry(cells=cells, settings=settings)
+        self.reports = NodeReports(
+            cells=cells,
+            settings=settings,
+            metrics=metrics,
+            nodes=Nodes(cells=cells, settings=settings),
+            registry=self.registry,
+        )
         self.operations = Operations(
-            cells=cells, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
+            cells=cells, settings=settings, metrics=metrics, reports=self.reports
         )
 
     async def register(self, ids: Sequence[str], **fields: Any) -> list[int]:
@@ -184,7 +193,7 @@ async def test_a_refusal_costs_no_more_among_5000_full_nodes_than_three_shards_o
             pool_pb2.NodeBeat(node_id=node_id, epoch=epoch, running=[ref(f"busy-{node_id}")])
             for node_id, epoch in zip(everyone[at : at + 1000], epochs[at : at + 1000], strict=True)
         ]
-        await fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
+        await fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
 
     async def refused(job_id: str) -> None:
         with pytest.raises(AllCandidatesFullOrFailedError):
@@ -201,11 +210,11 @@ async def test_a_heartbeat_costs_the_same_with_1_and_with_6000_pairs(fleet: Flee
 
     def beat(node_id: str, epoch: int) -> Any:
         beats = [pool_pb2.NodeBeat(node_id=node_id, epoch=epoch, running=[ref(f"j-{node_id}")])]
-        return fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
+        return fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
 
     # The first heartbeat of all costs one command more.
     first = [pool_pb2.NodeBeat(node_id="narrow", epoch=narrow)]
-    await fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=first))
+    await fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=first))
     for _ in range(2):  # the first takes a slot, the second finds it
         costs = await fleet.costs(beat("narrow", narrow), beat("wide", wide))
         assert costs[0] == costs[1]
@@ -220,10 +229,10 @@ async def test_a_thousand_heartbeats_are_one_call_of_four_commands(
         pool_pb2.NodeBeat(node_id=node_id, epoch=epoch)
         for node_id, epoch in zip(everyone, epochs, strict=True)
     ]
-    await fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=beats[:1]))
+    await fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats[:1]))
     with redis.Redis.from_url(own_redis.url, protocol=2) as store:
         store.config_resetstat()
-        answer = await fleet.operations.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
+        answer = await fleet.reports.heartbeat(pool_pb2.HeartbeatRequest(beats=beats))
         stats = store.info("commandstats")
     calls = {name: stat["calls"] for name, stat in stats.items() if name != "cmdstat_info"}
     calls.pop("cmdstat_config|resetstat", None)

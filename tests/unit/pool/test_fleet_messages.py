@@ -13,7 +13,8 @@ MAX_BYTES = 100_000
 def changes(sets: dict[str, Capabilities | None], removed: int = 0) -> Changes:
     """New nodes with these capabilities, and some that are gone."""
     fleet = KnownFleet(stale_ms=1000)
-    sample = fleet.begin(5)
+    sample = fleet.begin()
+    sample.enter(0, 5)
     sample.see((name, live_record()) for name in sets)
     for name, able in sets.items():
         added = fleet.sets.add(able) if able else None

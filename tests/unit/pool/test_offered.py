@@ -2,8 +2,8 @@
 
 import pytest
 
+from lingua_scheduler.services.pool_service.fleet.cell_nodes import Room
 from lingua_scheduler.services.pool_service.fleet.directions import OTHER, Direction
-from lingua_scheduler.services.pool_service.fleet.nodes import Room
 from lingua_scheduler.services.pool_service.fleet.offered import offers
 from lingua_scheduler.services.runtime.contract.offers import Offer, Offers, packed, unpacked
 

@@ -30,7 +30,8 @@ class Fleet:
     def sample(self, *, oldest: int = 0) -> None:
         """Takes a sample 100 ms after the last."""
         self.now += 100
-        sample = self.known.begin(self.now)
+        sample = self.known.begin()
+        sample.enter(0, self.now)
         page = [
             (name, live_record(**{"beat": self.now, **fields}))
             for name, fields in self.records.items()
