@@ -12,7 +12,7 @@ from lingua_scheduler.services.pool_service.attempt_calls import AttemptCalls
 from lingua_scheduler.services.pool_service.elsewhere import (
     OK,
     Answer,
-    AskHome,
+    AskOwnCell,
     Fail,
     Forget,
     GiveBack,
@@ -60,24 +60,24 @@ class AcrossCells:
             DependencyDownError: the job's own cell is away.
             InvalidMessageError: the request is not valid.
         """
-        if self._leaves_home(name, request):
+        if self._leaves_own_cell(name, request):
             return asyncio.ensure_future(self._operations[name](request))
-        first = self._home(name, request).link.send(*self._calls.of[name](request))
+        first = self._own_cell(name, request).link.send(*self._calls.of[name](request))
         if name != "allocate":
             return first
         result = asyncio.get_running_loop().create_future()
-        first.add_done_callback(partial(self._home_said, request, result))
+        first.add_done_callback(partial(self._own_cell_said, request, result))
         return result
 
     async def run(self, name: str, request: Any) -> Reply:
         """The same, with spans of the calls if the caller is traced."""
-        if name == "allocate" or self._leaves_home(name, request):
+        if name == "allocate" or self._leaves_own_cell(name, request):
             return await self._operations[name](request)
         call = self._calls.of[name](request)
-        reply: Reply = await self._home(name, request).link.call(*call)
+        reply: Reply = await self._own_cell(name, request).link.call(*call)
         return reply
 
-    def cells_to_ask(self, home: Cell, key: str, criteria: pool_pb2.NodeCriteria) -> Sequence[Cell]:
+    def cells_to_ask(self, own: Cell, key: str, criteria: pool_pb2.NodeCriteria) -> Sequence[Cell]:
         """The other cells that may have nodes, in the order of the key's own.
 
         Cells that recently had none for the direction come last: a direction that few nodes can do
@@ -87,7 +87,7 @@ class AcrossCells:
         may = [
             cell.number
             for cell in self._cells.all
-            if cell is not home and cell.up and cell.state is not CellState.NEW
+            if cell is not own and cell.up and cell.state is not CellState.NEW
         ]
         order = ranked(key, may)
         order.sort(key=lambda cell: self._without.get((cell, direction), 0) > now)
@@ -106,28 +106,28 @@ class AcrossCells:
             with contextlib.suppress(DependencyDownError):
                 await counts.link.command("ZREM", f"{counts.prefix}:tenant:{tenant}:jobs", job_id)
 
-    def _home(self, name: str, request: Any) -> Cell:
+    def _own_cell(self, name: str, request: Any) -> Cell:
         return self._cells.of_job(request.job_id if name == "allocate" else request.attempt.job_id)
 
-    def _leaves_home(self, name: str, request: Any) -> bool:
+    def _leaves_own_cell(self, name: str, request: Any) -> bool:
         """Whether it is clear before the first call that another cell is involved."""
-        home = self._home(name, request)
+        own = self._own_cell(name, request)
         if name == "allocate":
             limits = request.limits
             return bool(limits.jobs or limits.audio_ms_per_minute) and (
-                self._cells.of_tenant(request.tenant) is not home
+                self._cells.of_tenant(request.tenant) is not own
             )
-        if request.cell != home.number:
+        if request.cell != own.number:
             return True
         return name == "complete" and request.tenant != ""
 
-    def _home_said(
+    def _own_cell_said(
         self,
         request: pool_pb2.AllocateRequest,
         result: asyncio.Future[Reply],
         first: asyncio.Future[Any],
     ) -> None:
-        """Passes home's reply on, or looks in other cells."""
+        """Passes the own cell's reply on, or looks in other cells."""
         if result.done():
             return
         if first.cancelled():
@@ -138,7 +138,7 @@ class AcrossCells:
             result.set_result(first.result())
         else:
             placing = self._placing(request)
-            then = placing.after(AskHome(), first.result())
+            then = placing.after(AskOwnCell(), first.result())
             if isinstance(then, Answer):
                 result.set_result(then.reply)
             else:
@@ -147,13 +147,13 @@ class AcrossCells:
                 result.add_done_callback(lambda _: task.cancel())
 
     def _placing(self, request: pool_pb2.AllocateRequest) -> Placing:
-        home = self._cells.of_job(request.job_id)
+        own = self._cells.of_job(request.job_id)
         criteria = request.criteria
         return Placing(
-            home=home.number,
+            own=own.number,
             others=lambda: [
                 cell.number
-                for cell in self.cells_to_ask(home, request.session_id or request.job_id, criteria)
+                for cell in self.cells_to_ask(own, request.session_id or request.job_id, criteria)
             ],
             cell_of_node=lambda node_id: self._cells.of_new_node(node_id).number,
             tries=self._tries,
@@ -164,7 +164,7 @@ class AcrossCells:
 
     async def _allocate(self, request: pool_pb2.AllocateRequest) -> Reply:
         validate.criteria(request.criteria)
-        if self._leaves_home("allocate", request):
+        if self._leaves_own_cell("allocate", request):
             counts = self._cells.of_tenant(request.tenant)
             # While the cell that counts is away, nothing is counted: all other cells go on.
             with contextlib.suppress(DependencyDownError):
@@ -175,7 +175,7 @@ class AcrossCells:
             counted.CopyFrom(request)
             counted.ClearField("limits")
             request = counted
-        return await self._place(self._placing(request), AskHome(), request)
+        return await self._place(self._placing(request), AskOwnCell(), request)
 
     async def _place(
         self, placing: Placing, step: Step, request: pool_pb2.AllocateRequest
@@ -196,17 +196,17 @@ class AcrossCells:
                 step = placing.after(step, reply)
 
     async def _take_step(self, step: Step, request: pool_pb2.AllocateRequest) -> Reply:
-        calls, home = self._calls, self._cells.of_job(request.job_id)
+        calls, own = self._calls, self._cells.of_job(request.job_id)
         match step:
-            case AskHome():
-                cell, call = home, calls.allocate(request, step)
+            case AskOwnCell():
+                cell, call = own, calls.allocate(request, step)
             case Take() | Look():
                 cell, call = self._other(step.cell), calls.take(request, step)
             case GiveBack(taken=taken):
                 cell, call = self._other(taken.cell), calls.give_back(request.job_id, taken)
             case Forget():
-                key = f"{home.prefix}:job:{request.job_id}"
-                await home.link.command("HDEL", key, f"{step.attempt}:cell")
+                key = f"{own.prefix}:job:{request.job_id}"
+                await own.link.command("HDEL", key, f"{step.attempt}:cell")
                 return ()
             case _:
                 raise TypeError(step)
@@ -223,35 +223,35 @@ class AcrossCells:
     async def _commit(self, request: pool_pb2.CommitRequest) -> Reply:
         """The node's cell has the lease, and the job's cell says which attempt may win."""
         call = self._calls.of["commit"](request)
-        home = self._cells.of_job(request.attempt.job_id)
+        own = self._cells.of_job(request.attempt.job_id)
         there = self._cells.of_number(request.cell)
         reply: Reply = await there.link.call(*call)
         if reply[0] in (b"no_room", b"superseded"):
             return reply
-        at_home: Reply = await home.link.call(*call)
-        if at_home[0] != b"superseded":
+        in_own: Reply = await own.link.call(*call)
+        if in_own[0] != b"superseded":
             return reply
         with contextlib.suppress(DependencyDownError):
             await there.link.call(*self._calls.superseded(request))
-        return at_home
+        return in_own
 
     async def _release(self, request: pool_pb2.ReleaseRequest) -> Reply:
         """A lease in a cell that is away ends by itself; the job must not wait for it."""
-        home = self._cells.of_job(request.attempt.job_id)
+        own = self._cells.of_job(request.attempt.job_id)
         there = self._cells.of_number(request.cell)
         reply: Reply | None = None
         with contextlib.suppress(DependencyDownError):
             reply = await there.link.call(*self._calls.release_there(request))
         if reply is not None and reply[0] == b"running":
             return reply
-        at_home: Reply = await home.link.call(*self._calls.of["release"](request))
-        return at_home if reply is None else reply
+        in_own: Reply = await own.link.call(*self._calls.of["release"](request))
+        return in_own if reply is None else reply
 
     async def _complete(self, request: pool_pb2.CompleteRequest) -> Reply:
         job_id = request.attempt.job_id
-        home = self._cells.of_job(job_id)
-        work: list[Awaitable[Any]] = [home.link.call(*self._calls.of["complete"](request))]
-        if request.cell != home.number:
+        own = self._cells.of_job(job_id)
+        work: list[Awaitable[Any]] = [own.link.call(*self._calls.of["complete"](request))]
+        if request.cell != own.number:
             there = self._cells.of_number(request.cell)
             work.append(_quietly(there.link.call(*self._calls.complete_there(request))))
         reply: Reply = (await asyncio.gather(*work))[0]

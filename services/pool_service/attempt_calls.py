@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.elsewhere import AskHome, Look, Take, Taken
+from lingua_scheduler.services.pool_service.elsewhere import AskOwnCell, Look, Take, Taken
 from lingua_scheduler.services.runtime.contract.capabilities import normal, stage_mask
 from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.script_calls import Call, Words
@@ -13,7 +13,7 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 
 _DETAIL_CHARS = 200
-_AT_FIRST = AskHome()
+_AT_FIRST = AskOwnCell()
 # Other cells than the job's own do not log what becomes of it.
 _NO_LOG = 0
 
@@ -105,7 +105,7 @@ class AttemptCalls:
             excluded=excluded,
         )
 
-    def allocate(self, request: pool_pb2.AllocateRequest, step: AskHome = _AT_FIRST) -> Call:
+    def allocate(self, request: pool_pb2.AllocateRequest, step: AskOwnCell = _AT_FIRST) -> Call:
         """Asks the job's own cell for a node, or to confirm what was taken in another one."""
         criteria, limits, taken = request.criteria, request.limits, step.taken
         validate.criteria(criteria)

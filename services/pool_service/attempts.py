@@ -91,9 +91,11 @@ class Attempts:
         response.existing = bool(existing)
         response.lease_ends_ms = ends
         response.placement.turn_id = turn_id.decode()
-        in_own_cell = len(reply) == 14
-        cell = self._cells.of_job(request.job_id).number if in_own_cell else reply[14]
-        response.placement.cell = cell
+        if len(reply) == 14:
+            response.placement.cell = self._cells.of_job(request.job_id).number
+        else:
+            response.placement.cell = reply[14]
+            self._metrics.elsewhere.inc(not existing)
         if why:
             response.error.ParseFromString(why)
         self._metrics.allocated(existing, *placed[4:])

@@ -1,34 +1,35 @@
 """How a job is placed if its own cell has no node for it. Pure: `Placing` says what to ask next.
 
-The job's own cell (home) has its record and decides. Another cell has nodes and their slots. So a
-slot is taken there first, for exactly one attempt, and nobody is told before home has confirmed
-that this attempt is the next one. Whatever fails in between, a job has no second live attempt: home
-confirms an attempt once, and a slot that is never confirmed becomes free by itself.
+The job's own cell has its record and decides. Another cell has nodes and their slots. So a
+slot is taken there first, for exactly one attempt, and nobody is told before the own cell has
+confirmed that this attempt is the next one. Whatever fails in between, a job has no second live
+attempt: the own cell confirms an attempt once, and a slot that is never confirmed becomes free by
+itself.
 
 | Asked            | Answer                          | Next                                       |
 |------------------|---------------------------------|--------------------------------------------|
-| home             | placed, or a refusal of the job | that is the answer                         |
+| own cell         | placed, or a refusal of the job | that is the answer                         |
 |                  | the attempt is in another cell  | look there                                 |
 |                  | the turn's node is elsewhere    | take there, on that node                   |
 |                  | the preferred node is not here  | take there, on that node, cell by cell     |
 |                  | no node with room               | take in the next cell                      |
 |                  | no answer                       | fail                                       |
-| take             | taken                           | confirm at home                            |
+| take             | taken                           | confirm in the own cell                    |
 |                  | no room, gone, no answer        | take in the next cell; none: refuse        |
-| take, bound node | taken                           | confirm at home                            |
+| take, bound node | taken                           | confirm in the own cell                    |
 |                  | full or silent, and may wait    | refuse: the turn waits                     |
-|                  | cannot be used, no answer       | home again, without the binding            |
-| take, preferred  | taken                           | confirm at home                            |
-|                  | full                            | home again, without the preference         |
+|                  | cannot be used, no answer       | own cell again, without the binding        |
+| take, preferred  | taken                           | confirm in the own cell                    |
+|                  | full                            | own cell again, without the preference     |
 |                  | not there, no answer            | take in the next cell; none: refuse        |
 | confirm          | recorded, or recorded before    | that is the answer                         |
 |                  | another attempt lives, or over  | give back, then that is the answer         |
 |                  | another attempt in a third cell | give back, then look there                 |
-|                  | the attempt is not the next one | give back, then home again                 |
+|                  | the attempt is not the next one | give back, then own cell again             |
 |                  | a refusal                       | give back, then that is the answer         |
 |                  | no answer                       | fail: a repeated call finds it, or it ends |
 | look             | has a slot                      | that is the answer                         |
-|                  | gone                            | forget at home that it lives, home again   |
+|                  | gone                            | the own cell forgets it; own cell again    |
 |                  | no answer                       | fail: it may live                          |
 """
 
@@ -51,7 +52,7 @@ _STALE = b"stale"
 _NONE_FREE = b"ALL_CANDIDATES_FULL_OR_FAILED"
 _NOT_PREFERRED = b"PREFERRED_NODE_NOT_CAPABLE"
 
-# How often home is asked anew. More than twice needs other calls for the same job at the same time.
+# How often the own cell is asked anew. More than twice needs other callers for the same job.
 _ROUNDS = 6
 
 # Where allocate's reply has them; the first ten are the same in the reply of take.
@@ -78,7 +79,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class AskHome:
+class AskOwnCell:
     """Call allocate in the job's own cell.
 
     Attributes:
@@ -119,14 +120,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Let home forget that an attempt has a slot in another cell."""
+    """Let the own cell forget that an attempt has a slot in another cell."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The reply, as if allocate had found a node at home; its part after the last is the cell."""
+    """The reply, as if the own cell had a node; one part more is the node's cell."""
 
     reply: Reply
 
@@ -143,17 +144,17 @@ class GiveBack:
     """Release a slot that was taken for nothing. If that fails, it becomes free by itself."""
 
     taken: Taken
-    then: "AskHome | Look | Answer"
+    then: "AskOwnCell | Look | Answer"
 
 
-Step: TypeAlias = AskHome | Take | Look | Forget | GiveBack | Answer | Fail
+Step: TypeAlias = AskOwnCell | Take | Look | Forget | GiveBack | Answer | Fail
 
 
 class Placing:
-    """One call of Allocate over several cells. Begin with `AskHome()`.
+    """One call of Allocate over several cells. Begin with `AskOwnCell()`.
 
     Args:
-        home: the job's own cell.
+        own: the job's own cell.
         others: the other cells in the order in which they are tried.
         cell_of_node: the cell in which a node should be.
         tries: how many other cells may answer that their nodes are full.
@@ -164,7 +165,7 @@ class Placing:
     def __init__(
         self,
         *,
-        home: int,
+        own: int,
         others: Callable[[], Sequence[int]],
         cell_of_node: Callable[[str], int],
         tries: int,
@@ -172,7 +173,7 @@ class Placing:
         strict: bool = False,
         may_wait: bool = False,
     ) -> None:
-        self._home = home
+        self._own = own
         self._others = others
         self._cell_of_node = cell_of_node
         self._tries = tries
@@ -180,24 +181,24 @@ class Placing:
         self._strict = strict
         self._may_wait = may_wait
         self._rounds = 0
-        # As last asked; a repeated call to home keeps what was found out.
-        self._asked = AskHome()
+        # As last asked; a repeated call to the own cell keeps what was found out.
+        self._asked = AskOwnCell()
         # The next attempt, what became of the binding, and what the refusals so far counted.
         self._attempt = 0
         self._binding = 0
         self._refused: Reply = ()
         self._tally: Counter[bytes] = Counter()
         self._left: Iterator[int] = iter(())
-        # What home has told of an attempt in another cell.
+        # What the own cell has told of an attempt in another cell.
         self._told: Reply = ()
 
     def after(self, step: Step, reply: Reply) -> Step:
         """What to do after a step was answered."""
         match step:
-            case AskHome(taken=None):
+            case AskOwnCell(taken=None):
                 self._asked = step
-                return self._after_home(reply)
-            case AskHome(taken=Taken() as taken):
+                return self._after_own_cell(reply)
+            case AskOwnCell(taken=Taken() as taken):
                 return self._after_confirm(taken, reply)
             case Take(bound=b"", preferred=False):
                 return self._after_take(step, reply)
@@ -228,13 +229,13 @@ class Placing:
                 return step.then
         return Fail(error)
 
-    def _after_home(self, reply: Reply) -> Step:
+    def _after_own_cell(self, reply: Reply) -> Step:
         if reply[0] == _ELSEWHERE:
             return self._look(reply)
         if reply[0] == _BOUND_ELSEWHERE:
             _, node, cell, path, attempt = reply
             where = int(cell) if cell else self._cell_of_node(node.decode())
-            if where == self._home:
+            if where == self._own:
                 return self._without_binding(pool_pb2.BINDING_OUTCOME_UNAVAILABLE)
             return Take(where, attempt, bound=node, path=path)
         if len(reply) < 2 or not isinstance(reply[1], list):
@@ -291,7 +292,7 @@ class Placing:
 
     def _confirm(self, step: Take, binding: int, reply: Reply) -> Step:
         taken = Taken(step.cell, step.attempt, reply)
-        return AskHome(unbound=binding, prefers=self._asked.prefers, taken=taken)
+        return AskOwnCell(unbound=binding, prefers=self._asked.prefers, taken=taken)
 
     def _after_confirm(self, taken: Taken, reply: Reply) -> Step:
         is_this = tuple(reply[_ATTEMPT : _NODE + 1 : 3]) == (taken.attempt, taken.node)
@@ -302,18 +303,18 @@ class Placing:
                 return Answer(_merged(reply, taken.cell, taken.reply))
             return GiveBack(taken, self._look(reply))
         if reply[0] == _STALE:
-            return GiveBack(taken, self._again(AskHome()))
+            return GiveBack(taken, self._again(AskOwnCell()))
         return GiveBack(taken, Answer(reply))
 
     def _look(self, reply: Reply) -> Look:
         self._told = reply
         return Look(int(reply[_CELL]), reply[_ATTEMPT])
 
-    def _without_binding(self, outcome: int) -> AskHome | Answer:
+    def _without_binding(self, outcome: int) -> AskOwnCell | Answer:
         return self._again(replace(self._asked, unbound=outcome))
 
-    def _again(self, step: AskHome) -> AskHome | Answer:
-        """Asks home once more, but not for ever."""
+    def _again(self, step: AskOwnCell) -> AskOwnCell | Answer:
+        """Asks the own cell once more, but not for ever."""
         self._rounds += 1
         if self._rounds > _ROUNDS:
             return Answer([_NONE_FREE, b"gone", 1])
@@ -324,6 +325,6 @@ class Placing:
             self._tally[why] += times
 
 
-def _merged(at_home: Reply, cell: int, there: Reply) -> Reply:
-    """Home's reply, with what only the cell of the node knows: the lease and the node."""
-    return [OK, *at_home[1:4], there[4], *there[5:9], *at_home[9:_CELL], cell]
+def _merged(in_own: Reply, cell: int, there: Reply) -> Reply:
+    """The own cell's reply, with what only the cell of the node knows: the lease and the node."""
+    return [OK, *in_own[1:4], there[4], *there[5:9], *in_own[9:_CELL], cell]

@@ -68,6 +68,11 @@ class PoolMetrics:
             values=[_PATHS[path] for path in _PATHS if path],
             registry=registry,
         ).counts
+        self.elsewhere = Counter(
+            "lingua_pool_placed_elsewhere",
+            "Reservations on a node of another cell than the job's own.",
+            registry=registry,
+        )
         self._affinity = Counter(
             "lingua_pool_affinity",
             "Jobs whose session was bound to a node, by kind of binding and outcome.",

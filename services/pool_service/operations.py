@@ -68,9 +68,9 @@ class Operations:
             preferred=criteria.preferred_node_id,
             strict=criteria.strict,
         )
-        home = self._cells.of_session(request.session_id)
+        own = self._cells.of_session(request.session_id)
         refused: list[Any] = []
-        for cell in (home, *self.attempts.across.cells_to_ask(home, request.session_id, criteria)):
+        for cell in (own, *self.attempts.across.cells_to_ask(own, request.session_id, criteria)):
             reply = await cell.link.call(*script_calls.select_node(want=want))
             if reply[0] == _OK:
                 response = pool_pb2.SelectNodeResponse()
@@ -156,10 +156,10 @@ class Operations:
         """Binds a session's direction to the node that keeps its audio."""
         validate.bind(request)
         if request.HasField("attempt"):
-            home = self._cells.of_job(request.attempt.job_id)
+            own = self._cells.of_job(request.attempt.job_id)
         else:
-            home = self._cells.of_session(request.session_id)
-        bound = await home.link.call(
+            own = self._cells.of_session(request.session_id)
+        bound = await own.link.call(
             *self._bind_session(
                 tenant=request.tenant,
                 session=request.session_id,
@@ -170,7 +170,7 @@ class Operations:
                 utterance=request.utterance_index,
                 job=request.attempt.job_id,
                 attempt=request.attempt.attempt,
-                cell="" if request.cell == home.number else str(request.cell),
+                cell="" if request.cell == own.number else str(request.cell),
             )
         )
         return pool_pb2.BindSessionResponse(

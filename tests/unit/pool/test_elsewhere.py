@@ -7,7 +7,7 @@ import pytest
 
 from lingua_scheduler.services.pool_service.elsewhere import (
     Answer,
-    AskHome,
+    AskOwnCell,
     Fail,
     Forget,
     GiveBack,
@@ -43,12 +43,12 @@ AWAY = ConnectionError("away")
 def placing(**options: Any) -> Placing:
     """A job of cell 0; others are asked in the order 1, 2, 3."""
     order = {"others": lambda: [1, 2, 3], "cell_of_node": lambda _: 2, "tries": 2}
-    return Placing(**{"home": 0, **order, **options})
+    return Placing(**{"own": 0, **order, **options})
 
 
 def walk(placing: Placing, *answers: Any) -> Step:
     """The step after home and then each cell in turn have answered so."""
-    step: Step = AskHome()
+    step: Step = AskOwnCell()
     for answer in answers:
         if isinstance(answer, Exception):
             step = placing.away(step, answer)
@@ -57,9 +57,9 @@ def walk(placing: Placing, *answers: Any) -> Step:
     return step
 
 
-def confirmed(reply: Sequence[Any], binding: int = NONE) -> AskHome:
+def confirmed(reply: Sequence[Any], binding: int = NONE) -> AskOwnCell:
     """The question to home about a slot in cell 1."""
-    return AskHome(unbound=binding, taken=Taken(1, 1, reply))
+    return AskOwnCell(unbound=binding, taken=Taken(1, 1, reply))
 
 
 @pytest.mark.parametrize("reply", [PLACED, OVER, QUOTA, [b"SESSION_TAKEN_OVER"]])
@@ -79,16 +79,16 @@ def test_what_home_decides_is_the_answer(reply: list[Any]) -> None:
         ([NOT_PREFERRED], Take(2, 1, preferred=True)),
         ([NOT_PREFERRED, NOT_PREFERRED], Take(1, 1, preferred=True)),
         ([NOT_PREFERRED, AWAY], Take(1, 1, preferred=True)),
-        ([NOT_PREFERRED, FULL_THERE], AskHome(unbound=NONE, prefers=False)),
+        ([NOT_PREFERRED, FULL_THERE], AskOwnCell(unbound=NONE, prefers=False)),
         ([BOUND], Take(1, 1, bound=b"n1", path=3)),
         ([[*BOUND[:2], b"", 3, 1]], Take(2, 1, bound=b"n1", path=3)),
         ([BOUND, TAKEN], confirmed(TAKEN, HIT)),
-        ([BOUND, [b"unbound", FULL]], AskHome(unbound=FULL)),
-        ([BOUND, [b"gone"]], AskHome(unbound=UNAVAILABLE)),
-        ([BOUND, AWAY], AskHome(unbound=UNAVAILABLE)),
+        ([BOUND, [b"unbound", FULL]], AskOwnCell(unbound=FULL)),
+        ([BOUND, [b"gone"]], AskOwnCell(unbound=UNAVAILABLE)),
+        ([BOUND, AWAY], AskOwnCell(unbound=UNAVAILABLE)),
         ([ELSEWHERE], Look(1, 1)),
         ([ELSEWHERE, [b"gone"]], Forget(1)),
-        ([ELSEWHERE, [b"gone"], ()], AskHome()),
+        ([ELSEWHERE, [b"gone"], ()], AskOwnCell()),
     ],
 )
 def test_what_is_asked_next(answers: list[Any], step: Step) -> None:
@@ -110,7 +110,7 @@ def test_the_answer_has_the_decision_of_home_and_the_node_of_the_other_cell() ->
         ([*PLACED[:1], 1, *PLACED[2:]], Answer([*PLACED[:1], 1, *PLACED[2:]])),
         (OVER, Answer(OVER)),
         (QUOTA, Answer(QUOTA)),
-        ([b"stale"], AskHome()),
+        ([b"stale"], AskOwnCell()),
         ([*ELSEWHERE[:14], b"3"], Look(3, 1)),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_turn_waits_for_its_node_in_a_cell_that_is_away() -> None:
 
 def test_a_bound_node_that_should_be_at_home_and_is_not_is_gone() -> None:
     step = walk(placing(cell_of_node=lambda _: 0), [*BOUND[:2], b"", 3, 1])
-    assert step == AskHome(unbound=UNAVAILABLE)
+    assert step == AskOwnCell(unbound=UNAVAILABLE)
 
 
 def test_a_strict_preference_is_not_passed_over() -> None:
@@ -160,7 +160,7 @@ def test_cells_that_are_full_are_limited_and_cells_without_nodes_are_not() -> No
 
 
 def test_home_is_not_asked_for_ever() -> None:
-    machine, step = placing(), AskHome()
+    machine, step = placing(), AskOwnCell()
     for _ in range(20):
         step = machine.after(step, ELSEWHERE)  # type: ignore[assignment]
         if isinstance(step, Look):
