@@ -28,6 +28,8 @@ class Hosted:
     """For those who call it by gRPC."""
     channel: Callable[[], grpc.aio.Channel]
     """Makes a channel to it within the process."""
+    web_address: str
+    """Where it serves browsers; empty if it does not."""
 
 
 @asynccontextmanager
@@ -54,7 +56,7 @@ async def hosted(
         await service.open()
         service.serve(cells.up)
         service.begin_work()
-        yield Hosted(service.address, server.channel)
+        yield Hosted(service.address, server.channel, service.web_address)
     finally:
         await service.end(0.0)
         watching.cancel()

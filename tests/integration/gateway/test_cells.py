@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import aiohttp
 import pytest
 
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
+from lingua_scheduler.services.runtime.contract.offers import Offer, offers_key, packed
 from lingua_scheduler.services.runtime.redis.cells import CellState
 from lingua_scheduler.services.session_gateway.main import GATEWAY
 from lingua_scheduler.services.session_gateway.rooms import renewals
 from lingua_scheduler.v1 import rooms_pb2, session_pb2, session_pb2_grpc
 from tests.support.audio import FORMAT, speech
 from tests.support.cells import cell_settings, open_cells
-from tests.support.hosted import hosted
+from tests.support.hosted import Hosted, hosted
 from tests.support.process import SOON_S
 from tests.support.raw_client import RawClient, new_session, raw_client
 from tests.support.raw_listener import listening, raw_listener
@@ -32,8 +34,9 @@ NO_DISPATCHER = "127.0.0.1:1"
 class Gateway:
     """A gateway with cells."""
 
-    def __init__(self, address: str, stub: Any, stack: contextlib.AsyncExitStack) -> None:
-        self.address = address
+    def __init__(self, service: Hosted, stub: Any, stack: contextlib.AsyncExitStack) -> None:
+        self.address = service.address
+        self.web_address = service.web_address
         self.stub = stub
         self._stack = stack
 
@@ -79,7 +82,7 @@ async def gateway_of(redis_url: str, prefix: str, **settings: Any) -> AsyncItera
         contextlib.AsyncExitStack() as stack,
     ):
         channel = await stack.enter_async_context(service.channel())
-        yield Gateway(service.address, session_pb2_grpc.SessionGatewayStub(channel), stack)
+        yield Gateway(service, session_pb2_grpc.SessionGatewayStub(channel), stack)
 
 
 @pytest.fixture
@@ -241,6 +244,22 @@ async def test_a_token_that_no_page_had_does_no_harm(gateway: Gateway) -> None:
     far = str(2**64 - 4096)
     page = await stub.ListSessions(session_pb2.ListSessionsRequest(page_token=far))
     assert not page.next_page_token
+
+
+async def test_languages_are_those_that_any_cell_offers(
+    gateway: Gateway, redis_url: str, prefix: str
+) -> None:
+    async with open_cells(cell_settings(redis_url, prefix, cells=CELLS)) as cells:
+        for cell, offer in zip(cells.all[1:3], (("de", "en"), ("es", "en")), strict=True):
+            value = packed(cell.number, [Offer(*offer, speech=True, room=True)])
+            await cell.link.command("SET", offers_key(cell.prefix), value)
+    async with (
+        aiohttp.ClientSession() as browser,
+        browser.get(f"http://{gateway.web_address}/v1/languages") as answer,
+    ):
+        body = await answer.json()
+    assert [each["src"] for each in body["directions"]] == ["de", "es"]
+    assert body["asOfMs"] == "2"
 
 
 async def test_the_limits_of_a_tenant_hold_over_all_cells(redis_url: str, prefix: str) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import aiohttp
 import grpc
 import pytest
 
@@ -14,7 +15,7 @@ from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.session_gateway.main import GATEWAY
 from lingua_scheduler.v1 import rooms_pb2, session_pb2, session_pb2_grpc
 from tests.support.audio import speech
-from tests.support.hosted import hosted
+from tests.support.hosted import Hosted, hosted
 from tests.support.process import SOON_S
 from tests.support.raw_client import RawClient, new_session, raw_client
 from tests.support.raw_listener import RawListener, listening, raw_listener
@@ -35,8 +36,9 @@ def is_steady(id_: str) -> bool:
 class World:
     """A gateway whose cells are in turns on two servers."""
 
-    def __init__(self, address: str, stub: Any, stack: contextlib.AsyncExitStack) -> None:
-        self.address = address
+    def __init__(self, service: Hosted, stub: Any, stack: contextlib.AsyncExitStack) -> None:
+        self.address = service.address
+        self.web_address = service.web_address
         self.stub = stub
         self._stack = stack
 
@@ -122,7 +124,13 @@ async def world(urls: str, prefix: str) -> AsyncIterator[World]:
         contextlib.AsyncExitStack() as stack,
     ):
         channel = await stack.enter_async_context(service.channel())
-        yield World(service.address, session_pb2_grpc.SessionGatewayStub(channel), stack)
+        yield World(service, session_pb2_grpc.SessionGatewayStub(channel), stack)
+
+
+async def web_health(address: str) -> int:
+    """The status of the web entry's health."""
+    async with aiohttp.ClientSession() as client, client.get(f"http://{address}/healthz") as answer:
+        return answer.status
 
 
 async def say(voice: RoomVoice, listener: RawListener) -> None:
@@ -175,6 +183,7 @@ async def test_a_server_that_is_away_stalls_only_its_own_cells(
             await other.refused(DOWN)
         assert time.monotonic() - began < FAST_S
         await stalled.send(speech(1), final=True)
+        assert await web_health(world.web_address) == 200
         # The others do not notice.
         await client.send(speech(1), final=True)
         await world.recorded(steady.session_id, 1)
@@ -226,6 +235,7 @@ async def test_nothing_is_listed_or_opened_if_all_cells_are_away(
         redis_timeout_ms=1000,
         dispatcher_address="127.0.0.1:1",
     ) as service:
+        assert await web_health(service.web_address) == 200
         frail.kill()
         async with service.channel() as channel:
             stub: Any = session_pb2_grpc.SessionGatewayStub(channel)
@@ -235,3 +245,4 @@ async def test_nothing_is_listed_or_opened_if_all_cells_are_away(
                 stub.CreateRoom(rooms_pb2.CreateRoomRequest()),
             ):
                 assert (await failure(call))[1] == DOWN
+        assert await web_health(service.web_address) == 503
