@@ -31,6 +31,8 @@ from tests.support.process import environment
 from tests.support.rpc_errors import failure
 
 CELLS = 4
+# A server that is killed has written whatever it has confirmed.
+AT_ONCE = ("--appendfsync", "always")
 LOG_MAX = 300
 SMALL = 33_554_432
 UNKNOWN = "0" * 31 + "9"
@@ -131,8 +133,8 @@ async def parts(redis_url: str, prefix: str) -> AsyncIterator[Parts]:
 def servers(tmp_path: Path) -> Iterator[list[EmbeddedRedis]]:
     """Two servers that keep their data when they are killed."""
     with (
-        EmbeddedRedis(data_dir=tmp_path / "a") as first,
-        EmbeddedRedis(data_dir=tmp_path / "b") as second,
+        EmbeddedRedis(data_dir=tmp_path / "a", args=AT_ONCE) as first,
+        EmbeddedRedis(data_dir=tmp_path / "b", args=AT_ONCE) as second,
     ):
         yield [first, second]
 
