@@ -207,7 +207,11 @@ async def test_callers_get_the_answers_of_unknown_jobs_and_of_wrong_fields(
             audio_format=FORMAT,
         )
         request = dispatcher_pb2.DispatchRequest(job=spec)
-        assert (await failure(stub.Dispatch(request)))[1] == "INVALID_MESSAGE"
+        _, why, said = await failure(stub.Dispatch(request))
+        assert (why, [each.field for each in said.field_violations]) == (
+            "INVALID_MESSAGE",
+            ["job.session_id"],
+        )
 
 
 async def test_each_cell_keeps_its_share_of_all_results(parts: Parts) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import os
+import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -168,3 +170,28 @@ async def test_without_one_server_only_its_jobs_are_held_up(
                 assert event.HasField("accepted") or event.failed.reason == DOWN
             await node.result(await taking, "well")
             assert (await following.delivered(again)).result.texts.translated == "well"
+
+
+async def test_a_silent_server_delays_no_job_of_the_other(
+    servers: list[EmbeddedRedis], prefix: str
+) -> None:
+    urls = " ".join(server.url for server in servers)
+    # So long that the jobs of the other would be seen to wait for it.
+    settings = {**PATIENT, "cells": 2, "redis_timeout_ms": 5000, "heartbeat_stale_ms": 60_000}
+    with PoolProcess(redis_url=urls, prefix=prefix, **settings) as pool:
+        async with (
+            running_dispatcher(pool, urls, **settings) as process,
+            scene(process, pool) as at,
+        ):
+            node, gateway = await node_in(at, 0, 2), at.gateway()
+            await ends_well(gateway, node, at.spec(session_id=session_in(at, 1)))
+            os.kill(servers[1].pid, signal.SIGSTOP)
+            try:
+                waits = await gateway.submit(at.spec(1, session_id=session_in(at, 1)))
+                for index in range(10):
+                    await ends_well(gateway, node, at.spec(index, session_id=session_in(at, 0)))
+                assert not [each for each in gateway.inbox.waiting if each.job_id == waits]
+            finally:
+                os.kill(servers[1].pid, signal.SIGCONT)
+            await node.result(await node.take_job(), "late")
+            assert (await gateway.delivered(waits)).result.texts.translated == "late"
