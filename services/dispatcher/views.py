@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from lingua_scheduler.services.dispatcher.job_cells import cell_of
 from lingua_scheduler.services.dispatcher.job_log import OVER
+from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
 from lingua_scheduler.services.runtime.errors import DependencyDownError, JobNotFoundError
 from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.redis.cells import Cells
@@ -84,7 +85,9 @@ class JobViews:
         Raises:
             InvalidMessageError: the id names a cell that does not exist.
         """
-        cell = self._cells.of_session(session_id)
+        cell = self._cells.first
+        if not self._cells.one:
+            cell = self._cells.of_number(cell_of_id(session_id), "job.session_id")
         return bool(await cell.link.command("EXISTS", f"{cell.prefix}:session:{session_id}"))
 
     async def _record(self, job_id: str) -> Record:
