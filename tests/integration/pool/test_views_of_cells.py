@@ -204,7 +204,7 @@ async def test_the_rest_is_seen_while_a_cell_is_away(prefix: str) -> None:
         fleet, capacity = sampler.new_fleet(), capacity_of(world)
         await news(sampler, fleet)
         sweeper = sweeper_of(world)
-        second.stop()
+        second.kill()
 
         assert await news(sampler, fleet) == {}
         assert fleet.since(1).removed == nodes[1:]
@@ -239,7 +239,7 @@ async def test_nodes_that_are_gone_are_taken_out_in_every_cell(redis_url: str, p
 async def test_instances_are_read_from_a_cell_that_is_up(prefix: str) -> None:
     async with on_two_servers(prefix) as (world, second):
         instances = AnnouncedInstances(cells=world.cells, settings=world.settings)
-        second.stop()
+        second.kill()
         listed = await instances.list_instances(instances_pb2.ListInstancesRequest())
         assert listed.as_of_ms > 0
     with pytest.raises(DependencyDownError):
