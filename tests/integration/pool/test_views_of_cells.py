@@ -66,6 +66,12 @@ def sweeper_of(world: InCells) -> Sweeper:
     )
 
 
+def free_slots(world: InCells, number: int) -> float | None:
+    """As the gauge of a cell shows them."""
+    name = "lingua_pool_cell_free_slots"
+    return world.exported.get_sample_value(name, {"cell": str(number)})
+
+
 async def all_nodes(world: InCells, size: int) -> list[list[pool_pb2.Node]]:
     """The nodes on each page."""
     pages, token = [], ""
@@ -204,6 +210,8 @@ async def test_the_rest_is_seen_while_a_cell_is_away(prefix: str) -> None:
         fleet, capacity = sampler.new_fleet(), capacity_of(world)
         await news(sampler, fleet)
         sweeper = sweeper_of(world)
+        await sweeper.sample(0.0)
+        assert [free_slots(world, number) for number in range(2)] == [3, 3]
         second.kill()
 
         assert await news(sampler, fleet) == {}
@@ -213,6 +221,7 @@ async def test_the_rest_is_seen_while_a_cell_is_away(prefix: str) -> None:
         assert (pool.nodes, pool.slots) == (1, 3)
         await sweeper.step()
         await sweeper.sample(0.0)
+        assert [free_slots(world, number) for number in range(2)] == [3, None]
         first = world.cells.first
         offered = await first.link.command("GET", offers_key(first.prefix))
         assert unpacked(offered).directions
