@@ -425,6 +425,21 @@ POOL: Rows = {
             "ops",
         ),
     ],
+    "Cells": [
+        Panel(
+            "Redis answers",
+            [("min by (cell) (lingua_redis_cell_up)", "cell {{cell}}")],
+            about="1 if the Redis of the cell answers every process, else 0.",
+        ),
+        Panel("Nodes", [("max by (cell) (lingua_pool_cell_nodes)", "cell {{cell}}")]),
+        Panel(
+            "Slots",
+            [
+                ("max by (cell) (lingua_pool_cell_slots)", "cell {{cell}}"),
+                ("max by (cell) (lingua_pool_cell_free_slots)", "free in cell {{cell}}"),
+            ],
+        ),
+    ],
     "Reservations": [
         Panel(
             "Allocate", [(rate("lingua_pool_allocations_total", "outcome"), "{{outcome}}")], "ops"

@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 
+from lingua_scheduler.services.pool_service.cell_states import CellStates
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
 from lingua_scheduler.services.pool_service.fleet.directions import Directions
 from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInstances
@@ -18,7 +19,6 @@ from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.service import PoolServicer
 from lingua_scheduler.services.pool_service.sweeper import Sweeper
-from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.hosted_service import Runtime, ServiceKind
 from lingua_scheduler.services.runtime.service_process import Ready, run_services
 from lingua_scheduler.services.runtime.settings.settings import Settings
@@ -43,6 +43,7 @@ class PoolService:
             cells=cells, settings=settings, metrics=metrics, nodes=nodes, registry=registry
         )
         self._runtime = runtime
+        self._cell_states = CellStates(cells=cells, settings=settings, nodes=nodes)
         self._stats = metrics.stats
         self._watch = FleetWatch(
             sampler=FleetSampler(cells=cells, settings=settings, nodes=nodes),
@@ -59,6 +60,7 @@ class PoolService:
             nodes=nodes,
             pools=pools,
             instances=AnnouncedInstances(cells=cells, settings=settings),
+            cell_states=self._cell_states,
             watch=self._watch,
             instance_id=settings.instance_id,
             max_message_bytes=settings.max_message_bytes,
@@ -82,21 +84,13 @@ class PoolService:
         pool_pb2_grpc.add_PoolServiceServicer_to_server(self._servicer, server)
 
     async def open(self, address: str) -> None:
-        """Checks that the pools in this Redis have the configured size; announces the instance."""
-        link, settings = self._runtime.link, self._runtime.settings
-        key = f"{settings.redis_prefix}:layout"
-        await link.command("HSETNX", key, "pool_size", settings.pool_size)
-        kept = int(await link.command("HGET", key, "pool_size"))
-        if kept != settings.pool_size:
-            raise SettingsError(
-                f"LINGUA_POOL_SIZE={settings.pool_size}: this Redis has pools of {kept} nodes per "
-                f"shard; set LINGUA_POOL_SIZE={kept}, or use another LINGUA_REDIS_PREFIX"
-            )
+        """Prepares the cells, and announces the instance."""
+        await self._cell_states.open()
         await self._runtime.instances.announce(address, self._stats)
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Background tasks: the sweep."""
-        return (self._sweeper.run(),)
+        """Background tasks: the sweep, and the preparation of cells."""
+        return self._sweeper.run(), self._cell_states.run()
 
     async def drain(self) -> None:
         """Ends the streams of dispatchers and consoles, which connect to another instance."""

@@ -145,6 +145,25 @@ class PoolMetrics:
         self._whole_free = Gauge(
             "lingua_pool_fleet_free_slots", "Those of them that are free.", registry=registry
         )
+        self._cell_nodes = Gauge(
+            "lingua_pool_cell_nodes",
+            "Known nodes by cell; none for a cell that is away.",
+            ["cell"],
+            registry=registry,
+        )
+        self._cell_slots = Gauge(
+            "lingua_pool_cell_slots",
+            "Slots of the nodes that may be chosen, by cell.",
+            ["cell"],
+            registry=registry,
+        )
+        self._cell_free = Gauge(
+            "lingua_pool_cell_free_slots",
+            "Those of them that are free, by cell.",
+            ["cell"],
+            registry=registry,
+        )
+        self._cells_shown: set[int] = set()
         self._slots = Gauge(
             "lingua_pool_slots",
             "Slots of the nodes that may be chosen; a node counts in each of its directions.",
@@ -230,6 +249,7 @@ class PoolMetrics:
         self._ejected.set(sample.fleet.ejected)
         self._whole_slots.set(sample.whole.slots)
         self._whole_free.set(sample.whole.free)
+        self._show_cells(sample)
         for direction, (slots, free) in sample.rooms.items():
             self._slots.labels(*direction).set(slots)
             self._free.labels(*direction).set(free)
@@ -243,6 +263,16 @@ class PoolMetrics:
                 gauge.remove(*direction)
         self._shown = set(sample.rooms)
         self._sampled.set(at)
+
+    def _show_cells(self, sample: Sample) -> None:
+        for number, cell in sample.cells.items():
+            self._cell_nodes.labels(number).set(cell.fleet.by_health.total())
+            self._cell_slots.labels(number).set(cell.whole.slots)
+            self._cell_free.labels(number).set(cell.whole.free)
+        for number in self._cells_shown - sample.cells.keys():
+            for gauge in (self._cell_nodes, self._cell_slots, self._cell_free):
+                gauge.remove(number)
+        self._cells_shown = set(sample.cells)
 
 
 def _word(name: str, prefix: str) -> str:

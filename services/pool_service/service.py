@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from lingua_scheduler.services.pool_service.cell_states import CellStates
 from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInstances
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
@@ -37,6 +38,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         nodes: Nodes,
         pools: Pools,
         instances: AnnouncedInstances,
+        cell_states: CellStates,
         watch: FleetWatch,
         instance_id: str,
         max_message_bytes: int,
@@ -48,6 +50,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         self._nodes = nodes
         self._pools = pools
         self._instances = instances
+        self._cell_states = cell_states
         self._watch = watch
         self._instance_id = instance_id
         self._max_message_bytes = max_message_bytes
@@ -143,6 +146,16 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         self, request: instances_pb2.ListInstancesRequest, context: Context
     ) -> instances_pb2.ListInstancesResponse:
         return await self._instances.list_instances(request)
+
+    async def ListCells(  # noqa: N802
+        self, request: pool_pb2.ListCellsRequest, context: Context
+    ) -> pool_pb2.ListCellsResponse:
+        return await self._cell_states.list_cells(request)
+
+    async def SetCellState(  # noqa: N802
+        self, request: pool_pb2.SetCellStateRequest, context: Context
+    ) -> pool_pb2.SetCellStateResponse:
+        return await self._cell_states.set_cell_state(request)
 
     # grpc.aio accepts a coroutine that writes as well as an iterator; the generated stubs of this
     # and the next method know only the latter.

@@ -5,6 +5,7 @@ from lingua_scheduler.services.runtime.contract.checks import Check
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _ENDS = (common_pb2.JOB_STATE_FAILED, common_pb2.JOB_STATE_CANCELLED)
+_CELL_STATES = (pool_pb2.CELL_STATE_READY, pool_pb2.CELL_STATE_DRAINING)
 _OPERATORS = (common_pb2.NODE_HEALTH_READY, common_pb2.NODE_HEALTH_DRAINING)
 
 
@@ -14,6 +15,13 @@ def set_node_health(request: pool_pb2.SetNodeHealthRequest) -> None:
         check = Check()
         check.one_of("health", request.health, _OPERATORS, "READY or DRAINING from an operator")
         check.done()
+
+
+def set_cell_state(request: pool_pb2.SetCellStateRequest) -> None:
+    """Checks a change of the state of a cell."""
+    check = Check()
+    check.one_of("state", request.state, _CELL_STATES, "READY or DRAINING")
+    check.done()
 
 
 def criteria(criteria: pool_pb2.NodeCriteria) -> None:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from lingua_scheduler.services.runtime.auth.guard import Guard, guard_of
 from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.server_link import ERROR_KINDS
 from lingua_scheduler.services.runtime.rpc.channels import Dialer
@@ -150,6 +150,7 @@ class HostedService:
         self._stop_tracing = configure_tracing(self.name, settings.instance_id)
         _count_tasks(self.name, registry)
         _count_redis_errors(cells, registry)
+        _show_cells(cells, registry)
         tls, dialer = server_tls(settings), Dialer(settings, in_process)
         export_expiry(registry, tls, dialer.tls)
         self._instances = Instances(cells=cells, settings=settings, service=self.name)
@@ -289,6 +290,21 @@ def _count_redis_errors(cells: Cells, registry: CollectorRegistry) -> None:
         errors.labels(kind)
     for server in cells.servers:
         server.on_error.append(lambda kind: errors.labels(kind).inc())
+
+
+def _show_cells(cells: Cells, registry: CollectorRegistry) -> None:
+    up = Gauge(
+        "lingua_redis_cell_up",
+        "1 while the Redis of the cell answers, 0 while it does not.",
+        ["cell"],
+        registry=registry,
+    )
+    for cell in cells.all:
+
+        def is_up(cell: Cell = cell) -> float:
+            return float(cell.up)
+
+        up.labels(cell.number).set_function(is_up)
 
 
 def _count_tasks(name: str, registry: CollectorRegistry) -> None:

@@ -8,6 +8,7 @@ from tests.monitoring.exported import Exported
 LABELS = {
     "action",
     "cause",
+    "cell",
     "code",
     "health",
     "how",

@@ -41,7 +41,8 @@ EXPECTED = {
         "EndJob BindSession",
         "operator service": "SetNodeHealth RemoveNode ClearSession",
         "operator service viewer": "SelectNode GetNode ListNodes ListPools",
-        "operator viewer": "WatchFleet ListInstances",
+        "operator viewer": "WatchFleet ListInstances ListCells",
+        "operator": "SetCellState",
     },
 }
 ALLOWED = {

@@ -102,6 +102,8 @@ def node_row(fleet: Fleet, node: FleetNode) -> dict[str, Any]:
     }
     if node.ejected:
         row["ejected_until_ms"] = node.ejected_until_ms
+    if fleet.has_cells:
+        row["cell"] = node.cell
     if node.owner:
         row["owner"] = node.owner
     if node.drained and node.drained_ms:

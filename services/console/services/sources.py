@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from lingua_scheduler.services.console.services.actions import Actions
 from lingua_scheduler.services.console.services.calls import ServiceCalls
+from lingua_scheduler.services.console.services.cell_reads import CellReads
 from lingua_scheduler.services.console.services.fleet_watch import FleetWatch
 from lingua_scheduler.services.console.services.instance_poll import InstancePoll
 from lingua_scheduler.services.console.services.job_poll import JobPoll
@@ -81,6 +82,7 @@ class Sources:
             now_ms=now_ms,
         )
         self.node_reads = NodeReads(calls=calls)
+        self.cell_reads = CellReads(calls=calls)
         self.actions = Actions(calls=calls)
         self._calls = calls
 

@@ -50,6 +50,8 @@ class Fleet:
         self.is_known = False
         """Whether all nodes have been read at least once."""
         self.as_of_ms = 0
+        self.has_cells = False
+        """Whether there was a node in another cell than the first."""
         self._directions = 0
         # Nodes beyond MAX_NODES, by id.
         self._refused: set[str] = set()
@@ -158,6 +160,7 @@ class Fleet:
         else:
             self._count(node, -1)
             node.take(message)
+        self.has_cells = self.has_cells or node.cell > 0
         node.shared = self.sets.get(node.capability_set)
         self._set_ejected(node, now_ms)
         self._count(node, 1)

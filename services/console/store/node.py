@@ -30,6 +30,7 @@ class FleetNode:
     __slots__ = (
         "address",
         "capability_set",
+        "cell",
         "drained",
         "drained_ms",
         "ejected",
@@ -79,6 +80,7 @@ class FleetNode:
         self.drained_ms = node.drained_ms
         self.used_at_drain = node.slots_used_at_drain
         self.epoch = node.epoch
+        self.cell = node.cell
         self.last_heartbeat_ms = node.last_heartbeat_ms
 
     @property

@@ -19,6 +19,7 @@ SORTS: dict[str, Callable[[FleetNode], Any]] = {
     "load": lambda node: (node.load, node.node_id),
     "failures": lambda node: (node.failures, node.node_id),
     "instance": lambda node: (node.instance, node.node_id),
+    "cell": lambda node: (node.cell, node.node_id),
 }
 
 

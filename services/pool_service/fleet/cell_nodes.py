@@ -161,6 +161,14 @@ class CellNodes:
         fleet.rooms = await self._rooms_of(ready, now)
         return fleet
 
+    async def totals(self, now: int) -> tuple[int, int, int]:
+        """Returns the number of nodes, of their slots, and of those that are in use."""
+        nodes = slots = used = 0
+        async for node_id, live in self._all():
+            nodes, slots = nodes + 1, slots + live.max_concurrent_jobs
+            used += await self._used(node_id, live, now)
+        return nodes, slots, used
+
     async def rooms(self, node_ids: Iterable[str]) -> dict[str, Room]:
         """Returns the slots of those of these nodes that may be chosen."""
         now, rest = await redis_now_ms(self._link), iter(node_ids)
@@ -180,11 +188,15 @@ class CellNodes:
         rooms = {}
         for node_id, live in ready:
             if live.ejected_until_ms <= now:
-                used = live.used
-                if used and live.next_end_ms <= now:
-                    used = sum(await self.leases(node_id, now))
+                used = await self._used(node_id, live, now)
                 rooms[node_id] = _room(live.max_concurrent_jobs, used)
         return rooms
+
+    async def _used(self, node_id: str, live: LiveNode, now: int) -> int:
+        """How many of a node's slots are in use."""
+        if live.used and live.next_end_ms <= now:
+            return sum(await self.leases(node_id, now))
+        return live.used
 
     async def _all(self) -> AsyncIterator[tuple[str, LiveNode]]:
         async for page in self.packed():

@@ -56,6 +56,8 @@ ROLES: dict[str, frozenset[Role]] = {
     f"{_PACKAGE}.PoolService/ListPools": _SERVICE | _VIEWERS,
     f"{_PACKAGE}.PoolService/WatchFleet": _VIEWERS,
     f"{_PACKAGE}.PoolService/ListInstances": _VIEWERS,
+    f"{_PACKAGE}.PoolService/ListCells": _VIEWERS,
+    f"{_PACKAGE}.PoolService/SetCellState": _OPERATOR,
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _OPERATOR,
 }
 

@@ -296,6 +296,11 @@ class Complete:
         )
 
 
+def count_cells(*, cells: Number) -> Call:
+    """Arguments of lua/count_cells.lua."""
+    return ("count_cells", cells)
+
+
 def count_holds(*, tenant: Text, what: Text) -> Call:
     """Arguments of lua/count_holds.lua."""
     return ("count_holds", tenant, what)

@@ -14,6 +14,7 @@ from lingua_scheduler.cli.options import client_options
 
 # Help texts, kept here so that `lingua --help` loads no command.
 COMMANDS = {
+    "cells": "List cells, drain them and make them ready.",
     "certs": "Create certificates for TLS: an authority and what it issues.",
     "config": "Show every setting, its value and its origin.",
     "health": "Check whether services are serving.",

@@ -169,6 +169,29 @@ BINDING_KIND_TIMEOUT: BindingKind.ValueType  # 1
 BINDING_KIND_MAX_DURATION: BindingKind.ValueType  # 2
 Global___BindingKind: _TypeAlias = BindingKind  # noqa: Y015
 
+class _CellState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CellStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CellState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CELL_STATE_UNSPECIFIED: _CellState.ValueType  # 0
+    CELL_STATE_NEW: _CellState.ValueType  # 1
+    """It was added while others were in use. It gets no sessions, rooms and nodes before it is ready."""
+    CELL_STATE_READY: _CellState.ValueType  # 2
+    CELL_STATE_DRAINING: _CellState.ValueType  # 3
+    """It gets no new sessions and rooms, and its nodes move to other cells as they become idle."""
+
+class CellState(_CellState, metaclass=_CellStateEnumTypeWrapper): ...
+
+CELL_STATE_UNSPECIFIED: CellState.ValueType  # 0
+CELL_STATE_NEW: CellState.ValueType  # 1
+"""It was added while others were in use. It gets no sessions, rooms and nodes before it is ready."""
+CELL_STATE_READY: CellState.ValueType  # 2
+CELL_STATE_DRAINING: CellState.ValueType  # 3
+"""It gets no new sessions and rooms, and its nodes move to other cells as they become idle."""
+Global___CellState: _TypeAlias = CellState  # noqa: Y015
+
 @_typing.final
 class RegisterNodeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -1765,6 +1788,139 @@ class Pool(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Pool: _TypeAlias = Pool  # noqa: Y015
+
+@_typing.final
+class Cell(_message.Message):
+    """A part of the state of a deployment, on one Redis primary."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    IS_UP_FIELD_NUMBER: _builtins.int
+    DOWN_REASON_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    USED_SLOTS_FIELD_NUMBER: _builtins.int
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    ROOMS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    state: Global___CellState.ValueType
+    """As it was last read, if the cell is away."""
+    address: _builtins.str
+    """The URL of its Redis, without user and password."""
+    is_up: _builtins.bool
+    """Whether its Redis answers. If not, the fields below down_reason are not known."""
+    down_reason: _builtins.str
+    """Why not."""
+    nodes: _builtins.int
+    slots: _builtins.int
+    """Slots of all its nodes, and how many of them are in use."""
+    used_slots: _builtins.int
+    sessions: _builtins.int
+    rooms: _builtins.int
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        state: Global___CellState.ValueType = ...,
+        address: _builtins.str = ...,
+        is_up: _builtins.bool = ...,
+        down_reason: _builtins.str = ...,
+        nodes: _builtins.int = ...,
+        slots: _builtins.int = ...,
+        used_slots: _builtins.int = ...,
+        sessions: _builtins.int = ...,
+        rooms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "down_reason", b"down_reason", "is_up", b"is_up", "nodes", b"nodes", "number", b"number", "rooms", b"rooms", "sessions", b"sessions", "slots", b"slots", "state", b"state", "used_slots", b"used_slots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Cell: _TypeAlias = Cell  # noqa: Y015
+
+@_typing.final
+class ListCellsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCellsRequest: _TypeAlias = ListCellsRequest  # noqa: Y015
+
+@_typing.final
+class ListCellsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CELLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def cells(self) -> _containers.RepeatedCompositeFieldContainer[Global___Cell]:
+        """Ordered by number."""
+
+    def __init__(
+        self,
+        *,
+        cells: _abc.Iterable[Global___Cell] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cells", b"cells"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCellsResponse: _TypeAlias = ListCellsResponse  # noqa: Y015
+
+@_typing.final
+class SetCellStateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    state: Global___CellState.ValueType
+    """READY or DRAINING."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        state: Global___CellState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetCellStateRequest: _TypeAlias = SetCellStateRequest  # noqa: Y015
+
+@_typing.final
+class SetCellStateResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CELL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def cell(self) -> Global___Cell: ...
+    def __init__(
+        self,
+        *,
+        cell: Global___Cell | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cell", b"cell"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cell", b"cell"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetCellStateResponse: _TypeAlias = SetCellStateResponse  # noqa: Y015
 
 @_typing.final
 class OperateRequest(_message.Message):

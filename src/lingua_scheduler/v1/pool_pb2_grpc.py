@@ -129,6 +129,16 @@ class PoolServiceStub:
                 request_serializer=lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesRequest.SerializeToString,
                 response_deserializer=lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesResponse.FromString,
                 _registered_method=True)
+        self.ListCells = channel.unary_unary(
+                '/lingua_scheduler.v1.PoolService/ListCells',
+                request_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.ListCellsRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.ListCellsResponse.FromString,
+                _registered_method=True)
+        self.SetCellState = channel.unary_unary(
+                '/lingua_scheduler.v1.PoolService/SetCellState',
+                request_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.SetCellStateRequest.SerializeToString,
+                response_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.SetCellStateResponse.FromString,
+                _registered_method=True)
         self.Operate = channel.stream_stream(
                 '/lingua_scheduler.v1.PoolService/Operate',
                 request_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.OperateRequest.SerializeToString,
@@ -283,6 +293,22 @@ class PoolServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListCells(self, request, context):
+        """The cells of the deployment, and what each of them has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetCellState(self, request, context):
+        """Drains a cell, so that it can be taken out later, or makes it ready. All instances know within
+        about a second.
+        Errors: INVALID_MESSAGE if there is no such cell, or if no other one would be ready.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Operate(self, request_iterator, context):
         """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
         all that have queued up. Messages are answered in the order in which they came, each after all of
@@ -386,6 +412,16 @@ def add_PoolServiceServicer_to_server(servicer, server):
                     servicer.ListInstances,
                     request_deserializer=lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesRequest.FromString,
                     response_serializer=lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesResponse.SerializeToString,
+            ),
+            'ListCells': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCells,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.ListCellsRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.ListCellsResponse.SerializeToString,
+            ),
+            'SetCellState': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetCellState,
+                    request_deserializer=lingua__scheduler_dot_v1_dot_pool__pb2.SetCellStateRequest.FromString,
+                    response_serializer=lingua__scheduler_dot_v1_dot_pool__pb2.SetCellStateResponse.SerializeToString,
             ),
             'Operate': grpc.stream_stream_rpc_method_handler(
                     servicer.Operate,
@@ -883,6 +919,60 @@ class PoolService:
             '/lingua_scheduler.v1.PoolService/ListInstances',
             lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesRequest.SerializeToString,
             lingua__scheduler_dot_v1_dot_instances__pb2.ListInstancesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCells(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.PoolService/ListCells',
+            lingua__scheduler_dot_v1_dot_pool__pb2.ListCellsRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_pool__pb2.ListCellsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetCellState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lingua_scheduler.v1.PoolService/SetCellState',
+            lingua__scheduler_dot_v1_dot_pool__pb2.SetCellStateRequest.SerializeToString,
+            lingua__scheduler_dot_v1_dot_pool__pb2.SetCellStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

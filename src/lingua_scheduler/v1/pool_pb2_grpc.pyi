@@ -95,6 +95,13 @@ class PoolServiceStub:
     """
     ListInstances: _grpc.UnaryUnaryMultiCallable[_instances_pb2.ListInstancesRequest, _instances_pb2.ListInstancesResponse]
     """The instances of all services."""
+    ListCells: _grpc.UnaryUnaryMultiCallable[_pool_pb2.ListCellsRequest, _pool_pb2.ListCellsResponse]
+    """The cells of the deployment, and what each of them has."""
+    SetCellState: _grpc.UnaryUnaryMultiCallable[_pool_pb2.SetCellStateRequest, _pool_pb2.SetCellStateResponse]
+    """Drains a cell, so that it can be taken out later, or makes it ready. All instances know within
+    about a second.
+    Errors: INVALID_MESSAGE if there is no such cell, or if no other one would be ready.
+    """
     Operate: _grpc.StreamStreamMultiCallable[_pool_pb2.OperateRequest, _pool_pb2.OperateResponse]
     """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
     all that have queued up. Messages are answered in the order in which they came, each after all of
@@ -169,6 +176,13 @@ class PoolServiceAsyncStub(PoolServiceStub):
     """
     ListInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.ListInstancesRequest, _instances_pb2.ListInstancesResponse]  # type: ignore[assignment]
     """The instances of all services."""
+    ListCells: _aio.UnaryUnaryMultiCallable[_pool_pb2.ListCellsRequest, _pool_pb2.ListCellsResponse]  # type: ignore[assignment]
+    """The cells of the deployment, and what each of them has."""
+    SetCellState: _aio.UnaryUnaryMultiCallable[_pool_pb2.SetCellStateRequest, _pool_pb2.SetCellStateResponse]  # type: ignore[assignment]
+    """Drains a cell, so that it can be taken out later, or makes it ready. All instances know within
+    about a second.
+    Errors: INVALID_MESSAGE if there is no such cell, or if no other one would be ready.
+    """
     Operate: _aio.StreamStreamMultiCallable[_pool_pb2.OperateRequest, _pool_pb2.OperateResponse]  # type: ignore[assignment]
     """The operations above, for dispatchers: many can be in flight on one stream, and a message carries
     all that have queued up. Messages are answered in the order in which they came, each after all of
@@ -348,6 +362,25 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_instances_pb2.ListInstancesResponse, _abc.Awaitable[_instances_pb2.ListInstancesResponse]]:
         """The instances of all services."""
+
+    @_abc_1.abstractmethod
+    def ListCells(
+        self,
+        request: _pool_pb2.ListCellsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_pool_pb2.ListCellsResponse, _abc.Awaitable[_pool_pb2.ListCellsResponse]]:
+        """The cells of the deployment, and what each of them has."""
+
+    @_abc_1.abstractmethod
+    def SetCellState(
+        self,
+        request: _pool_pb2.SetCellStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_pool_pb2.SetCellStateResponse, _abc.Awaitable[_pool_pb2.SetCellStateResponse]]:
+        """Drains a cell, so that it can be taken out later, or makes it ready. All instances know within
+        about a second.
+        Errors: INVALID_MESSAGE if there is no such cell, or if no other one would be ready.
+        """
 
     @_abc_1.abstractmethod
     def Operate(

@@ -25,6 +25,7 @@ class InCells:
     settings: Settings
     cells: Cells
     registry: Registry
+    exported: CollectorRegistry
     metrics: PoolMetrics
     nodes: Nodes
     reports: NodeReports
@@ -89,7 +90,8 @@ async def in_cells(redis_url: str, prefix: str, **settings: int) -> AsyncIterato
     await cells.open()
     try:
         nodes, registry = Nodes(cells=cells, settings=made), Registry(cells=cells, settings=made)
-        metrics = PoolMetrics(CollectorRegistry())
+        exported = CollectorRegistry()
+        metrics = PoolMetrics(exported)
         reports = NodeReports(
             cells=cells,
             settings=made,
@@ -97,6 +99,6 @@ async def in_cells(redis_url: str, prefix: str, **settings: int) -> AsyncIterato
             nodes=nodes,
             registry=registry,
         )
-        yield InCells(made, cells, registry, metrics, nodes, reports)
+        yield InCells(made, cells, registry, exported, metrics, nodes, reports)
     finally:
         await cells.close()

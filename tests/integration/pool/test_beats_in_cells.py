@@ -13,6 +13,7 @@ from lingua_scheduler.services.runtime.errors import (
 from lingua_scheduler.services.runtime.redis.cells import CellState
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2
+from tests.conftest import Eventually
 
 from .in_cells import InCells, in_cells
 
@@ -131,14 +132,16 @@ async def test_an_operator_drains_a_node_in_whichever_cell(world: InCells) -> No
         )
 
 
-async def test_only_the_nodes_of_a_cell_that_is_away_are_affected(prefix: str) -> None:
+async def test_only_the_nodes_of_a_cell_that_is_away_are_affected(
+    prefix: str, eventually: Eventually
+) -> None:
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(EmbeddedRedis()) for _ in range(2)]
         urls = " ".join(server.url for server in servers)
         async with in_cells(urls, prefix, cells=2, redis_timeout_ms=400) as world:
             nodes = [world.node_of(0), world.node_of(1)]
             registered = [(node, await world.register(node)) for node in nodes]
-            servers[1].stop()
+            servers[1].kill()
             assert await world.beat(*registered) == set()
             with pytest.raises(DependencyDownError):
                 await world.beat(registered[1])
@@ -150,3 +153,8 @@ async def test_only_the_nodes_of_a_cell_that_is_away_are_affected(prefix: str) -
             again = await world.register(nodes[1], stream_id="s2")
             assert again.cell == 0
             assert await world.beat((nodes[1], again)) == set()
+            servers[1].restart()
+            await eventually(lambda: world.cells.all[1].up)
+            assert await world.beat((nodes[1], again)) == {nodes[1]}
+            assert (await world.register(nodes[1], stream_id="s3")).cell == 1
+            assert await world.where(nodes[1]) == [1]

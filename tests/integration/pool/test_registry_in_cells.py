@@ -125,7 +125,7 @@ async def test_a_node_whose_cell_is_away_registers_in_another(prefix: str) -> No
             node = world.node_of(1)
             first = await world.register(node)
             assert first.cell == 1
-            servers[1].stop()
+            servers[1].kill()
             with pytest.raises(DependencyDownError):
                 await world.cells.all[1].link.command("PING")
             assert best_open(world.cells, node) is world.cells.first

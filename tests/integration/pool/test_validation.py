@@ -56,9 +56,11 @@ VALID: dict[str, Message] = {
     "ListNodes": pool_pb2.ListNodesRequest(),
     "ListPools": pool_pb2.ListPoolsRequest(),
     "ListInstances": instances_pb2.ListInstancesRequest(),
+    "ListCells": pool_pb2.ListCellsRequest(),
+    "SetCellState": pool_pb2.SetCellStateRequest(state=pool_pb2.CELL_STATE_READY),
 }
 # Calls whose requests have no field that could be bad.
-ALWAYS_VALID = {"ListInstances"}
+ALWAYS_VALID = {"ListInstances", "ListCells"}
 
 
 def valid(rpc: str) -> Any:
@@ -271,6 +273,8 @@ CASES = [
     *languages("ClearSession", "pairs[0].src", "pairs[0].tgt"),
     Case("ClearSession", "pairs", lambda message: message.ClearField("pairs"), "none"),
     Case("ClearSession", "pairs", extend("pairs", [pair("zh>en")] * 16), "17 entries"),
+    *each("SetCellState", "number", (1, 1000)),
+    *each("SetCellState", "state", (0, 1, 3, 4, -1)),
     *ids("GetNode", "node_id"),
     *each("ListNodes", "health", (5, -1)),
     *each("ListNodes", "page_size", (1001, 2**32 - 1)),

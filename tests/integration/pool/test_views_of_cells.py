@@ -66,6 +66,12 @@ def sweeper_of(world: InCells) -> Sweeper:
     )
 
 
+def free_slots(world: InCells, number: int) -> float | None:
+    """As the gauge of a cell shows them."""
+    name = "lingua_pool_cell_free_slots"
+    return world.exported.get_sample_value(name, {"cell": str(number)})
+
+
 async def all_nodes(world: InCells, size: int) -> list[list[pool_pb2.Node]]:
     """The nodes on each page."""
     pages, token = [], ""
@@ -204,7 +210,9 @@ async def test_the_rest_is_seen_while_a_cell_is_away(prefix: str) -> None:
         fleet, capacity = sampler.new_fleet(), capacity_of(world)
         await news(sampler, fleet)
         sweeper = sweeper_of(world)
-        second.stop()
+        await sweeper.sample(0.0)
+        assert [free_slots(world, number) for number in range(2)] == [3, 3]
+        second.kill()
 
         assert await news(sampler, fleet) == {}
         assert fleet.since(1).removed == nodes[1:]
@@ -213,6 +221,7 @@ async def test_the_rest_is_seen_while_a_cell_is_away(prefix: str) -> None:
         assert (pool.nodes, pool.slots) == (1, 3)
         await sweeper.step()
         await sweeper.sample(0.0)
+        assert [free_slots(world, number) for number in range(2)] == [3, None]
         first = world.cells.first
         offered = await first.link.command("GET", offers_key(first.prefix))
         assert unpacked(offered).directions
@@ -239,7 +248,7 @@ async def test_nodes_that_are_gone_are_taken_out_in_every_cell(redis_url: str, p
 async def test_instances_are_read_from_a_cell_that_is_up(prefix: str) -> None:
     async with on_two_servers(prefix) as (world, second):
         instances = AnnouncedInstances(cells=world.cells, settings=world.settings)
-        second.stop()
+        second.kill()
         listed = await instances.list_instances(instances_pb2.ListInstancesRequest())
         assert listed.as_of_ms > 0
     with pytest.raises(DependencyDownError):

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from google.protobuf.message import Message
 
 from lingua_scheduler.services.console.documents.documents import Documents
 from lingua_scheduler.services.console.documents.explanations import EXPLANATIONS, explanation
@@ -268,6 +269,72 @@ async def test_instances_list_the_console_itself(sources: Sources) -> None:
     assert document["order"] == ["c1", "d1", "g1", "p1"]
     assert document["rows"]["d1"]["stats"]["jobs_waiting"] == 1
     assert document["rows"]["p1"]["health"] == "down"
+
+
+async def test_instances_list_the_cells_if_there_are_several() -> None:
+    pool = Pool()
+    sources = Sources(pool, now_ms=lambda: NOW)
+    document = await get(sources, "instances")
+    assert (document["cells"], pool.asked) == ([], ["ListInstances"])
+
+    pool.cells = 2
+    again = Sources(pool, now_ms=lambda: NOW)
+    cells = (await get(again, "instances"))["cells"]
+    assert cells[0] == {
+        "number": 0,
+        "state": "ready",
+        "address": "redis://a",
+        "up": True,
+        "nodes": 3,
+        "slots": 8,
+        "used": 2,
+        "sessions": 5,
+        "rooms": 1,
+    }
+    assert cells[1] == {
+        "number": 1,
+        "state": "draining",
+        "address": "redis://b",
+        "up": False,
+        "reason": "refused",
+    }
+
+
+class Pool(ServiceCalls):
+    """Answers calls about instances and cells, and notes them."""
+
+    def __init__(self) -> None:
+        super().__init__(addresses={}, dialer=cast(Any, None), token=None)
+        self.cells = 1
+        self.asked: list[str] = []
+
+    async def call(
+        self, service: str, method: str, request: Message, *, metadata: object = None
+    ) -> Any:
+        self.asked.append(method)
+        if method == "ListInstances":
+            known = instance("p1", "pool")
+            known.settings.add(name="cells", value=str(self.cells))
+            return listed(0, known)
+        assert method == "ListCells"
+        counts = {"nodes": 3, "slots": 8, "used_slots": 2, "sessions": 5, "rooms": 1}
+        ready, draining = pool_pb2.CELL_STATE_READY, pool_pb2.CELL_STATE_DRAINING
+        return pool_pb2.ListCellsResponse(
+            cells=[
+                pool_pb2.Cell(number=0, state=ready, address="redis://a", is_up=True, **counts),
+                pool_pb2.Cell(number=1, state=draining, address="redis://b", down_reason="refused"),
+            ]
+        )
+
+
+async def test_nodes_are_shown_with_their_cell_if_there_are_several(sources: Sources) -> None:
+    row = (await get(sources, "nodes"))["rows"]["n1"]
+    assert "cell" not in row
+    moved = pool_pb2.WatchFleetResponse(nodes=[node("n4", cell=3)], is_complete=True, as_of_ms=NOW)
+    sources.fleet.apply(moved, NOW)
+    document = await get(sources, "nodes", sort="cell", desc="1")
+    assert document["order"][0] == "n4"
+    assert [document["rows"][each]["cell"] for each in ("n4", "n1")] == [3, 0]
 
 
 def bad_queries() -> Iterator[tuple[str, dict[str, str], str]]:

@@ -54,6 +54,7 @@
  * @property {number} load
  * @property {number} failures
  * @property {string} instance
+ * @property {number} [cell] if there are several.
  * @property {string} [owner]
  * @property {string[]} sources
  * @property {number} sources_total
@@ -210,7 +211,19 @@
  * @property {boolean} differs
  * @property {{ value: string, origin: string, instances: string[] }[]} values
  *
- * @typedef {Document & List<InstanceRow> & { settings: Setting[] }} InstancesDocument
+ * @typedef {object} CellRow
+ * @property {number} number
+ * @property {string} state
+ * @property {string} address
+ * @property {boolean} up
+ * @property {string} [reason] why it is not up; the rest is not known then.
+ * @property {number} [nodes]
+ * @property {number} [slots]
+ * @property {number} [used]
+ * @property {number} [sessions]
+ * @property {number} [rooms]
+ *
+ * @typedef {Document & List<InstanceRow> & { settings: Setting[], cells: CellRow[] }} InstancesDocument
  * @typedef {Document & List<NodeRow> & { counts: Record<string, number> }} NodesDocument
  * @typedef {Document & List<JobRow> & { counts: Record<string, number>, oldest_ms?: number, gap_ms?: number,
  *   errors: Record<string, number> }} JobsDocument

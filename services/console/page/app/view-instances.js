@@ -9,9 +9,9 @@ import { commonVersion, countersOf, groupsOf } from "./settings.js";
 import { TextFilter } from "./view-filters.js";
 import { Ago, Card, Empty, Pill, Since } from "./view-parts.js";
 import { Table } from "./view-table.js";
-import { INSTANCE_HEALTHS, sentence } from "./words.js";
+import { CELL_STATES, INSTANCE_HEALTHS, sentence } from "./words.js";
 
-/** @import { InstanceRow, InstancesDocument, Setting } from "./types.js" */
+/** @import { CellRow, InstanceRow, InstancesDocument, Setting } from "./types.js" */
 /** @import { Column } from "./view-table.js" */
 
 /**
@@ -70,7 +70,49 @@ export function Instances({ document }) {
             toneOf=${(/** @type {InstanceRow} */ instance) => (instance.health === "down" ? "row-bad" : "")}
           />`
     }
+    ${document.cells.length > 1 && html`<${Cells} cells=${document.cells} />`}
     <${Settings} document=${document} />`;
+}
+
+/** @type {readonly Column<CellRow>[]} */
+const CELLS = [
+  { name: "Cell", phone: "title", cell: (cell) => html`<b>${count(cell.number)}</b>` },
+  {
+    name: "State",
+    phone: "side",
+    cell: (cell) => html`<${Pill} words=${CELL_STATES} value=${cell.up ? cell.state : "away"} />`,
+  },
+  { name: "Nodes", number: true, cell: (cell) => known(cell.nodes) },
+  {
+    name: "Slots used",
+    number: true,
+    cell: (cell) => html`${known(cell.used)} / ${known(cell.slots)}`,
+  },
+  { name: "Sessions", number: true, cell: (cell) => known(cell.sessions) },
+  { name: "Rooms", number: true, cell: (cell) => known(cell.rooms) },
+  {
+    name: "Redis",
+    cell: (cell) => html`<span class="id" title=${cell.reason}>${cell.address}</span>`,
+  },
+];
+
+/** @param {number | undefined} number */
+function known(number) {
+  return number === undefined ? "–" : count(number);
+}
+
+/** @param {{ cells: readonly CellRow[] }} props */
+function Cells({ cells }) {
+  return html`<section id="cells" aria-labelledby="cells-title">
+    <h2 id="cells-title" class="section-title">Cells</h2>
+    <${Table}
+      label="Cells"
+      columns=${CELLS}
+      rows=${cells}
+      keyOf=${(/** @type {CellRow} */ cell) => `cell-${cell.number}`}
+      toneOf=${(/** @type {CellRow} */ cell) => (cell.up ? "" : "row-bad")}
+    />
+  </section>`;
 }
 
 /** @param {{ stats: InstanceRow["stats"] }} props */

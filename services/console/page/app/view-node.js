@@ -161,9 +161,18 @@ function factsOf(node) {
     ["Dispatcher", html`<span class="id">${node.instance}</span>`],
     ["Its address", html`<span class="id">${node.address || "–"}</span>`],
     ["Owner", node.owner ?? "–"],
+    ...cellOf(node),
     ["Connection (epoch)", html`<span class="id">${node.epoch}</span>`],
     ["Directions", count(node.directions_total)],
   ];
+}
+
+/**
+ * @param {NodeRow} node
+ * @returns {[string, import("./html.js").Children][]}
+ */
+function cellOf(node) {
+  return node.cell === undefined ? [] : [["Cell", count(node.cell)]];
 }
 
 /** @param {{ node: NodeRow & NodeDetails }} props */

@@ -72,6 +72,15 @@ const COLUMNS = [
   },
 ];
 
+/** @type {Column<NodeRow>} */
+const CELL = {
+  name: "Cell",
+  sort: "cell",
+  number: true,
+  phone: "hide",
+  cell: (node) => (node.cell === undefined ? "–" : count(node.cell)),
+};
+
 /** @param {{ document: NodesDocument | undefined }} props */
 export function Nodes({ document }) {
   const filters = activeFilters(route.value.query, FILTERS);
@@ -95,7 +104,7 @@ function Rows({ document, filtered }) {
   const rows = document.order.flatMap((id) => document.rows[id] ?? []);
   return html`<${Table}
       label="Nodes"
-      columns=${COLUMNS}
+      columns=${rows.some((node) => node.cell !== undefined) ? [...COLUMNS, CELL] : COLUMNS}
       rows=${rows}
       usual=${USUAL}
       keyOf=${(/** @type {NodeRow} */ node) => node.id}

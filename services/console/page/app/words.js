@@ -46,6 +46,18 @@ export const INSTANCE_HEALTHS = {
 };
 
 /** @type {Readonly<Record<string, Word>>} */
+export const CELL_STATES = {
+  new: { label: "New", tone: "info", meaning: "It gets nothing until an operator makes it ready." },
+  ready: { label: "Ready", tone: "good", meaning: "It gets sessions, rooms and nodes." },
+  draining: {
+    label: "Draining",
+    tone: "info",
+    meaning: "It gets nothing new, and its nodes move to other cells.",
+  },
+  away: { label: "Away", tone: "bad", meaning: "Its Redis does not answer." },
+};
+
+/** @type {Readonly<Record<string, Word>>} */
 export const SESSION_STATES = {
   connected: { label: "Connected", tone: "good", meaning: "A client is connected." },
   away: { label: "Away", tone: "quiet", meaning: "No client is connected; it may resume." },

@@ -59,6 +59,17 @@ class PoolClient(ServiceClient):
         request = instances_pb2.ListInstancesRequest(with_settings=with_settings)
         return self._call(self._stub.ListInstances, request)
 
+    def list_cells(self) -> pool_pb2.ListCellsResponse:
+        """All cells, ordered by number."""
+        return self._call(self._stub.ListCells, pool_pb2.ListCellsRequest())
+
+    def set_cell_state(
+        self, number: int, state: pool_pb2.CellState.ValueType
+    ) -> pool_pb2.SetCellStateResponse:
+        """Drain a cell (DRAINING), or make it ready (READY)."""
+        request = pool_pb2.SetCellStateRequest(number=number, state=state)
+        return self._call(self._stub.SetCellState, request)
+
     def has_node_for(self, src: str, tgt: str, *, speech: bool) -> bool:
         """Whether any known node can do this direction, even if it has no room now."""
         pair = common_pb2.LanguagePair(src=src, tgt=tgt)
