@@ -439,6 +439,12 @@ POOL: Rows = {
                 ("max by (cell) (lingua_pool_cell_free_slots)", "free in cell {{cell}}"),
             ],
         ),
+        Panel(
+            "Jobs placed in another cell",
+            [(rate("lingua_pool_placed_elsewhere_total"), "jobs")],
+            "ops",
+            about="Such a job costs Redis more. If they are many, there are too many cells.",
+        ),
     ],
     "Reservations": [
         Panel(
