@@ -14,7 +14,6 @@ from lingua_scheduler.services.runtime.auth.guard import Guard, guard_of
 from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.instances import Instances
 from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
-from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.server_link import ERROR_KINDS
 from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
@@ -45,11 +44,6 @@ class Runtime:
     refusals: Refusals
     instances: Instances
     """Where the service announces itself when it opens; its process does the rest."""
-
-    @property
-    def link(self) -> RedisLink:
-        """To the first cell."""
-        return self.cells.first.link
 
 
 class Service(Protocol):

@@ -38,7 +38,7 @@ class Told:
         self.name, self.order = name, orders.get(name, "")
         self.grpc_name = f"test.{name}"
         self.log = logging.getLogger("shared")
-        links.add(id(runtime.link))
+        links.add(id(runtime.cells.first.link))
         self.peers = runtime.settings.pool_address, runtime.settings.dispatcher_address
         tell("built", name, runtime.settings.instance_id, *self.peers)
 
