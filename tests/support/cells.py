@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
+from lingua_scheduler.services.runtime.redis.cell_prefixes import cell_prefix
 from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
@@ -22,6 +24,11 @@ def cell_settings(redis_url: str, prefix: str, **fields: Any) -> Settings:
             **fields,
         }
     )
+
+
+def prefix_of(prefix: str, id_: str) -> str:
+    """The prefix of the cell in which a session or room is, on a server that is no cluster."""
+    return cell_prefix(prefix, cell_of_id(id_), is_cluster=False)
 
 
 @asynccontextmanager

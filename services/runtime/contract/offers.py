@@ -55,15 +55,3 @@ def unpacked(value: bytes) -> Offers:
         return Offers(int(as_of_ms), tuple(Offer(*each) for each in listed))
     except TypeError as error:
         raise ValueError(str(error)) from None
-
-
-def merged(offers: Iterable[Offers]) -> Offers:
-    """What several parts of a fleet offer together, as of the latest time."""
-    found, as_of_ms = dict[tuple[str, str], Offer](), 0
-    for each in offers:
-        as_of_ms = max(as_of_ms, each.as_of_ms)
-        for offer in each.directions:
-            src, tgt, speech, room = offer
-            known = found.get((src, tgt), offer)
-            found[src, tgt] = Offer(src, tgt, speech or known.speech, room or known.room)
-    return Offers(as_of_ms, tuple(sorted(found.values())))

@@ -7,7 +7,6 @@ import logging
 from lingua_scheduler.services.runtime.contract.offers import (
     NOTHING,
     Offers,
-    merged,
     offers_key,
     unpacked,
 )
@@ -21,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Languages:
-    """Reads what the pool service has written in all cells, at most once in two seconds."""
+    """Reads what the pool service has written, at most once in two seconds."""
 
     def __init__(self, *, cells: Cells) -> None:
         self._cells = cells
@@ -47,8 +46,10 @@ class Languages:
             return self._body
 
     async def _read_all(self) -> Offers:
-        if found := await self._cells.each(_read):
-            return merged(found)
+        """All cells have the same, unless one was away."""
+        found: list[Offers] = await self._cells.each(_read)
+        if found:
+            return max(found, key=lambda offers: offers.as_of_ms)
         raise DependencyDownError("the directions cannot be read", why="all cells are away")
 
 

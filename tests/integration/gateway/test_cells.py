@@ -246,20 +246,20 @@ async def test_a_token_that_no_page_had_does_no_harm(gateway: Gateway) -> None:
     assert not page.next_page_token
 
 
-async def test_languages_are_those_that_any_cell_offers(
+async def test_languages_are_those_of_the_cell_that_was_told_last(
     gateway: Gateway, redis_url: str, prefix: str
 ) -> None:
     async with open_cells(cell_settings(redis_url, prefix, cells=CELLS)) as cells:
-        for cell, offer in zip(cells.all[1:3], (("de", "en"), ("es", "en")), strict=True):
-            value = packed(cell.number, [Offer(*offer, speech=True, room=True)])
+        for cell, as_of_ms, src in zip(cells.all[1:], (1, 3, 2), ("de", "es", "fr"), strict=True):
+            value = packed(as_of_ms, [Offer(src, "en", speech=True, room=True)])
             await cell.link.command("SET", offers_key(cell.prefix), value)
     async with (
         aiohttp.ClientSession() as browser,
         browser.get(f"http://{gateway.web_address}/v1/languages") as answer,
     ):
         body = await answer.json()
-    assert [each["src"] for each in body["directions"]] == ["de", "es"]
-    assert body["asOfMs"] == "2"
+    assert [each["src"] for each in body["directions"]] == ["es"]
+    assert body["asOfMs"] == "3"
 
 
 async def test_the_limits_of_a_tenant_hold_over_all_cells(redis_url: str, prefix: str) -> None:

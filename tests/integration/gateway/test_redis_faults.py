@@ -12,6 +12,7 @@ import redis
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 from tests.support.audio import speech
+from tests.support.cells import prefix_of
 from tests.support.raw_client import RawClient, new_session, raw_client, working
 from tests.support.rpc_errors import failure, reason
 from tests.support.scene import Scene, scene
@@ -253,7 +254,7 @@ async def test_a_result_that_nobody_has_any_more_is_missing_at_once(
     await client.close()
     here.dispatcher.kill()
     with redis.Redis.from_url(frail_redis.url) as store:
-        store.delete(*store.scan_iter(match=f"{here.dispatcher.prefix}:job:*"))
+        store.delete(*store.scan_iter(match=f"{here.dispatcher.prefix}*:job:*"))
     await here.dispatcher.restart()
     async with raw_client(gateways[1].address) as again:
         await again.resume(opened, results_seen=1, next_seq=2)
@@ -269,4 +270,4 @@ async def test_a_result_that_nobody_has_any_more_is_missing_at_once(
 
 def forget(server: EmbeddedRedis, prefix: str, session_id: str) -> None:
     with redis.Redis.from_url(server.url) as store:
-        assert store.delete(f"{prefix}:session:{session_id}") == 1
+        assert store.delete(f"{prefix_of(prefix, session_id)}:session:{session_id}") == 1

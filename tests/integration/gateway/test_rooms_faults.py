@@ -12,6 +12,7 @@ import redis
 
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.v1 import rooms_pb2, session_pb2_grpc
+from tests.support.cells import prefix_of
 from tests.support.process import SOON_S
 from tests.support.raw_listener import RawListener, listening, raw_listener
 from tests.support.room_voice import RoomVoice, room_voice
@@ -181,7 +182,7 @@ async def test_members_that_redis_has_lost_join_again(
         await listener.join(room_id, made.host_token, listening("de"))
         with contextlib.closing(redis.Redis.from_url(frail_redis.url)) as client:
             # As if the lease of the gateway had ended.
-            key = f"{frail_pool.prefix}:room:{room_id}"
+            key = f"{prefix_of(frail_pool.prefix, room_id)}:room:{room_id}"
             client.delete(*[f"{key}:{part}" for part in ("members", "wants", "gateways")])
         await until_listeners(gateways[0], room_id, 1)
         await say(voice, listener)
