@@ -49,5 +49,5 @@ class DispatcherFields(BaseModel):
         268_435_456,
         33_554_432,
         1 << 40,
-        "bytes of kept results in Redis; one tenant may use a quarter",
+        "bytes of kept results in Redis, shared equally by the cells; one tenant may use a quarter",
     )
