@@ -46,6 +46,8 @@ class AcrossCells:
         self._calls = calls
         self._tries = settings.cell_tries
         self._without: dict[tuple[int, _Direction], float] = {}
+        # By job: the last operation that needs, or waits for one that needs, another cell.
+        self._under_way: dict[str, asyncio.Task[Reply]] = {}
         self._operations: dict[str, Callable[[Any], Coroutine[Any, Any, Reply]]] = {
             "allocate": self._allocate,
             "commit": self._commit,
@@ -60,9 +62,10 @@ class AcrossCells:
             DependencyDownError: the job's own cell is away.
             InvalidMessageError: the request is not valid.
         """
-        if self._leaves_own_cell(name, request):
-            return asyncio.ensure_future(self._operations[name](request))
-        first = self._own_cell(name, request).link.send(*self._calls.of[name](request))
+        job_id = _job_of(name, request)
+        if job_id in self._under_way or self._leaves_own_cell(name, request):
+            return self._in_turn(job_id, partial(self._run, name, request))
+        first = self._cells.of_job(job_id).link.send(*self._calls.of[name](request))
         if name != "allocate":
             return first
         result = asyncio.get_running_loop().create_future()
@@ -71,11 +74,38 @@ class AcrossCells:
 
     async def run(self, name: str, request: Any) -> Reply:
         """The same, with spans of the calls if the caller is traced."""
+        return await self._in_turn(_job_of(name, request), partial(self._run, name, request))
+
+    async def _run(self, name: str, request: Any) -> Reply:
         if name == "allocate" or self._leaves_own_cell(name, request):
             return await self._operations[name](request)
         call = self._calls.of[name](request)
-        reply: Reply = await self._own_cell(name, request).link.call(*call)
+        reply: Reply = await self._cells.of_job(request.attempt.job_id).link.call(*call)
         return reply
+
+    def _in_turn(
+        self, job_id: str, operation: Callable[[], Awaitable[Reply]]
+    ) -> asyncio.Task[Reply]:
+        """Starts an operation after those before it that are under way for the same job.
+
+        Calls of one cell stay in order by themselves. Without this, the end of an attempt could
+        overtake its beginning, or the next attempt the end of the last one.
+        """
+        before = self._under_way.get(job_id)
+
+        async def run() -> Reply:
+            if before is not None:
+                await asyncio.wait((before,))
+            return await operation()
+
+        task = asyncio.ensure_future(run())
+        self._under_way[job_id] = task
+        task.add_done_callback(partial(self._is_over, job_id))
+        return task
+
+    def _is_over(self, job_id: str, task: asyncio.Task[Reply]) -> None:
+        if self._under_way.get(job_id) is task:
+            del self._under_way[job_id]
 
     def cells_to_ask(self, own: Cell, key: str, criteria: pool_pb2.NodeCriteria) -> Sequence[Cell]:
         """The other cells that may have nodes, in the order of the key's own.
@@ -106,12 +136,9 @@ class AcrossCells:
             with contextlib.suppress(DependencyDownError):
                 await counts.link.command("ZREM", f"{counts.prefix}:tenant:{tenant}:jobs", job_id)
 
-    def _own_cell(self, name: str, request: Any) -> Cell:
-        return self._cells.of_job(request.job_id if name == "allocate" else request.attempt.job_id)
-
     def _leaves_own_cell(self, name: str, request: Any) -> bool:
         """Whether it is clear before the first call that another cell is involved."""
-        own = self._own_cell(name, request)
+        own = self._cells.of_job(_job_of(name, request))
         if name == "allocate":
             limits = request.limits
             return bool(limits.jobs or limits.audio_ms_per_minute) and (
@@ -142,7 +169,7 @@ class AcrossCells:
             if isinstance(then, Answer):
                 result.set_result(then.reply)
             else:
-                task = asyncio.ensure_future(self._place(placing, then, request))
+                task = self._in_turn(request.job_id, partial(self._place, placing, then, request))
                 task.add_done_callback(partial(_copy, result))
                 result.add_done_callback(lambda _: task.cancel())
 
@@ -258,6 +285,11 @@ class AcrossCells:
         if request.tenant and reply[1] in _JOB_OVER:
             await self.let_go(job_id, request.tenant)
         return reply
+
+
+def _job_of(name: str, request: Any) -> str:
+    job_id: str = request.job_id if name == "allocate" else request.attempt.job_id
+    return job_id
 
 
 def _direction(criteria: pool_pb2.NodeCriteria) -> _Direction:

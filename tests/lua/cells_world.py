@@ -179,13 +179,16 @@ class World:
         reply = await self.attempts.send("release", request)
         return str(reply[0].decode())
 
-    async def complete(self, job: str, placed: Placed, *, tenant: str = "") -> tuple[str, str]:
-        """The node has a result. Returns the outcome and the state of the job."""
+    async def complete(
+        self, job: str, placed: Placed, *, tenant: str = "", failed: bool = False
+    ) -> tuple[str, str]:
+        """The node has a result, or has failed. Returns the outcome and the state of the job."""
+        succeeded, not_so = pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED, pool_pb2.ATTEMPT_OUTCOME_FAILED
         request = pool_pb2.CompleteRequest(
             node_id=placed.node,
             attempt=_attempt(job, placed),
             cell=placed.cell,
-            outcome=pool_pb2.ATTEMPT_OUTCOME_SUCCEEDED,
+            outcome=not_so if failed else succeeded,
             tenant=tenant,
         )
         outcome, state = await self.attempts.send("complete", request)

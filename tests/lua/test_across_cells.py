@@ -192,6 +192,23 @@ async def test_home_does_not_confirm_an_attempt_that_is_no_longer_the_next_one(
     assert world.leases() == {(0, "n0"): [f"{JOB}:2"]}
 
 
+async def test_calls_about_a_job_that_are_sent_together_are_carried_out_in_order(
+    world: World,
+) -> None:
+    world.cells[2].join("n2")
+    for round_ in range(10):
+        job = job_in(0, f"j{round_}")
+        first = await world.allocate(job)
+        _, _, second = await asyncio.gather(
+            world.commit(job, first),
+            world.complete(job, first, failed=True),
+            world.allocate(job, 2),
+        )
+        assert (second.attempt, second.existing) == (2, False)
+        assert "1:acked_ms" in world.cells[0].job(job)
+        await world.complete(job, second)
+
+
 async def test_only_one_of_two_attempts_in_two_cells_is_committed(world: World) -> None:
     world.cells[2].join("n2")
     first = await world.allocate(JOB)
