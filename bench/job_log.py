@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.redis.cells import Cells
@@ -52,14 +53,19 @@ class Side:
                 "LINGUA_NODE_FORGET_MS": "7200000",
             }
         )
-        self.registry = Registry(link=link, settings=settings)
         cells = Cells(settings, {})
         cells.first.link = link
-        self.operations = Operations(
+        metrics = PoolMetrics(CollectorRegistry())
+        self.registry = Registry(cells=cells, settings=settings)
+        reports = NodeReports(
             cells=cells,
             settings=settings,
-            metrics=PoolMetrics(CollectorRegistry()),
-            nodes=Nodes(link=link, settings=settings),
+            metrics=metrics,
+            nodes=Nodes(cells=cells, settings=settings),
+            registry=self.registry,
+        )
+        self.operations = Operations(
+            cells=cells, settings=settings, metrics=metrics, reports=reports
         )
         self._jobs = 0
 

@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry
 
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
+from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.redis.cells import Cells
@@ -61,12 +62,19 @@ class Bench:
         self.settings = settings
         self.link = link
         self.seed = seed
-        nodes = Nodes(link=link, settings=settings)
-        self.registry = Registry(link=link, settings=settings)
         cells = Cells(settings, {})
         cells.first.link = link
+        metrics = PoolMetrics(CollectorRegistry())
+        self.registry = Registry(cells=cells, settings=settings)
+        reports = NodeReports(
+            cells=cells,
+            settings=settings,
+            metrics=metrics,
+            nodes=Nodes(cells=cells, settings=settings),
+            registry=self.registry,
+        )
         self.operations = Operations(
-            cells=cells, settings=settings, metrics=PoolMetrics(CollectorRegistry()), nodes=nodes
+            cells=cells, settings=settings, metrics=metrics, reports=reports
         )
         self._jobs = 0
 

@@ -27,8 +27,8 @@ from lingua_scheduler.services.pool_service.fleet.sample import KnownFleet
 from lingua_scheduler.services.pool_service.fleet.sampler import FleetSampler
 from lingua_scheduler.services.pool_service.fleet.watch import interval_s
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
+from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
@@ -47,12 +47,13 @@ Change = Callable[[int], dict[str, Any]]
 class Bench:
     """A fleet in a Redis of its own."""
 
-    def __init__(self, store: "redis.Redis[bytes]", link: RedisLink, nodes: int) -> None:
-        settings = Settings(redis_prefix=PREFIX, instance_id="bench", heartbeat_stale_ms=600_000)
+    def __init__(
+        self, store: "redis.Redis[bytes]", cells: Cells, settings: Settings, nodes: int
+    ) -> None:
         self._store = store
         self._nodes = [f"node-{number:06}" for number in range(nodes)]
         self._sampler = FleetSampler(
-            link=link, settings=settings, nodes=Nodes(link=link, settings=settings)
+            cells=cells, settings=settings, nodes=Nodes(cells=cells, settings=settings)
         )
         self._fleet: KnownFleet = self._sampler.new_fleet()
         self._sent: dict[str, pool_pb2.CapabilitySet] = {}
@@ -117,9 +118,16 @@ async def run(nodes: int) -> None:
         "all nodes": lambda _: {"load": dice.random(), "used": 1 + dice.randrange(7)},
     }
     with EmbeddedRedis() as server, redis.Redis.from_url(server.url) as store:
-        link = RedisLink(url=server.url, prefix=PREFIX, scripts=load_scripts(), timeout_ms=10_000)
-        await link.open()
-        bench = Bench(store, link, nodes)
+        settings = Settings(
+            redis_url=server.url,
+            redis_prefix=PREFIX,
+            redis_timeout_ms=4000,
+            instance_id="bench",
+            heartbeat_stale_ms=600_000,
+        )
+        cells = Cells(settings, load_scripts())
+        await cells.open()
+        bench = Bench(store, cells, settings, nodes)
         bench.describe()
         bench.write(lambda _: {})
         # As in a service process.
@@ -135,7 +143,7 @@ async def run(nodes: int) -> None:
                 bench.write(change)
                 found.append(await bench.sample())
             _row(what, found)
-        await link.close()
+        await cells.close()
 
 
 def _row(what: str, samples: list[tuple[int, float, float]]) -> None:
