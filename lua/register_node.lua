@@ -66,6 +66,9 @@ if node.epoch == 0 or known[2] ~= stream or was_out then
   -- Derived from the time, so that an epoch is unique even after Redis has lost its data.
   node.epoch = math.max(now * 1000, node.epoch + 1, epoch_before + 1)
 end
+if node.drained == MOVING then
+  node.drained = 0
+end
 node.health, node.load, node.max, node.stages = health, load, max_concurrent_jobs, stages
 node.owner, node.address, node.beat = owner_instance, owner_address, now
 

@@ -31,7 +31,7 @@ end
 
 -- Why a job of a turn should wait for its node: it is 'full'; 'silent' (no heartbeat arrived, which
 -- says nothing about the node after an outage of Redis); or 'disconnected' (its stream has ended, and
--- it may connect elsewhere). A node that stays away is taken out of its pools. nil: do not wait.
+-- it may connect elsewhere, or it is about to register in another cell). A node that stays away is taken out of its pools. nil: do not wait.
 local function turn_waits_for(P, want, now, id, why)
   local node = live_get(P, id)
   if not node or node.drained == DRAINED then return nil end
@@ -40,7 +40,9 @@ local function turn_waits_for(P, want, now, id, why)
     live_put(P, id, node)
     return 'full'
   end
-  if node.health == OFFLINE then return 'disconnected' end
+  if node.health == OFFLINE or (node.health == LEAVING and node.drained == MOVING) then
+    return 'disconnected'
+  end
   if node.health == READY and node.beat <= now - want.stale_ms then return 'silent' end
   return nil
 end

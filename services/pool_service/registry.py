@@ -1,6 +1,7 @@
 """Registration and removal of nodes: in which cell a node is, and that it is in only one."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from lingua_scheduler.services.pool_service.cell_registry import (
@@ -11,7 +12,11 @@ from lingua_scheduler.services.pool_service.cell_registry import (
 )
 from lingua_scheduler.services.pool_service.fleet.node_places import best_open, places_of
 from lingua_scheduler.services.pool_service.refusals import refusal
-from lingua_scheduler.services.runtime.errors import NodeNotFoundError
+from lingua_scheduler.services.runtime.errors import (
+    DependencyDownError,
+    NodeEpochOldError,
+    NodeNotFoundError,
+)
 from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
@@ -49,15 +54,24 @@ class Registry:
                 reply = (b"NODE_ID_CONFLICT", each.holder.encode())
                 raise refusal(reply, "", request.node_id)
         number = self._place(request.node_id, found)
-        before = await self._leave_others(request.node_id, number, found)
-        if before is None:
+        others = {cell: each for cell, each in found.items() if cell != number}
+        left = await self._leave(request.node_id, others)
+        if left is None:
             # It got a job meanwhile, so it stays where it is.
             return await self.register(request)
-        elsewhere = [each.owner for cell, each in found.items() if cell != number]
+        nodes = (others[cell].node for cell in left)
+        before = max(nodes, key=lambda node: node.epoch, default=Before())
         counted = Counted(
-            sum(each.nodes for each in elsewhere), sum(each.slots for each in elsewhere)
+            sum(each.owner.nodes for each in others.values()),
+            sum(each.owner.slots for each in others.values()),
         )
-        return await self.of_cell[number].register(request, before, counted)
+        response = await self.of_cell[number].register(request, before, counted)
+        # Not before, so that jobs of a turn find it in one of the two cells. What fails is left to
+        # the sweep.
+        with contextlib.suppress(DependencyDownError, NodeEpochOldError):
+            for cell in left:
+                await self.of_cell[cell].remove(request.node_id, others[cell].node.epoch)
+        return response
 
     async def _look_up(self, request: pool_pb2.RegisterNodeRequest) -> Mapping[int, Found]:
         """What each cell that is not away knows of the node, by number."""
@@ -82,24 +96,19 @@ class Registry:
             return max(known, key=lambda number: found[number].node.epoch)
         return self._cells.for_new().number
 
-    async def _leave_others(
-        self, node_id: str, number: int, found: Mapping[int, Found]
-    ) -> Before | None:
-        """Deletes an idle node from all cells but one.
-
-        Returns what it was there, or None if it is not idle.
-        """
-        others = [cell for cell, each in found.items() if each.node.epoch and cell != number]
-        for cell in others:
-            registry = self.of_cell[cell]
-            if await registry.leave([node_id], most=1):
-                await registry.remove(node_id, found[cell].node.epoch)
-            elif not found[cell].leases:
+    async def _leave(self, node_id: str, others: Mapping[int, Found]) -> Sequence[int] | None:
+        """Makes a node leave the cells that know it. Returns which, or None if it is not idle."""
+        left = []
+        for number, found in others.items():
+            if found.node.epoch == 0:
+                continue
+            if await self.of_cell[number].leave([node_id], most=1):
+                left.append(number)
+            elif not found.leases:
                 return None
             # Otherwise two cells have leases of it, because this one was away. Nothing more is put
             # on the node here, and the sweep deletes it.
-        nodes = [found[cell].node for cell in others]
-        return max(nodes, key=lambda node: node.epoch, default=Before())
+        return left
 
     async def remove(self, request: pool_pb2.RemoveNodeRequest) -> pool_pb2.RemoveNodeResponse:
         """Deletes a node and takes it out of all pools."""

@@ -20,6 +20,20 @@ def test_an_idle_node_gets_no_more_jobs_and_must_register_again(scripts: Scripts
     assert scripts.known("n1").health == LEAVING
 
 
+def test_a_turn_waits_for_its_node_to_register_in_another_cell(scripts: Scripts) -> None:
+    scripts.join("n1", most=8)
+    scripts.place("j1", session="s", utterance=1, reason=MAX_DURATION)
+    scripts.commit("n1", "j1")
+    scripts.complete("n1", "j1")
+    assert leave(scripts, "n1") == ["n1"]
+    refused = scripts.allocate("j2", session="s", utterance=2, may_wait=True)
+    assert isinstance(refused, Refused)
+    assert refused.reason == "BOUND_NODE_FULL"
+    # Or in the same one, if that is ready again.
+    scripts.join("n1", most=8)
+    assert scripts.place("j2", session="s", utterance=2).path == BY_MAX_DURATION
+
+
 def test_a_busy_node_gets_only_jobs_that_must_have_it(scripts: Scripts) -> None:
     scripts.join("n1", most=8)
     scripts.place("j1", session="s", utterance=1, reason=MAX_DURATION)
