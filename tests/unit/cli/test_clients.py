@@ -303,6 +303,14 @@ def test_ready_takes_the_wish_back_and_says_what_the_node_is_now(
     assert words in result.stdout
 
 
+def test_show_names_the_cell_if_it_is_not_the_first() -> None:
+    for number, lines in ((3, ["cell 3"]), (0, [])):
+        shown = pool_pb2.GetNodeResponse(node=node(cell=number))
+        result, _ = run("nodes show n1", Answer("GetNode", shown))
+        words = [" ".join(line.split()) for line in result.stdout.splitlines()]
+        assert [line for line in words if line.startswith("cell")] == lines
+
+
 def test_remove_needs_yes_where_nobody_can_be_asked() -> None:
     result, requests = run("nodes remove n1")
     assert result.exit_code == 2

@@ -104,7 +104,7 @@ function known(number) {
 /** @param {{ cells: readonly CellRow[] }} props */
 function Cells({ cells }) {
   return html`<section id="cells" aria-labelledby="cells-title">
-    <h2 id="cells-title" class="section-title">Cells</h2>
+    <h2 id="cells-title" class="section-title before-table">Cells</h2>
     <${Table}
       label="Cells"
       columns=${CELLS}

@@ -82,6 +82,8 @@ def node_page(response: pool_pb2.GetNodeResponse) -> str:
     ]
     if node.drained_by_operator:
         facts.insert(2, ("drain", drain_progress(node, now)))
+    if node.cell:
+        facts.append(("cell", str(node.cell)))
     if node.node_owner:
         facts.insert(0, ("belongs to", node.node_owner))
     if able.stages:
