@@ -1,8 +1,9 @@
 """What dispatchers and operators say of nodes: heartbeats and health."""
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from lingua_scheduler.services.pool_service import codes, validate
 from lingua_scheduler.services.pool_service.fleet.node_places import best_open, places_of
@@ -20,6 +21,8 @@ _OK = b"ok"
 # Of the nodes of a dispatcher that are in a wrong cell, so many leave it with one heartbeat, and so
 # many that are busy get no further jobs, so that the others keep up the capacity of the cell.
 _MOVES = 0.05
+# How often cells learn that heartbeats arrive, also if none is for a node of theirs.
+_NOTE_EVERY_S = 1.0
 
 _Beats = Sequence[pool_pb2.NodeBeat]
 _Problems = list[pool_pb2.BeatProblem]
@@ -41,6 +44,7 @@ class NodeReports:
         self._metrics = metrics
         self._nodes = nodes
         self._registry = registry
+        self._noted_at = -math.inf
         self._heartbeat = script_calls.Heartbeat(
             running_lease_ms=settings.running_lease_ms,
             heartbeat_stale_ms=settings.heartbeat_stale_ms,
@@ -69,9 +73,9 @@ class NodeReports:
             else:
                 # The cell has been taken out.
                 problems.append(_register_again(beat.node_id))
-        answers = await asyncio.gather(
-            *(self._beat_and_move(self._cells.all[at], some) for at, some in by_cell.items()),
-            return_exceptions=True,
+        asked = (self._beat_and_move(self._cells.all[at], some) for at, some in by_cell.items())
+        answers, _ = await asyncio.gather(
+            asyncio.gather(*asked, return_exceptions=True), self._note_hearing(by_cell)
         )
         found = [each for each in answers if not isinstance(each, BaseException)]
         for answer in answers:
@@ -79,6 +83,19 @@ class NodeReports:
             if isinstance(answer, BaseException) and not is_away:
                 raise answer
         return [*problems, *(problem for some in found for problem in some)]
+
+    async def _note_hearing(self, others: Container[int]) -> None:
+        """Tells cells without heartbeats of their own that heartbeats arrive (lua/lib/hearing.lua).
+
+        Otherwise the nodes of a cell that are all gone would be spared by the sweep.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._noted_at < _NOTE_EVERY_S:
+            return
+        self._noted_at = now
+        call = self._heartbeat(beats=())
+        rest = [cell for cell in self._cells.all if cell.number not in others and cell.up]
+        await asyncio.gather(*(cell.link.call(*call) for cell in rest), return_exceptions=True)
 
     async def _beat_and_move(self, cell: Cell, beats: _Beats) -> _Problems:
         """Also makes some of the nodes that belong into another cell go there."""

@@ -49,6 +49,17 @@ async def test_heartbeats_reach_the_nodes_of_all_cells(world: InCells) -> None:
     assert [(await world.live(node)).load for node in nodes] == [0.5] * 4
 
 
+async def test_heartbeats_of_one_cell_show_that_the_nodes_of_the_others_are_silent(
+    world: InCells,
+) -> None:
+    await world.beat((world.node_of(2), await world.register(world.node_of(2))))
+    heard = [
+        await cell.link.command("EXISTS", f"{cell.prefix}:hearing:since")
+        for cell in world.cells.all
+    ]
+    assert heard == [1] * 4
+
+
 async def test_a_node_that_names_a_wrong_cell_registers_again(world: InCells) -> None:
     node = world.node_of(2)
     registered = await world.register(node)
