@@ -298,21 +298,22 @@ async def test_a_slow_listener_is_cut_off_and_delays_nobody(place: Place) -> Non
     slow, joined = await place.listener(wanted=listening("de", speech=True))
     other, _ = await place.listener("de")
     slow.stop_reading()
-    large = bytes(1_000_000)
-    for said in range(20):
+    # More than the buffers of the kernel take, which differ from machine to machine.
+    times, large = 60, bytes(1_000_000)
+    for said in range(times):
         await place.voice.say(audio=large)
         await other.result(said)
     slow.read_on()
     assert await slow.status() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert len(slow.of("result")) < 20
+    assert len(slow.of("result")) < times - KEPT
     # It comes back where it was; what is no longer kept is named.
     seen = max((each.room_index for each in slow.of("result")), default=-1) + 1
     again, _ = await place.listener("de", member_id=joined.member_id, position=seen)
-    await again.result(19)
+    await again.result(times - 1)
     (gap,) = again.of("missing")
     assert gap.room_index == seen
     got = [each.room_index for each in again.of("result")]
-    assert got == list(range(gap.until_index, 20))
+    assert got == list(range(gap.until_index, times))
 
 
 async def test_closing_a_room_tells_all_members_and_nobody_comes_back(place: Place) -> None:
