@@ -18,6 +18,7 @@ itself.
 |                  | no room, gone, no answer        | take in the next cell; none: refuse        |
 | take, bound node | taken                           | confirm in the own cell                    |
 |                  | full or silent, and may wait    | refuse: the turn waits                     |
+|                  | not there any more              | take in the cell that it has moved to      |
 |                  | cannot be used, no answer       | own cell again, without the binding        |
 | take, preferred  | taken                           | confirm in the own cell                    |
 |                  | full                            | own cell again, without the preference     |
@@ -279,7 +280,10 @@ class Placing:
         if reply[0] == _BOUND_FULL:
             return Answer(reply)
         found = reply[1] if reply[0] == _UNBOUND else pool_pb2.BINDING_OUTCOME_UNAVAILABLE
-        return self._without_binding(found)
+        moved_to = self._cell_of_node(step.bound.decode())
+        if found != pool_pb2.BINDING_OUTCOME_UNAVAILABLE or moved_to in (step.cell, self._own):
+            return self._without_binding(found)
+        return replace(step, cell=moved_to)
 
     def _after_preferred(self, step: Take, reply: Reply) -> Step:
         if reply[0] == OK:

@@ -19,6 +19,7 @@ from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _OK = b"ok"
+_ALL_FULL = b"ALL_CANDIDATES_FULL_OR_FAILED"
 
 
 class Operations:
@@ -69,7 +70,7 @@ class Operations:
             strict=criteria.strict,
         )
         own = self._cells.of_session(request.session_id)
-        refused: list[Any] = []
+        refused: list[list[Any]] = []
         for cell in (own, *self.attempts.across.cells_to_ask(own, request.session_id, criteria)):
             reply = await cell.link.call(*script_calls.select_node(want=want))
             if reply[0] == _OK:
@@ -77,8 +78,10 @@ class Operations:
                 fill_placement(response.placement, reply[1:])
                 response.placement.cell = cell.number
                 return response
-            refused = refused or reply
-        raise refusal(refused, direction(criteria), criteria.preferred_node_id)
+            refused.append(reply)
+        # That nodes are full says more than that a cell has none.
+        said = max(refused, key=lambda reply: reply[0] == _ALL_FULL)
+        raise refusal(said, direction(criteria), criteria.preferred_node_id)
 
     async def allocate(self, request: pool_pb2.AllocateRequest) -> pool_pb2.AllocateResponse:
         """Chooses a node, reserves a slot, records the job and updates the binding."""

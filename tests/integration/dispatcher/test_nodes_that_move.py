@@ -76,9 +76,9 @@ async def test_a_busy_node_finishes_its_job_and_then_moves(at: Scene) -> None:
     assert (await gateway.delivered(following)).result.texts.translated == "better"
 
 
-@pytest.mark.parametrize("home", [2, 3])
+@pytest.mark.parametrize("home", [0, 2, 3])
 async def test_a_turn_follows_its_node_into_another_cell(at: Scene, home: int) -> None:
-    # The cell of the session is the one that the node leaves, or the one that it goes to.
+    # The cell of the session: a third one, the one that the node leaves, or the one it goes to.
     node, gateway = await node_of(at, 2, 3), at.gateway()
     session = id_in_cell(f"s-{at.src}", home)
     await gateway.submit(at.spec(0, session_id=session, reason=MAX_DURATION))
