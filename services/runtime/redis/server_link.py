@@ -51,17 +51,9 @@ _log = logging.getLogger(__name__)
 
 
 class ServerLink:
-    """Sends calls to the primary that holds the keys under `prefix`; see RedisLink.
+    """Sends packed calls to the primary that holds the keys under `prefix`.
 
-    Promises:
-    - A call returns, or fails with DependencyDownError, within `timeout_ms` of being made. A call
-      that was sent and failed may have run.
-    - Calls made at the same time share a round trip. Their order is undefined.
-    - While the link is down, calls fail at once. It comes up by itself, on whatever server is the
-      primary by then.
-    - The link repeats a call only if it certainly did not run.
-    - While a Redis Cluster moves the slot to another primary, calls wait, and go on there. If that
-      takes longer than a call may, the link is down until it is done.
+    Promises what RedisLink promises.
 
     Args:
         url: in the form of LINGUA_REDIS_URL.

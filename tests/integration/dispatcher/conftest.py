@@ -1,9 +1,11 @@
 """Dispatchers with settings that several files use."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
+from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from tests.support.scene import Scene, scene, together
 from tests.support.services import PATIENT, DispatcherProcess, PoolProcess, running_dispatcher
 
@@ -43,3 +45,13 @@ async def at(
     """One test's scene at each of the file's `dispatchers`, all with the same languages."""
     async with together(dispatchers, pool_process) as scenes:
         yield scenes
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[list[EmbeddedRedis]]:
+    """Two servers that keep their data when they are killed."""
+    with (
+        EmbeddedRedis(data_dir=tmp_path / "a", args=("--appendfsync", "always")) as first,
+        EmbeddedRedis(data_dir=tmp_path / "b", args=("--appendfsync", "always")) as second,
+    ):
+        yield [first, second]

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 import pytest
@@ -32,8 +31,6 @@ from tests.support.process import environment
 from tests.support.rpc_errors import failure
 
 CELLS = 4
-# A server that is killed has written whatever it has confirmed.
-AT_ONCE = ("--appendfsync", "always")
 LOG_MAX = 300
 SMALL = 33_554_432
 UNKNOWN = "0" * 31 + "9"
@@ -138,16 +135,6 @@ async def parts(redis_url: str, prefix: str) -> AsyncIterator[Parts]:
     """Four cells on one server."""
     async with parts_of(redis_url, prefix) as made:
         yield made
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[EmbeddedRedis]]:
-    """Two servers that keep their data when they are killed."""
-    with (
-        EmbeddedRedis(data_dir=tmp_path / "a", args=AT_ONCE) as first,
-        EmbeddedRedis(data_dir=tmp_path / "b", args=AT_ONCE) as second,
-    ):
-        yield [first, second]
 
 
 def result(job: str, size: int = 10) -> dispatcher_pb2.JobResult:

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from pathlib import Path
 
 import grpc
 import pytest
@@ -29,8 +28,6 @@ from tests.support.services import (
 )
 
 CELLS = 4
-# A server that is killed has written whatever it has confirmed.
-AT_ONCE = ("--appendfsync", "always")
 DONE = common_pb2.JOB_STATE_DONE
 DOWN = common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN
 
@@ -114,16 +111,6 @@ async def test_a_result_that_finds_no_gateway_is_kept_in_every_cell(four: Scene)
 
 
 # ---- a cell that is away ----
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[EmbeddedRedis]]:
-    """Two servers that keep their data when they are killed."""
-    with (
-        EmbeddedRedis(data_dir=tmp_path / "a", args=AT_ONCE) as first,
-        EmbeddedRedis(data_dir=tmp_path / "b", args=AT_ONCE) as second,
-    ):
-        yield [first, second]
 
 
 @contextlib.asynccontextmanager
