@@ -304,9 +304,11 @@ async def _quietly(call: Awaitable[Any]) -> None:
 
 
 def _copy(result: asyncio.Future[Reply], task: asyncio.Future[Reply]) -> None:
-    if task.cancelled() or result.done():
+    if result.done():
         return
-    if (error := task.exception()) is not None:
+    if task.cancelled():
+        result.cancel()
+    elif (error := task.exception()) is not None:
         result.set_exception(error)
     else:
         result.set_result(task.result())
