@@ -246,6 +246,13 @@ async def test_a_result_does_not_wait_for_the_cell_of_its_node(world: World) -> 
     assert await world.complete(JOB, placed) == ("completed", "done")
 
 
+async def test_a_result_does_not_overtake_the_acknowledgement(world: World) -> None:
+    placed = await world.allocate(JOB)
+    await asyncio.gather(world.commit(JOB, placed), world.complete(JOB, placed))
+    record = world.cells[0].job(JOB)
+    assert (record["state"], "1:acked_ms" in record) == ("done", True)
+
+
 async def test_a_turn_stays_with_its_node_in_another_cell(world: World) -> None:
     world.cells[1].join("n1", most=5)
     world.cells[2].join("n2", most=5)
