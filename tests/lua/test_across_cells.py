@@ -1,6 +1,7 @@
 """Jobs in another cell than their own: the real scripts, and calls and answers that get lost."""
 
 import asyncio
+import gc
 import random
 from collections.abc import Iterator
 
@@ -251,6 +252,20 @@ async def test_a_result_does_not_overtake_the_acknowledgement(world: World) -> N
     await asyncio.gather(world.commit(JOB, placed), world.complete(JOB, placed))
     record = world.cells[0].job(JOB)
     assert (record["state"], "1:acked_ms" in record) == ("done", True)
+
+
+async def test_a_caller_that_leaves_at_any_moment_leaves_no_call_behind(
+    world: World, recwarn: pytest.WarningsRecorder
+) -> None:
+    placed = await world.allocate(JOB)
+    for steps in range(12):
+        call = asyncio.ensure_future(world.complete(JOB, placed))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+    gc.collect()
+    assert not [each for each in recwarn if "never awaited" in str(each.message)]
 
 
 async def test_a_turn_stays_with_its_node_in_another_cell(world: World) -> None:
