@@ -49,6 +49,14 @@ def own_redis() -> Iterator[EmbeddedRedis]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def one_cell() -> Iterator[None]:
+    """Services have one cell, whatever LINGUA_CELLS says: for tests of keys and raw calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("LINGUA_CELLS", raising=False)
+        yield
+
+
 @pytest.fixture
 def prefix() -> str:
     """A key prefix that no other test uses."""

@@ -277,14 +277,18 @@ class AcrossCells:
     async def _complete(self, request: pool_pb2.CompleteRequest) -> Reply:
         job_id = request.attempt.job_id
         own = self._cells.of_job(job_id)
-        work: list[Awaitable[Any]] = [own.link.call(*self._calls.of["complete"](request))]
-        if request.cell != own.number:
-            there = self._cells.of_number(request.cell)
-            work.append(_quietly(there.link.call(*self._calls.complete_there(request))))
-        reply: Reply = (await asyncio.gather(*work))[0]
+        call = self._calls.of["complete"](request)
+        others = [] if request.cell == own.number else [self._cells.of_number(request.cell)]
+        there = (self._complete_there(cell, request) for cell in others)
+        reply: Reply = (await asyncio.gather(own.link.call(*call), *there))[0]
         if request.tenant and reply[1] in _JOB_OVER:
             await self.let_go(job_id, request.tenant)
         return reply
+
+    async def _complete_there(self, there: Cell, request: pool_pb2.CompleteRequest) -> None:
+        """Ends the lease in the cell of the node. In one that is away it ends by itself."""
+        with contextlib.suppress(DependencyDownError):
+            await there.link.call(*self._calls.complete_there(request))
 
 
 def _job_of(name: str, request: Any) -> str:
@@ -295,12 +299,6 @@ def _job_of(name: str, request: Any) -> str:
 def _direction(criteria: pool_pb2.NodeCriteria) -> _Direction:
     """What decides whether a cell can have a node at all."""
     return criteria.pair.src, criteria.pair.tgt, criteria.require_tts
-
-
-async def _quietly(call: Awaitable[Any]) -> None:
-    """Waits for a call. A lease in a cell that is away ends by itself."""
-    with contextlib.suppress(DependencyDownError):
-        await call
 
 
 def _copy(result: asyncio.Future[Reply], task: asyncio.Future[Reply]) -> None:

@@ -20,6 +20,9 @@ LONG = (5, 18, 8, 12, 31, 6)
 # Far more than anything here may take, and less than the 30 s after which a result is missing.
 RECOVERED_S = 25.0
 
+# People share all even words, so that nobody can be taken for another.
+_WORDS = 24_000
+
 Victim = ServiceProcess | NodeProcess
 
 
@@ -37,7 +40,7 @@ class Crowd:
 
     async def _talk(self, at: int, speaker: Speaker) -> None:
         lengths = itertools.islice(itertools.cycle(self._lengths), at, None)
-        for sentence in sentences(2 + 3000 * at, lengths):
+        for sentence in sentences(2 + _WORDS // len(self.people) // 2 * 2 * at, lengths):
             for word in sentence:
                 await speaker.say(word, pace=True)
                 if self._enough.is_set():

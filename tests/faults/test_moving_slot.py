@@ -24,7 +24,7 @@ def cluster() -> Iterator[RedisCluster]:
 @pytest.fixture(scope="module")
 def scheduler(cluster: RedisCluster) -> Iterator[Scheduler]:
     timeout = {"redis_timeout_ms": REDIS_TIMEOUT_MS}
-    with Scheduler(redis_url=cluster.url, tag="c7", **timeout) as made:
+    with Scheduler(redis_url=cluster.url, tag="c7", cells=1, **timeout) as made:
         made.add_nodes([addresses(made.dispatchers)] * 2, slots=PEOPLE, work_ms=WORK_MS)
         yield made
         made.check_logs()

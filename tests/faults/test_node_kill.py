@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from lingua_scheduler.v1 import pool_pb2
 from tests.conftest import Eventually
 from tests.faults.cluster import SHORT, SLACK_S, Cluster, running_cluster
 from tests.faults.fleet import Fleet, fleet_of
@@ -65,11 +66,8 @@ async def jobs_on_victim(
 async def _known(cluster: Cluster, victim: NodeProcess) -> None:
     deadline = time.monotonic() + 30
     while True:
-        names = cluster.pool.store.smembers(f"{cluster.pool.prefix}:nodes:all")
-        if (
-            victim.node_id.encode() in names
-            and (await cluster.pool.node(victim.node_id)).node.pools
-        ):
+        listed = await cluster.pool.stub.ListNodes(pool_pb2.ListNodesRequest())
+        if any(each.node_id == victim.node_id and each.pools for each in listed.nodes):
             return
         assert victim.process.poll() is None, "the node process has ended"
         assert time.monotonic() < deadline, "the node process is not connected"

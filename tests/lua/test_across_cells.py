@@ -1,6 +1,7 @@
 """Jobs in another cell than their own: the real scripts, and calls and answers that get lost."""
 
 import asyncio
+import gc
 import random
 from collections.abc import Iterator
 
@@ -244,6 +245,27 @@ async def test_a_result_does_not_wait_for_the_cell_of_its_node(world: World) -> 
     await world.commit(JOB, placed)
     world.links[1].up = False
     assert await world.complete(JOB, placed) == ("completed", "done")
+
+
+async def test_a_result_does_not_overtake_the_acknowledgement(world: World) -> None:
+    placed = await world.allocate(JOB)
+    await asyncio.gather(world.commit(JOB, placed), world.complete(JOB, placed))
+    record = world.cells[0].job(JOB)
+    assert (record["state"], "1:acked_ms" in record) == ("done", True)
+
+
+async def test_a_caller_that_leaves_at_any_moment_leaves_no_call_behind(
+    world: World, recwarn: pytest.WarningsRecorder
+) -> None:
+    placed = await world.allocate(JOB)
+    for steps in range(12):
+        call = asyncio.ensure_future(world.complete(JOB, placed))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+    gc.collect()
+    assert not [each for each in recwarn if "never awaited" in str(each.message)]
 
 
 async def test_a_turn_stays_with_its_node_in_another_cell(world: World) -> None:

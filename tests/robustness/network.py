@@ -33,6 +33,7 @@ class Link:
         jitter_s: up to so much more, at random.
         loss: what loses its packets now.
         passed: pieces of data so far, both ways.
+        trap: what to do, once, before a request with some bytes passes.
     """
 
     def __init__(self, name: str, target: str) -> None:
@@ -44,6 +45,7 @@ class Link:
         self.jitter_s = 0.0
         self.loss: DroppedPackets | StalledPieces | None = None
         self.passed = 0
+        self.trap: tuple[bytes, Callable[[], None]] | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._rng = random.Random(name)
@@ -107,6 +109,9 @@ class Link:
                     await asyncio.sleep(wait)
                 while self.state == SILENT:  # noqa: ASYNC110, another thread sets it
                     await asyncio.sleep(_LOOK_S)
+                if not answers and self.trap and self.trap[0] in data:
+                    (_, spring), self.trap = self.trap, None
+                    spring()
                 swallows = swallows or (answers and self.state == SWALLOW)
                 if not swallows:
                     self.passed += 1
@@ -154,7 +159,7 @@ class Network:
     def mend(self, link: Link) -> None:
         """A link is as it should be; connections that are mute by now are dropped."""
         swallowed = link.state == SWALLOW
-        link.state, link.delay_s, link.jitter_s = OPEN, 0.0, 0.0
+        link.state, link.delay_s, link.jitter_s, link.trap = OPEN, 0.0, 0.0, None
         if swallowed:
             self._loop.call_soon_threadsafe(link.reset)
 

@@ -1,8 +1,10 @@
 """The processes of a world: services whose clock can be moved, and nodes that keep a history."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
+from lingua_scheduler.services.runtime.redis.scripts import load_scripts, packaged_root
 from tests.robustness.history import NodeHistory
 from tests.support.node_process import NodeProcess
 from tests.support.scheduler import SETTINGS
@@ -23,6 +25,13 @@ from lingua_scheduler.services.runtime.redis import scripts
 load = scripts.load_scripts
 service_process.load_scripts = lambda: load([Path({str(CLOCK)!r}), scripts.packaged_root()])
 {RUNNER}"""
+
+
+def sha_of(script: str) -> bytes:
+    """What the services call a script when they send it to Redis."""
+    source = load_scripts([CLOCK, packaged_root()])[script]
+    return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest().encode()
+
 
 _PROGRAM = "tests.robustness.traffic.node_program"
 

@@ -12,7 +12,7 @@ from tests.robustness.faults.choice import ALL as FAULTS
 from tests.robustness.faults.choice import possible
 from tests.robustness.store import AOF, EMPTY, SENTINEL
 from tests.robustness.test_round import check_round
-from tests.robustness.world import ALL, SPLIT, World
+from tests.robustness.world import ALL, SPLIT, TOPOLOGIES, World
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +45,11 @@ async def test_honest_people_see_nothing_of_hostile_ones_while_a_process_dies(
 
 
 def test_every_fault_can_happen_in_some_world() -> None:
-    worlds = [(store, kind) for store in (AOF, EMPTY, SENTINEL) for kind in (SPLIT, ALL)]
+    worlds = [(store, kind) for store in (AOF, EMPTY, SENTINEL) for kind in TOPOLOGIES]
     assert {name for each in worlds for name in possible(*each)} == FAULTS.keys()
 
 
-@pytest.mark.parametrize("topology", [SPLIT, ALL])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_links_of_web_clients_are_struck_only_if_there_are_such_clients(topology: str) -> None:
     names = set(possible(AOF, topology)) - set(possible(AOF, topology, web=False))
     kinds = ("cut", "half open", "slow", "loss")

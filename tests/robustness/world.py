@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import tempfile
 import time
@@ -13,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
+from lingua_scheduler.services.runtime.redis.cell_prefixes import cell_prefix
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 from tests.robustness.network import Network
 from tests.robustness.processes import CLOCK_RUNNER, WorldNode, settings
@@ -32,10 +34,14 @@ Service = TypeVar("Service", bound=ServiceProcess)
 NODES = (3, 2, 2, 1)
 """The slots of each node."""
 
-SPLIT, ALL = "split", "all"
-TOPOLOGIES = {SPLIT: 2, ALL: 3}
-"""How many instances of each service there are if each has a process of its own, and if one process
-has one of each."""
+SPLIT, ALL, CELLS = "split", "all", "cells"
+TOPOLOGIES = {SPLIT: 2, ALL: 3, CELLS: 2}
+"""How many instances of each service there are if each has a process of its own, if one process has
+one of each, and if each has its own and their state is in cells on two servers."""
+
+# On two servers in turn, so that each has several.
+_CELLS = 4
+_SERVERS = 2
 
 
 class World:
@@ -43,7 +49,7 @@ class World:
 
     Args:
         store: what kind of Redis, see store.py.
-        topology: SPLIT or ALL.
+        topology: SPLIT, ALL or CELLS.
         instances: of each service; 0: as many as the topology has.
         nodes: slots of each node.
         options: settings of all services.
@@ -52,6 +58,7 @@ class World:
         services: each instance of a service by name, such as "gateway-0".
         hosts: the processes that run them, by name: the services themselves, or "all-0" and so on.
         nodes: the nodes by name.
+        stores: the Redis of each server, in turn that of each cell; `store` is the first.
     """
 
     def __init__(
@@ -68,10 +75,13 @@ class World:
         self.hosts: dict[str, ServiceProcess] = {}
         self.nodes = {f"node-{at}": WorldNode(f"node-{at}", slots=n) for at, n in enumerate(nodes)}
         self.network = Network()
-        self.store: Store
+        self.stores: list[Store] = []
         self.prefix = f"test:{uuid.uuid4().hex[:8]}"
         self._kind = store
         self._instances = instances or TOPOLOGIES[topology]
+        if topology == CELLS:
+            options = {"cells": _CELLS, **options}
+        self._cells = int(options.get("cells") or os.environ.get("LINGUA_CELLS", 1))
         self._settings = settings(**options)
         self._stack = ExitStack()
         self._logged: dict[str, int] = {}
@@ -82,7 +92,8 @@ class World:
             stack.enter_context(self.network)
             made = stack.enter_context(tempfile.TemporaryDirectory(prefix="lingua-tasks-"))
             self._tasks = Path(made)
-            self.store = stack.enter_context(running_store(self._kind))
+            servers = range(_SERVERS if self.topology == CELLS else 1)
+            self.stores = [stack.enter_context(running_store(self._kind)) for _ in servers]
             stack.callback(self._stop)
             self._start()
             self._stack = stack.pop_all()
@@ -92,6 +103,20 @@ class World:
         self._stack.close()
 
     # ---- looking ----
+
+    @property
+    def store(self) -> Store:
+        """The Redis of the first cell, or of all."""
+        return self.stores[0]
+
+    def store_of(self, cell: int) -> Store:
+        """The Redis of a cell."""
+        return self.stores[cell % len(self.stores)]
+
+    def prefixes(self, store: Store) -> list[str]:
+        """The prefixes of the cells that a Redis has."""
+        cells = [cell for cell in range(self._cells) if self.store_of(cell) is store]
+        return [cell_prefix(self.prefix, cell, is_cluster=False) for cell in cells]
 
     @property
     def processes(self) -> dict[str, Process]:
@@ -138,8 +163,14 @@ class World:
         address = next(self.services[name].address for name in self.of("pool"))
         async with grpc.aio.insecure_channel(address) as channel:
             stub = pool_pb2_grpc.PoolServiceStub(channel)
-            listed = await stub.ListNodes(pool_pb2.ListNodesRequest(), timeout=5)
-        return list(listed.nodes)
+            nodes: list[pool_pb2.Node] = []
+            request = pool_pb2.ListNodesRequest()
+            while True:
+                listed = await stub.ListNodes(request, timeout=5)
+                nodes += listed.nodes
+                if not listed.next_page_token:
+                    return nodes
+                request.page_token = listed.next_page_token
 
     async def leases(self) -> list[str]:
         """The nodes with slots in use, as the pool service sees them."""
@@ -251,18 +282,26 @@ class World:
         return made
 
     def _host(self, name: str, make: Callable[..., Service], **to: Any) -> Service:
-        url = self.store.url
-        if self._kind != SENTINEL:
-            host = url.removeprefix("redis://").partition("/")[0]
-            url = url.replace(host, self.network.link(name, "redis", host).address)
+        urls = [self._way_to_redis(name, at) for at in range(len(self.stores))]
+        if len(urls) > 1:
+            urls = [urls[cell % len(urls)] for cell in range(self._cells)]
         made = make(
-            redis_url=url,
+            redis_url=" ".join(urls),
             runner=CLOCK_RUNNER,
             environ={"TEST_TASKS": str(self._tasks)},
             **{**self._settings, **to, "instance_id": name},
         )
         self.hosts[name] = made
         return made
+
+    def _way_to_redis(self, caller: str, at: int) -> str:
+        """The URL of a Redis for one process, with a link in between."""
+        url = self.stores[at].url
+        if self._kind == SENTINEL:
+            return url
+        host = url.removeprefix("redis://").partition("/")[0]
+        link = self.network.link(caller, f"redis-{at}" if at else "redis", host)
+        return url.replace(host, link.address)
 
     def _links(self, caller: str, kind: str) -> str:
         """Makes a link from a caller to each process of a kind; returns their addresses."""

@@ -5,12 +5,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
 from lingua_scheduler.services.runtime.redis.cell_prefixes import cell_prefix
 from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.support.services import PATIENT_REDIS_MS
+
+in_one_cell = pytest.mark.skipif(
+    os.environ.get("LINGUA_CELLS", "1") != "1",
+    reason="about nodes, keys or limits that share a cell",
+)
+"""For tests of what holds only within a cell."""
 
 
 def cell_settings(redis_url: str, prefix: str, **fields: Any) -> Settings:

@@ -126,12 +126,14 @@ class Scheduler:
         start_all([gateway])
         return gateway
 
-    def add_nodes(self, dispatchers: Sequence[str], **options: int) -> list[NodeProcess]:
+    def add_nodes(
+        self, dispatchers: Sequence[str], *, ids: Sequence[str] = (), **options: int
+    ) -> list[NodeProcess]:
         """Starts a node for each of these lists of addresses; returns when all are connected."""
-        first = len(self.nodes)
+        ids = ids or [f"n{len(self.nodes) + at}" for at in range(len(dispatchers))]
         new = [
-            NodeProcess(f"n{first + at}", dispatchers=to, **options)
-            for at, to in enumerate(dispatchers)
+            NodeProcess(node_id, dispatchers=to, **options)
+            for node_id, to in zip(ids, dispatchers, strict=True)
         ]
         self.nodes += new
         for node in new:

@@ -104,6 +104,10 @@ class ServiceProcess(Process):
         """Settings that say where it listens at its first start."""
         return {f"{self.service}_{what}": "127.0.0.1:0" for what in ("listen", "metrics_listen")}
 
+    def change(self, **settings: str | int) -> None:
+        """Has other settings from its next start on."""
+        self._settings |= settings
+
     def start(self) -> None:
         """Starts the process; it is not ready yet."""
         self.fork(self._runner, env={**environment(**self._settings), **self._environ})

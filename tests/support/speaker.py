@@ -54,14 +54,14 @@ class Speaker:
     Attributes:
         said: all words, in order, by direction.
         events: all that came, in order.
-        slowest: the longest time from a sentence's last word to its result, in seconds.
+        waits: for each sentence, when its result came and the seconds since its last word.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.said: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         self.events: list[Event] = []
-        self.slowest = 0.0
+        self.waits: list[tuple[float, float]] = []
         self._said_at: dict[int, float] = {}
         self._changed = asyncio.Event()
         self._next_at = 0.0
@@ -96,7 +96,7 @@ class Speaker:
             if isinstance(event, Result) and event.kind is ResultKind.TRANSLATED:
                 # A word of which a part is lost was never said like that.
                 said_at = self._said_at.get(words_of(event)[-1], loop.time())
-                self.slowest = max(self.slowest, loop.time() - said_at)
+                self.waits.append((loop.time(), loop.time() - said_at))
             self._changed.set()
 
     async def until(self, condition: Callable[[], bool], within: float = SOON_S) -> None:
@@ -118,6 +118,11 @@ class Speaker:
         """Waits until an utterance is cut; returns the event."""
         await self.until(lambda: index in {each.index for each in self.cuts}, within)
         return next(each for each in self.cuts if each.index == index)
+
+    @property
+    def slowest(self) -> float:
+        """The longest time from a sentence's last word to its result, in seconds."""
+        return max((took for _, took in self.waits), default=0.0)
 
     @property
     def outcomes(self) -> list[Outcome]:

@@ -21,6 +21,9 @@ from tests.support.rpc_errors import reason
 from tests.support.scene import Scene, together
 from tests.support.services import DispatcherProcess, PoolProcess, all_running, running_dispatcher
 
+# Its jobs have ids of their own, and its keys are those of one cell.
+pytestmark = pytest.mark.usefixtures("one_cell")
+
 COUNT = 2
 # Long enough for several polls.
 A_WHILE_S = 1.0

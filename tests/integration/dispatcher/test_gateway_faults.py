@@ -4,6 +4,7 @@ import grpc
 import pytest
 
 from lingua_scheduler.v1 import dispatcher_pb2
+from tests.support.cells import in_one_cell
 from tests.support.raw_gateway import id_of
 from tests.support.rpc_errors import reason
 from tests.support.scene import Scene, scene
@@ -95,6 +96,7 @@ async def test_a_kept_result_outlives_its_dispatcher(
         assert (await following.delivered(job)).result.texts.translated == "kept"
 
 
+@in_one_cell
 async def test_a_gateway_that_does_not_read_loses_its_stream_and_nothing_else(
     narrow: Scene,
 ) -> None:

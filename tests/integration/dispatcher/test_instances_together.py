@@ -10,6 +10,7 @@ from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from lingua_scheduler.services.session_gateway.dispatcher_link import DispatcherLink
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
+from tests.support.cells import in_one_cell
 from tests.support.process import SOON_S
 from tests.support.raw_node import RawNode, whoever_gets_it
 from tests.support.rpc_errors import reason
@@ -168,6 +169,7 @@ async def test_audio_that_is_held_behind_one_dispatcher_binds_jobs_that_come_to_
         assert delivered.result.kind == dispatcher_pb2.JobResult.KIND_HELD
 
 
+@in_one_cell
 async def test_among_equals_a_node_of_the_dispatcher_that_asks_is_preferred(
     at: list[Scene],
 ) -> None:
@@ -185,6 +187,7 @@ async def test_among_equals_a_node_of_the_dispatcher_that_asks_is_preferred(
             await scene_.until(node, lambda known: known is not None and known.running == 0)
 
 
+@in_one_cell
 async def test_a_busier_node_of_its_own_is_no_reason_to_leave_a_free_one_elsewhere_idle(
     at: list[Scene],
 ) -> None:

@@ -15,6 +15,9 @@ from tests.support.rpc_errors import failure
 from tests.support.scene import Scene, scene, together
 from tests.support.services import DispatcherProcess, PoolProcess, all_running
 
+# Its jobs have ids of their own, and its keys are those of one cell.
+pytestmark = pytest.mark.usefixtures("one_cell")
+
 DISPATCHED = common_pb2.JOB_STATE_DISPATCHED
 RETRYING = common_pb2.JOB_STATE_RETRYING
 DONE = common_pb2.JOB_STATE_DONE

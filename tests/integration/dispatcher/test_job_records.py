@@ -233,7 +233,10 @@ async def test_a_job_without_a_dispatcher_is_shown_as_failed_and_can_be_cancelle
         processes[0].kill()
 
         with redis.Redis.from_url(redis_url) as client:  # or it takes 15 s until that is known
-            client.delete(f"{pool_process.prefix}:instance:abandoning")
+            for key in client.scan_iter(
+                f"{pool_process.prefix}:*instance:abandoning", count=10_000
+            ):
+                client.delete(key)
 
         request = dispatcher_pb2.CancelJobRequest(job_id=jobs[0], why="nobody has it")
         assert (await reader.stub.CancelJob(request)).state == CANCELLED

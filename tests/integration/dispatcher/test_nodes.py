@@ -8,6 +8,7 @@ import pytest
 
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import NodeEvent
+from tests.support.cells import in_one_cell
 from tests.support.pool_client import ref
 from tests.support.raw_node import whoever_gets_it
 from tests.support.rpc_errors import failure, reason
@@ -314,6 +315,7 @@ async def test_a_node_that_claims_to_run_more_than_it_may_is_told_to_stop(brisk:
     await gateway.delivered(job)
 
 
+@in_one_cell
 async def test_a_node_that_always_rejects_is_not_asked_for_a_while(patient: Scene) -> None:
     good, bad = await patient.node("a", slots=50), await patient.node("b", slots=50)
     gateway, rejected = patient.gateway(), 0

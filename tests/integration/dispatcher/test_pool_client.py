@@ -23,6 +23,9 @@ from tests.support.recording_pool import (
 )
 from tests.support.services import PoolProcess
 
+# Its jobs have ids of their own, and its keys are those of one cell.
+pytestmark = pytest.mark.usefixtures("one_cell")
+
 RELEASED = pool_pb2.ReleaseResponse.OUTCOME_RELEASED
 COMMITTED = pool_pb2.CommitResponse.OUTCOME_COMMITTED
 

@@ -13,6 +13,11 @@ from tests.support.services import WATCH_MS, PoolProcess
 from tests.support.transports import IN_PROCESS, TRANSPORTS
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _raw_calls(one_cell: None) -> None:
+    """Callers here name no cell, unless a test makes cells of its own."""
+
+
 @pytest.fixture(params=TRANSPORTS)
 async def pool(
     request: pytest.FixtureRequest, pool_process: PoolProcess, redis_url: str

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tests.robustness.faults.cells import CELL_FAULTS
 from tests.robustness.faults.clients import CLIENT_FAULTS
 from tests.robustness.faults.fault import Fault
 from tests.robustness.faults.links import LINK_FAULTS
@@ -12,6 +13,7 @@ from tests.robustness.faults.processes import PROCESS_FAULTS
 from tests.robustness.faults.stores import EMPTIED, STORE_FAULTS
 from tests.robustness.faults.together import TOGETHER_FAULTS
 from tests.robustness.history import ANY_NODE, Excuses
+from tests.robustness.world import CELLS, SPLIT
 
 ALL: dict[str, type[Fault]] = {
     **PROCESS_FAULTS,
@@ -20,6 +22,7 @@ ALL: dict[str, type[Fault]] = {
     **LINK_FAULTS,
     **CLIENT_FAULTS,
     **TOGETHER_FAULTS,
+    **CELL_FAULTS,
 }
 
 # A job's home and its node gone together (decision 15): what they alone knew is lost.
@@ -33,11 +36,13 @@ def possible(store: str, topology: str, *, web: bool = True) -> list[str]:
 
     `web`: whether there are clients that use the web entry.
     """
+    # Cells change nothing about the processes.
+    here = {topology, SPLIT} if topology == CELLS else {topology}
     return [
         name
         for name, each in ALL.items()
         if (not each.stores or store in each.stores)
-        and (not each.topologies or topology in each.topologies)
+        and (not each.topologies or here & each.topologies)
         and (web or not each.is_of_web)
     ]
 
@@ -60,7 +65,7 @@ def draw(names: list[str], rng: random.Random) -> Iterator[list[str]]:
 
 
 def _may_join(one: str, other: str) -> bool:
-    if one == other or {one, other} <= STORE_FAULTS.keys():
+    if one == other or {one, other} <= STORE_FAULTS.keys() | CELL_FAULTS.keys():
         return False
     kinds = {getattr(ALL[name], "kind", name) for name in (one, other)}
     return len(kinds) == 2

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from tests.robustness.faults.fault import Fault
 from tests.robustness.history import ANY_NODE, Excuses
-from tests.robustness.store import AOF, EMPTY, SENTINEL, until
+from tests.robustness.store import AOF, EMPTY, SENTINEL, Store, until
 from tests.robustness.world import World
 
 # All bindings and leases are gone, and what was kept for others: also what a gateway wrote down of
@@ -23,9 +23,13 @@ _BYTES_LEFT = 4096
 
 
 class _Store(Fault):
+    store: Store
+
     async def inject(self, world: World) -> None:
-        """Strikes the primary."""
-        self.at = "redis"
+        """Strikes the primary, or one of them."""
+        self.store = self.rng.choice(world.stores)
+        at = world.stores.index(self.store)
+        self.at = f"redis-{at}" if at else "redis"
         await asyncio.to_thread(self.strike, world)
 
     async def heal(self, world: World) -> None:
@@ -49,11 +53,11 @@ class RestartWithData(_Store):
 
     def strike(self, world: World) -> None:
         """It is dead."""
-        world.store.primary.kill()
+        self.store.primary.kill()
 
     def mend(self, world: World) -> None:
         """It is back."""
-        world.store.primary.restart()
+        self.store.primary.restart()
 
 
 class RestartEmpty(RestartWithData):
@@ -74,11 +78,11 @@ class Stall(_Store):
 
     def strike(self, world: World) -> None:
         """It stops."""
-        world.store.primary.pause()
+        self.store.primary.pause()
 
     def mend(self, world: World) -> None:
         """It goes on."""
-        world.store.primary.resume()
+        self.store.primary.resume()
 
 
 class AwayForLong(Stall):
@@ -101,11 +105,11 @@ class Full(_Store):
 
     def strike(self, world: World) -> None:
         """Not one byte more."""
-        world.store.ask("CONFIG", "SET", "maxmemory", _BYTES_LEFT)
+        self.store.ask("CONFIG", "SET", "maxmemory", _BYTES_LEFT)
 
     def mend(self, world: World) -> None:
         """As much as there is."""
-        world.store.ask("CONFIG", "SET", "maxmemory", 0)
+        self.store.ask("CONFIG", "SET", "maxmemory", 0)
 
 
 class FailOver(_Store):
@@ -119,12 +123,12 @@ class FailOver(_Store):
 
     def strike(self, world: World) -> None:
         """It is dead."""
-        world.store.fail_over()
+        self.store.fail_over()
 
     def mend(self, world: World) -> None:
         """The other one is primary, and the first follows it."""
-        until(world.store.has_failed_over, 20)
-        world.store.bring_back()
+        until(self.store.has_failed_over, 20)
+        self.store.bring_back()
 
 
 class ClockJump(_Store):
@@ -135,11 +139,13 @@ class ClockJump(_Store):
 
     def strike(self, world: World) -> None:
         """From here on it is another time."""
-        world.store.ask("SET", f"{world.prefix}:test:jump_ms", self.by_ms)
+        for prefix in world.prefixes(self.store):
+            self.store.ask("SET", f"{prefix}:test:jump_ms", self.by_ms)
 
     def mend(self, world: World) -> None:
         """As before."""
-        world.store.ask("DEL", f"{world.prefix}:test:jump_ms")
+        for prefix in world.prefixes(self.store):
+            self.store.ask("DEL", f"{prefix}:test:jump_ms")
 
 
 class ClockForward(ClockJump):

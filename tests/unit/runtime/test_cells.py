@@ -82,7 +82,8 @@ def test_other_ids_belong_to_the_first_cell(id_: str) -> None:
 
 def test_jobs_of_one_cell_have_the_same_end() -> None:
     assert job_id("a", "s")[-3:] == job_id("b", "t")[-3:] == "000"
-    assert cell_of_job("not-a-job") == 0
+    for other in ("not-a-job", "job-10", "job_1", "0x1", "+12", "a", ""):
+        assert cell_of_job(other) == 0
 
 
 def test_an_order_of_cells_changes_little_if_one_is_added() -> None:
