@@ -134,7 +134,7 @@ rules:  ## regenerate the rules of the Prometheus operator from monitoring/alert
 MINUTES ?=
 SEED ?=
 OUT ?=
-robustness: $(READY) js  ## faults under load, MINUTES=30 SEED=1 TOPOLOGY=all OUT=folder for the report; docs/robustness.md
+robustness: $(READY) js  ## faults under load, MINUTES=30 SEED=1 TOPOLOGY=all|cells OUT=folder for the report; docs/robustness.md
 	$(BIN)/python -m tests.robustness $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
 
 fuzz: $(READY)  ## random input to every port, EXAMPLES=1000 of each kind, ARGS="-k web"

@@ -40,7 +40,7 @@ def arguments() -> argparse.Namespace:
         "--topology",
         choices=tuple(TOPOLOGIES),
         default=SPLIT,
-        help="a process for each service, or processes that have all of them",
+        help="a process for each service, processes that have all of them, or cells on two servers",
     )
     parser.add_argument("--faults", help="only this round, again and again: names with + between")
     parser.add_argument("--only", default="", help='draw from faults with these words: "loss: "')
