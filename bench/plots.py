@@ -1,4 +1,4 @@
-"""Line charts as plain SVG, for `growth.py`."""
+"""Line charts as plain SVG, for `growth.py` and `cells.py`."""
 
 import math
 from collections.abc import Mapping, Sequence
