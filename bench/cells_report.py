@@ -127,10 +127,12 @@ def plots(result: Tree, folder: Path) -> None:
     rows = result["plans"]["rows"]
     cells = sorted({row["cells"] for row in rows})
     lines = {
-        f"{people:,} people": [100 * row["spilled"] for row in rows if row["people"] == people]
+        f"{people:,}": [100 * row["spilled"] for row in rows if row["people"] == people]
         for people in dict.fromkeys(row["people"] for row in rows)
     }
-    chart = line_chart("Jobs that leave their cell", "cells", "%", cells, lines, log_x=True)
+    chart = line_chart(
+        "Jobs that leave their cell, by people and cells", "cells", "%", cells, lines, log_x=True
+    )
     (folder / "cells-spilled.svg").write_text(chart, encoding="utf-8")
     by_nodes = result["by_nodes"]
     lines = {name: [100 * each for each in line] for name, line in by_nodes["spilled"].items()}

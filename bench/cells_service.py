@@ -76,7 +76,10 @@ class PoolStream:
         while True:
             response = await self._stream.read()
             for result in response.results:
-                self._asked.pop(result.id).set_result(result)
+                answer = self._asked.pop(result.id)
+                # Who asked may have been cancelled.
+                if not answer.done():
+                    answer.set_result(result)
 
 
 class RefusedError(Exception):
