@@ -15,7 +15,7 @@ from cells_model import (
 )
 
 PEOPLE = (10_000, 100_000, 1_000_000)
-CELLS = (1, 2, 4, 8, 12, 24, 48, 96)
+CELLS = (1, 2, 4, 8, 12, 24, 48, 72, 96, 144)
 # A small fleet depends on where its few nodes happen to be.
 FLEETS = {10_000: 5, 100_000: 3, 1_000_000: 1}
 # The share of its thread that a master may use.
@@ -68,14 +68,19 @@ def plans(leaving: list[Tree]) -> Tree:
                     "nodes": nodes,
                     "nodes_per_direction_and_cell": nodes / cells / assumed.directions,
                     **{name: tally.share(name) for name in vars(tally) if name != "jobs"},
-                    **needs(people, nodes, tally, extra, assumed),
+                    **needs(people, cells, nodes, tally, extra, assumed),
                 }
             )
     return {"assumed": vars(assumed), "extra_us": extra, "rows": rows}
 
 
 def needs(
-    people: int, nodes: int, tally: Tally, extra: dict[str, float], assumed: Assumptions
+    people: int,
+    cells: int,
+    nodes: int,
+    tally: Tally,
+    extra: dict[str, float],
+    assumed: Assumptions,
 ) -> Tree:
     """Redis time and masters.
 
@@ -91,8 +96,19 @@ def needs(
     return {
         "extra_redis": more_us / base_us,
         "busy_masters": busy,
-        "masters": max(1, math.ceil(busy / MASTER_SHARE)),
+        "masters": masters_for(busy, cells),
     }
+
+
+def masters_for(busy: float, cells: int) -> int:
+    """The least number of masters, of which none is too busy; 0 if the cells are too few.
+
+    Cells cannot be divided: the master with the most of them decides.
+    """
+    for masters in range(1, cells + 1):
+        if math.ceil(cells / masters) / cells * busy <= MASTER_SHARE:
+            return masters
+    return 0
 
 
 def spilled_by_nodes() -> Tree:

@@ -102,13 +102,12 @@ def _plans(plans: Tree) -> str:
         *("asked in vain", "wait", "extra Redis time", "masters"),
     )
     for row in plans["rows"]:
-        masters = row["masters"] if row["masters"] <= row["cells"] else f"({row['masters']})"
         lines.append(
             _row(
                 *(f"{row['people']:,}", f"{row['jobs_per_s']:,.0f}", f"{row['nodes']:,}"),
                 *(row["cells"], f"{row['nodes_per_direction_and_cell']:.1f}"),
                 *(f"{row['spilled']:.1%}", f"{row['full'] + row['without']:.2f}"),
-                *(f"{row['waited']:.1%}", f"{row['extra_redis']:.1%}", masters),
+                *(f"{row['waited']:.1%}", f"{row['extra_redis']:.1%}", row["masters"] or "-"),
             )
         )
     return "\n".join(lines)

@@ -20,6 +20,7 @@ from cells_model import (
     simulate,
     slots_by_cell,
 )
+from cells_plan import masters_for
 
 ASSUMED = Assumptions()
 
@@ -86,3 +87,13 @@ def test_the_same_seed_gives_the_same_fleet_and_more_cells_lose_more_jobs() -> N
     few, again, many = (simulate(2000, cells, ASSUMED, 1) for cells in (2, 2, 8))
     assert few == again
     assert many.spilled > few.spilled
+
+
+def test_the_master_with_the_most_cells_decides_how_many_masters_are_needed() -> None:
+    # Each of 12 cells needs a tenth of a thread: six on a master are just enough.
+    assert masters_for(1.2, 12) == 2
+    # 0.13 of a thread: six on a master are too many, four are not.
+    assert masters_for(1.56, 12) == 3
+    # 12 cells on 7 masters: one has two.
+    assert masters_for(4.2, 12) == 12
+    assert masters_for(7.3, 12) == 0
