@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
+.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -166,6 +166,9 @@ bench-peers: $(READY)  ## compared with Celery, Dramatiq, ARQ, SAQ, Taskiq, Bull
 
 bench-growth: $(READY)  ## cost per job by nodes, sessions, replicas; ARGS="--json", "--from FILE --plots docs/plots"
 	@$(BIN)/python bench/growth.py $(ARGS)
+
+bench-cells: $(READY)  ## the cost of a job by the number of cells, and of large fleets; ARGS="--json", "--from FILE --plots docs/plots"
+	@$(BIN)/python bench/cells.py $(ARGS)
 
 capacity: $(READY)  ## cores and Redis for a number of speakers; ARGS="--speakers 1000000"
 	@$(BIN)/python bench/capacity.py $(ARGS)

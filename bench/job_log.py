@@ -2,6 +2,7 @@
 
     .venv/bin/python bench/job_log.py           a table
     .venv/bin/python bench/job_log.py --json    one JSON object
+    .venv/bin/python bench/job_log.py --entries 2000 --rounds 4    to see whether it works
 
 Both run on one Redis, in alternating rounds, each on keys of its own. Times are Redis's own (INFO
 commandstats), of Allocate, Commit and Complete together. The machine may be busy: the ratio is the
@@ -16,18 +17,10 @@ import sys
 from typing import Any
 
 from machine import machine
-from prometheus_client import CollectorRegistry
+from pool_parts import PoolParts, pool_parts
 
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
-from lingua_scheduler.services.pool_service.metrics import PoolMetrics
-from lingua_scheduler.services.pool_service.node_reports import NodeReports
-from lingua_scheduler.services.pool_service.operations import Operations
-from lingua_scheduler.services.pool_service.registry import Registry
-from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
-from lingua_scheduler.services.runtime.settings.settings import load_settings
+from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 
 NODES = 100
@@ -42,31 +35,10 @@ STEPS = b"s" * 220
 class Side:
     """The pool service's operations on keys of their own, with or without a log."""
 
-    def __init__(self, link: RedisLink, url: str, name: str, log_max: int) -> None:
-        self.link = link
-        settings = load_settings(
-            {
-                "LINGUA_REDIS_URL": url,
-                "LINGUA_REDIS_PREFIX": name,
-                "LINGUA_JOB_LOG_MAX": str(log_max),
-                "LINGUA_HEARTBEAT_STALE_MS": "3600000",
-                "LINGUA_NODE_FORGET_MS": "7200000",
-            }
-        )
-        cells = Cells(settings, {})
-        cells.first.link = link
-        metrics = PoolMetrics(CollectorRegistry())
-        self.registry = Registry(cells=cells, settings=settings)
-        reports = NodeReports(
-            cells=cells,
-            settings=settings,
-            metrics=metrics,
-            nodes=Nodes(cells=cells, settings=settings),
-            registry=self.registry,
-        )
-        self.operations = Operations(
-            cells=cells, settings=settings, metrics=metrics, reports=reports
-        )
+    def __init__(self, parts: PoolParts) -> None:
+        self.link = parts.cells.first.link
+        self.registry = parts.registry
+        self.operations = parts.operations
         self._jobs = 0
 
     async def fill(self) -> None:
@@ -128,29 +100,45 @@ class Side:
         return float(fields["usec"]) / jobs
 
 
-async def run() -> dict[str, Any]:
-    """All measurements as one object."""
+def settings(url: str, name: str, log_max: int) -> Settings:
+    """Settings of one side. Its nodes send no heartbeats."""
+    return load_settings(
+        {
+            "LINGUA_REDIS_URL": url,
+            "LINGUA_REDIS_PREFIX": name,
+            "LINGUA_REDIS_TIMEOUT_MS": "4000",
+            "LINGUA_JOB_LOG_MAX": str(log_max),
+            "LINGUA_HEARTBEAT_STALE_MS": "3600000",
+            "LINGUA_NODE_FORGET_MS": "7200000",
+        }
+    )
+
+
+async def run(most: int, count: int) -> dict[str, Any]:
+    """All measurements as one object, with a log of so many entries, in so many rounds."""
     with EmbeddedRedis() as server:
-        sides = []
-        for name, log_max in (("without", 0), ("with", LOG_MAX)):
-            link = RedisLink(url=server.url, prefix=name, scripts=load_scripts(), timeout_ms=10_000)
-            await link.open()
-            sides.append(Side(link, server.url, name, log_max))
-        without, with_log = sides
-        for side in sides:
-            await side.fill()
-            await side.us_a_job()
-        while await with_log.link.command("XLEN", "with:jobs:log") < LOG_MAX:
-            await with_log.us_a_job(1000)
-        rounds = []
-        for number in range(ROUNDS):
-            pair = sides if number % 2 else sides[::-1]
-            us = {side: await side.us_a_job() for side in pair}
-            rounds.append((us[without], us[with_log]))
-        entries = await with_log.link.command("XLEN", "with:jobs:log")
-        size = await with_log.link.command("MEMORY", "USAGE", "with:jobs:log", "SAMPLES", "0")
-        for side in sides:
-            await side.link.close()
+        async with (
+            pool_parts(settings(server.url, "without", 0)) as no_log,
+            pool_parts(settings(server.url, "with", most)) as full_log,
+        ):
+            return await measure(Side(no_log), Side(full_log), most, count)
+
+
+async def measure(without: Side, with_log: Side, most: int, count: int) -> dict[str, Any]:
+    """Both sides in alternating rounds."""
+    sides = [without, with_log]
+    for side in sides:
+        await side.fill()
+        await side.us_a_job()
+    while await with_log.link.command("XLEN", "with:jobs:log") < most:
+        await with_log.us_a_job(1000)
+    rounds = []
+    for number in range(count):
+        pair = sides if number % 2 else sides[::-1]
+        us = {side: await side.us_a_job() for side in pair}
+        rounds.append((us[without], us[with_log]))
+    entries = await with_log.link.command("XLEN", "with:jobs:log")
+    size = await with_log.link.command("MEMORY", "USAGE", "with:jobs:log", "SAMPLES", "0")
     before, after = (statistics.median(each) for each in zip(*rounds, strict=True))
     least = [min(each) for each in zip(*rounds, strict=True)]
     return {
@@ -169,9 +157,11 @@ def main() -> int:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    as_json = parser.parse_args().json
-    result = asyncio.run(run())
-    if as_json:
+    parser.add_argument("--entries", type=int, default=LOG_MAX, help="of the full log")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    given = parser.parse_args()
+    result = asyncio.run(run(given.entries, given.rounds))
+    if given.json:
         print(json.dumps(result, indent=2))
     else:
         for name, value in result.items():

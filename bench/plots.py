@@ -1,4 +1,4 @@
-"""Line charts as plain SVG, for `growth.py`."""
+"""Line charts as plain SVG, for `growth.py` and `cells.py`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def line_chart(
         parts.append(_text(LEFT - 6, y + 4, f"{value:.4g}", anchor="end"))
     for x in xs:
         parts.append(_line(x_of(x), HEIGHT - BOTTOM, x_of(x), HEIGHT - BOTTOM + 5, "#888888"))
-        parts.append(_text(x_of(x), HEIGHT - BOTTOM + 19, f"{x:,.0f}", anchor="middle"))
+        parts.append(_text(x_of(x), HEIGHT - BOTTOM + 19, f"{x:,g}", anchor="middle"))
     names = sorted(lines, key=lambda name: -lines[name][-1])
     labels = _apart([y_of(lines[name][-1]) + 4 for name in names])
     for name, label_y, colour in zip(names, labels, _colours(len(names)), strict=True):

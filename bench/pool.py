@@ -22,17 +22,10 @@ from typing import Any
 
 import grpc
 from machine import machine
-from prometheus_client import CollectorRegistry
+from pool_parts import PoolParts, pool_parts
 
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
-from lingua_scheduler.services.pool_service.metrics import PoolMetrics
-from lingua_scheduler.services.pool_service.node_reports import NodeReports
-from lingua_scheduler.services.pool_service.operations import Operations
-from lingua_scheduler.services.pool_service.registry import Registry
-from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
@@ -58,24 +51,13 @@ class Bench:
     Each has its own Redis, so that neither pays for the garbage of the other.
     """
 
-    def __init__(self, settings: Settings, link: RedisLink, seed: RedisLink) -> None:
-        self.settings = settings
-        self.link = link
+    def __init__(self, ours: PoolParts, seed: RedisLink) -> None:
+        self.settings = ours.settings
+        self.link = ours.cells.first.link
         self.seed = seed
-        cells = Cells(settings, {})
-        cells.first.link = link
-        metrics = PoolMetrics(CollectorRegistry())
-        self.registry = Registry(cells=cells, settings=settings)
-        reports = NodeReports(
-            cells=cells,
-            settings=settings,
-            metrics=metrics,
-            nodes=Nodes(cells=cells, settings=settings),
-            registry=self.registry,
-        )
-        self.operations = Operations(
-            cells=cells, settings=settings, metrics=metrics, reports=reports
-        )
+        self.registry = ours.registry
+        self.reports = ours.reports
+        self.operations = ours.operations
         self._jobs = 0
 
     @staticmethod
@@ -181,17 +163,13 @@ async def bench() -> AsyncIterator[Bench]:
                 "LINGUA_HEARTBEAT_STALE_MS": "3600000",
             }
         )
-        links = [
-            RedisLink(url=server.url, prefix="bench", scripts=scripts, timeout_ms=4000)
-            for server, scripts in ((ours, load_scripts()), (seeds, SEED_SCRIPTS))
-        ]
-        for link in links:
-            await link.open()
+        seed = RedisLink(url=seeds.url, prefix="bench", scripts=SEED_SCRIPTS, timeout_ms=4000)
+        await seed.open()
         try:
-            yield Bench(settings, *links)
+            async with pool_parts(settings) as parts:
+                yield Bench(parts, seed)
         finally:
-            for link in links:
-                await link.close()
+            await seed.close()
 
 
 async def measure_fleet(nodes: int) -> dict[str, float]:
@@ -230,7 +208,7 @@ async def measure_heartbeat(pairs: int) -> dict[str, float]:
         await seed_beat()
         ours, seeds = [], []
         for _ in range(ROUNDS):
-            ours.append(await one.us_a_call(one.link, 50, lambda: one.operations.heartbeat(beat)))
+            ours.append(await one.us_a_call(one.link, 50, lambda: one.reports.heartbeat(beat)))
             seeds.append(await one.us_a_call(one.seed, AT_ONCE, seed_beat))
         return {
             "heartbeat_us": statistics.median(ours),

@@ -20,16 +20,14 @@ from collections.abc import Callable
 from typing import Any
 
 import redis
+from pool_parts import PoolParts, pool_parts
 
 from lingua_scheduler.services.pool_service.fleet.fleet_messages import messages
-from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.sample import KnownFleet
 from lingua_scheduler.services.pool_service.fleet.sampler import FleetSampler
 from lingua_scheduler.services.pool_service.fleet.watch import interval_s
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
-from lingua_scheduler.services.runtime.redis.cells import Cells
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 
@@ -47,14 +45,10 @@ Change = Callable[[int], dict[str, Any]]
 class Bench:
     """A fleet in a Redis of its own."""
 
-    def __init__(
-        self, store: "redis.Redis[bytes]", cells: Cells, settings: Settings, nodes: int
-    ) -> None:
+    def __init__(self, store: "redis.Redis[bytes]", parts: PoolParts, nodes: int) -> None:
         self._store = store
         self._nodes = [f"node-{number:06}" for number in range(nodes)]
-        self._sampler = FleetSampler(
-            cells=cells, settings=settings, nodes=Nodes(cells=cells, settings=settings)
-        )
+        self._sampler = FleetSampler(cells=parts.cells, settings=parts.settings, nodes=parts.nodes)
         self._fleet: KnownFleet = self._sampler.new_fleet()
         self._sent: dict[str, pool_pb2.CapabilitySet] = {}
 
@@ -125,25 +119,23 @@ async def run(nodes: int) -> None:
             instance_id="bench",
             heartbeat_stale_ms=600_000,
         )
-        cells = Cells(settings, load_scripts())
-        await cells.open()
-        bench = Bench(store, cells, settings, nodes)
-        bench.describe()
-        bench.write(lambda _: {})
-        # As in a service process.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(2000, 500, 1000)
-        print("| what changed since the last sample | changed nodes | pool service | Redis |")
-        print("|---|---|---|---|")
-        _row("the first sample", [await bench.sample()])
-        for what, change in changes.items():
-            found = []
-            for _ in range(ROUNDS):
-                bench.write(change)
-                found.append(await bench.sample())
-            _row(what, found)
-        await cells.close()
+        async with pool_parts(settings) as parts:
+            bench = Bench(store, parts, nodes)
+            bench.describe()
+            bench.write(lambda _: {})
+            # As in a service process.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(2000, 500, 1000)
+            print("| what changed since the last sample | changed nodes | pool service | Redis |")
+            print("|---|---|---|---|")
+            _row("the first sample", [await bench.sample()])
+            for what, change in changes.items():
+                found = []
+                for _ in range(ROUNDS):
+                    bench.write(change)
+                    found.append(await bench.sample())
+                _row(what, found)
 
 
 def _row(what: str, samples: list[tuple[int, float, float]]) -> None:

@@ -1,4 +1,4 @@
-"""The benchmarks of the path, of ingest, of rooms and of peers work: short forms of them.
+"""The benchmarks of the path, of ingest, of rooms, of cells and of peers work: short forms.
 
 Their numbers mean nothing.
 """
@@ -77,6 +77,37 @@ def test_the_benchmark_of_rooms_measures_listeners_of_both_transports(
             assert one["last_ms"]["p99_ms"] >= one["first_ms"]["p50_ms"] > 0
             assert one["gateways_ms_per_utterance"] > 0
     assert bench.table(result)
+
+
+@pytest.mark.long
+def test_the_benchmark_of_cells_measures_jobs_at_home_and_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench, plan = import_module("cells"), import_module("cells_plan")
+    monkeypatch.setattr(bench, "SIDES", ((1, 1), (12, 1)))
+    monkeypatch.setattr(bench, "LEAVING", ((12, 1),))
+    for name in ("IDLE_S", "STEADY_S", "LIGHT_S", "LEAVING_S", "POINT_S", "POINT_WARM_S"):
+        monkeypatch.setattr(bench, name, 0.5)
+    monkeypatch.setattr(bench, "TOGETHER_JOBS", 100)
+    monkeypatch.setattr(bench, "RARE_JOBS", 3)
+    monkeypatch.setattr(plan, "PEOPLE", (10_000,))
+    monkeypatch.setattr(plan, "CELLS", (1, 4))
+    monkeypatch.setattr(plan, "NODES_A_CELL", (1, 4))
+
+    result = bench.run(rounds=1)
+
+    for row in result["home"]:
+        assert row["spilled"] == 0
+        assert row["calls"] == pytest.approx(3, abs=0.5)
+    leaving = {row["case"]: row for row in result["leaving"]}
+    assert leaving["home"]["spilled"] == 0
+    assert leaving["home is full"]["spilled"] == 1
+    assert leaving["home is full"]["calls"] == pytest.approx(7, abs=0.5)
+    assert result["point"]["measured_spilled"] > 0
+    assert [row["cells"] for row in result["plans"]["rows"]] == [1, 4]
+    assert bench.table(result)
+    bench.plots(result, tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == {"cells-spilled.svg", "cells-nodes.svg"}
 
 
 @pytest.mark.long
