@@ -144,8 +144,10 @@ class CellsService:
         self._next_beats: Any = iter(())
 
     async def close(self) -> None:
-        """Ends the stream."""
+        """Ends the stream and closes the connections."""
         await self._stream.close()
+        for store in self._stores:
+            store.close()
 
     # ---- nodes ----
 
@@ -355,7 +357,7 @@ async def cells_service(cells: int, servers: int) -> AsyncIterator[CellsService]
                 await service.close()
         finally:
             process.terminate()
-            await asyncio.to_thread(process.wait)
+            await asyncio.to_thread(process.communicate)
 
 
 async def at_random(

@@ -86,8 +86,11 @@ def test_the_benchmark_of_cells_measures_jobs_at_home_and_elsewhere(
     bench, plan = import_module("cells"), import_module("cells_plan")
     monkeypatch.setattr(bench, "SIDES", ((1, 1), (12, 1)))
     monkeypatch.setattr(bench, "LEAVING", ((12, 1),))
-    for name in ("IDLE_S", "STEADY_S", "LIGHT_S", "LEAVING_S", "POINT_S", "POINT_WARM_S"):
+    for name in ("STEADY_S", "LIGHT_S", "LEAVING_S"):
         monkeypatch.setattr(bench, name, 0.5)
+    # Long enough to fill the slots.
+    for name in ("POINT_S", "POINT_WARM_S"):
+        monkeypatch.setattr(bench, name, 3.0)
     monkeypatch.setattr(bench, "TOGETHER_JOBS", 100)
     monkeypatch.setattr(bench, "RARE_JOBS", 3)
     monkeypatch.setattr(plan, "PEOPLE", (10_000,))
@@ -96,13 +99,15 @@ def test_the_benchmark_of_cells_measures_jobs_at_home_and_elsewhere(
 
     result = bench.run(rounds=1)
 
-    for row in result["home"]:
-        assert row["spilled"] == 0
-        assert row["calls"] == pytest.approx(3, abs=0.5)
+    assert {row["spilled"] for row in result["home"]} == {0}
+    # The other windows are too short for what happens only now and then.
+    together = [row["calls"] for row in result["home"] if row["case"] == "together"]
+    assert together == pytest.approx([3, 3], abs=0.5)
     leaving = {row["case"]: row for row in result["leaving"]}
     assert leaving["home"]["spilled"] == 0
     assert leaving["home is full"]["spilled"] == 1
-    assert leaving["home is full"]["calls"] == pytest.approx(7, abs=0.5)
+    more = leaving["home is full"]["commands"] - leaving["home"]["commands"]
+    assert more == pytest.approx(25, abs=10)
     assert result["point"]["measured_spilled"] > 0
     assert [row["cells"] for row in result["plans"]["rows"]] == [1, 4]
     assert bench.table(result)
