@@ -21,6 +21,7 @@ from lingua_scheduler.v1 import (
 )
 from tests.conftest import Eventually
 from tests.support.audio import FORMAT, speech
+from tests.support.cells import in_one_cell
 from tests.support.live_objects import CountedProcess, counting
 from tests.support.raw_client import new_session
 from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
@@ -97,6 +98,8 @@ async def test_thousands_of_abandoned_sessions_leave_nothing_behind(
     await gateway.keeps_nothing_of(THOUSANDS, abandon)
 
 
+# Each cell holds on to the last sessions that used it, until the next ones do.
+@in_one_cell
 async def test_sessions_whose_connection_breaks_leave_nothing_behind(
     gateway: CountedProcess,
 ) -> None:

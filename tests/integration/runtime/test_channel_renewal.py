@@ -38,9 +38,13 @@ RENEW_MS = 200
 RENEWALS = 5
 HOSTS = ("127.0.0.1", "127.0.0.2")
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="needs all of 127.0.0.0/8, which only Linux listens on"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="needs all of 127.0.0.0/8, which only Linux listens on"
+    ),
+    # Its jobs have ids of their own, which name no cell.
+    pytest.mark.usefixtures("one_cell"),
+]
 
 
 def free_port() -> int:
