@@ -65,12 +65,19 @@ class AcrossCells:
         job_id = _job_of(name, request)
         if job_id in self._under_way or self._leaves_own_cell(name, request):
             return self._in_turn(job_id, partial(self._run, name, request))
-        first = self._cells.of_job(job_id).link.send(*self._calls.of[name](request))
-        if name != "allocate":
-            return first
-        result = asyncio.get_running_loop().create_future()
-        first.add_done_callback(partial(self._own_cell_said, request, result))
-        return result
+        return self._cells.of_job(job_id).link.send(*self._calls.of[name](request))
+
+    def goes_on(
+        self, request: pool_pb2.AllocateRequest, reply: Reply
+    ) -> asyncio.Task[Reply] | None:
+        """Looks for a node in other cells, if the job's own has none; otherwise None."""
+        if reply[0] == OK:
+            return None
+        placing = self._placing(request)
+        then = placing.after(AskOwnCell(), reply)
+        if then == Answer(reply):
+            return None
+        return self._in_turn(request.job_id, partial(self._place, placing, then, request))
 
     async def run(self, name: str, request: Any) -> Reply:
         """The same, with spans of the calls if the caller is traced."""
@@ -147,31 +154,6 @@ class AcrossCells:
         if request.cell != own.number:
             return True
         return name == "complete" and request.tenant != ""
-
-    def _own_cell_said(
-        self,
-        request: pool_pb2.AllocateRequest,
-        result: asyncio.Future[Reply],
-        first: asyncio.Future[Any],
-    ) -> None:
-        """Passes the own cell's reply on, or looks in other cells."""
-        if result.done():
-            return
-        if first.cancelled():
-            result.cancel()
-        elif (error := first.exception()) is not None:
-            result.set_exception(error)
-        elif first.result()[0] == OK:
-            result.set_result(first.result())
-        else:
-            placing = self._placing(request)
-            then = placing.after(AskOwnCell(), first.result())
-            if isinstance(then, Answer):
-                result.set_result(then.reply)
-            else:
-                task = self._in_turn(request.job_id, partial(self._place, placing, then, request))
-                task.add_done_callback(partial(_copy, result))
-                result.add_done_callback(lambda _: task.cancel())
 
     def _placing(self, request: pool_pb2.AllocateRequest) -> Placing:
         own = self._cells.of_job(request.job_id)
@@ -299,14 +281,3 @@ def _job_of(name: str, request: Any) -> str:
 def _direction(criteria: pool_pb2.NodeCriteria) -> _Direction:
     """What decides whether a cell can have a node at all."""
     return criteria.pair.src, criteria.pair.tgt, criteria.require_tts
-
-
-def _copy(result: asyncio.Future[Reply], task: asyncio.Future[Reply]) -> None:
-    if result.done():
-        return
-    if task.cancelled():
-        result.cancel()
-    elif (error := task.exception()) is not None:
-        result.set_exception(error)
-    else:
-        result.set_result(task.result())

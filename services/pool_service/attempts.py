@@ -43,6 +43,8 @@ class Attempts:
     def send(self, name: str, request: Any) -> asyncio.Future[Any]:
         """Starts an operation, without spans. The future gets the reply or the error.
 
+        If there are several cells, `goes_on` may have to follow.
+
         Raises:
             DependencyDownError: the cell of the job is away.
             InvalidMessageError: the request is not valid.
@@ -50,6 +52,14 @@ class Attempts:
         if self._cells.one:
             return self._cells.first.link.send(*self.calls.of[name](request))
         return self.across.send(name, request)
+
+    def goes_on(
+        self, name: str, request: Any, outcome: asyncio.Future[Any]
+    ) -> asyncio.Future[Any] | None:
+        """Goes on with an operation that `send` has begun, if it needs other cells, else None."""
+        if name != "allocate" or self._cells.one or outcome.exception() is not None:
+            return None
+        return self.across.goes_on(request, outcome.result())
 
     def refused(self, request: pool_pb2.AllocateRequest, error: Exception) -> None:
         """Counts an allocation that was valid but was refused."""

@@ -27,12 +27,26 @@ _MESSAGES_AT_ONCE = 64
 # The same for operations that are answered in any order: those of a slow cell do not use up what
 # the others need. A client has at most 1000.
 _OPERATIONS_AT_ONCE = 4000
+# How long the operations of a message wait for each other. One that is answered alone costs much
+# more: its answer is a message of its own, and so is what the client does next.
+_TOGETHER_S = 0.005
 
 _log = logging.getLogger(__name__)
 
 # An operation in progress: its id, its name, its request, what it waits for, and whether that is
 # the reply of Redis instead of the response.
 Begun: TypeAlias = "tuple[int, str, Any, asyncio.Future[Any], bool]"
+
+
+class _Message:
+    """A message whose operations are not all done."""
+
+    __slots__ = ("done", "left", "started")
+
+    def __init__(self, left: int, started: float) -> None:
+        self.done: list[Begun] = []
+        self.left = left
+        self.started = started
 
 
 class OperateStream:
@@ -43,8 +57,8 @@ class OperateStream:
     Redis answers, and otherwise has one result with the error and without an id.
 
     In order: each message is answered after those before it, and after all of its operations are
-    done. Otherwise each operation is answered when it is done, together with those of its message
-    that are done at the same time: it may be in a cell that is faster than the others.
+    done. Otherwise a message is answered when its operations are done, and those that are done
+    before the others by more than a moment, because their cell is faster, are answered before.
 
     `read` and `write` run concurrently. When nothing more will be read, `close` lets `write`
     finish; `give_up` cancels what is left when the stream has ended.
@@ -72,8 +86,10 @@ class OperateStream:
         self._loop = asyncio.get_running_loop()
         # What is answered next: operations of each message, and when they were started.
         self._under_way: deque[tuple[list[Begun], float]] = deque()
-        # Operations that get there when they are done.
+        # Messages and operations that get there when they are done.
+        self._incomplete: set[_Message] = set()
         self._not_done: set[asyncio.Future[Any]] = set()
+        self._later: asyncio.TimerHandle | None = None
         self._closed = False
         # Set while the writer waits for a message, and while the reader waits for room.
         self._waiting: asyncio.Future[None] | None = None
@@ -129,6 +145,8 @@ class OperateStream:
 
     def give_up(self) -> None:
         """Cancels what is left: the stream has ended, and nobody waits for the answers."""
+        if self._later is not None:
+            self._later.cancel()
         left = [outcome for begun, _ in self._under_way for _, _, _, outcome, _ in begun]
         for outcome in (*left, *self._not_done):
             if not outcome.done():
@@ -143,19 +161,42 @@ class OperateStream:
         self._waiting = self._full = None
 
     def _answer_when_done(self, begun: list[Begun], started: float) -> None:
+        message = _Message(len(begun), started)
+        self._incomplete.add(message)
         for operation in begun:
-            outcome = operation[3]
-            self._not_done.add(outcome)
-            outcome.add_done_callback(partial(self._is_done, operation, started))
+            self._wait_for(operation, message)
+        if self._later is None:
+            self._later = self._loop.call_later(_TOGETHER_S, self._answer_those_that_are_done)
 
-    def _is_done(self, operation: Begun, started: float, outcome: asyncio.Future[Any]) -> None:
+    def _wait_for(self, operation: Begun, message: _Message) -> None:
+        outcome = operation[3]
+        self._not_done.add(outcome)
+        outcome.add_done_callback(partial(self._is_done, operation, message))
+
+    def _is_done(self, operation: Begun, message: _Message, outcome: asyncio.Future[Any]) -> None:
         self._not_done.discard(outcome)
-        # The writer takes an entry out in the step in which it reads it.
-        if self._under_way and self._under_way[-1][1] == started:
-            self._under_way[-1][0].append(operation)
-        else:
-            self._under_way.append(([operation], started))
-        self._wake()
+        number, name, request, _, is_reply = operation
+        if is_reply and not outcome.cancelled():
+            more = self._operations.attempts.goes_on(name, request, outcome)
+            if more is not None:
+                self._wait_for((number, name, request, more, is_reply), message)
+                return
+        message.done.append(operation)
+        message.left -= 1
+        if not message.left:
+            self._incomplete.discard(message)
+            self._under_way.append((message.done, message.started))
+            self._wake()
+
+    def _answer_those_that_are_done(self) -> None:
+        self._later = None
+        for message in self._incomplete:
+            if message.done:
+                self._under_way.append((message.done, message.started))
+                message.done = []
+                self._wake()
+        if self._incomplete:
+            self._later = self._loop.call_later(_TOGETHER_S, self._answer_those_that_are_done)
 
     def _begin(self, operation: pool_pb2.Operation) -> Begun:
         name, work = operation.WhichOneof("operation") or "", self._operations

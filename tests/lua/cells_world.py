@@ -148,7 +148,9 @@ class World:
             job_id=job, attempt=attempt, criteria=criteria, home_instance="d1", **fields
         )
         response = pool_pb2.AllocateResponse()
-        reply = await self.attempts.send("allocate", request)
+        sent = self.attempts.send("allocate", request)
+        await asyncio.wait((sent,))
+        reply = await (self.attempts.goes_on("allocate", request, sent) or sent)
         self.attempts.fill["allocate"](request, reply, response)
         at = response.placement
         return Placed(

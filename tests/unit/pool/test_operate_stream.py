@@ -17,15 +17,12 @@ class Work:
     def __init__(self) -> None:
         self.replies: list[asyncio.Future[Any]] = []
         self.attempts = SimpleNamespace(
-            calls={"commit": self._call}, send=self._send, fill={"commit": self._fill}
+            send=self._send, fill={"commit": self._fill}, goes_on=lambda *_: None
         )
         self.by_name = {"heartbeat": self._heartbeat}
         self.beating: set[str] = set()
 
-    def _call(self, request: pool_pb2.CommitRequest) -> tuple[str, str]:
-        return "commit", request.node_id
-
-    def _send(self, name: str, node_id: str) -> asyncio.Future[Any]:
+    def _send(self, name: str, request: Any) -> asyncio.Future[Any]:
         self.replies.append(asyncio.get_running_loop().create_future())
         return self.replies[-1]
 
@@ -46,6 +43,7 @@ class Context:
 
     def __init__(self) -> None:
         self.messages = 0
+        self.wrote = asyncio.Event()
         self.results: list[pool_pb2.OperationResult] = []
 
     def done(self) -> bool:
@@ -53,6 +51,7 @@ class Context:
 
     async def write(self, data: bytes) -> None:
         self.messages += 1
+        self.wrote.set()
         self.results += pool_pb2.OperateResponse.FromString(data).results
 
 
@@ -75,6 +74,10 @@ def commit(number: int, node_id: str = "n1") -> pool_pb2.OperateRequest:
     attempt = common_pb2.AttemptRef(job_id="j1", attempt=1)
     request = pool_pb2.CommitRequest(node_id=node_id, attempt=attempt)
     return pool_pb2.OperateRequest(operations=[pool_pb2.Operation(id=number, commit=request)])
+
+
+def several(*numbers: int) -> pool_pb2.OperateRequest:
+    return pool_pb2.OperateRequest(operations=[commit(each).operations[0] for each in numbers])
 
 
 async def said(*requests: pool_pb2.OperateRequest) -> AsyncIterator[pool_pb2.OperateRequest]:
@@ -107,36 +110,60 @@ async def test_a_message_waits_for_those_before_it_and_all_are_answered_after_th
     ]
 
 
-async def test_out_of_order_each_operation_is_answered_when_it_is_done() -> None:
+async def test_out_of_order_a_message_is_answered_when_its_operations_are_done() -> None:
     work, context = Work(), Context()
     stream = new_stream(work, in_order=False)
     writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
-    together = pool_pb2.OperateRequest(
-        operations=[commit(number).operations[0] for number in (1, 2, 3)]
-    )
-    await stream.read(said(together, commit(4), commit(5, node_id="")))
+    await stream.read(said(several(1, 2, 3), commit(4), commit(5, node_id="")))
     await turns()
     assert [result.id for result in context.results] == [5]
     work.replies[3].set_result(44)
     await turns()
+    for number in (1, 0, 2):
+        work.replies[number].set_result(number)
+    await turns()
+    assert [result.id for result in context.results] == [5, 4, 2, 1, 3]
+    assert context.messages == 3
+    stream.close()
+    await writing
+
+
+async def test_out_of_order_a_slow_operation_delays_those_of_its_message_for_a_moment_only() -> (
+    None
+):
+    work, context = Work(), Context()
+    stream = new_stream(work, in_order=False)
+    writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
+    await stream.read(said(several(1, 2, 3)))
     work.replies[1].set_exception(RuntimeError("no"))
     work.replies[2].set_result(33)
     await turns()
-    assert [result.id for result in context.results] == [5, 4, 2, 3]
-    # Those of one message that are done at the same time share an answer.
-    assert context.messages == 3
+    assert context.results == []
+    await asyncio.wait_for(context.wrote.wait(), 5)
+    assert ([result.id for result in context.results], context.messages) == ([2, 3], 1)
     stream.close()
     await turns()
     assert not writing.done()
     work.replies[0].set_result(11)
     await writing
-    assert [result.WhichOneof("result") for result in context.results] == [
-        "error",
-        "commit",
-        "error",
-        "commit",
-        "commit",
-    ]
+    kinds = [result.WhichOneof("result") for result in context.results]
+    assert kinds == ["error", "commit", "commit"]
+
+
+async def test_an_allocation_that_goes_on_in_other_cells_is_answered_at_its_end() -> None:
+    work, context = Work(), Context()
+    further: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    work.attempts.goes_on = lambda _name, _request, sent: None if sent is further else further
+    stream = new_stream(work, in_order=False)
+    writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
+    await stream.read(said(commit(1)))
+    work.replies[0].set_result(1)
+    await turns()
+    assert context.results == []
+    stream.close()
+    further.set_result(2)
+    await writing
+    assert [result.commit.lease_ends_ms for result in context.results] == [2]
 
 
 async def test_out_of_order_a_greeting_waits_for_no_operation() -> None:
