@@ -27,26 +27,16 @@ _MESSAGES_AT_ONCE = 64
 # The same for operations that are answered in any order: those of a slow cell do not use up what
 # the others need. A client has at most 1000.
 _OPERATIONS_AT_ONCE = 4000
-# How long the operations of a message wait for each other. One that is answered alone costs much
-# more: its answer is a message of its own, and so is what the client does next.
-_TOGETHER_S = 0.005
+# How long the operations of a message wait for each other, if they are answered in any order. One
+# that is answered alone costs much more: its answer is a message of its own, and so is what the
+# client does next.
+_TOGETHER_S = 0.01
 
 _log = logging.getLogger(__name__)
 
 # An operation in progress: its id, its name, its request, what it waits for, and whether that is
 # the reply of Redis instead of the response.
 Begun: TypeAlias = "tuple[int, str, Any, asyncio.Future[Any], bool]"
-
-
-class _Message:
-    """A message whose operations are not all done."""
-
-    __slots__ = ("done", "left", "started")
-
-    def __init__(self, left: int, started: float) -> None:
-        self.done: list[Begun] = []
-        self.left = left
-        self.started = started
 
 
 class OperateStream:
@@ -86,10 +76,9 @@ class OperateStream:
         self._loop = asyncio.get_running_loop()
         # What is answered next: operations of each message, and when they were started.
         self._under_way: deque[tuple[list[Begun], float]] = deque()
-        # Messages and operations that get there when they are done.
-        self._incomplete: set[_Message] = set()
+        # Operations that are answered without the rest of their message: not done, and done.
         self._not_done: set[asyncio.Future[Any]] = set()
-        self._later: asyncio.TimerHandle | None = None
+        self._late: list[Begun] = []
         self._closed = False
         # Set while the writer waits for a message, and while the reader waits for room.
         self._waiting: asyncio.Future[None] | None = None
@@ -104,11 +93,7 @@ class OperateStream:
                 self._full = self._loop.create_future()
                 await self._full
             started = perf_counter()
-            begun = [self._begin(each) for each in operations]
-            if self._in_order or not begun:
-                under_way.append((begun, started))
-            else:
-                self._answer_when_done(begun, started)
+            under_way.append(([self._begin(each) for each in operations], started))
             if self._waiting is not None:
                 self._wake()
 
@@ -116,27 +101,43 @@ class OperateStream:
         """Answers messages; returns when the stream is closed and all are answered."""
         under_way = self._under_way
         while True:
-            while not under_way:
+            while not under_way and not self._late:
                 if self._closed and not self._not_done:
                     return
                 self._waiting = self._loop.create_future()
                 await self._waiting
-            begun, started = under_way[0]
+            response = await self._next()
+            if self._full is not None:
+                self._wake()
+            if response is None:
+                continue
+            data = response.SerializeToString()
+            parts = (data,) if len(data) <= self._max_message_bytes else self._parts(response)
+            for part in parts:
+                if not context.done():
+                    await context.write(part)
+
+    async def _next(self) -> pool_pb2.OperateResponse | None:
+        """The answer to what is done late, or to the next message; None if none of it is done."""
+        if self._late:
+            late, self._late = self._late, []
+            return self._response(late, perf_counter())
+        begun, started = self._under_way[0]
+        if not begun:
+            response: pool_pb2.OperateResponse | None = await self._greeting()
+        elif self._in_order:
             for _, _, _, outcome, _ in begun:
                 if not outcome.done():
                     try:  # noqa: SIM105 - suppress() would double the cost
                         await outcome
                     except Exception:
                         pass  # _response reports it
-            response = self._response(begun, started) if begun else await self._greeting()
-            under_way.popleft()
-            if self._full is not None:
-                self._wake()
-            data = response.SerializeToString()
-            parts = (data,) if len(data) <= self._max_message_bytes else self._parts(response)
-            for part in parts:
-                if not context.done():
-                    await context.write(part)
+            response = self._response(begun, started)
+        else:
+            done = await self._done_soon(begun, started)
+            response = self._response(done, started) if done else None
+        self._under_way.popleft()
+        return response
 
     def close(self) -> None:
         """Nothing more will be read."""
@@ -145,8 +146,6 @@ class OperateStream:
 
     def give_up(self) -> None:
         """Cancels what is left: the stream has ended, and nobody waits for the answers."""
-        if self._later is not None:
-            self._later.cancel()
         left = [outcome for begun, _ in self._under_way for _, _, _, outcome, _ in begun]
         for outcome in (*left, *self._not_done):
             if not outcome.done():
@@ -160,43 +159,49 @@ class OperateStream:
                 each.set_result(None)
         self._waiting = self._full = None
 
-    def _answer_when_done(self, begun: list[Begun], started: float) -> None:
-        message = _Message(len(begun), started)
-        self._incomplete.add(message)
+    async def _done_soon(self, begun: list[Begun], started: float) -> list[Begun]:
+        """Returns the operations of a message that are done within a moment of its beginning.
+
+        The others are answered later. Waits for one after the other: those of a cell are usually
+        done together, and to wait for one costs more than to see that it is done.
+        """
+        done: list[Begun] = []
         for operation in begun:
-            self._wait_for(operation, message)
-        if self._later is None:
-            self._later = self._loop.call_later(_TOGETHER_S, self._answer_those_that_are_done)
+            following: Begun | None = operation
+            while following is not None:
+                outcome = following[3]
+                if not outcome.done():
+                    left = started + _TOGETHER_S - perf_counter()
+                    if left > 0:
+                        await asyncio.wait((outcome,), timeout=left)
+                    if not outcome.done():
+                        self._answer_later(following)
+                        break
+                operation, following = following, self._following(following)
+            else:
+                done.append(operation)
+        return done
 
-    def _wait_for(self, operation: Begun, message: _Message) -> None:
-        outcome = operation[3]
-        self._not_done.add(outcome)
-        outcome.add_done_callback(partial(self._is_done, operation, message))
+    def _following(self, operation: Begun) -> Begun | None:
+        """What an operation that is done has to wait for next, if it goes on in other cells."""
+        number, name, request, outcome, is_reply = operation
+        if not is_reply or outcome.cancelled():
+            return None
+        more = self._operations.attempts.goes_on(name, request, outcome)
+        return None if more is None else (number, name, request, more, True)
 
-    def _is_done(self, operation: Begun, message: _Message, outcome: asyncio.Future[Any]) -> None:
+    def _answer_later(self, operation: Begun) -> None:
+        self._not_done.add(operation[3])
+        operation[3].add_done_callback(partial(self._is_done, operation))
+
+    def _is_done(self, operation: Begun, outcome: asyncio.Future[Any]) -> None:
         self._not_done.discard(outcome)
-        number, name, request, _, is_reply = operation
-        if is_reply and not outcome.cancelled():
-            more = self._operations.attempts.goes_on(name, request, outcome)
-            if more is not None:
-                self._wait_for((number, name, request, more, is_reply), message)
-                return
-        message.done.append(operation)
-        message.left -= 1
-        if not message.left:
-            self._incomplete.discard(message)
-            self._under_way.append((message.done, message.started))
-            self._wake()
-
-    def _answer_those_that_are_done(self) -> None:
-        self._later = None
-        for message in self._incomplete:
-            if message.done:
-                self._under_way.append((message.done, message.started))
-                message.done = []
-                self._wake()
-        if self._incomplete:
-            self._later = self._loop.call_later(_TOGETHER_S, self._answer_those_that_are_done)
+        following = self._following(operation)
+        if following is not None:
+            self._answer_later(following)
+            return
+        self._late.append(operation)
+        self._wake()
 
     def _begin(self, operation: pool_pb2.Operation) -> Begun:
         name, work = operation.WhichOneof("operation") or "", self._operations
