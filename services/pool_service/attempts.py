@@ -43,7 +43,7 @@ class Attempts:
     def send(self, name: str, request: Any) -> asyncio.Future[Any]:
         """Starts an operation, without spans. The future gets the reply or the error.
 
-        If there are several cells, `goes_on` may have to follow.
+        If there are several cells, `goes_on` must follow for an allocation.
 
         Raises:
             DependencyDownError: the cell of the job is away.
@@ -54,10 +54,10 @@ class Attempts:
         return self.across.send(name, request)
 
     def goes_on(
-        self, name: str, request: Any, outcome: asyncio.Future[Any]
+        self, request: pool_pb2.AllocateRequest, outcome: asyncio.Future[Any]
     ) -> asyncio.Future[Any] | None:
-        """Goes on with an operation that `send` has begun, if it needs other cells, else None."""
-        if name != "allocate" or self._cells.one or outcome.exception() is not None:
+        """Goes on with an allocation that `send` has begun, if it needs other cells, else None."""
+        if outcome.exception() is not None:
             return None
         return self.across.goes_on(request, outcome.result())
 

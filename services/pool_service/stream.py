@@ -167,27 +167,27 @@ class OperateStream:
         """
         done: list[Begun] = []
         for operation in begun:
-            following: Begun | None = operation
-            while following is not None:
-                outcome = following[3]
+            going_on: Begun | None = operation
+            while going_on is not None:
+                operation, outcome = going_on, going_on[3]
                 if not outcome.done():
                     left = started + _TOGETHER_S - perf_counter()
                     if left > 0:
                         await asyncio.wait((outcome,), timeout=left)
                     if not outcome.done():
-                        self._answer_later(following)
+                        self._answer_later(operation)
                         break
-                operation, following = following, self._following(following)
+                going_on = self._going_on(operation) if operation[1] == "allocate" else None
             else:
                 done.append(operation)
         return done
 
-    def _following(self, operation: Begun) -> Begun | None:
-        """What an operation that is done has to wait for next, if it goes on in other cells."""
+    def _going_on(self, operation: Begun) -> Begun | None:
+        """The rest of an allocation whose first part is done, if it goes on in other cells."""
         number, name, request, outcome, is_reply = operation
         if not is_reply or outcome.cancelled():
             return None
-        more = self._operations.attempts.goes_on(name, request, outcome)
+        more = self._operations.attempts.goes_on(request, outcome)
         return None if more is None else (number, name, request, more, True)
 
     def _answer_later(self, operation: Begun) -> None:
@@ -196,9 +196,9 @@ class OperateStream:
 
     def _is_done(self, operation: Begun, outcome: asyncio.Future[Any]) -> None:
         self._not_done.discard(outcome)
-        following = self._following(operation)
-        if following is not None:
-            self._answer_later(following)
+        going_on = self._going_on(operation) if operation[1] == "allocate" else None
+        if going_on is not None:
+            self._answer_later(going_on)
             return
         self._late.append(operation)
         self._wake()

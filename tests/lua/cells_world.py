@@ -150,7 +150,7 @@ class World:
         response = pool_pb2.AllocateResponse()
         sent = self.attempts.send("allocate", request)
         await asyncio.wait((sent,))
-        reply = await (self.attempts.goes_on("allocate", request, sent) or sent)
+        reply = await (self.attempts.goes_on(request, sent) or sent)
         self.attempts.fill["allocate"](request, reply, response)
         at = response.placement
         return Placed(

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 # Hex digits of a job id that name its cell.
 JOB_DIGITS = 3
 
-_JOB_END = re.compile(f"[0-9a-f]{{{JOB_DIGITS}}}$")
+# Looked up several times for each job.
+_OF_JOB_END = {f"{cell:0{JOB_DIGITS}x}": cell for cell in range(16**JOB_DIGITS)}
 _ID_END = re.compile(r"\.c([1-9][0-9]{0,2})")
 
 
@@ -29,9 +30,8 @@ def cell_of_id(id_: str) -> int:
 
 def cell_of_job(job_id: str) -> int:
     """The cell of a job, which is that of its session."""
-    digits = _JOB_END.search(job_id)
-    # Not one of our ids: it names no job, in whichever cell it is looked for.
-    return int(digits[0], 16) if digits else 0
+    # Any other end is not of one of our ids: it names no job, in whichever cell it is looked for.
+    return _OF_JOB_END.get(job_id[-JOB_DIGITS:], 0)
 
 
 def ranked(key: str, cells: Iterable[int]) -> list[int]:

@@ -10,6 +10,8 @@ import pytest
 from lingua_scheduler.services.pool_service.stream import OperateStream
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
+CRITERIA = pool_pb2.NodeCriteria(pair=common_pb2.LanguagePair(src="zh", tgt="en"))
+
 
 class Work:
     """Stands for the operations: every commit waits for its future, heartbeats for a task."""
@@ -17,8 +19,13 @@ class Work:
     def __init__(self) -> None:
         self.replies: list[asyncio.Future[Any]] = []
         self.attempts = SimpleNamespace(
-            send=self._send, fill={"commit": self._fill}, goes_on=lambda *_: None
+            send=self._send,
+            fill={"commit": self._fill, "allocate": self._fill},
+            goes_on=lambda request, sent: self.goes_on.get(sent),
+            selected=lambda seconds: None,
         )
+        # What an allocation waits for after its own cell has answered.
+        self.goes_on: dict[asyncio.Future[Any], asyncio.Future[Any]] = {}
         self.by_name = {"heartbeat": self._heartbeat}
         self.beating: set[str] = set()
 
@@ -26,7 +33,7 @@ class Work:
         self.replies.append(asyncio.get_running_loop().create_future())
         return self.replies[-1]
 
-    def _fill(self, request: Any, reply: int, response: pool_pb2.CommitResponse) -> None:
+    def _fill(self, request: Any, reply: int, response: Any) -> None:
         response.lease_ends_ms = reply
 
     async def _heartbeat(self, request: Any) -> pool_pb2.HeartbeatResponse:
@@ -153,20 +160,29 @@ async def test_out_of_order_a_slow_operation_delays_others_for_a_moment_only() -
     assert context.messages == 3
 
 
-async def test_an_allocation_that_goes_on_in_other_cells_is_answered_at_its_end() -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_an_allocation_that_goes_on_in_other_cells_is_answered_at_its_end(
+    is_late: bool,
+) -> None:
     work, context = Work(), Context()
-    further: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    work.attempts.goes_on = lambda _name, _request, sent: None if sent is further else further
     stream = new_stream(work, in_order=False)
     writing = asyncio.create_task(stream.write(context))  # type: ignore[arg-type]
-    await stream.read(said(commit(1)))
-    work.replies[0].set_result(1)
+    allocate = pool_pb2.AllocateRequest(job_id="j1", attempt=1, criteria=CRITERIA)
+    operation = pool_pb2.Operation(id=1, allocate=allocate)
+    await stream.read(said(pool_pb2.OperateRequest(operations=[operation]), commit(2)))
+    (first, other), further = work.replies, asyncio.get_running_loop().create_future()
+    work.goes_on[first] = further
+    other.set_result(0)
+    if is_late:
+        await context.has(1)
+    first.set_result(1)
     await turns()
-    assert context.results == []
+    assert [result.id for result in context.results] == ([2] if is_late else [])
     stream.close()
-    further.set_result(2)
+    further.set_result(7)
     await writing
-    assert [result.commit.lease_ends_ms for result in context.results] == [2]
+    ends = {result.id: result.allocate.lease_ends_ms for result in context.results}
+    assert ends[1] == 7
 
 
 async def test_out_of_order_a_greeting_waits_for_an_operation_for_a_moment_only() -> None:
