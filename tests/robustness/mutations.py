@@ -94,9 +94,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a turn goes to its node (affinity)",
-        "lua/lib/choose.lua",
-        "  if bound then\n",
-        "  if bound and false then\n",
+        "lua/allocate.lua",
+        "  found = choose_bound(P, want, now, bound, bound_path, may_wait)\n",
+        "  found = nothing_found(nil)\n",
         "round: node answers twice",
     ),
     Mutation(

@@ -2,7 +2,7 @@
 /** Dialogs, and actions that are confirmed in one. */
 
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 import { html } from "./html.js";
 import { act, me, tell } from "./state.js";
@@ -140,7 +140,8 @@ function sentenceOf(error) {
  */
 export function Dialog({ name, title, close, children }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => {
+  // Layout effects end at once: later, the focus may be where somebody types.
+  useLayoutEffect(() => {
     const { current } = element;
     const before = document.activeElement;
     current?.showModal();

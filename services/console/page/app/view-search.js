@@ -30,22 +30,27 @@ async function ask(text) {
     isOpen.value = false;
     return;
   }
+  /** @type {readonly Match[]} */
+  let found = [];
+  let said = "No id begins with this.";
   try {
-    const found = /** @type {{ matches: Match[] }} */ (
-      await get(`search?q=${encodeURIComponent(text)}`)
-    );
-    if (asked === text) {
-      matches.value = found.matches;
-      message.value = found.matches.length === 0 ? "No id begins with this." : "";
-    }
+    const answer = await get(`search?q=${encodeURIComponent(text)}`);
+    found = /** @type {{ matches: Match[] }} */ (answer).matches;
   } catch (error) {
-    if (asked === text) {
-      matches.value = [];
-      message.value = /** @type {Error} */ (error).message;
-    }
+    said = /** @type {Error} */ (error).message;
   }
-  chosen.value = 0;
-  isOpen.value = asked !== "";
+  if (asked !== text) {
+    return;
+  }
+  // The match that was chosen stays chosen: an answer may come between two arrow keys.
+  const kept = matches.value[chosen.value];
+  chosen.value = Math.max(
+    0,
+    found.findIndex((match) => isOpen.value && match.kind === kept?.kind && match.id === kept.id),
+  );
+  matches.value = found;
+  message.value = found.length === 0 ? said : "";
+  isOpen.value = true;
 }
 
 /** @param {Match} match */
