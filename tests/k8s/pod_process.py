@@ -1,6 +1,5 @@
 """A container of the manifests as a process of this machine, probed as a kubelet would."""
 
-import socket
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,17 +18,12 @@ from tests.k8s.manifests import (
     secret_mounts,
 )
 from tests.support.commands import LINGUA
+from tests.support.ports import free_port
 from tests.support.process import START_S, CommandProcess, environment
 
 WITHIN_S = START_S
 # The kubelet's own is 1 s; a busy machine is no reason for a probe to fail.
 PROBE_S = 5.0
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as once:
-        return int(once.getsockname()[1])
 
 
 class PodProcess(CommandProcess):

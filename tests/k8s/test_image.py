@@ -23,7 +23,8 @@ from lingua_scheduler.services.runtime.addresses import split_address
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.k8s.manifests import COMPONENTS, CONSOLE, ROOT, Manifests, pod_of
-from tests.k8s.pod_process import WITHIN_S, free_port
+from tests.k8s.pod_process import WITHIN_S
+from tests.support.ports import free_port
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -142,11 +142,13 @@ async def test_refused_calls_do_not_fill_the_log(services: Services, issuer: Iss
     before = services.gateway.log().count("call refused")
     refused = await services.gateway.metric("lingua_auth_refused_total")
     began = time.monotonic()
-    while await services.gateway.metric("lingua_auth_refused_total") < refused + 1000:
+    lines = 0
+    # The lines of this second may have gone to another test.
+    while lines == 0 or await services.gateway.metric("lingua_auth_refused_total") < refused + 1000:
         await _attack(services.gateway, issuer, frames, 500, True)
         assert time.monotonic() - began < 60
-    lines = services.gateway.log().count("call refused") - before
-    assert 0 < lines <= 50 * (time.monotonic() - began + 2)
+        lines = services.gateway.log().count("call refused") - before
+    assert lines <= 50 * (time.monotonic() - began + 2)
 
 
 @pytest.mark.parametrize("service", ["pool", "dispatcher", "gateway"])

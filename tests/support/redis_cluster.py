@@ -12,7 +12,8 @@ import redis
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.server_binary import ServerBinary
 from lingua_scheduler.services.runtime.settings.redis_url import slot_of
-from tests.support.redis_servers import HOST, free_port, packaged, wait_until
+from tests.support.ports import free_port
+from tests.support.redis_servers import HOST, packaged, wait_until
 from tests.support.redis_tls import Certificate
 
 SLOTS = 16384

@@ -1,6 +1,5 @@
 """Redis servers of a test's own: how to ask them, and a sentinel that watches one."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from lingua_scheduler.services.runtime.redis.server_binary import (
     ServerBinary,
     find_server,
 )
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 
@@ -39,13 +39,6 @@ def info(url: str, section: str) -> dict[str, Any]:
     """A section of what the server says about itself. Blocks."""
     with redis.Redis.from_url(url, protocol=2, socket_timeout=5) as client:
         return dict(client.info(section))
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], bool], within: float = 20.0) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.services.runtime.redis.server_binary import ServerBinary, packaged_server
-from tests.support.redis_servers import HOST, free_port
+from tests.support.ports import free_port
+from tests.support.redis_servers import HOST
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def test_a_conversation_is_a_timeline_without_what_was_said(
     for index in range(3):
         expect(page.page.locator(f".mark.spoken[data-utterance='{index}']")).to_be_visible()
     expect(page.page.locator("path.join")).to_have_count(1)
-    page.page.locator(".mark.spoken[data-utterance='1']").hover()
+    # Marks lie on each other if all was said quickly: the pointer may not get to this one.
+    page.page.locator(".mark.spoken[data-utterance='1']").focus()
     expect(page.role("tip")).to_contain_text(node.node_id)
     documents = [f"sessions/{session}", f"jobs/{assign.attempt.job_id}", f"nodes/{node.node_id}"]
     everything = page.page.content() + json.dumps(page.heard())

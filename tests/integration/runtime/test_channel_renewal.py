@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import socket
 import sys
 import uuid
 from collections import Counter
@@ -27,6 +26,7 @@ from lingua_scheduler.v1 import dispatcher_pb2, pool_pb2
 from tests.conftest import Eventually
 from tests.support.name_server import NameServer, name_server
 from tests.support.pool_client import ref, registration
+from tests.support.ports import free_port
 from tests.support.process import SOON_S
 from tests.support.raw_gateway import id_of
 from tests.support.recording_pool import recording_server
@@ -45,13 +45,6 @@ pytestmark = [
     # Its jobs have ids of their own, which name no cell.
     pytest.mark.usefixtures("one_cell"),
 ]
-
-
-def free_port() -> int:
-    """One that no address listens on."""
-    with socket.socket() as probe:
-        probe.bind(("0.0.0.0", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

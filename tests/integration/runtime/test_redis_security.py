@@ -12,11 +12,11 @@ from lingua_scheduler.services.runtime.errors import DependencyDownError
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.server_binary import ServerBinary
+from tests.support.ports import free_port
 from tests.support.redis_cluster import running_cluster
 from tests.support.redis_servers import (
     HOST,
     ask,
-    free_port,
     info,
     knows_replica,
     packaged,

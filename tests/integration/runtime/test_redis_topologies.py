@@ -18,10 +18,10 @@ from lingua_scheduler.services.runtime.settings.redis_url import (
     Topology,
     parse_redis_url,
 )
+from tests.support.ports import free_port
 from tests.support.redis_cluster import running_cluster
 from tests.support.redis_servers import (
     ask,
-    free_port,
     info,
     knows_replica,
     packaged,
