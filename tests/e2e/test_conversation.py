@@ -60,6 +60,8 @@ def test_it_is_delivered_whole_then_stays_up_for_what_it_tells_to_type_until_ctr
         assert " utterances delivered in order, 0 missing; " in shown, shown
         assert "MISSING" not in shown
         assert "CHECK FAILED" not in shown
+        (killed,) = re.findall(r"(\w+) has the job, and is killed", shown)
+        assert f"{killed} | is back" in lines_until(running, f"{killed} | is back")[-1]
 
         start = lines.index("It stays up; in another terminal:") + 1
         commands = lines[start : lines.index("From a program of your own (docs/clients.md):")]
@@ -89,25 +91,20 @@ def test_it_is_delivered_whole_then_stays_up_for_what_it_tells_to_type_until_ctr
     assert not saved.exists()
 
 
-def test_people_can_speak_through_the_page_while_ana_and_ben_do() -> None:
+def test_people_can_speak_through_the_page_meanwhile_and_it_ends_by_itself() -> None:
     with conversation(RUN_SECONDS="0") as running:
-        (*_, first) = lines_until(running, "Talk   ")
-        (result,), _ = asyncio.run(Talk(first.split()[1]).converse("en", "es", spoken()))
+        lines = lines_until(running, "Talk   ")
+        (result,), _ = asyncio.run(Talk(lines[-1].split()[1]).converse("en", "es", spoken()))
         assert result["texts"]["translated"].startswith("Demo: se oyeron ")
         assert result["nodeId"] == "cedar"
-        shown = "\n".join(lines_until(running, "nothing starts like this"))
+        lines += lines_until(running, "nothing starts like this")
+        shown = "\n".join(lines)
         assert running.wait(WITHIN_S) == 0, shown
     assert " utterances delivered in order, 0 missing; 13 attempts; 1 node killed; " in shown
-
-
-def test_the_node_that_was_killed_is_back_when_the_conversation_is_over() -> None:
-    with conversation(RUN_SECONDS="600") as running:
-        shown = "\n".join(lines_until(running, "It ends by itself"))
-        (killed,) = re.findall(r"(\w+) has the job, and is killed", shown)
-        back = lines_until(running, f"{killed} | is back")
-        assert f"{killed} | is back" in back[-1], shown
-        running.send_signal(signal.SIGINT)
-        assert running.wait(WITHIN_S) == 0
+    # Off a terminal there are no codes for one, and no line is wrapped.
+    assert "\x1b" not in shown
+    conversation_lines = shown.partition("It stays up")[0].splitlines()
+    assert max(map(cell_len, conversation_lines)) < 80
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -120,14 +117,3 @@ def test_a_signal_in_the_middle_of_it_ends_it_with_exit_code_130(number: signal.
         rest = lines_until(running, "Ended before it was over")
         assert running.wait(WITHIN_S) == 130, rest
     assert "Traceback" not in "\n".join(rest)
-
-
-def test_with_run_seconds_it_ends_by_itself() -> None:
-    with conversation(RUN_SECONDS="0") as running:
-        shown = "\n".join(lines_until(running, "nothing starts like this"))
-        assert running.wait(WITHIN_S) == 0, shown
-    assert " utterances delivered in order, 0 missing; 13 attempts; 1 node killed; " in shown
-    # Off a terminal there are no codes for one, and no line is wrapped.
-    assert "\x1b" not in shown
-    conversation_lines = shown.partition("It stays up")[0].splitlines()
-    assert max(map(cell_len, conversation_lines)) < 80
