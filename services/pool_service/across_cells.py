@@ -63,9 +63,10 @@ class AcrossCells:
             InvalidMessageError: the request is not valid.
         """
         job_id = _job_of(name, request)
-        if job_id in self._under_way or self._leaves_own_cell(name, request):
+        own = self._cells.of_job(job_id)
+        if job_id in self._under_way or self._leaves(own, name, request):
             return self._in_turn(job_id, partial(self._run, name, request))
-        return self._cells.of_job(job_id).link.send(*self._calls.of[name](request))
+        return own.link.send(*self._calls.of[name](request))
 
     def goes_on(
         self, request: pool_pb2.AllocateRequest, reply: Reply
@@ -84,10 +85,10 @@ class AcrossCells:
         return await self._in_turn(_job_of(name, request), partial(self._run, name, request))
 
     async def _run(self, name: str, request: Any) -> Reply:
-        if name == "allocate" or self._leaves_own_cell(name, request):
+        own = self._cells.of_job(_job_of(name, request))
+        if name == "allocate" or self._leaves(own, name, request):
             return await self._operations[name](request)
-        call = self._calls.of[name](request)
-        reply: Reply = await self._cells.of_job(request.attempt.job_id).link.call(*call)
+        reply: Reply = await own.link.call(*self._calls.of[name](request))
         return reply
 
     def _in_turn(
@@ -143,9 +144,8 @@ class AcrossCells:
             with contextlib.suppress(DependencyDownError):
                 await counts.link.command("ZREM", f"{counts.prefix}:tenant:{tenant}:jobs", job_id)
 
-    def _leaves_own_cell(self, name: str, request: Any) -> bool:
-        """Whether it is clear before the first call that another cell is involved."""
-        own = self._cells.of_job(_job_of(name, request))
+    def _leaves(self, own: Cell, name: str, request: Any) -> bool:
+        """Whether it is clear before the first call that a job needs another cell than its own."""
         if name == "allocate":
             limits = request.limits
             return bool(limits.jobs or limits.audio_ms_per_minute) and (
@@ -173,7 +173,7 @@ class AcrossCells:
 
     async def _allocate(self, request: pool_pb2.AllocateRequest) -> Reply:
         validate.criteria(request.criteria)
-        if self._leaves_own_cell("allocate", request):
+        if self._leaves(self._cells.of_job(request.job_id), "allocate", request):
             counts = self._cells.of_tenant(request.tenant)
             # While the cell that counts is away, nothing is counted: all other cells go on.
             with contextlib.suppress(DependencyDownError):

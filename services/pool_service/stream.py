@@ -83,6 +83,10 @@ class OperateStream:
         # Set while the writer waits for a message, and while the reader waits for room.
         self._waiting: asyncio.Future[None] | None = None
         self._full: asyncio.Future[None] | None = None
+        # Set while the writer waits a moment for an operation, and what ends the moment. One timer
+        # serves many: it costs as much as an operation to start and stop one for each.
+        self._soon: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def read(self, requests: AsyncIterator[pool_pb2.OperateRequest]) -> None:
         """Starts the operations of each message; returns when the client has ended its side."""
@@ -170,17 +174,35 @@ class OperateStream:
             going_on: Begun | None = operation
             while going_on is not None:
                 operation, outcome = going_on, going_on[3]
-                if not outcome.done():
+                while not outcome.done():
                     left = started + _TOGETHER_S - perf_counter()
-                    if left > 0:
-                        await asyncio.wait((outcome,), timeout=left)
-                    if not outcome.done():
-                        self._answer_later(operation)
+                    if left <= 0:
                         break
+                    await self._a_moment(outcome, left)
+                if not outcome.done():
+                    self._answer_later(operation)
+                    break
                 going_on = self._going_on(operation) if operation[1] == "allocate" else None
             else:
                 done.append(operation)
         return done
+
+    async def _a_moment(self, outcome: asyncio.Future[Any], left: float) -> None:
+        """Returns when an operation is done, or after at most this long; maybe before."""
+        self._soon = self._loop.create_future()
+        outcome.add_done_callback(self._end_moment)
+        if self._timer is None:
+            self._timer = self._loop.call_later(left, self._ring)
+        await self._soon
+        outcome.remove_done_callback(self._end_moment)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._end_moment()
+
+    def _end_moment(self, _: object = None) -> None:
+        if self._soon is not None and not self._soon.done():
+            self._soon.set_result(None)
 
     def _going_on(self, operation: Begun) -> Begun | None:
         """The rest of an allocation whose first part is done, if it goes on in other cells."""
