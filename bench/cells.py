@@ -1,6 +1,6 @@
 """What cells cost: a job by the number of cells, a job that leaves its cell, and large fleets.
 
-    make bench-cells                                      tables; about eight minutes
+    make bench-cells                                      tables; about ten minutes
     make bench-cells ARGS="--json"                        one JSON object
     make bench-cells ARGS="--rounds 1"                    to see whether it works
     make bench-cells ARGS="--from FILE --plots FOLDER"    charts of an earlier run
@@ -49,7 +49,7 @@ SIDES = ((1, 1), (2, 1), (4, 1), (12, 1), (12, 3), (12, 12))
 # Those on which jobs leave their cell.
 LEAVING = ((2, 1), (12, 1), (12, 12))
 NODES = 240
-ROUNDS = 9
+ROUNDS = 6
 IDLE_S = 4.0
 STEADY_RATE, STEADY_S = 400.0, 2.0
 LIGHT_RATE, LIGHT_S = 50.0, 3.0
@@ -82,9 +82,9 @@ async def prepare(one: CellsService) -> None:
             names = one.names_in(cell, 10, f"{src}-{cell}")
             await one.register(src, tgt, names, SLOTS if cell < full else 16 * SLOTS)
         for cell in range(full):
-            at_home = Work(src, tgt, partial(_session_in, cell))
+            in_own = Work(src, tgt, partial(_session_in, cell))
             for _ in range(10 * SLOTS):
-                await one.begin(at_home)
+                await one.begin(in_own)
     await one.register("fi", "sv", one.names_in(1, 10, "rare"), 16 * SLOTS)
     one.spent.spilled = 0
 
@@ -102,7 +102,7 @@ def _session_that_asks(first: int, cells: int, dice: random.Random) -> tuple[int
 
 
 def cases(one: CellsService) -> dict[str, Case]:
-    """What is measured at home."""
+    """What is measured of jobs that stay in their own cell."""
     work = Work("zh", "en", one.anywhere)
     return {
         "steady": lambda: one.steady(work, STEADY_RATE, STEADY_S),
@@ -112,22 +112,22 @@ def cases(one: CellsService) -> dict[str, Case]:
 
 
 def leaving_cases(one: CellsService, new: "itertools.count[int]") -> dict[str, Case]:
-    """What is measured of jobs that leave their cell, and the same at home."""
+    """What is measured of jobs that leave their own cell, and of those that stay."""
 
-    def steady(src: str, tgt: str, home: Any) -> Case:
-        return lambda: one.steady(Work(src, tgt, home), LEAVING_RATE, LEAVING_S)
+    def steady(src: str, tgt: str, session: Any) -> Case:
+        return lambda: one.steady(Work(src, tgt, session), LEAVING_RATE, LEAVING_S)
 
     def not_in_1(dice: random.Random) -> tuple[int, str]:
         return _session_in(dice.choice([cell for cell in range(one.cells) if cell != 1]), dice)
 
     found: dict[str, Case] = {
-        "home": steady("de", "fr", partial(_session_in, 1)),
-        "home is full": steady("de", "fr", partial(_session_in, 0)),
+        "own": steady("de", "fr", partial(_session_in, 1)),
+        "own is full": steady("de", "fr", partial(_session_in, 0)),
         "nodes in one cell only": steady("fi", "sv", not_in_1),
     }
     if one.cells > 2:
         order = partial(_session_that_asks, 1, one.cells)
-        found["home and the next are full"] = steady("es", "it", order)
+        found["own and the next are full"] = steady("es", "it", order)
         found["nodes in one cell only, not known"] = lambda: _unknown(one, new)
         found["the same, known"] = lambda: _known(one, new)
     return found
@@ -227,7 +227,7 @@ async def measure(rounds: int) -> Tree:
         await asyncio.gather(*(one.measure_idle(IDLE_S) for one in services.values()))
         todo: dict[tuple[str, tuple[int, int], str], Case] = {}
         for side, one in services.items():
-            todo |= {("home", side, name): case for name, case in cases(one).items()}
+            todo |= {("own", side, name): case for name, case in cases(one).items()}
             if side in LEAVING:
                 found = leaving_cases(one, new)
                 todo |= {("leaving", side, name): case for name, case in found.items()}
@@ -245,8 +245,8 @@ async def measure(rounds: int) -> Tree:
                 {"cells": cells, "servers": servers, **_idle(one)}
                 for (cells, servers), one in services.items()
             ],
-            "home": _rows("home", seen, lambda _, case: ((1, 1), case)),
-            "leaving": _rows("leaving", seen, lambda side, _: (side, "home")),
+            "own": _rows("own", seen, lambda _, case: ((1, 1), case)),
+            "leaving": _rows("leaving", seen, lambda side, _: (side, "own")),
             "point": await point(services[POINT]),
         }
 

@@ -105,10 +105,10 @@ def simulate(people: int, cells: int, assumed: Assumptions, seed: int) -> Tally:
             f"node-{seed}-{number}", nodes_for(rate, assumed), cells, assumed.slots
         )
         sessions = max(1, round(rate * assumed.utterance_every_s))
-        homes = Counter(dice.choices(range(cells), k=sessions))
+        own_cells = Counter(dice.choices(range(cells), k=sessions))
         found = Direction(
             slots=slots,
-            weights=[homes[cell] for cell in range(cells)],
+            weights=[own_cells[cell] for cell in range(cells)],
             services=services,
             assumed=assumed,
             dice=dice,
@@ -144,7 +144,7 @@ class Direction:
         self._slots = list(slots)
         self._free = list(slots)
         self._cells = range(len(slots))
-        self._homes = list(accumulate(weights))
+        self._own_cells = list(accumulate(weights))
         self._services = services
         self._assumed = assumed
         self._dice = dice
@@ -166,11 +166,11 @@ class Direction:
             self._end_jobs(now)
             if now > warm and not counts:
                 counts, self._tally = True, Tally()
-            (home,) = dice.choices(self._cells, cum_weights=self._homes)
+            (own,) = dice.choices(self._cells, cum_weights=self._own_cells)
             at = dice.randrange(self._services)
             self._tally.jobs += 1
-            if at in self._lines or not self._place(home, at, now):
-                self._lines.setdefault(at, deque()).append(home)
+            if at in self._lines or not self._place(own, at, now):
+                self._lines.setdefault(at, deque()).append(own)
                 self._asked_at.setdefault(at, now)
                 self._tally.waited += 1
         return self._tally
@@ -192,11 +192,11 @@ class Direction:
         if not line:
             del self._lines[at], self._asked_at[at]
 
-    def _place(self, home: int, at: int, now: float) -> bool:
-        """Takes a slot, at home or elsewhere."""
-        cell: int | None = home
-        if not self._free[home]:
-            cell = self._elsewhere(home, now)
+    def _place(self, own: int, at: int, now: float) -> bool:
+        """Takes a slot, in its own cell or elsewhere."""
+        cell: int | None = own
+        if not self._free[own]:
+            cell = self._elsewhere(own, now)
         if cell is None:
             self._tally.refused += 1
             return False
@@ -205,9 +205,9 @@ class Direction:
         heapq.heappush(self._ends, (ends, cell, at))
         return True
 
-    def _elsewhere(self, home: int, now: float) -> int | None:
+    def _elsewhere(self, own: int, now: float) -> int | None:
         service, tries = self._dice.randrange(self._services), self._assumed.tries
-        order = [cell for cell in self._cells if cell != home]
+        order = [cell for cell in self._cells if cell != own]
         self._dice.shuffle(order)
         order.sort(key=lambda cell: self._known_until.get((service, cell), 0.0) > now)
         for cell in order:

@@ -29,9 +29,9 @@ Tree = dict[str, Any]
 
 
 def extra_us(leaving: list[Tree], side: tuple[int, int] = (12, 1)) -> dict[str, float]:
-    """CPU of Redis that is spent in addition to a job at home, from the measurements.
+    """CPU of Redis that is spent in addition to a job in its own cell, from the measurements.
 
-    `spilled`: home is full, and the first cell that is asked has room. `full` and `without`: a
+    `spilled`: that is full, and the first cell that is asked has room. `full` and `without`: a
     further cell that is asked is full, or has no node for the direction.
     """
     cost = {
@@ -43,8 +43,8 @@ def extra_us(leaving: list[Tree], side: tuple[int, int] = (12, 1)) -> dict[str, 
     unknown, known = "nodes in one cell only, not known", "the same, known"
     asked = max(0.01, calls[unknown] - calls[known])
     return {
-        "spilled": max(0.0, cost["home is full"] - cost["home"]),
-        "full": max(0.0, cost["home and the next are full"] - cost["home is full"]),
+        "spilled": max(0.0, cost["own is full"] - cost["own"]),
+        "full": max(0.0, cost["own and the next are full"] - cost["own is full"]),
         "without": max(0.0, (cost[unknown] - cost[known]) / asked),
     }
 

@@ -16,7 +16,7 @@ Tree = dict[str, Any]
 
 def table(result: Tree) -> str:
     """The tables for terminals and docs/performance.md."""
-    parts = [_home(result["home"], load) for load in LOADS]
+    parts = [_own(result["own"], load) for load in LOADS]
     parts += [
         _idle(result["idle"]),
         _leaving(result["leaving"]),
@@ -35,7 +35,7 @@ def _head(*cells: str) -> list[str]:
     return [_row(*cells), "|" + "---|" * len(cells)]
 
 
-def _home(rows: list[Tree], load: str) -> str:
+def _own(rows: list[Tree], load: str) -> str:
     lines = [f"**{LOADS[load]}**", ""]
     lines += _head(
         *("cells", "servers", "script calls", "commands", "us in scripts", "ratio"),
@@ -70,8 +70,8 @@ def _idle(rows: list[Tree]) -> str:
 
 def _leaving(rows: list[Tree]) -> str:
     lines = _head(
-        *("cells", "servers", "job", "script calls", "commands", "Redis CPU us", "ratio to home"),
-        *("pool service CPU us", "ratio to home"),
+        *("cells", "servers", "job", "script calls", "commands", "Redis CPU us", "ratio to own"),
+        *("pool service CPU us", "ratio to own"),
     )
     for row in rows:
         lines.append(

@@ -121,7 +121,7 @@ class Work:
 
     src: str
     tgt: str
-    home: Callable[[random.Random], tuple[int, str]]
+    session: Callable[[random.Random], tuple[int, str]]
     """Returns the cell and the id of a session."""
 
 
@@ -189,7 +189,7 @@ class CellsService:
 
     async def begin(self, work: Work) -> pool_pb2.AllocateResponse:
         """Allocates and commits. Raises RefusedError."""
-        number, (cell, session) = next(self._numbers), work.home(self._dice)
+        number, (cell, session) = next(self._numbers), work.session(self._dice)
         placed: pool_pb2.AllocateResponse = await self._stream.ask(
             "allocate",
             pool_pb2.AllocateRequest(
