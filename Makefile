@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
+.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock try-install wheel image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -186,12 +186,15 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-
 # The other locks take their versions from the one for development. uv does not read pip's settings:
 # behind an index or certificates of your own, set UV_DEFAULT_INDEX or SSL_CERT_FILE.
 lock: $(READY)  ## pin the newest versions that pyproject.toml allows in all requirements*.lock
-	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements-dev.lock
-	$(COMPILE) --upgrade --constraint requirements-dev.lock pyproject.toml -o requirements.lock
+	$(COMPILE) --upgrade --extra dev --extra server pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --upgrade --constraint requirements-dev.lock --extra server pyproject.toml -o requirements.lock
 	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | \
 	  $(COMPILE) --upgrade --constraint requirements-dev.lock - -o requirements-build.lock
-	$(COMPILE) --upgrade --constraint requirements-dev.lock --extra interpreter --extra mic --extra quality \
+	$(COMPILE) --upgrade --constraint requirements-dev.lock --extra server --extra interpreter --extra mic --extra quality \
 	  pyproject.toml -o requirements-interpreter.lock
+
+try-install: $(READY)  ## install it as strangers do, each way into a new environment, and use it; PYTHONS="python3.11 python3.12"
+	@tools/try-install $(PYTHONS)
 
 wheel: $(READY)  ## dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import grpc
-from prometheus_client import CollectorRegistry, Gauge
 
 from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.services.runtime.settings.settings import Settings, variable_name
 
 if TYPE_CHECKING:
     from cryptography import x509
+    from prometheus_client import CollectorRegistry
 
 # Modification time, size and inode of each file; None for a file that does not exist.
 Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -228,9 +228,12 @@ def client_tls(settings: Settings) -> ClientTls | None:
 
 
 def export_expiry(
-    registry: CollectorRegistry, server: ServerTls | None, client: ClientTls | None
+    registry: "CollectorRegistry", server: ServerTls | None, client: ClientTls | None
 ) -> None:
     """Exports when the certificates in use expire; each scrape checks the files."""
+    # Not at the top: those who only call have no metrics.
+    from prometheus_client import Gauge
+
     gauge = Gauge(
         "lingua_tls_certificate_not_after_timestamp_seconds",
         "When a certificate of this process expires, by kind: server (shown to callers), client "

@@ -32,6 +32,7 @@ COMMANDS = {
     "token": "Create and inspect tokens, which identify callers.",
     "top": "Show the scheduler live: load, latency, shortages, instances that are down.",
     "up": "Run everything on this machine: a Redis and all services.",
+    "version": "Show the version, and what is installed.",
 }
 
 EPILOG = """\b

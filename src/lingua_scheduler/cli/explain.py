@@ -1,10 +1,10 @@
 """Messages and exit codes for exceptions from below the commands."""
 
 import os
+import sys
 import traceback
 
 import click
-from redis.exceptions import RedisError
 
 from lingua_scheduler.cli.failures import FAILED, UNREACHABLE, USAGE, Failure
 from lingua_scheduler.services.runtime.errors import (
@@ -26,8 +26,16 @@ def explain(error: Exception) -> Failure:
         return Failure(error.message, reason=reason_name(error.reason), exit_code=code)
     if isinstance(error, EmbeddedRedisError):
         return Failure(f"the embedded Redis failed: {error}", reason="EMBEDDED_REDIS")
-    if isinstance(error, RedisError):
+    # Callers have no package for Redis, and it cannot fail then.
+    redis = sys.modules.get("redis.exceptions")
+    if redis is not None and isinstance(error, redis.RedisError):
         return Failure(f"Redis refused the call: {error}", reason="REDIS")
+    if isinstance(error, ModuleNotFoundError) and _is_of_others(error.name or ""):
+        return Failure(
+            f"this command needs packages of the services, such as {error.name}: "
+            "pip install 'lingua-scheduler[server]'",
+            reason="NOT_INSTALLED",
+        )
     if isinstance(error, OSError):
         return Failure(str(error), reason="SYSTEM")
     if os.environ.get("LINGUA_LOG_LEVEL", "").strip().lower() == "debug":
@@ -37,3 +45,7 @@ def explain(error: Exception) -> Failure:
         "it. LINGUA_LOG_LEVEL=debug shows the traceback",
         reason="INTERNAL",
     )
+
+
+def _is_of_others(module: str) -> bool:
+    return module != "" and not module.startswith("lingua_scheduler")

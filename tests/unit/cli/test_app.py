@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from click.testing import CliRunner, Result
@@ -55,6 +56,13 @@ def test_help_loads_neither_grpc_nor_pydantic() -> None:
 def test_version_is_that_of_the_distribution() -> None:
     result = run("--version")
     assert result.stdout.startswith("lingua-scheduler ")
+
+
+def test_version_also_tells_what_is_installed() -> None:
+    assert run("version").stdout.splitlines()[0].split() == run("--version").stdout.split()
+    told = json.loads(run("version", "--json").stdout)
+    assert told["services"] is True
+    assert told["versions"]["grpcio"] == metadata.version("grpcio")
 
 
 def test_an_unknown_command_is_wrong_usage() -> None:
@@ -132,6 +140,8 @@ def test_serve_without_a_redis_says_what_to_set() -> None:
         (NoCapableNodeError("none"), 1, "NO_CAPABLE_NODE"),
         (EmbeddedRedisError("no server"), 1, "EMBEDDED_REDIS"),
         (PermissionError(13, "Permission denied", "/data"), 1, "SYSTEM"),
+        (ModuleNotFoundError("redis", name="redis"), 1, "NOT_INSTALLED"),
+        (ModuleNotFoundError("no part", name="lingua_scheduler.x"), 1, "INTERNAL"),
         (ZeroDivisionError("division by zero"), 1, "INTERNAL"),
     ],
 )
