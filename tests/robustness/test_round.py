@@ -41,7 +41,8 @@ def world() -> Iterator[World]:
         ["loss: dispatcher and pool", "loss: gateway and dispatcher"],
         ["pool service restarted while Redis is away"],
         ["pool services and a node away together"],
-        ["dispatchers killed with full nodes"],
+        # test_all_in_one has the same with other processes, which takes less time.
+        pytest.param(["dispatchers killed with full nodes"], marks=pytest.mark.long),
     ],
     ids=" + ".join,
 )

@@ -65,6 +65,23 @@ def test_version_also_tells_what_is_installed() -> None:
     assert told["versions"]["grpcio"] == metadata.version("grpcio")
 
 
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("lingua no", "nodes"), ("lingua nodes dr", "drain"), ("lingua speak --fr", "--from")],
+)
+def test_shells_complete_commands_and_options(words: str, completed: str) -> None:
+    last = str(words.count(" "))
+    environ = {"_LINGUA_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": last}
+    said = subprocess.run(
+        [sys.executable, "-c", "from lingua_scheduler.cli import main; main()"],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == [f"plain,{completed}"]
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     result = run("nodez")
     assert result.exit_code == 2

@@ -1,0 +1,77 @@
+"""`make release` refuses what should not be released. tools/try-install builds what it builds."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A repository with the files that a release needs, of version 1.2.3, committed."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "release").write_bytes((ROOT / "tools" / "release").read_bytes())
+    (tmp_path / "tools" / "release").chmod(0o755)
+    # In place of the build: the real one fetches packages.
+    dist = tmp_path / "tools" / "make-dist"
+    dist.write_text('#!/bin/sh\nmkdir "$1" && echo built >"$1/SHA256SUMS"\n')
+    dist.chmod(0o755)
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
+    (tmp_path / ".gitignore").write_text("dist\n")
+    changes = "# Changelog\n\n## [1.2.3] - 2026-01-02\n\n- Rain.\n\n## [1.2.2]\n\n- Sun.\n"
+    (tmp_path / "CHANGELOG.md").write_text(changes)
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "config", "user.name", "Ana")
+    git(tmp_path, "config", "user.email", "ana@localhost")
+    git(tmp_path, "config", "tag.gpgSign", "false")
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "--all")
+    git(folder, "-c", "commit.gpgSign=false", "commit", "--quiet", "--message", "Change it")
+
+
+def release(folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["tools/release"], cwd=folder, capture_output=True, text=True)
+
+
+def test_it_builds_and_tags_with_the_text_of_the_changelog(clone: Path) -> None:
+    done = release(clone)
+    assert done.returncode == 0, done.stderr
+    assert (clone / "dist" / "SHA256SUMS").read_text() == "built\n"
+    tagged = git(clone, "tag", "--list", "--format=%(contents)", "v1.2.3")
+    assert tagged.split() == ["Lingua", "Scheduler", "1.2.3", "-", "Rain."]
+
+
+def test_what_is_not_committed_is_not_released(clone: Path) -> None:
+    (clone / "CHANGELOG.md").write_text("changed")
+    refused(clone, "not committed")
+
+
+def test_a_version_without_changes_is_not_released(clone: Path) -> None:
+    (clone / "pyproject.toml").write_text('[project]\nversion = "1.2.4"\n')
+    commit(clone)
+    refused(clone, "CHANGELOG.md says nothing about 1.2.4")
+
+
+def test_a_version_is_released_once(clone: Path) -> None:
+    git(clone, "tag", "v1.2.3")
+    refused(clone, "v1.2.3 is tagged already")
+
+
+def refused(clone: Path, why: str) -> None:
+    before = git(clone, "tag", "--list")
+    done = release(clone)
+    assert done.returncode == 1
+    assert why in done.stderr
+    assert git(clone, "tag", "--list") == before
+    assert not (clone / "dist").exists()
