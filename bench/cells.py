@@ -102,7 +102,7 @@ def _session_that_asks(first: int, cells: int, dice: random.Random) -> tuple[int
 
 
 def cases(one: CellsService) -> dict[str, Case]:
-    """What is measured of jobs that stay in their own cell."""
+    """The measurements of jobs that stay in their own cell."""
     work = Work("zh", "en", one.anywhere)
     return {
         "steady": lambda: one.steady(work, STEADY_RATE, STEADY_S),
@@ -112,7 +112,7 @@ def cases(one: CellsService) -> dict[str, Case]:
 
 
 def leaving_cases(one: CellsService, new: "itertools.count[int]") -> dict[str, Case]:
-    """What is measured of jobs that leave their own cell, and of those that stay."""
+    """The measurements of jobs that leave their own cell, and of the same jobs in it."""
 
     def steady(src: str, tgt: str, session: Any) -> Case:
         return lambda: one.steady(Work(src, tgt, session), LEAVING_RATE, LEAVING_S)

@@ -3,13 +3,13 @@
 import random
 import socket
 
-# Below those that Linux gives to connections, and to servers on port 0: nobody gets one of these by
-# chance before its server listens.
+# Linux takes ports from 32768 on for connections and for servers on port 0. Nobody else gets one of
+# these before the server listens.
 _FIRST, _END = 15_000, 32_000
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, on any address."""
+    """A port on which nothing listens, on any address."""
     while True:
         port = random.randrange(_FIRST, _END)
         with socket.socket() as probe:
