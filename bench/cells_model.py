@@ -3,9 +3,9 @@
 Pure: no Redis, no clock. Each direction has its own nodes, which are spread over the cells by their
 ids as in the service (`cell_names.ranked`); sessions are spread at random. A job takes a slot in
 the cell of its session, or asks other cells in an order of its session's own, as
-`pool_service/elsewhere.py` does. If that fails, it waits in line at its dispatcher: whenever a slot
-is given back there, and every now and then, the first in line asks again, and as long as there is
-room, the next (`dispatcher/home/waiting_rounds.py`).
+`pool_service/attempts/elsewhere.py` does. If that fails, it waits in line at its dispatcher:
+whenever a slot is given back there, and every now and then, the first in line asks again, and as
+long as there is room, the next (`dispatcher/home/waiting_rounds.py`).
 """
 
 import heapq
@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from lingua_scheduler.services.runtime.contract.cell_names import ranked
 
-# pool_service/across_cells.py
+# pool_service/attempts/across_cells.py
 REMEMBER_S = 1.0
 # dispatcher/home/leases.py: how often those who wait ask if no slot is given back there.
 POLL_S = 0.1

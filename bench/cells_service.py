@@ -19,7 +19,7 @@ import grpc
 import redis
 
 from lingua_scheduler.services.runtime.contract.cell_names import id_in_cell, ranked
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 
 SLOTS = 4

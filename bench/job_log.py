@@ -19,7 +19,7 @@ from typing import Any
 from machine import machine
 from pool_parts import PoolParts, pool_parts
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from redis import Redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 
 START_DEADLINE_S = 30.0
 LOOK_S = 0.05

@@ -24,7 +24,7 @@ import grpc
 from machine import machine
 from pool_parts import PoolParts, pool_parts
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc

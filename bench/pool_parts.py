@@ -10,7 +10,7 @@ from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 

@@ -27,7 +27,7 @@ from lingua_scheduler.services.pool_service.fleet.sample import KnownFleet
 from lingua_scheduler.services.pool_service.fleet.sampler import FleetSampler
 from lingua_scheduler.services.pool_service.fleet.watch import interval_s
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 

@@ -47,7 +47,7 @@ from lingua_scheduler.sdk import (
     SessionError,
 )
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisError
+from lingua_scheduler.services.runtime.redis.embedded.binary import EmbeddedRedisError
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 TITLE = "Lingua Scheduler: live speech translation on nodes that anybody may own"

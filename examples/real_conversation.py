@@ -35,7 +35,7 @@ from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 from lingua_scheduler.cli.up.talk_page import talk_page
 from lingua_scheduler.sdk import RoomError
 from lingua_scheduler.services.runtime.errors import SettingsError
-from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisError
+from lingua_scheduler.services.runtime.redis.embedded.binary import EmbeddedRedisError
 
 # One job at a time per node: the machine may have two cores.
 NODES = ("amber", "birch")

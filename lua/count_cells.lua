@@ -2,7 +2,7 @@
 -- Called in the first cell, before anything else is written there.
 --
 -- P:cell, hash: what all instances know of the cell
---   state     what an operator wants with it (services/runtime/redis/cells.py)
+--   state     what an operator wants with it (services/runtime/redis/cells/cells.py)
 --   cells     in the first cell only: how many there are
 --
 -- @arg cells number         how many there are

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import settings
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 
 Eventually = Callable[..., Awaitable[None]]
 

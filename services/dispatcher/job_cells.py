@@ -1,7 +1,7 @@
 """Which cell has the record, the kept result and the log entries of a job."""
 
 from lingua_scheduler.services.runtime.errors import InvalidMessageError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 
 
 def cell_of(cells: Cells, job_id: str) -> Cell | None:

@@ -21,7 +21,7 @@ from lingua_scheduler.services.dispatcher.merged_log import LogPart, backwards, 
 from lingua_scheduler.services.dispatcher.views import JobViews
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.v1 import dispatcher_pb2
 

@@ -14,7 +14,7 @@ from lingua_scheduler.services.dispatcher.job_log import OVER
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
 from lingua_scheduler.services.runtime.errors import DependencyDownError, JobNotFoundError
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.redis.record_pages import Record, read_record
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2

@@ -4,9 +4,9 @@ It has no state of its own: it checks requests, runs the scripts in lua/ and tra
 
     main                 the process
     service              the RPCs
-    stream, sweeper      the Operate stream of a dispatcher; the removal of silent nodes
+    stream, sweeper, cells/  the Operate stream of a dispatcher; the removal of silent nodes; cells
     operations           one method for each operation of the contract
-    attempts, registry   the operations of every job; the registration and removal of nodes
+    attempts/, registry  the operations of every job; the registration and removal of nodes
     refusals, metrics, spans, validate   shared by the modules above them
     fleet/               what operators see (reads only)
     codes                numbers and words of the scripts, and their meaning in the contract

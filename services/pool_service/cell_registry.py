@@ -12,7 +12,7 @@ from lingua_scheduler.services.pool_service import codes
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
 from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.cells import Cell
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 

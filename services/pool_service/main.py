@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.pool_service.cell_states import CellStates
+from lingua_scheduler.services.pool_service.cells.states import CellStates
 from lingua_scheduler.services.pool_service.fleet.capacity import Capacity
 from lingua_scheduler.services.pool_service.fleet.directions import Directions
 from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInstances

@@ -13,7 +13,7 @@ from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.errors import DependencyDownError
 from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 

@@ -7,14 +7,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.attempts import Attempts, direction, fill_placement
+from lingua_scheduler.services.pool_service.attempts.attempts import (
+    Attempts,
+    direction,
+    fill_placement,
+)
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.contract.capabilities import normal
 from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 

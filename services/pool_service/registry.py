@@ -17,7 +17,7 @@ from lingua_scheduler.services.runtime.errors import (
     NodeEpochOldError,
     NodeNotFoundError,
 )
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import grpc
 
-from lingua_scheduler.services.pool_service.cell_states import CellStates
+from lingua_scheduler.services.pool_service.cells.reach import reach_any
+from lingua_scheduler.services.pool_service.cells.states import CellStates
 from lingua_scheduler.services.pool_service.fleet.instances import AnnouncedInstances
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.fleet.watch import FleetWatch
 from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
-from lingua_scheduler.services.pool_service.reach import reach_any
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.pool_service.stream import OperateStream
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.rpc.duplex import all_ended
 from lingua_scheduler.services.runtime.telemetry.traces import span_writer_if_on
 from lingua_scheduler.v1 import instances_pb2, pool_pb2, pool_pb2_grpc

@@ -20,7 +20,7 @@ from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.contract.announcements import KEEP_MS
 from lingua_scheduler.services.runtime.contract.offers import TTL_MS, offers_key, packed
 from lingua_scheduler.services.runtime.errors import LinguaError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.script_calls import ForgetInstances, Sweep
 from lingua_scheduler.services.runtime.settings.settings import Settings
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from lingua_scheduler.services.runtime.auth.guard import Guard, guard_of
 from lingua_scheduler.services.runtime.auth.refusals import Refusals
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.server_link import ERROR_KINDS
 from lingua_scheduler.services.runtime.rpc.channels import Dialer
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer

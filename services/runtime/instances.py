@@ -11,7 +11,7 @@ from lingua_scheduler.services.runtime.contract.announcements import (
     address_key,
 )
 from lingua_scheduler.services.runtime.errors import LinguaError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.script_calls import announce_instance
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.version import version

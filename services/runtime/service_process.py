@@ -14,7 +14,7 @@ from lingua_scheduler.services.runtime.hosted_service import (
     in_process_address,
 )
 from lingua_scheduler.services.runtime.loop_errors import report_loop_errors
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
 from lingua_scheduler.services.runtime.settings.general_fields import extended_id

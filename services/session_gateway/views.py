@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lingua_scheduler.services.runtime.contract.announcements import address_key
 from lingua_scheduler.services.runtime.errors import InvalidMessageError, SessionNotFoundError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.record_pages import ids_of_members, read_page
 from lingua_scheduler.services.session_gateway.session.speech import Direction, directions_of
 from lingua_scheduler.v1 import common_pb2, session_pb2

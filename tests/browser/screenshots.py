@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import ViewportSize, sync_playwright
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.browser.chromium import Browsers
 from tests.browser.opening import DESKTOP, PHONE, OpenPage
 from tests.browser.phrase_node import DIALOGUE, PROGRAM

@@ -13,7 +13,7 @@ from redis import Redis
 
 from lingua_scheduler.cli.up.errors import PartFailedError
 from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 from tests.support.commands import WITHIN_S, Start, becomes, environment, lingua
 

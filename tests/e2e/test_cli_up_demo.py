@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from lingua_scheduler.cli.sample_node.words import LANGUAGES
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.e2e.test_cli_up import gone, redis_pid
 from tests.security.issuer import Issuer
 from tests.support.commands import WITHIN_S, Start, Up, becomes, lingua

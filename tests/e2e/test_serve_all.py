@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.server_link import CONNECTIONS
 from tests.support.all_in_one import SERVICES, AllInOneProcess
 from tests.support.commands import LinguaProcess, becomes, lingua

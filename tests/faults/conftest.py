@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.faults.cluster import SHORT
 from tests.faults.fleet import use_first_address
 from tests.support.services import PoolProcess

@@ -19,7 +19,7 @@ from lingua_scheduler.services.runtime.errors import (
     AllCandidatesFullOrFailedError,
     DependencyDownError,
 )
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.faults.crowd import LONG, PEOPLE, busiest, busy_node, notices, talking
 from tests.support.all_in_one import AllInOneProcess, Part
 from tests.support.scheduler import Scheduler

@@ -10,7 +10,7 @@ import grpc
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.redis.cell_prefixes import cell_prefix
+from lingua_scheduler.services.runtime.redis.cells.prefixes import cell_prefix
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 from tests.faults.cell_crowd import cell_of, node_in, talking_in
 from tests.faults.crowd import LONG, SHORT, Crowd

@@ -16,8 +16,8 @@ import redis
 
 from lingua_scheduler.services.pool_service.cell_registry import CellRegistry
 from lingua_scheduler.services.runtime.errors import AllCandidatesFullOrFailedError
-from lingua_scheduler.services.runtime.redis.cells import Cell
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.faults.slot_checks import MUTATIONS, SAMPLE, TOLD
 from tests.faults.slot_worker import (

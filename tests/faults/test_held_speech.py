@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.sdk import Missing, Result, ResultKind
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.support.node_process import NodeProcess
 from tests.support.scheduler import Scheduler
 from tests.support.services import ServiceProcess, addresses

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.robustness.history import History
 from tests.robustness.validate.order import indexes_in_order, sessions_reach_their_end
 from tests.robustness.validate.words import missing_only_where_allowed, no_word_is_lost

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.faults.crowd import PEOPLE, SHORT, talking, victim
 from tests.support.scheduler import Scheduler
 from tests.support.services import addresses

@@ -20,7 +20,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lingua_scheduler.services.runtime.addresses import split_address
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.k8s.manifests import COMPONENTS, CONSOLE, ROOT, Manifests, pod_of
 from tests.k8s.pod_process import WITHIN_S

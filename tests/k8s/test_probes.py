@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.k8s.manifests import COMPONENTS, ROOT, Manifests
 from tests.k8s.pod_process import WITHIN_S, PodProcess
 

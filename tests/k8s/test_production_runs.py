@@ -21,7 +21,7 @@ import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lingua_scheduler.sdk import Job, Node, Result, Session, SessionRefusedError, Tls, Translated
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.k8s.envoy_process import BackendTls, EnvoyProcess
 from tests.k8s.manifests import COMPONENTS, ROOT, SECRET_FOLDERS, Manifests, name_of, render
 from tests.k8s.pod_process import WITHIN_S, ConsolePod, PodProcess

@@ -13,10 +13,10 @@ from typing import Any
 import redis
 from prometheus_client import CollectorRegistry
 
-from lingua_scheduler.services.pool_service.attempts import Attempts
+from lingua_scheduler.services.pool_service.attempts.attempts import Attempts
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.runtime.errors import DependencyDownError, LinguaError
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from lingua_scheduler.services.runtime.contract.capabilities import Capabilities
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 
 from .scripts import (
     DRAINING,

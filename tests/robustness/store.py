@@ -10,7 +10,7 @@ from typing import Any
 
 import redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.support.redis_servers import info, knows_replica, packaged, sentinel
 
 AOF, EMPTY, SENTINEL = "aof", "empty", "sentinel"

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from lingua_scheduler.services.runtime.redis.cell_prefixes import cell_prefix
+from lingua_scheduler.services.runtime.redis.cells.prefixes import cell_prefix
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 from tests.robustness.network import Network
 from tests.robustness.processes import CLOCK_RUNNER, WorldNode, settings

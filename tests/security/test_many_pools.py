@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from lingua_scheduler.services.pool_service.fleet.directions import MAX_DIRECTIONS, Direction
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.integration.pool.test_capacity import capacity_of
 from tests.support.pool_client import Pool, allocation, running_pool

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import (
     dispatcher_pb2,
     dispatcher_pb2_grpc,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
-from lingua_scheduler.services.runtime.redis.cell_prefixes import cell_prefix
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.prefixes import cell_prefix
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.support.services import PATIENT_REDIS_MS

@@ -12,7 +12,7 @@ from lingua_scheduler.services.runtime.hosted_service import (
     ServiceKind,
     in_process_address,
 )
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.rpc.in_process.server import InProcessServer
 from lingua_scheduler.services.runtime.settings.settings import load_settings

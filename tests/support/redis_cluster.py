@@ -9,8 +9,8 @@ from typing import Any
 
 import redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.server_binary import ServerBinary
+from lingua_scheduler.services.runtime.redis.embedded.binary import ServerBinary
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.redis_url import slot_of
 from tests.support.ports import free_port
 from tests.support.redis_servers import HOST, packaged, wait_until

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.server_binary import (
+from lingua_scheduler.services.runtime.redis.embedded.binary import (
     EmbeddedRedisError,
     ServerBinary,
     find_server,
 )
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.support.ports import free_port
 
 HOST = "127.0.0.1"

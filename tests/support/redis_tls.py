@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.server_binary import ServerBinary, packaged_server
+from lingua_scheduler.services.runtime.redis.embedded.binary import ServerBinary, packaged_server
 from tests.support.ports import free_port
 from tests.support.redis_servers import HOST
 

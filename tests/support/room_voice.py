@@ -5,7 +5,7 @@ import itertools
 from collections.abc import AsyncIterator
 
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id, id_in_cell
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.rooms.store import RoomStore
 from lingua_scheduler.services.session_gateway.store.session_store import SessionStore, Spoken

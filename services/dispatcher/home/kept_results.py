@@ -2,7 +2,7 @@
 
 from lingua_scheduler.services.dispatcher.job_cells import cell_of
 from lingua_scheduler.services.runtime.errors import BackpressureError
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.redis.script_calls import (
     KeepResult,
     fetch_result,

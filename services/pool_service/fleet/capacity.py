@@ -10,7 +10,7 @@ from lingua_scheduler.services.pool_service.fleet.directions import Direction, D
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 
 # Pools that are read to find directions without labels. One node can be in 65,792 pools.
 _POOLS_SEEN = 100_000

@@ -21,7 +21,7 @@ from lingua_scheduler.services.runtime.contract.capabilities import (
     text_pool,
 )
 from lingua_scheduler.services.runtime.errors import NodeNotFoundError
-from lingua_scheduler.services.runtime.redis.cells import Cell
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell
 from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2

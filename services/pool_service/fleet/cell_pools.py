@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from lingua_scheduler.services.pool_service.fleet.cell_nodes import Room
-from lingua_scheduler.services.runtime.redis.cells import Cell
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 

@@ -10,7 +10,7 @@ from lingua_scheduler.services.runtime.contract.announcements import (
     settings_key,
     unpacked,
 )
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.services.runtime.rpc.message_sizes import batch_bytes
 from lingua_scheduler.services.runtime.settings.settings import Settings

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
 from lingua_scheduler.services.runtime.contract.cell_names import ranked
 from lingua_scheduler.services.runtime.errors import DependencyDownError, NodeNotFoundError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 
 # Nodes whose best cell is remembered: it takes longer to compute than to read a heartbeat.
 _REMEMBERED = 50_000

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lingua_scheduler.services.pool_service.fleet.cell_nodes import PAGE, CellNodes
 from lingua_scheduler.services.pool_service.fleet.node_places import places_of
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 

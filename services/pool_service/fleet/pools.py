@@ -9,7 +9,7 @@ from lingua_scheduler.services.pool_service.fleet.cell_pools import CellPools, D
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes, read_token, write_token
 from lingua_scheduler.services.runtime.contract.capabilities import ANY, normal
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 

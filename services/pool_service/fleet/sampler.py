@@ -18,7 +18,7 @@ from lingua_scheduler.services.pool_service.fleet.sample import (
     Unsettled,
 )
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.services.runtime.settings.settings import Settings
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Self, TypeVar
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError, InvalidMessageError
-from lingua_scheduler.services.runtime.redis.cells import Cell
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 
 PAGE = 100

@@ -13,8 +13,8 @@ from lingua_scheduler.services.runtime.auth.principals import own_tenant, tenant
 from lingua_scheduler.services.runtime.auth.quotas import tenant_limits
 from lingua_scheduler.services.runtime.contract.audio import MAX_CHUNK_BYTES, MAX_CHUNKS
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id, id_in_cell
-from lingua_scheduler.services.runtime.redis.cell_rounds import CellRounds
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.rounds import CellRounds
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.telemetry.traces import span_of, span_writer_if_on
 from lingua_scheduler.services.runtime.timers import Timers

@@ -9,7 +9,7 @@ from lingua_scheduler.services.runtime.auth.principals import Role, caller, tena
 from lingua_scheduler.services.runtime.auth.quotas import tenant_limits
 from lingua_scheduler.services.runtime.auth.room_tokens import RoomTokenRole, new_secret, sign
 from lingua_scheduler.services.runtime.contract.cell_names import id_in_cell
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.metrics import GatewayMetrics
 from lingua_scheduler.services.session_gateway.rooms.records import RoomFacts

@@ -7,8 +7,8 @@ from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.fairness import should_yield
-from lingua_scheduler.services.runtime.redis.cell_rounds import CellRounds
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.rounds import CellRounds
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.rooms.mercy import Mercy
 from lingua_scheduler.services.session_gateway.rooms.records import KeptRoom, next_change

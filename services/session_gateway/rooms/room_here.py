@@ -7,7 +7,7 @@ from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.fairness import should_yield
-from lingua_scheduler.services.runtime.redis.cells import Cell
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.metrics import RoomMetrics
 from lingua_scheduler.services.session_gateway.rooms.audience import Audience

@@ -9,7 +9,7 @@ from typing import Any
 
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.fairness import should_yield
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.server_link import ServerLink
 from lingua_scheduler.services.runtime.rpc.duplex import run_duplex
 from lingua_scheduler.services.runtime.settings.settings import Settings

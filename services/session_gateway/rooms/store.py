@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.auth import quotas
 from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
-from lingua_scheduler.services.runtime.redis.quota_over_cells import QuotaOverCells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.quotas import QuotaOverCells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.rooms.records import (
     Admission,

@@ -1,7 +1,7 @@
 """What the scripts of rooms share with those of sessions that speak to a room."""
 
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 

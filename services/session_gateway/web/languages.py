@@ -11,7 +11,7 @@ from lingua_scheduler.services.runtime.contract.offers import (
     unpacked,
 )
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 
 # How long an answer is repeated without a look at Redis. The pool service writes less often.
 _FRESH_S = 2.0

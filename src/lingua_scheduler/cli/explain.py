@@ -13,7 +13,7 @@ from lingua_scheduler.services.runtime.errors import (
     SettingsError,
     reason_name,
 )
-from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisError
+from lingua_scheduler.services.runtime.redis.embedded.binary import EmbeddedRedisError
 
 
 def explain(error: Exception) -> Failure:

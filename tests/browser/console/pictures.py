@@ -19,7 +19,7 @@ from playwright.sync_api import ViewportSize, expect, sync_playwright
 from rich.console import Console
 
 from lingua_scheduler.cli.views.overview import WIDTH, overview_view
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.browser.chromium import Browsers
 from tests.browser.console import lively
 from tests.browser.console.opening import OpenConsole

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.support.scene import Scene, scene, together
 from tests.support.services import PATIENT, DispatcherProcess, PoolProcess, running_dispatcher
 

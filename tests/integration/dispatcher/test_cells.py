@@ -18,8 +18,8 @@ from lingua_scheduler.services.dispatcher.views import JobViews
 from lingua_scheduler.services.runtime import errors
 from lingua_scheduler.services.runtime.contract.cell_names import id_in_cell
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.redis.cells import Cells
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.script_calls import EndJob
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import load_settings

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import dispatcher_pb2
 from lingua_scheduler.v1.dispatcher_pb2 import JobAssign
 from tests.support.pool_client import running_pool

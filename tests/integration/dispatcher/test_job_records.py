@@ -12,7 +12,7 @@ import grpc
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.support.pool_client import running_pool
 from tests.support.process import SOON_S

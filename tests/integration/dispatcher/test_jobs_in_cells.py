@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_job, id_in_cell, ranked
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 from tests.support.process import SOON_S
 from tests.support.raw_gateway import RawGateway

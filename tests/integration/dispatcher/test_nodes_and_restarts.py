@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2, pool_pb2
 from tests.support.pool_client import running_pool
 from tests.support.raw_node import RawNode, whoever_gets_it

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import dispatcher_pb2
 from tests.conftest import Eventually
 from tests.robustness.network import SWALLOW, Network

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2
 from tests.support.raw_node import RawNode
 from tests.support.scene import Scene, scene

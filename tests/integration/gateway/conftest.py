@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.support.raw_client import RawClient, raw_client
 from tests.support.services import DispatcherProcess, GatewayProcess, PoolProcess
 

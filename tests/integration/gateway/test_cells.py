@@ -11,7 +11,7 @@ import pytest
 
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
 from lingua_scheduler.services.runtime.contract.offers import Offer, offers_key, packed
-from lingua_scheduler.services.runtime.redis.cells import CellState
+from lingua_scheduler.services.runtime.redis.cells.cells import CellState
 from lingua_scheduler.services.session_gateway.main import GATEWAY
 from lingua_scheduler.services.session_gateway.rooms import renewals
 from lingua_scheduler.v1 import rooms_pb2, session_pb2, session_pb2_grpc

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from lingua_scheduler.services.runtime.contract.cell_names import cell_of_id
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.session_gateway.main import GATEWAY
 from lingua_scheduler.v1 import rooms_pb2, session_pb2, session_pb2_grpc
 from tests.support.audio import speech

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.support.audio import speech
 from tests.support.raw_client import new_session, raw_client, working
 from tests.support.rpc_errors import reason

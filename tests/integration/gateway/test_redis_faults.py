@@ -9,7 +9,7 @@ import grpc
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import session_pb2, session_pb2_grpc
 from tests.support.audio import speech
 from tests.support.cells import prefix_of

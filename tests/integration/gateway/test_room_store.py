@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from lingua_scheduler.services.runtime import errors
-from lingua_scheduler.services.runtime.redis.cells import Cells
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.rooms.records import (
     Admission,

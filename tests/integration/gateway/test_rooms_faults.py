@@ -10,7 +10,7 @@ import grpc
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import rooms_pb2, session_pb2_grpc
 from tests.support.cells import prefix_of
 from tests.support.process import SOON_S

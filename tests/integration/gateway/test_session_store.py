@@ -16,8 +16,8 @@ from lingua_scheduler.services.runtime.errors import (
     SessionTakenOverError,
 )
 from lingua_scheduler.services.runtime.instances import Instances
-from lingua_scheduler.services.runtime.redis.cells import Cells
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.session_gateway.store.session_store import (

@@ -11,7 +11,7 @@ from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.registry import Registry
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells, CellState
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells, CellState
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2

@@ -10,8 +10,8 @@ from lingua_scheduler.services.runtime.errors import (
     DependencyDownError,
     NodeNotFoundError,
 )
-from lingua_scheduler.services.runtime.redis.cells import CellState
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import CellState
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.conftest import Eventually
 

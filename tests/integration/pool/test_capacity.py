@@ -13,8 +13,8 @@ from lingua_scheduler.services.pool_service.fleet.directions import Direction, D
 from lingua_scheduler.services.pool_service.fleet.nodes import Nodes
 from lingua_scheduler.services.pool_service.fleet.pools import Pools
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
-from lingua_scheduler.services.runtime.redis.cells import Cells
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import Settings, load_settings
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.support.pool_client import Pool, allocation, criteria, ref, registration, running_pool

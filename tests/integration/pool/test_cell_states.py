@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from lingua_scheduler.services.pool_service.cell_states import CellStates
+from lingua_scheduler.services.pool_service.cells.states import CellStates
 from lingua_scheduler.services.pool_service.main import POOL
 from lingua_scheduler.services.runtime.errors import (
     DependencyDownError,
     InvalidMessageError,
     SettingsError,
 )
-from lingua_scheduler.services.runtime.redis.cells import CellState
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import CellState
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
 from tests.conftest import Eventually
 from tests.support.hosted import hosted

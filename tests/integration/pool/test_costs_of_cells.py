@@ -11,7 +11,7 @@ import redis
 
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.runtime.contract.cell_names import id_in_cell
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import pool_pb2
 from tests.integration.pool.in_cells import InCells, in_cells
 from tests.support.pool_client import allocation, criteria

@@ -16,8 +16,8 @@ from lingua_scheduler.services.pool_service.node_reports import NodeReports
 from lingua_scheduler.services.pool_service.operations import Operations
 from lingua_scheduler.services.pool_service.registry import Registry
 from lingua_scheduler.services.runtime.errors import AllCandidatesFullOrFailedError
-from lingua_scheduler.services.runtime.redis.cells import Cells
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from lingua_scheduler.services.runtime.contract.announcements import KEEP_MS
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from lingua_scheduler.services.runtime.version import version
 from lingua_scheduler.v1 import instances_pb2, pool_pb2_grpc

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from lingua_scheduler.services.pool_service.reach import reach_any
+from lingua_scheduler.services.pool_service.cells.reach import reach_any
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cells
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.settings.settings import load_settings
 from tests.support.process import environment

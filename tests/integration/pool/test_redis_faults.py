@@ -19,12 +19,12 @@ import redis
 from grpc_health.v1 import health_pb2
 
 from lingua_scheduler.services.pool_service.fleet.live import LiveNode
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.scripts import load_scripts
-from lingua_scheduler.services.runtime.redis.server_binary import (
+from lingua_scheduler.services.runtime.redis.embedded.binary import (
     ServerBinary,
     find_server,
 )
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 from tests.support.local_codes import local_code
 from tests.support.pool_client import Pool, allocation, connected, pair, ref, running_pool

@@ -11,8 +11,8 @@ from lingua_scheduler.services.runtime.errors import (
     NodeIdConflictError,
     QuotaExceededError,
 )
-from lingua_scheduler.services.runtime.redis.cells import CellState
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.cells.cells import CellState
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import pool_pb2
 
 from .in_cells import InCells, in_cells

@@ -16,7 +16,7 @@ from lingua_scheduler.services.pool_service.fleet.sampler import FleetSampler
 from lingua_scheduler.services.pool_service.sweeper import Sweeper
 from lingua_scheduler.services.runtime.contract.offers import offers_key, unpacked
 from lingua_scheduler.services.runtime.errors import DependencyDownError, InvalidMessageError
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, instances_pb2, pool_pb2
 from tests.support.pool_client import registration
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from lingua_scheduler.services.pool_service.fleet import watch
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.v1 import common_pb2, pool_pb2, pool_pb2_grpc
 from tests.support.fleet_watcher import FleetWatcher, watching
 from tests.support.live_records import live_record

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.server_link import CONNECTIONS
 from lingua_scheduler.services.runtime.settings.settings import Settings

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 import redis
 
-from lingua_scheduler.services.runtime.redis import embedded as redis_server
-from lingua_scheduler.services.runtime.redis import server_binary
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from lingua_scheduler.services.runtime.redis.server_binary import (
+from lingua_scheduler.services.runtime.redis.embedded import binary as server_binary
+from lingua_scheduler.services.runtime.redis.embedded import server as redis_server
+from lingua_scheduler.services.runtime.redis.embedded.binary import (
     EmbeddedRedisError,
     find_server,
 )
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 
 OWNER = """
 import json, sys, time
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 server = EmbeddedRedis()
 server.start()
 print(json.dumps({"port": server.port, "pid": server.pid}), flush=True)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.server_link import ERROR_KINDS
 from tests.support.services import PoolProcess

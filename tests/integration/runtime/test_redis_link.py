@@ -16,7 +16,7 @@ import redis
 from lingua_scheduler.services.runtime.errors import DependencyDownError
 from lingua_scheduler.services.runtime.redis import pipe
 from lingua_scheduler.services.runtime.redis.direct_pipe import UnexpectedPartsError
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.primary import RedisUnfitError, ScriptError
 

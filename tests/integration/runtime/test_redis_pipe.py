@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from lingua_scheduler.services.runtime.redis.direct_pipe import DirectPipe, UnexpectedPartsError
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.primary import new_wire
 from lingua_scheduler.services.runtime.settings.redis_url import parse_redis_url

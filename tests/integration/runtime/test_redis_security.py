@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.binary import ServerBinary
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
-from lingua_scheduler.services.runtime.redis.server_binary import ServerBinary
 from tests.support.ports import free_port
 from tests.support.redis_cluster import running_cluster
 from tests.support.redis_servers import (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.settings.redis_url import (
     BadRedisUrlError,

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.support.audio import speech
 from tests.support.process import SOON_S
 from tests.support.raw_client import new_session, working

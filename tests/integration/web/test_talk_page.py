@@ -10,7 +10,7 @@ import pytest
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.session_gateway.web.talk_page import page_files
 from tests.support.process import SOON_S
 from tests.support.raw_client import new_session

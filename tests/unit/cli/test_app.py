@@ -13,7 +13,7 @@ from lingua_scheduler.cli import explain
 from lingua_scheduler.cli.app import COMMANDS, app
 from lingua_scheduler.cli.views.output import ago, duration, one_line, span
 from lingua_scheduler.services.runtime.errors import NoCapableNodeError, SettingsError
-from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisError
+from lingua_scheduler.services.runtime.redis.embedded.binary import EmbeddedRedisError
 
 
 @pytest.fixture(autouse=True)

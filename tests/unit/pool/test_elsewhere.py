@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lingua_scheduler.services.pool_service.elsewhere import (
+from lingua_scheduler.services.pool_service.attempts.elsewhere import (
     Answer,
     AskOwnCell,
     Fail,

@@ -5,8 +5,8 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from lingua_scheduler.services.runtime.redis.cell_rounds import CellRounds
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.rounds import CellRounds
 from lingua_scheduler.services.runtime.settings.settings import Settings
 
 Eventually = Callable[..., Awaitable[None]]

@@ -16,8 +16,8 @@ from lingua_scheduler.services.runtime.errors import (
     InvalidMessageError,
     SettingsError,
 )
-from lingua_scheduler.services.runtime.redis.cell_prefixes import cell_prefix, tag
-from lingua_scheduler.services.runtime.redis.cells import Cells, CellState
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells, CellState
+from lingua_scheduler.services.runtime.redis.cells.prefixes import cell_prefix, tag
 from lingua_scheduler.services.runtime.settings.redis_url import slot_of
 from lingua_scheduler.services.runtime.settings.settings import Settings, masked_url
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lingua_scheduler.cli.up.errors import PartFailedError
 from lingua_scheduler.cli.up.given_redis import await_redis, server_name
-from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
+from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from lingua_scheduler.services.runtime.settings.settings import Settings, masked_url
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 
 
 async def reach_any(cells: Cells) -> None:

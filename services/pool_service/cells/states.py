@@ -13,7 +13,7 @@ from lingua_scheduler.services.runtime.errors import (
     SettingsError,
 )
 from lingua_scheduler.services.runtime.redis import script_calls
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells, CellState
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells, CellState
 from lingua_scheduler.services.runtime.redis.clock import redis_now_ms
 from lingua_scheduler.services.runtime.settings.redis_url import parse_redis_url
 from lingua_scheduler.services.runtime.settings.settings import Settings

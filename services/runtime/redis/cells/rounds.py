@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 
 
 class CellRounds:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from lingua_scheduler.services.runtime.redis.server_binary import (
+from lingua_scheduler.services.runtime.redis.embedded.binary import (
     EmbeddedRedisError,
     ServerBinary,
     find_server,
@@ -38,7 +38,7 @@ PORT_ATTEMPTS = 8
 POLL_S = 0.005
 LOG_LINES_SHOWN = 15
 
-GUARD = Path(__file__).with_name("embedded_guard.py")
+GUARD = Path(__file__).with_name("guard.py")
 
 
 class _ServerExitedError(EmbeddedRedisError):

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from lingua_scheduler.services.pool_service import validate
-from lingua_scheduler.services.pool_service.attempt_calls import AttemptCalls
-from lingua_scheduler.services.pool_service.elsewhere import (
+from lingua_scheduler.services.pool_service.attempts.calls import AttemptCalls
+from lingua_scheduler.services.pool_service.attempts.elsewhere import (
     OK,
     Answer,
     AskOwnCell,
@@ -24,7 +24,7 @@ from lingua_scheduler.services.pool_service.elsewhere import (
 )
 from lingua_scheduler.services.runtime.contract.cell_names import ranked
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells, CellState
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells, CellState
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 

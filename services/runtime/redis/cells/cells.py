@@ -18,7 +18,7 @@ from lingua_scheduler.services.runtime.contract.cell_names import (
     ranked,
 )
 from lingua_scheduler.services.runtime.errors import DependencyDownError, InvalidMessageError
-from lingua_scheduler.services.runtime.redis.cell_prefixes import cell_prefix
+from lingua_scheduler.services.runtime.redis.cells.prefixes import cell_prefix
 from lingua_scheduler.services.runtime.redis.link import RedisLink
 from lingua_scheduler.services.runtime.redis.server_link import ServerLink
 from lingua_scheduler.services.runtime.settings.redis_url import Topology, parse_redis_url

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from weakref import WeakValueDictionary
 
 from lingua_scheduler.services.runtime.errors import DependencyDownError
-from lingua_scheduler.services.runtime.redis.cells import Cell, Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
 from lingua_scheduler.services.runtime.redis.script_calls import count_holds
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lingua_scheduler.services.pool_service import codes, validate
-from lingua_scheduler.services.pool_service.elsewhere import AskOwnCell, Look, Take, Taken
+from lingua_scheduler.services.pool_service.attempts.elsewhere import AskOwnCell, Look, Take, Taken
 from lingua_scheduler.services.runtime.contract.capabilities import normal, stage_mask
 from lingua_scheduler.services.runtime.redis import script_calls
 from lingua_scheduler.services.runtime.redis.script_calls import Call, Words

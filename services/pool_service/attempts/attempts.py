@@ -10,12 +10,12 @@ from time import perf_counter
 from typing import Any
 
 from lingua_scheduler.services.pool_service import codes
-from lingua_scheduler.services.pool_service.across_cells import AcrossCells
-from lingua_scheduler.services.pool_service.attempt_calls import AttemptCalls
+from lingua_scheduler.services.pool_service.attempts.across_cells import AcrossCells
+from lingua_scheduler.services.pool_service.attempts.calls import AttemptCalls
 from lingua_scheduler.services.pool_service.metrics import PoolMetrics
 from lingua_scheduler.services.pool_service.refusals import refusal
 from lingua_scheduler.services.runtime.errors import InvalidMessageError, LinguaError
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import pool_pb2
 

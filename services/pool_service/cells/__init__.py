@@ -1,0 +1,1 @@
+"""The cells themselves: whether one answers, and their states as operators see and change them."""
