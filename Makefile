@@ -137,6 +137,12 @@ OUT ?=
 robustness: $(READY) js  ## faults under load, MINUTES=30 SEED=1 TOPOLOGY=all|cells OUT=folder for the report; docs/robustness.md
 	$(BIN)/python -m tests.robustness $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
 
+upgrade: $(READY)  ## from the last release to this tree and back, under load: MINUTES=10 SEED=1 UPGRADE_FROM=commit; docs/upgrading.md
+	$(BIN)/python -m tests.upgrade $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+upgrade-mutations: $(READY)  ## changes that no release may have, in copies: an upgrade to them is noticed
+	$(BIN)/python -m tests.upgrade.mutations $(ARGS)
+
 fuzz: $(READY)  ## random input to every port, EXAMPLES=1000 of each kind, ARGS="-k web"
 	FUZZ_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest tests/robustness/test_fuzz.py $(ARGS)
 

@@ -1,7 +1,7 @@
 """A scheduler whose processes are replaced one by one, as a rolling update of Kubernetes does it.
 
-A place, such as "gateway-0", has an address that stays; what serves there changes. Clients choose a
-gateway. A node is told the address of one dispatcher, so that jobs have to be relayed.
+A place, such as "gateway-0", has an address that stays; what serves there changes. A node is told
+the address of one dispatcher, so that jobs have to be relayed.
 """
 
 import asyncio
@@ -34,8 +34,9 @@ class Deployment:
     Args:
         topology: SPLIT or ALL.
         release: what runs at first.
-        pinned: gateways and dispatchers are told the address of one dispatcher and one pool service
-            each, so that all of them have work. Otherwise they are told all, and choose.
+        pinned: clients, gateways and dispatchers are told the address of one gateway, dispatcher
+            and pool service each, so that all of these have work. Otherwise they are told all, and
+            choose.
         options: settings of all services.
 
     Attributes:
@@ -111,7 +112,8 @@ class Deployment:
         """People with the SDK of a release, who begin to talk."""
         speakers = Speakers(
             release,
-            gateways=",".join(self.addresses("gateway")),
+            gateways=self.addresses("gateway"),
+            pinned=self._pinned,
             web=self.addresses(WEB),
             **options,
         )
@@ -127,6 +129,16 @@ class Deployment:
         before.terminate()
         code = await before.exit_code(END_S)
         assert code == 0, f"{place} of {before.release.version} ended with {code}:\n{before.log()}"
+
+    async def replace_all(self, release: Release) -> None:
+        """Ends all processes at once, and then starts others on what they have left in Redis."""
+        before = list(self.places.values())
+        for each in before:
+            each.terminate()
+        for each in before:
+            await each.exit_code(END_S)
+        for place in list(self.places):
+            self._serves(place, await asyncio.to_thread(self._started, place, release))
 
     async def crash(self, place: str) -> None:
         """Kills a process with -9, and starts another of the same release in its place."""

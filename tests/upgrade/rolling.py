@@ -32,6 +32,8 @@ class Stage:
 
     Attributes:
         serving: which releases serve, by kind: "old", "new" or "mixed".
+        until: its end; 0: somebody was not heard.
+        wait_s: the longest wait for a text since the stage before, so with the replacement.
         done: while both releases of a kind serve, what the processes of each did: by kind and
             release.
     """
@@ -40,6 +42,7 @@ class Stage:
     serving: dict[str, str]
     since: float
     until: float = 0.0
+    wait_s: float = 0.0
     done: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
@@ -49,8 +52,6 @@ class Outcome:
 
     Attributes:
         mixes: how many jobs passed through each mix of releases.
-        steady_s: before the upgrade, how long a text took: the longest.
-        longest_s: the same for the rest of the time.
         kept: the folder with all logs, if there are violations.
     """
 
@@ -58,20 +59,23 @@ class Outcome:
     stages: list[Stage]
     violations: list[Violation]
     mixes: Counter[str]
-    steady_s: float
-    longest_s: float
     kept: str = ""
 
     def told(self) -> str:
         """For people."""
-        lines = [f"{stage.until - stage.since:6.1f} s  {stage.name}" for stage in self.stages]
+        lines = ["    lasts    longest wait for a text"]
+        lines += [
+            f"{stage.until - stage.since:7.1f} s {stage.wait_s:8.2f} s  {stage.name}"
+            for stage in self.stages
+        ]
         lines += [f"{count:6}    {mix}" for mix, count in sorted(self.mixes.items())]
         outcomes = [each for client in self.history.clients for each in client.outcomes()]
         missing = sum(each["what"] == "missing" for each in outcomes)
-        ratio = self.longest_s / self.steady_s if self.steady_s else 0.0
+        steady = self.stages[0].wait_s
+        longest = max(stage.wait_s for stage in self.stages)
         lines.append(
-            f"{len(outcomes)} utterances, {missing} missing; longest wait for a text"
-            f" {self.longest_s:.2f} s, before the upgrade {self.steady_s:.2f} s: {ratio:.1f} times"
+            f"{len(outcomes)} utterances, {missing} missing; longest wait for a text {longest:.2f} s,"
+            f" {longest / steady if steady else 0:.1f} times that before the upgrade"
         )
         lines += [f"VIOLATION {each}" for each in self.violations]
         return "\n".join(lines + ([f"kept: {self.kept}"] if self.kept else []))
@@ -86,6 +90,7 @@ class Rolling:
         crashes: whether a process is killed with -9 in each stage in which both releases serve.
         times: how often everybody is heard in a stage in which both releases serve. In others it is
             once more, since only results of speech that was cut in them are counted.
+        is_patient: whether to go on if somebody is not heard.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class Rolling:
         seed: int = 7,
         crashes: bool = False,
         times: int = 1,
+        is_patient: bool = True,
     ) -> None:
         self.stages: list[Stage] = []
         self._deployment = deployment
@@ -107,6 +113,7 @@ class Rolling:
         self._rng = random.Random(seed)
         self._crashes = crashes
         self._times = times
+        self._is_patient = is_patient
         self._speakers: list[Speakers] = []
 
     async def begin(self) -> None:
@@ -126,6 +133,13 @@ class Rolling:
                 place = f"{kind}-{at}"
                 await self._deployment.replace(place, release)
                 await self._stage(f"{place} is {release.name}")
+                if not (self._is_patient or self.stages[-1].until):
+                    return
+
+    async def change_at_once(self, release: Release) -> None:
+        """Ends all processes before any other is started: only Redis knows what was."""
+        await self._deployment.replace_all(release)
+        await self._stage(f"all are {release.name}")
 
     async def end(self) -> Outcome:
         """Everybody finishes; validates all that was written down."""
@@ -146,14 +160,12 @@ class Rolling:
             for stage in self.stages
             if not stage.until
         ]
-        steady, rest = _longest(history.clients, self.stages[0].until)
+        self._add_waits(history.clients)
         return Outcome(
             history=history,
             stages=self.stages,
             violations=violations,
             mixes=self._mixes(history),
-            steady_s=steady,
-            longest_s=rest,
             kept=str(kept_logs(self._deployment.logs())) if violations else "",
         )
 
@@ -177,7 +189,7 @@ class Rolling:
                 for was, told in zip(heard, (each.heard() for each in self._speakers), strict=True)
             )
 
-        is_heard = await until(all_heard, HEARD_S)
+        is_heard = await until(all_heard, HEARD_S if self._is_patient else HEARD_S / 3)
         # Not always possible: if they may choose, all gateways may be at one dispatcher.
         enough = time.monotonic() + WORKED_S
         while True:
@@ -223,6 +235,14 @@ class Rolling:
                     mixes[f"stages with both releases of the {kind}"] += 1
         return mixes
 
+    def _add_waits(self, clients: Sequence[ClientHistory]) -> None:
+        every = [each for client in clients for each in waits(client)]
+        since = 0.0
+        for stage in self.stages:
+            until = stage.until or stage.since + HEARD_S
+            stage.wait_s = max((wait for t, wait in every if since < t <= until), default=0.0)
+            since = until
+
     @staticmethod
     def _add_results(mixes: Counter[str], stage: Stage, client: ClientHistory) -> None:
         """Adds the utterances that were cut and answered in a stage."""
@@ -247,11 +267,3 @@ SPLIT_MIXES = (
     *(f"{a} node at {b} dispatcher" for a in ("old", "new") for b in ("old", "new")),
 )
 """What must have happened, each with a job at least: otherwise a run has shown nothing."""
-
-
-def _longest(clients: Sequence[ClientHistory], upgrade: float) -> tuple[float, float]:
-    """The longest wait for a text before the upgrade, and after it began."""
-    every = [each for client in clients for each in waits(client)]
-    steady = [wait for t, wait in every if t < upgrade]
-    rest = [wait for t, wait in every if t >= upgrade]
-    return max(steady, default=0.0), max(rest, default=0.0)

@@ -4,6 +4,7 @@ It runs with the SDK of any release. SPEAKERS in the environment is a JSON objec
 
     name        that of the release, with which the names of all begin
     gateways    addresses for the SDK
+    pinned      each who talks alone is told one of them; otherwise all
     web         addresses of web entries
     people, rooms, seed
     heard       a file: how many outcomes each has had so far, by name
@@ -32,10 +33,12 @@ _TELL_S = 0.2
 async def run(options: dict[str, Any]) -> dict[str, Any]:
     """They talk until told to stop; returns all that was written down."""
     rng = random.Random(options["seed"])
+    gateways: list[str] = options["gateways"]
+    everywhere = ",".join(gateways)
     talkers = [
         Talker(
             f"{options['name']}-client-{at}",
-            options["gateways"],
+            gateways[at % len(gateways)] if options["pinned"] else everywhere,
             random.Random(rng.random()),
             partial_interval_ms=0 if at % 3 else PARTIALS_MS,
         )
@@ -45,7 +48,7 @@ async def run(options: dict[str, Any]) -> dict[str, Any]:
         LiveRoom(
             f"{options['name']}-room-{at}",
             CASTS[at % len(CASTS)],
-            options["gateways"],
+            everywhere,
             options["web"],
             random.Random(rng.random()),
         )
