@@ -5,12 +5,10 @@ the address of one dispatcher, so that jobs have to be relayed.
 """
 
 import asyncio
-import tempfile
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Self
 
 from tests.robustness.leases import leases_left
@@ -205,11 +203,3 @@ async def until(condition: Callable[[], bool], within: float) -> bool:
             return False
         await asyncio.sleep(0.05)
     return True
-
-
-def kept_logs(logs: dict[str, str]) -> Path:
-    """Keeps logs for somebody who looks for the cause; returns the folder."""
-    folder = Path(tempfile.mkdtemp(prefix="lingua-upgrade-"))
-    for name, text in logs.items():
-        (folder / f"{name}.log").write_text(text)
-    return folder

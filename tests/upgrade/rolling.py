@@ -2,16 +2,18 @@
 
 import asyncio
 import random
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.robustness.history import ANY_NODE, ClientHistory, Excuses, History
 from tests.robustness.rounds import LEASES_S
 from tests.robustness.validate import Violation, validate
 from tests.robustness.validate.recovery import waits
-from tests.upgrade.deployment import ALL, INSTANCES, Deployment, kept_logs, until
+from tests.upgrade.deployment import ALL, INSTANCES, Deployment, until
 from tests.upgrade.releases import Release
 from tests.upgrade.services import Speakers
 
@@ -34,6 +36,7 @@ class Stage:
         serving: which releases serve, by kind: "old", "new" or "mixed".
         until: its end; 0: somebody was not heard.
         wait_s: the longest wait for a text since the stage before, so with the replacement.
+        is_outage: nobody served before it.
         done: while both releases of a kind serve, what the processes of each did: by kind and
             release.
     """
@@ -43,6 +46,7 @@ class Stage:
     since: float
     until: float = 0.0
     wait_s: float = 0.0
+    is_outage: bool = False
     done: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
@@ -52,7 +56,7 @@ class Outcome:
 
     Attributes:
         mixes: how many jobs passed through each mix of releases.
-        kept: the folder with all logs, if there are violations.
+        kept: the folder with the history and all logs, if there are violations.
     """
 
     history: History
@@ -71,11 +75,11 @@ class Outcome:
         lines += [f"{count:6}    {mix}" for mix, count in sorted(self.mixes.items())]
         outcomes = [each for client in self.history.clients for each in client.outcomes()]
         missing = sum(each["what"] == "missing" for each in outcomes)
-        steady = self.stages[0].wait_s
-        longest = max(stage.wait_s for stage in self.stages)
+        longest = max(stage.wait_s for stage in self.stages if not stage.is_outage)
+        ratio = longest / (self.stages[0].wait_s or longest or 1.0)
         lines.append(
-            f"{len(outcomes)} utterances, {missing} missing; longest wait for a text {longest:.2f} s,"
-            f" {longest / steady if steady else 0:.1f} times that before the upgrade"
+            f"{len(outcomes)} utterances, {missing} missing; longest wait for a text"
+            f" {longest:.2f} s, {ratio:.1f} times that before the upgrade"
         )
         lines += [f"VIOLATION {each}" for each in self.violations]
         return "\n".join(lines + ([f"kept: {self.kept}"] if self.kept else []))
@@ -140,6 +144,7 @@ class Rolling:
         """Ends all processes before any other is started: only Redis knows what was."""
         await self._deployment.replace_all(release)
         await self._stage(f"all are {release.name}")
+        self.stages[-1].is_outage = True
 
     async def end(self) -> Outcome:
         """Everybody finishes; validates all that was written down."""
@@ -166,7 +171,7 @@ class Rolling:
             stages=self.stages,
             violations=violations,
             mixes=self._mixes(history),
-            kept=str(kept_logs(self._deployment.logs())) if violations else "",
+            kept=str(_kept(history, self._deployment.logs())) if violations else "",
         )
 
     async def _stage(self, name: str) -> None:
@@ -267,3 +272,12 @@ SPLIT_MIXES = (
     *(f"{a} node at {b} dispatcher" for a in ("old", "new") for b in ("old", "new")),
 )
 """What must have happened, each with a job at least: otherwise a run has shown nothing."""
+
+
+def _kept(history: History, logs: dict[str, str]) -> Path:
+    """Keeps all for somebody who looks for the cause; returns the folder."""
+    folder = Path(tempfile.mkdtemp(prefix="lingua-upgrade-"))
+    history.write(folder / "history.json")
+    for name, text in logs.items():
+        (folder / f"{name}.log").write_text(text)
+    return folder
