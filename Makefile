@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock try-install wheel release image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
+.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock try-install wheel release image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak upgrade upgrade-mutations
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -136,6 +136,12 @@ SEED ?=
 OUT ?=
 robustness: $(READY) js  ## faults under load, MINUTES=30 SEED=1 TOPOLOGY=all|cells OUT=folder for the report; docs/robustness.md
 	$(BIN)/python -m tests.robustness $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(ARGS)
+
+upgrade: $(READY)  ## from the last release to this tree and back, under load: MINUTES=10 SEED=1 UPGRADE_FROM=commit; docs/upgrading.md
+	$(if $(UPGRADE_FROM),UPGRADE_FROM=$(UPGRADE_FROM)) $(BIN)/python -m tests.upgrade $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+upgrade-mutations: $(READY)  ## changes that no release may have, in copies: an upgrade to them is noticed
+	$(BIN)/python -m tests.upgrade.mutations $(ARGS)
 
 fuzz: $(READY)  ## random input to every port, EXAMPLES=1000 of each kind, ARGS="-k web"
 	FUZZ_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest tests/robustness/test_fuzz.py $(ARGS)

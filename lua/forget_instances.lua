@@ -17,5 +17,6 @@ for i = 1, #page[2], 2 do
 end
 if #gone > 0 then
   redis.call('HDEL', P .. ':instances', unpack(gone))
+  redis.call('HDEL', P .. ':format:readers', unpack(gone))
 end
 return { page[1], gone }

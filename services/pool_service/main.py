@@ -84,9 +84,9 @@ class PoolService:
         pool_pb2_grpc.add_PoolServiceServicer_to_server(self._servicer, server)
 
     async def open(self, address: str) -> None:
-        """Prepares the cells, and announces the instance."""
-        await self._cell_states.open()
+        """Announces the instance, and prepares the cells."""
         await self._runtime.instances.announce(address, self._stats)
+        await self._cell_states.open()
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Background tasks: the sweep, and the preparation of cells."""

@@ -11,8 +11,9 @@ from lingua_scheduler.services.runtime.contract.announcements import (
     address_key,
 )
 from lingua_scheduler.services.runtime.errors import LinguaError
+from lingua_scheduler.services.runtime.redis import data_format
 from lingua_scheduler.services.runtime.redis.cells.cells import Cell, Cells
-from lingua_scheduler.services.runtime.redis.script_calls import announce_instance
+from lingua_scheduler.services.runtime.redis.script_calls import AnnounceInstance
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.services.runtime.version import version
 from lingua_scheduler.v1 import instances_pb2
@@ -47,6 +48,12 @@ class Instances:
         # The cells that have them.
         self._has_settings: set[Cell] = set()
         self._wake = asyncio.Event()
+        self._announcement = AnnounceInstance(
+            writes=data_format.WRITES,
+            reads_from=data_format.READS_FROM,
+            reads_to=data_format.READS_TO,
+            version=version(),
+        ).call
 
     async def announce(
         self,
@@ -55,11 +62,14 @@ class Instances:
     ) -> None:
         """Announces this instance for the first time; `run` renews the announcement.
 
+        A service does this before it uses Redis for anything else.
+
         Args:
             address: where others reach it.
             stats: returns its counters, and is called with every announcement.
 
         Raises:
+            DataFormatError: this release must not run on the data in Redis.
             DependencyDownError: Redis cannot be used.
         """
         self._message.address = address
@@ -67,7 +77,11 @@ class Instances:
         await self._send()
 
     async def run(self) -> None:
-        """Renews the announcement until cancelled; does nothing before the first one."""
+        """Renews the announcement until cancelled; does nothing before the first one.
+
+        Raises:
+            DataFormatError: as `announce`; Redis may have got other data since.
+        """
         while True:
             try:
                 async with asyncio.timeout(_INTERVAL_S):
@@ -125,7 +139,7 @@ class Instances:
 
     async def _call(self, cell: Cell, ttl_ms: int, message: bytes, settings: bytes) -> bool:
         reply = await cell.link.call(
-            *announce_instance(
+            *self._announcement(
                 instance=self._message.instance_id,
                 address=self._message.address,
                 ttl_ms=ttl_ms,
@@ -134,7 +148,11 @@ class Instances:
                 settings=settings,
             )
         )
-        return bool(reply)
+        if not isinstance(reply, list):
+            return bool(reply)
+        if reply[0] == b"unread":
+            raise data_format.unread(reply[1].decode(), reply[2], reply[3].decode())
+        raise data_format.unreadable(cell.prefix, reply[1], reply[2].decode())
 
 
 def announced(settings: Settings) -> bytes:

@@ -55,7 +55,7 @@ async def run_services(settings: Settings, kinds: Sequence[ServiceKind], ready: 
         ready: called for each service once all accept calls.
 
     Raises:
-        SettingsError: the settings cannot be used.
+        SettingsError: the settings cannot be used, or no longer, since Redis has other data.
         WorkEndedError: a background task ended.
     """
     names = [kind.name for kind in kinds]
@@ -167,6 +167,8 @@ async def _until_stopped(
     for task in working:
         if task.done():
             error = task.exception()
+            if isinstance(error, SettingsError):
+                raise error
             raise WorkEndedError(f"a background task ended: {error!r}") from error
 
 

@@ -26,7 +26,7 @@ def clone(tmp_path: Path) -> Path:
     git(tmp_path, "config", "user.name", "Ana")
     git(tmp_path, "config", "user.email", "ana@localhost")
     git(tmp_path, "config", "tag.gpgSign", "false")
-    commit(tmp_path)
+    commit(tmp_path, "Release 1.2.3")
     return tmp_path
 
 
@@ -35,9 +35,9 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def commit(folder: Path) -> None:
+def commit(folder: Path, subject: str) -> None:
     git(folder, "add", "--all")
-    git(folder, "-c", "commit.gpgSign=false", "commit", "--quiet", "--message", "Change it")
+    git(folder, "-c", "commit.gpgSign=false", "commit", "--quiet", "--message", subject)
 
 
 def release(folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -59,8 +59,20 @@ def test_what_is_not_committed_is_not_released(clone: Path) -> None:
 
 def test_a_version_without_changes_is_not_released(clone: Path) -> None:
     (clone / "pyproject.toml").write_text('[project]\nversion = "1.2.4"\n')
-    commit(clone)
+    commit(clone, "Release 1.2.4")
     refused(clone, "CHANGELOG.md says nothing about 1.2.4")
+
+
+def test_a_version_under_development_is_not_released(clone: Path) -> None:
+    (clone / "pyproject.toml").write_text('[project]\nversion = "1.3.0.dev0"\n')
+    commit(clone, "Release 1.3.0.dev0")
+    refused(clone, "1.3.0.dev0 in pyproject.toml is no version of a release")
+
+
+def test_a_commit_with_another_subject_is_not_released(clone: Path) -> None:
+    (clone / "README.md").write_text("More.")
+    commit(clone, "Say more")
+    refused(clone, "the subject of the last commit is not 'Release 1.2.3'")
 
 
 def test_a_version_is_released_once(clone: Path) -> None:

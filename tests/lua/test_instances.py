@@ -1,5 +1,8 @@
 """Announcements of instances: what they write, how long it stays, and what remains of the dead."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from lingua_scheduler.services.runtime.contract.announcements import ALIVE_MS, KEEP_MS
@@ -8,6 +11,22 @@ from lingua_scheduler.services.runtime.redis import script_calls
 from .scripts import START_MS, Scripts
 
 SETTINGS = b"the settings"
+
+
+@dataclass(frozen=True)
+class Release:
+    """Which formats of data it writes and reads."""
+
+    writes: int = 1
+    reads_from: int = 1
+    reads_to: int = 1
+    version: str = "0.2.0"
+
+
+OLD = Release()
+BOTH = Release(reads_to=2, version="0.3.0")
+NEW = Release(writes=2, reads_to=2, version="0.4.0")
+LATER = Release(writes=2, reads_from=2, reads_to=2, version="0.5.0")
 
 
 class Announced:
@@ -20,7 +39,25 @@ class Announced:
         self, name: str = "d1", message: bytes = b"m", settings: bytes = b"", ttl_ms: int = ALIVE_MS
     ) -> int:
         """Announces an instance; returns whether its settings are there."""
-        call = script_calls.announce_instance(
+        reply = self.reply(Release(), name, message=message, settings=settings, ttl_ms=ttl_ms)
+        return int(reply)
+
+    def reply(
+        self,
+        release: Release,
+        name: str,
+        *,
+        message: bytes = b"m",
+        settings: bytes = SETTINGS,
+        ttl_ms: int = ALIVE_MS,
+    ) -> Any:
+        """What an instance of a release is told."""
+        call = script_calls.AnnounceInstance(
+            writes=release.writes,
+            reads_from=release.reads_from,
+            reads_to=release.reads_to,
+            version=release.version,
+        ).call(
             instance=name,
             address=f"{name}:7720",
             ttl_ms=ttl_ms,
@@ -28,7 +65,7 @@ class Announced:
             message=message,
             settings=settings,
         )
-        return int(self.scripts.call(*call))
+        return self.scripts.call(*call)
 
     def leave(self, name: str = "d1") -> None:
         """The instance stops."""
@@ -45,6 +82,14 @@ class Announced:
 
     def settings(self, name: str = "d1") -> bytes | None:
         return self.scripts.client.get(self.scripts.key("instance", name, "settings"))
+
+    def format(self) -> list[bytes | None]:
+        """The recorded format, and the release that began it."""
+        found = self.scripts.client.hmget(self.scripts.key("format"), "format", "version")
+        return list(found)
+
+    def readers(self) -> dict[bytes, bytes]:
+        return dict(self.scripts.client.hgetall(self.scripts.key("format", "readers")))
 
     def listed(self) -> dict[str, bytes]:
         found = self.scripts.client.hgetall(self.scripts.key("instances"))
@@ -150,3 +195,67 @@ def test_an_entry_that_is_no_announcement_is_deleted(announced: Announced) -> No
     announced.scripts.client.hset(announced.scripts.key("instances"), "strange", b"\xff")
     assert announced.forget() == ("0", {"strange"})
     assert set(announced.listed()) == {"d1"}
+
+
+def test_the_first_instance_records_the_format_of_its_data(announced: Announced) -> None:
+    assert announced.reply(OLD, "d1") == 1
+    assert announced.format() == [b"1", b"0.2.0"]
+    assert announced.reply(BOTH, "d2") == 1
+    assert announced.format() == [b"1", b"0.2.0"], "it writes the same"
+
+
+def test_a_new_format_is_written_when_every_running_instance_can_read_it(
+    announced: Announced,
+) -> None:
+    announced.reply(OLD, "old")
+    announced.reply(BOTH, "both")
+    assert announced.reply(NEW, "new") == [b"unread", b"old", 1, b"0.2.0"]
+    assert announced.format() == [b"1", b"0.2.0"]
+    assert announced.address("new") is None
+    assert set(announced.listed()) == {"old", "both"}
+    announced.leave("old")
+    assert announced.reply(NEW, "new") == 1
+    assert announced.format() == [b"2", b"0.4.0"]
+
+
+def test_an_instance_that_died_does_not_hold_up_a_new_format(announced: Announced) -> None:
+    announced.reply(OLD, "dead")
+    announced.scripts.advance(ALIVE_MS)
+    assert announced.reply(NEW, "new") == 1
+
+
+def test_an_instance_from_before_there_were_formats_reads_the_first(announced: Announced) -> None:
+    announced.reply(OLD, "old")
+    announced.scripts.client.delete(
+        announced.scripts.key("format"), announced.scripts.key("format", "readers")
+    )
+    assert announced.reply(NEW, "new") == [b"unread", b"old", 1, b""]
+
+
+def test_no_instance_runs_on_data_that_it_cannot_read(announced: Announced) -> None:
+    announced.reply(NEW, "new")
+    assert announced.reply(OLD, "old") == [b"unreadable", 2, b"0.4.0"]
+    assert announced.address("old") is None
+    assert set(announced.listed()) == set(map(bytes.decode, announced.readers())) == {"new"}
+    assert announced.reply(BOTH, "both") == 1, "a roll-back by one release"
+    assert announced.format() == [b"2", b"0.4.0"]
+
+
+def test_an_instance_that_skips_a_release_does_not_run_on_data_that_are_too_old(
+    announced: Announced,
+) -> None:
+    announced.reply(OLD, "old")
+    announced.leave("old")
+    assert announced.reply(LATER, "later") == [b"unreadable", 1, b"0.2.0"]
+    assert announced.format() == [b"1", b"0.2.0"]
+
+
+def test_what_a_dead_instance_could_read_is_forgotten_with_it(announced: Announced) -> None:
+    announced.reply(OLD, "dead")
+    announced.scripts.advance(KEEP_MS - 1)
+    announced.reply(OLD, "alive")
+    announced.scripts.advance(2)
+    assert announced.forget() == ("0", {"dead"})
+    assert set(announced.readers()) == {b"alive"}
+    announced.leave("alive")
+    assert announced.readers() == {}

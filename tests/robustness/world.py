@@ -1,21 +1,17 @@
 """A whole scheduler as processes, with a link of the tests' network between any two of them."""
 
-import asyncio
-import contextlib
 import os
 import signal
 import tempfile
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import grpc
-
 from lingua_scheduler.services.runtime.redis.cells.prefixes import cell_prefix
-from lingua_scheduler.v1 import pool_pb2, pool_pb2_grpc
+from lingua_scheduler.v1 import pool_pb2
+from tests.robustness.leases import known_nodes, leases_left
 from tests.robustness.network import Network
 from tests.robustness.processes import CLOCK_RUNNER, WorldNode, settings
 from tests.robustness.store import SENTINEL, Store, running_store, until
@@ -160,36 +156,15 @@ class World:
 
     async def known_nodes(self) -> list[pool_pb2.Node]:
         """All nodes, as the pool service sees them."""
-        address = next(self.services[name].address for name in self.of("pool"))
-        async with grpc.aio.insecure_channel(address) as channel:
-            stub = pool_pb2_grpc.PoolServiceStub(channel)
-            nodes: list[pool_pb2.Node] = []
-            request = pool_pb2.ListNodesRequest()
-            while True:
-                listed = await stub.ListNodes(request, timeout=5)
-                nodes += listed.nodes
-                if not listed.next_page_token:
-                    return nodes
-                request.page_token = listed.next_page_token
-
-    async def leases(self) -> list[str]:
-        """The nodes with slots in use, as the pool service sees them."""
-        return [
-            f"{node.node_id}: {node.reserved} reserved, {node.running} running"
-            for node in await self.known_nodes()
-            if node.reserved + node.running
-        ]
+        return await known_nodes(self._pool_address)
 
     async def leases_left(self, within: float) -> list[str]:
         """Waits until no slot is in use; returns what still is after `within` seconds."""
-        deadline = time.monotonic() + within
-        while True:
-            left = ["the pool service does not answer"]
-            with contextlib.suppress(grpc.aio.AioRpcError):
-                left = await self.leases()
-            if not left or time.monotonic() > deadline:
-                return left
-            await asyncio.sleep(0.1)
+        return await leases_left(self._pool_address, within)
+
+    @property
+    def _pool_address(self) -> str:
+        return next(self.services[name].address for name in self.of("pool"))
 
     def new_faults(self) -> list[str]:
         """Lines of the services' logs that only a bug writes, since they were asked for last."""

@@ -61,12 +61,17 @@ class ForkedProcess:
 
 
 class Nursery:
-    """A client of the process that forks others."""
+    """A client of the process that forks others.
 
-    def __init__(self) -> None:
+    Args:
+        python: the interpreter of all of them.
+        tree: the folder whose `tests` they use.
+    """
+
+    def __init__(self, python: str = sys.executable, tree: Path = ROOT) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.nursery"],
-            cwd=ROOT,
+            [python, "-m", "tests.support.nursery"],
+            cwd=tree,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

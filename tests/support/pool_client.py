@@ -37,7 +37,7 @@ class Pool:
         """
         found = self.store.scan_iter(match=f"{self.prefix}:*", count=1000)
         names = {key.decode().removeprefix(f"{self.prefix}:") for key in found}
-        own = {"layout", "offers", "instances"}
+        own = {"layout", "offers", "instances", "format", "format:readers"}
         return {each for each in names - own if not each.startswith("instance:")}
 
     def forget_all(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.nursery import ForkedProcess, nursery
+from tests.support.nursery import ForkedProcess, Nursery, nursery
 
 # A process imports for about a second, and for several on a machine that runs other tests.
 START_S = 30.0
@@ -27,7 +27,12 @@ class Process:
 
     Args:
         title: names it in messages and in the name of its folder.
+
+    Attributes:
+        nursery: which forks it; None: that of this process.
     """
+
+    nursery: Nursery | None = None
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -151,7 +156,7 @@ class Process:
     def fork(self, code: str, *, env: Mapping[str, str]) -> None:
         """Runs Python code in a process that the nursery forks: quicker than a new interpreter."""
         out, err = self._output_files()
-        self._process = nursery().fork(code, env=env, out=out, err=err)
+        self._process = (self.nursery or nursery()).fork(code, env=env, out=out, err=err)
 
     def spawn(
         self,

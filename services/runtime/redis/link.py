@@ -56,6 +56,8 @@ class RedisLink:
             url=url, prefix=prefix, scripts=scripts, timeout_ms=timeout_ms
         )
         """The connection, which may be shared with links that have other prefixes."""
+        if server is not None:
+            server.prefixes.append(prefix)
         self._sha_of = self.server.sha_of
         self._send = self.server.send
 

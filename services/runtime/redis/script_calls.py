@@ -166,11 +166,41 @@ class Allocate:
         )
 
 
-def announce_instance(
-    *, instance: Text, address: Text, ttl_ms: int, keep_ms: int, message: Text, settings: Text
-) -> Call:
+class AnnounceInstance:
     """Arguments of lua/announce_instance.lua."""
-    return ("announce_instance", instance, address, ttl_ms, keep_ms, message, settings)
+
+    def __init__(
+        self, *, writes: Number, reads_from: Number, reads_to: Number, version: Text
+    ) -> None:
+        self._writes = _encoded(writes)
+        self._reads_from = _encoded(reads_from)
+        self._reads_to = _encoded(reads_to)
+        self._version = _encoded(version)
+
+    def call(
+        self,
+        *,
+        instance: Text,
+        address: Text,
+        ttl_ms: int,
+        keep_ms: int,
+        message: Text,
+        settings: Text,
+    ) -> Call:
+        """What differs from call to call."""
+        return (
+            "announce_instance",
+            instance,
+            address,
+            ttl_ms,
+            keep_ms,
+            message,
+            settings,
+            self._writes,
+            self._reads_from,
+            self._reads_to,
+            self._version,
+        )
 
 
 class BindSession:

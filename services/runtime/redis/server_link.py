@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from lingua_scheduler.services.runtime.deadlines import DeadlineTimer
 from lingua_scheduler.services.runtime.errors import DependencyDownError
 from lingua_scheduler.services.runtime.redis.connection import LinkConnection, PendingCall
+from lingua_scheduler.services.runtime.redis.data_format import check_format
 from lingua_scheduler.services.runtime.redis.primary import (
     PrimaryFinder,
     RedisUnfitError,
@@ -77,6 +78,8 @@ class ServerLink:
         self._target = parse_redis_url(url)
         self._target.check_prefix(prefix)
         self._finder = PrimaryFinder(target=self._target, prefix=prefix)
+        self.prefixes = [prefix]
+        """Of the keys of all links that share this one."""
         self._timeout_ms = timeout_ms
         self._timeout = timeout_ms / 1000
         self._scripts = dict(scripts)
@@ -126,7 +129,8 @@ class ServerLink:
                 it can be.
 
         Raises:
-            RedisUnfitError: too old, or it may evict keys; the message says what to set.
+            RedisUnfitError: too old, or it may evict keys; the message says what to set. Or its
+                data are of a format that this release cannot read.
             ScriptError: a script does not compile.
             DependencyDownError: the primary cannot be found or reached.
         """
@@ -359,6 +363,7 @@ class ServerLink:
                 await wire.connect()
                 await self._finder.check_slot(wire, address)
                 await check_fit(wire)
+                await check_format(wire, self.prefixes)
                 await load_scripts(wire, self._scripts)
             finally:
                 await wire.disconnect(nowait=True)

@@ -376,6 +376,11 @@ class LiveSession:
         self._link.cancel(effect.job_id, effect.why)
 
     def _taken(self, effect: effects.Taken) -> None:
+        if self._room is not None and (self._sent_away or self._core.phase is SessionPhase.LEFT):
+            # The session's next gateway may have asked the room before it had this outcome. Then it
+            # wants the result as well.
+            self._link.leave(effect.job_id, self)
+            return
         # At least 1: 0 would mean that it is not known.
         self._link.taken(effect.job_id, max(1, round(effect.held_back_ms * 1000)))
 

@@ -30,12 +30,16 @@ def recovery(client: ClientHistory, healed: float) -> float | None:
     return min(times) - healed if times else None
 
 
-def longest_stall(client: ClientHistory) -> float:
-    """The longest time from the last word of a text to that text, in seconds."""
+def waits(client: ClientHistory) -> list[tuple[float, float]]:
+    """When each text came, and how many seconds after its last word."""
     said_at = {str(word): t for t, word in client.said}
-    waits = [
-        each["t"] - said_at[each["words"][-1]]
+    return [
+        (each["t"], each["t"] - said_at[each["words"][-1]])
         for each in client.results()
         if each["kind"] == "TRANSLATED" and each["words"] and each["words"][-1] in said_at
     ]
-    return max(waits, default=0.0)
+
+
+def longest_stall(client: ClientHistory) -> float:
+    """The longest time from the last word of a text to that text, in seconds."""
+    return max((wait for _, wait in waits(client)), default=0.0)
