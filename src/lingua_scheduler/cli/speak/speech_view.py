@@ -8,7 +8,8 @@ import click
 
 from lingua_scheduler.cli.speak.speech_files import SpeechFolder
 from lingua_scheduler.cli.views.live_line import LiveLine
-from lingua_scheduler.cli.views.output import columns, duration, one_line
+from lingua_scheduler.cli.views.output import duration, one_line
+from lingua_scheduler.cli.views.table import fact_page
 from lingua_scheduler.sdk import (
     Event,
     Missing,
@@ -220,7 +221,7 @@ def _lost(indexes: tuple[int, ...]) -> list[tuple[str, str]]:
 
 def _block(head: tuple[str, str], facts: list[tuple[str, str]]) -> str:
     """Facts below a heading, in columns shared by all blocks."""
-    return columns(
+    return fact_page(
         (f"{head[0]:<{_NAME_WIDTH}}", head[1]),
         [(f"  {name}", fact) for name, fact in facts],
     )
