@@ -29,12 +29,9 @@ def fitted(
     columns: "Sequence[Column]", rows: Sequence[Sequence[str]], *, gap: int, width: int
 ) -> str:
     """The lines of the table, none wider than `width` unless a single word is."""
-    shown = list(range(len(columns)))
-    while _room(columns, rows, shown, gap, width) < 0:
-        leave = [at for at in shown if columns[at].gives_way]
-        if not leave:
-            return _blocks(columns, rows, gap, width)
-        shown.remove(min(leave, key=lambda at: columns[at].gives_way))
+    shown = _shown(columns, rows, gap, width)
+    if not shown:
+        return _blocks(columns, rows, gap, width)
     widths = _widths(columns, rows, shown, gap, width)
     heads = [click.style(columns[at].name, bold=True) for at in shown]
     lines = [
@@ -50,6 +47,21 @@ def fitted(
         )
         lines += ["", *textwrap.wrap(note, width)]
     return "\n".join(lines)
+
+
+def _shown(
+    columns: "Sequence[Column]", rows: Sequence[Sequence[str]], gap: int, width: int
+) -> list[int]:
+    """The columns that fit; none if not even those fit that always stay."""
+    shown = [at for at, column in enumerate(columns) if not column.gives_way]
+    if _room(columns, rows, shown, gap, width) < 0:
+        return []
+    others = (at for at, column in enumerate(columns) if column.gives_way)
+    for at in sorted(others, key=lambda at: columns[at].gives_way, reverse=True):
+        more = sorted([*shown, at])
+        if _room(columns, rows, more, gap, width) >= 0:
+            shown = more
+    return shown
 
 
 def _room(
@@ -131,8 +143,8 @@ def _wrap(cell: str, width: int) -> list[str]:
     """Lines of at most this width, unless a single word is wider."""
     if _width(cell) <= width:
         return [cell]
-    lines = Text.from_ansi(cell).wrap(_CONSOLE, width, overflow="ignore")
-    return [_ansi(line) for line in lines]
+    whole = max(width, *(_width(word) for word in cell.split()))
+    return [_ansi(line) for line in Text.from_ansi(cell).wrap(_CONSOLE, whole, overflow="fold")]
 
 
 _CONSOLE = Console(force_terminal=True, color_system="standard", legacy_windows=False)

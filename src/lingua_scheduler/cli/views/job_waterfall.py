@@ -12,7 +12,7 @@ import click
 from lingua_scheduler.cli.views.job_steps import Attempt, Step, attempts_of, steps_of
 from lingua_scheduler.cli.views.output import is_terminal, one_line, terminal_width
 from lingua_scheduler.cli.views.states import BAD
-from lingua_scheduler.cli.views.table import Column, table
+from lingua_scheduler.cli.views.table import Column, paragraph, table
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _STEP = common_pb2.JobStep
@@ -78,7 +78,8 @@ def waterfall(response: dispatcher_pb2.GetJobResponse, *, over: bool, now_us: in
     if not over:
         legend += f"   {_GOES_ON} goes on"
     drawn = table(header, _rows(steps, attempts, scale))
-    return f"{drawn}\n\n{legend}\n{_summary(steps, scale, over=over)}"
+    summary = _summary(steps, scale, over=over)
+    return f"{drawn}\n\n{paragraph(legend)}\n{paragraph(summary)}"
 
 
 def _rows(

@@ -4,6 +4,7 @@ In a pipe a row is one line, however wide it is, and all columns are there: `gre
 rely on it. On a terminal columns give way (see `fitted`).
 """
 
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -47,6 +48,14 @@ def fact_page(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
 
     heads = (click.style(head[0], bold=True), click.style(head[1], bold=True))
     return page([heads, *rows], gap=_GAP, width=terminal_width())
+
+
+def paragraph(text: str) -> str:
+    """Text that is broken between words on a terminal; one line elsewhere."""
+    if not is_terminal():
+        return text
+    width = terminal_width()
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int) -> str:
