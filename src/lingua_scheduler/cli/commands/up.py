@@ -22,7 +22,7 @@ from lingua_scheduler.cli.up.sample_nodes import demo_nodes
 from lingua_scheduler.cli.up.screen import LineScreen, LiveScreen
 from lingua_scheduler.cli.up.talk_page import TalkPage, talk_page
 from lingua_scheduler.cli.views.output import print_json
-from lingua_scheduler.cli.views.states import BUSY, GOOD
+from lingua_scheduler.cli.views.states import BUSY, GOOD, WARNING
 from lingua_scheduler.cli.views.table import Column, fact_page, table
 from lingua_scheduler.services.runtime.settings.settings import (
     Settings,
@@ -232,7 +232,7 @@ def _named(line: str) -> tuple[str, str]:
     """The name and the text of a line of `_about`."""
     name, _, text = line.partition(" ")
     text = re.sub(r"https?://\S+", lambda found: click.style(found[0], fg=BUSY), text.strip())
-    return click.style(name, bold=True), text
+    return click.style(name, bold=True, fg=WARNING if name == "Note" else None), text
 
 
 def how_to_talk(scheduler: LocalScheduler) -> list[str]:

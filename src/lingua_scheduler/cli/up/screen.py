@@ -17,7 +17,7 @@ from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.options import Options
 from lingua_scheduler.cli.up.local_scheduler import ALL, LocalScheduler
 from lingua_scheduler.cli.up.supervised import SupervisedProcess
-from lingua_scheduler.cli.views.states import BAD, WARNING
+from lingua_scheduler.cli.views.states import BAD, GOOD, WARNING
 from lingua_scheduler.cli.views.up_status import Numbers, Process, UpStatus
 from lingua_scheduler.v1 import instances_pb2
 
@@ -98,7 +98,8 @@ class LiveScreen(LineScreen):
     def note(self, name: str, line: str) -> None:
         """Something has become of a part."""
         if sys.stderr.isatty():
-            self._status.print(click.style(_named(name, line), fg=WARNING))
+            colour = GOOD if line.startswith("is back") else WARNING
+            self._status.print(click.style(_named(name, line), fg=colour))
         else:
             super().log(name, line)
 

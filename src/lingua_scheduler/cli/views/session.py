@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from lingua_scheduler.cli.views.output import ago, moment, span
 from lingua_scheduler.cli.views.states import state
-from lingua_scheduler.cli.views.table import Column, fact_page, table
+from lingua_scheduler.cli.views.table import Column, fact_page, paragraph, table
 from lingua_scheduler.v1 import session_pb2
 
 # At most this many indexes are listed; a session may have thousands.
@@ -55,8 +55,8 @@ def session_page(session: session_pb2.Session) -> str:
         ("missing", str(session.missing)),
         *(("turn", _turn(turn)) for turn in session.turns),
     ]
-    jobs = f"\n\n'lingua jobs list --session {session.session_id}' lists its jobs."
-    return fact_page(("session", session.session_id), facts) + jobs
+    jobs = paragraph(f"'lingua jobs list --session {session.session_id}' lists its jobs.")
+    return f"{fact_page(('session', session.session_id), facts)}\n\n{jobs}"
 
 
 def _turn(turn: session_pb2.SessionTurn) -> str:
