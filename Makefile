@@ -51,8 +51,9 @@ get-models: $(TALKING_READY)  ## download the models of the interpreter node to 
 run-real: $(TALKING_READY)  ## two languages, real speech, the talk page; downloads what it needs; ROOM=yes: one speaks, several listen
 	@$(TALKING)/bin/python examples/real_conversation.py $(if $(filter yes,$(ROOM)),--room)
 
-picture: $(RUN)  ## docs/pictures/run.svg: a picture of a real `make run`
+picture: $(RUN)  ## docs/pictures: a real `make run` and real commands in a terminal, as SVG; needs tmux
 	@$(BIN)/python examples/conversation.py --picture docs/pictures/run.svg
+	@$(BIN)/python docs/make_pictures.py docs/pictures
 
 screenshots: $(READY)  ## docs/pictures: the talk page, the console and lingua top; needs Chromium
 	@$(BIN)/python -m tests.browser.screenshots docs/pictures

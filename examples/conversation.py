@@ -55,10 +55,19 @@ PAGE = (
     "       Open it in a browser to speak yourself, now or later. These nodes do not",
     "       know your words: they say how long they heard you, and play it back.",
 )
-HONESTY = (
-    "Real: Redis, three services, three node processes, every call between them.",
-    "Not real: the voices are tones, and the nodes are told which sentence each",
-    "tone stands for. `make run-real` recognises, translates and speaks.",
+# What this is, at once; what is shown, when it begins.
+ABOUT = (
+    "Two people talk, each in their own language: Ana speaks Chinese, Ben English. The scheduler "
+    "finds a node for each utterance, and delivers the translations in order, also if a node is "
+    "killed in between.",
+    "Real: Redis, three services, three node processes, every call between them. Simulated: the "
+    "voices are tones, and the nodes are told which sentence each tone stands for. `make run-real` "
+    "recognises, translates and speaks.",
+)
+LEGEND = (
+    "Below, each utterance is a line: what was said in bold, and an arrow to its translation. NODE "
+    "did it; each node has its colour. DELAY is the time from the end of the speech to the "
+    "translation. Failures are red."
 )
 
 # The languages of each node.
@@ -317,18 +326,17 @@ def starting(view: ConversationView, folder: Path) -> LocalScheduler:
 
 
 def introduce(scheduler: LocalScheduler, view: ConversationView, took_s: float) -> None:
-    """Show the address of the page, and what is real."""
+    """Show what runs, the address of the page, and what the lines below mean."""
+    started = ("redis", *(each.name for each in scheduler.services), *scheduler.nodes)
+    view.text(f"Started in {took_s:.1f} s: {', '.join(started)}.")
+    view.line("")
     if page := talk_page(scheduler):
         for line in (*page.words, *PAGE):
             view.link(line)
     for line in console_words(scheduler):
         view.link(line)
     view.line("")
-    view.line(TITLE, "bold")
-    for line in HONESTY:
-        view.line(line)
-    started = ("redis", *(each.name for each in scheduler.services), *scheduler.nodes)
-    view.line(f"Started in {took_s:.1f} s: {', '.join(started)}.")
+    view.text(LEGEND)
     view.header()
 
 
@@ -351,6 +359,9 @@ def run(folder: Path, picture: Path | None) -> int:
     console = terminal(record=picture is not None)
     view = ConversationView(console)
     with contextlib.ExitStack() as ending:
+        view.text(TITLE, "bold")
+        for each in ABOUT:
+            view.text(each)
         with view.live():
             started = time.monotonic()
             scheduler = ending.enter_context(starting(view, folder))

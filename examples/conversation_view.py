@@ -78,6 +78,10 @@ class ConversationView:
         """Print one line, cut off if it is too long."""
         self._print(Text(text, style=style))
 
+    def text(self, text: str, style: str = "") -> None:
+        """Print a paragraph, broken between words."""
+        self._console.print(Text(text, style=style))
+
     def link(self, text: str) -> None:
         """Print a line that is not cut off: an address in it would be of no use."""
         self._console.print(Text(text, style="bold" if "://" in text else ""), soft_wrap=True)

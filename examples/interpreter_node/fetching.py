@@ -11,10 +11,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from interpreter_node import parts
 from interpreter_node.engines import MissingPartError
@@ -24,6 +28,10 @@ from interpreter_node.settings import models_folder
 Say = Callable[[str], None]
 # Downloads an archive into a folder.
 Download = Callable[[Archive, Path], None]
+
+
+# How often a terminal is told how much has come.
+_LOOK_S = 0.25
 
 
 class BadDownloadError(Exception):
@@ -74,7 +82,8 @@ def _take(
     # Next to their final place, so that each file appears atomically.
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as place:
         home = Path(place)
-        (download or _DOWNLOADS[archive.registry])(archive, home)
+        with _progress(archive, home):
+            (download or _DOWNLOADS[archive.registry])(archive, home)
         path = home / archive.file
         if not path.is_file():
             raise BadDownloadError(f"{_told(archive)}: {archive.file} did not come")
@@ -120,23 +129,56 @@ def _from_npm(archive: Archive, folder: Path) -> None:
             f"npm (fetches {archive.package})", "apt-get install --no-install-recommends npm"
         )
     name = f"{archive.package}@{archive.version}"
-    _run([npm, "pack", name, "--silent", "--pack-destination", str(folder)])
+    _run([npm, "pack", name, "--silent", "--pack-destination", str(folder)], folder)
 
 
 def _from_pypi(archive: Archive, folder: Path) -> None:
     name = f"{archive.package}=={archive.version}"
     options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"]
-    _run([sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), name])
+    _run([sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), name], folder)
 
 
 _DOWNLOADS: dict[str, Download] = {"npm": _from_npm, "pypi": _from_pypi}
 
 
-def _run(command: list[str]) -> None:
-    ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def _run(command: list[str], folder: Path) -> None:
+    ended = subprocess.run(
+        command,
+        # What has come so far is in the folder, too, where its progress is seen.
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     if ended.returncode:
         why = (ended.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         raise MissingPartError(f"'{' '.join(command)}' failed: {why}", "try that command by hand")
+
+
+@contextmanager
+def _progress(archive: Archive, folder: Path) -> Iterator[None]:
+    """In this block a terminal shows how much of an archive has come."""
+    over = threading.Event()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as progress:
+        task = progress.add_task(archive.package, total=None)
+
+        def follow() -> None:
+            while not over.wait(_LOOK_S):
+                # Files come and go meanwhile.
+                with suppress(OSError):
+                    sizes = [each.stat().st_size for each in folder.rglob("*") if each.is_file()]
+                    # npm puts everything there at the end: until then its size would mislead.
+                    total = archive.size if sum(sizes) else None
+                    progress.update(task, completed=min(archive.size, sum(sizes)), total=total)
+
+        following = threading.Thread(target=follow)
+        following.start()
+        try:
+            yield
+        finally:
+            over.set()
+            following.join()
 
 
 def _told(archive: Archive) -> str:

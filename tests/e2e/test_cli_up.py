@@ -73,6 +73,9 @@ def test_it_ends_by_itself_after_the_seconds_and_says_what_ran() -> None:
     assert "lingua nodes list" in ended.stdout
     assert "all | " in ended.stderr
     assert "is taken" not in ended.stdout
+    # In a pipe there is no live status.
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert ended.stdout.endswith("Ctrl-C ends it now.\nEverything has ended.\n")
 
 
 def test_ctrl_c_ends_everything_with_exit_code_0(up: Start) -> None:

@@ -55,8 +55,16 @@ def test_it_is_delivered_whole_then_stays_up_for_what_it_tells_to_type_until_ctr
     with conversation(RUN_SECONDS="600") as running:
         lines = lines_until(running, "It ends by itself")
         shown = "\n".join(lines)
-        assert lines[0].startswith("Talk   http://127.0.0.1:")
-        assert "the voices are tones" in shown
+        assert lines[0].startswith("Lingua Scheduler: live speech translation")
+        first = " ".join(lines[: next(at for at, line in enumerate(lines) if "NODE  " in line)])
+        for told in (
+            "Two people talk",
+            "the voices are tones",
+            "Talk   http://127.0.0.1:",
+            "DELAY is",
+        ):
+            assert told in first
+        assert max(map(len, lines[: lines.index("")])) <= 80
         assert " utterances delivered in order, 0 missing; " in shown, shown
         assert "MISSING" not in shown
         assert "CHECK FAILED" not in shown

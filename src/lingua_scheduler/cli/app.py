@@ -1,7 +1,6 @@
 """The `lingua` group: loads commands on demand and reports their failures."""
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import click
 
 from lingua_scheduler.cli import failures
+from lingua_scheduler.cli.colour import colour_wanted
 from lingua_scheduler.cli.grpc_environment import prepare_grpc
 from lingua_scheduler.cli.options import client_options
 
@@ -62,6 +62,21 @@ class App(click.Group):
         command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name those that are spelled like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            # Click knows only commands that are loaded.
+            from difflib import get_close_matches
+
+            if found := get_close_matches(args[0], COMMANDS):
+                names = " or ".join(f"'{each}'" for each in found)
+                raise click.UsageError(f"{error.message} Did you mean {names}?", ctx) from None
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""
@@ -125,5 +140,4 @@ def app(context: click.Context) -> None:
 
     Settings come from LINGUA_ environment variables; 'lingua config' shows them.
     """
-    if os.environ.get("NO_COLOR"):
-        context.color = False
+    context.color = colour_wanted()

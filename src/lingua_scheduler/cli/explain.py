@@ -19,7 +19,8 @@ from lingua_scheduler.services.runtime.redis.embedded.binary import EmbeddedRedi
 def explain(error: Exception) -> Failure:
     """Translate an exception into a failure for the person who ran the command."""
     if isinstance(error, SettingsError):
-        return Failure(str(error), reason="SETTINGS", exit_code=USAGE)
+        tip = "'lingua config' shows every setting with its value, once all are valid"
+        return Failure(str(error), reason="SETTINGS", exit_code=USAGE, tip=tip)
     if isinstance(error, LinguaError):
         down = isinstance(error, DependencyDownError)
         code = UNREACHABLE if down else FAILED
@@ -41,9 +42,10 @@ def explain(error: Exception) -> Failure:
     if os.environ.get("LINGUA_LOG_LEVEL", "").strip().lower() == "debug":
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     return Failure(
-        f"internal error: {type(error).__name__}: {error}. This is a bug in lingua; please report "
-        "it. LINGUA_LOG_LEVEL=debug shows the traceback",
+        f"internal error: {type(error).__name__}: {error}",
         reason="INTERNAL",
+        hint="This is a bug in lingua; please report it. LINGUA_LOG_LEVEL=debug shows the "
+        "traceback",
     )
 
 

@@ -1,9 +1,13 @@
 """The pool service as the commands use it: one method per call."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from functools import cached_property
 
 from lingua_scheduler.cli.clients.service import ServiceClient, not_found
-from lingua_scheduler.cli.failures import Failure
+from lingua_scheduler.cli.failures import NOT_FOUND, Failure
 from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.v1 import common_pb2, instances_pb2, pool_pb2, pool_pb2_grpc
 
@@ -37,22 +41,39 @@ class PoolClient(ServiceClient):
 
     def get_node(self, node_id: str) -> pool_pb2.GetNodeResponse:
         """One node with its capabilities and leases."""
-        return self._call(self._stub.GetNode, pool_pb2.GetNodeRequest(node_id=node_id))
+        with self._nearest(node_id):
+            return self._call(self._stub.GetNode, pool_pb2.GetNodeRequest(node_id=node_id))
 
     def set_node_health(
         self, node_id: str, health: common_pb2.NodeHealth.ValueType
     ) -> pool_pb2.SetNodeHealthResponse:
         """Drain a node as an operator (DRAINING), or end that (READY)."""
         request = pool_pb2.SetNodeHealthRequest(node_id=node_id, health=health, by_operator=True)
-        return self._call(self._stub.SetNodeHealth, request)
+        with self._nearest(node_id):
+            return self._call(self._stub.SetNodeHealth, request)
 
     def remove_node(self, node_id: str) -> pool_pb2.RemoveNodeResponse:
         """Remove a node. An unknown node is a Failure, since its id may be mistyped."""
-        response = self._call(self._stub.RemoveNode, pool_pb2.RemoveNodeRequest(node_id=node_id))
-        if not response.removed:
-            reason = common_pb2.ERROR_REASON_NODE_NOT_FOUND
-            raise not_found(reason, f"there is no node {node_id!r}")
+        request = pool_pb2.RemoveNodeRequest(node_id=node_id)
+        with self._nearest(node_id):
+            response = self._call(self._stub.RemoveNode, request)
+            if not response.removed:
+                reason = common_pb2.ERROR_REASON_NODE_NOT_FOUND
+                raise not_found(reason, f"there is no node {node_id!r}")
         return response
+
+    @contextmanager
+    def _nearest(self, node_id: str) -> Iterator[None]:
+        """Tells a person at a terminal which ids are like the one that does not exist."""
+        try:
+            yield
+        except Failure as failure:
+            if failure.exit_code == NOT_FOUND and sys.stderr.isatty():
+                with suppress(Failure):
+                    ids = [node.node_id for node in self.list_nodes().nodes]
+                    if found := get_close_matches(node_id, ids):
+                        failure.tip = f"did you mean {' or '.join(found)}?"
+            raise
 
     def list_instances(self, *, with_settings: bool) -> instances_pb2.ListInstancesResponse:
         """The instances of all services, ordered by service and id."""

@@ -161,42 +161,42 @@ class ServiceClient:
             return self._unsaid(code, str(getattr(error, "details", lambda: "")() or ""))
         if said.reason in _LISTED_BY:
             return not_found(said.reason, said.message)
-        message = said.message
+        message, hint = said.message, ""
         if said.reason == common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN:
             message = (
-                f"the {self.words} at {self._address} answers, but its Redis does not: {message}. "
-                "It recovers by itself when Redis is back"
+                f"the {self.words} at {self._address} answers, but its Redis does not: {message}"
             )
+            hint = "It recovers by itself when Redis is back"
         exit_code = FAILED
         if said.reason in _REFUSED:
-            message = f"the {self.words} at {self._address} refuses: {message}. {may_call}"
+            message, hint = f"the {self.words} at {self._address} refuses: {message}", may_call
             exit_code = USAGE
         elif code in _UNREACHABLE_CODES:
             exit_code = UNREACHABLE
         elif said.reason == common_pb2.ERROR_REASON_INVALID_MESSAGE:
             exit_code = USAGE
-        return Failure(message, reason=reason_name(said.reason), exit_code=exit_code)
+        return Failure(message, reason=reason_name(said.reason), exit_code=exit_code, hint=hint)
 
     def _unsaid(self, code: grpc.StatusCode, details: str) -> Failure:
         """A failure without error details from one of our services."""
         where = f"{variable_name(f'{self.service}_address')} or --{self.service}"
         how = f"Is it running? Start it with 'lingua up', or set {where}"
         if code is grpc.StatusCode.UNAVAILABLE:
-            message = f"cannot reach the {self.words} at {self._address}: {gist(details)}. {how}"
+            message = f"cannot reach the {self.words} at {self._address}: {gist(details)}"
+            hint = how
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED:
             message = (
-                f"no answer from the {self.words} at {self._address} within "
-                f"{self._timeout_s:g} s. {how}; --timeout allows more time"
+                f"no answer from the {self.words} at {self._address} within {self._timeout_s:g} s"
             )
+            hint = f"{how}; --timeout allows more time"
         elif code is grpc.StatusCode.UNIMPLEMENTED:
-            message = (
-                f"the server at {self._address} is not a {self.words}, or has another version. "
-                f"Set {where}"
-            )
+            message = f"the server at {self._address} is not a {self.words}, or has another version"
+            hint = f"Set {where}"
         else:
             message = f"the call to {self._address} failed with {code.name}: {details}"
+            hint = ""
         exit_code = UNREACHABLE if code in _UNREACHABLE_CODES else FAILED
-        return Failure(message, reason=code.name, exit_code=exit_code)
+        return Failure(message, reason=code.name, exit_code=exit_code, hint=hint)
 
 
 def _trace_of_caller() -> tuple[tuple[str, str], ...]:
@@ -222,9 +222,10 @@ def connect(address: str) -> grpc.Channel:
 def not_found(reason: common_pb2.ErrorReason.ValueType, message: str) -> Failure:
     """A failure with exit code 4 that names the command which lists what exists."""
     return Failure(
-        f"{message}; '{_LISTED_BY[reason]}' shows those that exist",
+        message,
         reason=reason_name(reason),
         exit_code=NOT_FOUND,
+        hint=f"'{_LISTED_BY[reason]}' shows those that exist",
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from lingua_scheduler.cli.options import Options, json_option, pass_options
-from lingua_scheduler.cli.views.output import columns, print_json
+from lingua_scheduler.cli.views.output import print_json
+from lingua_scheduler.cli.views.table import Column, table
 from lingua_scheduler.services.runtime.settings.settings import (
     SettingRow,
     Settings,
@@ -57,4 +58,10 @@ def _table(settings: Settings) -> str:
         for row in members:
             origin = row.origin if row.origin == "default" else click.style(row.origin, fg="cyan")
             rows.append((row.variable, row.value or '""', origin, row.description))
-    return columns(("VARIABLE", "VALUE", "ORIGIN", "DESCRIPTION"), rows)
+    return table(
+        (
+            *(Column("VARIABLE"), Column("VALUE"), Column("ORIGIN")),
+            Column("DESCRIPTION", 1, folds=True),
+        ),
+        rows,
+    )

@@ -78,8 +78,15 @@ def health(
         print_json({"health": told})
     else:
         for each, answer in answers:
-            click.echo(f"{each.service:<10} {each.address}  {answer.status}".lstrip())
+            click.echo(f"{each.service:<10} {each.address}  {_coloured(answer.status)}".lstrip())
     click.get_current_context().exit(max((answer.exit_code for _, answer in answers), default=0))
+
+
+def _coloured(status: str) -> str:
+    from lingua_scheduler.cli.views.states import state
+
+    word, colon, rest = status.partition(":")
+    return f"{state(word)}{colon}{rest}"
 
 
 def _by_settings(options: Options, service: str | None, pid: int | None) -> list[_Asked]:

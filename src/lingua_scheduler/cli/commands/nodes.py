@@ -8,6 +8,7 @@ import click
 
 from lingua_scheduler.cli import filters
 from lingua_scheduler.cli.clients.pool import PoolClient
+from lingua_scheduler.cli.colour import can_rewrite
 from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.options import Options, client_options, pass_options
 from lingua_scheduler.cli.views.node import drain_progress, node_list, node_page
@@ -107,7 +108,7 @@ def _until_empty(
     from lingua_scheduler.cli.views.live_line import LiveLine
 
     ends = math.inf if within_s is None else time.monotonic() + within_s
-    line = LiveLine(shown=sys.stdout.isatty() and not quiet)
+    line = LiveLine(shown=can_rewrite() and not quiet)
     # Not used_slots, which services of an earlier version do not set.
     while left := node.reserved + node.running:
         line.show(f"{node.node_id}: {drain_progress(node)}")

@@ -6,7 +6,8 @@ import click
 
 from lingua_scheduler.cli.clients.pool import PoolClient
 from lingua_scheduler.cli.options import Options, client_options, pass_options
-from lingua_scheduler.cli.views.output import columns, plain, print_json, terminal_width
+from lingua_scheduler.cli.views.output import plain, print_json, terminal_width
+from lingua_scheduler.cli.views.table import Column, aligned, table
 from lingua_scheduler.v1 import pool_pb2
 
 _NONE = "-"
@@ -63,12 +64,12 @@ def _matrix(pools: Sequence[pool_pb2.Pool]) -> str:
         for src in sorted({pool.pair.src for pool in pools})
     ]
     # Cells contain a gap, so the columns need a wider one.
-    return columns(["SRC\\TGT", *targets], rows, gap=4)
+    return aligned(["SRC\\TGT", *targets], rows, gap=4)
 
 
 def _list(pools: Sequence[pool_pb2.Pool]) -> str:
-    return columns(
-        ("SRC", "TGT", "NODES", "READY", "FREE/SLOTS"),
+    return table(
+        (Column("SRC"), Column("TGT"), Column("NODES"), Column("READY"), Column("FREE/SLOTS")),
         [
             (
                 pool.pair.src,

@@ -1,7 +1,6 @@
 """`lingua speak`: sends WAV files or a microphone to a session and shows translations."""
 
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import click
 
 from lingua_scheduler.cli import event_loop, filters
 from lingua_scheduler.cli.clients.gateway import GatewayClient
+from lingua_scheduler.cli.colour import can_rewrite
 from lingua_scheduler.cli.failures import Failure
 from lingua_scheduler.cli.options import Command, Options, client_options, pass_options
 from lingua_scheduler.cli.speak import microphone
@@ -118,7 +118,7 @@ def speak(
     )
     device = microphone.open_device() if mic else None
     audio_format = AudioFormat() if mic else format_of_all(files)
-    live = sys.stdout.isatty() and not options.json
+    live = can_rewrite() and not options.json
     settings = load_settings()
     address = options.addresses.get("gateway") or settings.gateway_address
     session = target.session(
@@ -138,7 +138,9 @@ def speak(
         view.say(no_node_note(options, settings, src=src, tgt=tgt, speech=not text_only))
     where = f"in room {room_id}" if room_id else f"at {address}"
     how = " (Ctrl-C ends it)" if mic else ""
-    say: Say = functools.partial(say_files, files=files, pause_s=pause, fast=fast)
+    say: Say = functools.partial(
+        say_files, files=files, pause_s=pause, fast=fast, spoken=view.spoken
+    )
     if mic:
         say = functools.partial(say_all, source=microphone.hear(device, audio_format))
     elif vad:

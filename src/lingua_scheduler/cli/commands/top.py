@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 import time
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from lingua_scheduler.cli import event_loop
 from lingua_scheduler.cli.clients.pool import PoolClient
+from lingua_scheduler.cli.colour import can_rewrite
 from lingua_scheduler.cli.failures import UNREACHABLE, Failure
 from lingua_scheduler.cli.options import Options, client_options, pass_options, seconds_option
 from lingua_scheduler.cli.views.output import print_json
@@ -52,7 +52,7 @@ def top(options: Options, kind: str, once: bool, seconds: float | None) -> None:
     with PoolClient.opened(options) as client:
         # Reports the usual error if the service cannot be reached, or refuses the caller.
         client.list_instances(with_settings=False)
-    once = once or options.json or not sys.stdout.isatty()
+    once = once or options.json or not can_rewrite()
     with contextlib.suppress(KeyboardInterrupt):
         event_loop.run(_top(options, kind, once=once, seconds=seconds))
 

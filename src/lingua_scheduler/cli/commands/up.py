@@ -1,9 +1,9 @@
 """`lingua up`: the whole scheduler on this machine, in the foreground."""
 
 import os
+import re
 import shlex
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from lingua_scheduler.cli.colour import can_rewrite
 from lingua_scheduler.cli.failures import FAILED, Failure
 from lingua_scheduler.cli.options import Options, json_option, pass_options, seconds_option
 from lingua_scheduler.cli.up.console_page import console_url, console_words
@@ -18,14 +19,18 @@ from lingua_scheduler.cli.up.errors import InterruptedStartError, PartFailedErro
 from lingua_scheduler.cli.up.listening import reachable
 from lingua_scheduler.cli.up.local_scheduler import SERVICES, LocalScheduler
 from lingua_scheduler.cli.up.sample_nodes import demo_nodes
+from lingua_scheduler.cli.up.screen import LineScreen, LiveScreen
 from lingua_scheduler.cli.up.talk_page import TalkPage, talk_page
 from lingua_scheduler.cli.views.output import print_json
+from lingua_scheduler.cli.views.states import BUSY, GOOD, WARNING
+from lingua_scheduler.cli.views.table import Column, fact_page, table
 from lingua_scheduler.services.runtime.settings.settings import (
     Settings,
     load_settings,
     masked_url,
     variable_name,
 )
+from lingua_scheduler.services.runtime.version import PACKAGE, version
 
 # Settings that callers need to be admitted.
 _CALLERS = (
@@ -69,6 +74,7 @@ def up(options: Options, instances: int, split: bool, demo: bool, seconds: float
     only warnings unless LINGUA_LOG_LEVEL is set. With --json the addresses are one JSON document on
     stdout.
     """
+    screen: LineScreen = LineScreen()
     scheduler = LocalScheduler(
         instances=instances,
         split=split,
@@ -76,49 +82,48 @@ def up(options: Options, instances: int, split: bool, demo: bool, seconds: float
         nodes=demo_nodes(load_settings()) if demo else (),
         # Otherwise log lines would hide the address of the page.
         environ={"LINGUA_LOG_LEVEL": "warning", **os.environ} if demo else None,
-        on_log=_log_printer(),
+        on_log=lambda name, line: screen.log(name, line),
+        on_note=lambda name, line: screen.note(name, line),
+        on_ready=lambda part: screen.ready(part),
     )
-    with _signals(scheduler):
+    if can_rewrite() and not options.json:
+        screen = LiveScreen(scheduler.parts)
+    with screen, _signals(scheduler, screen):
         try:
             scheduler.start()
             if options.json:
                 print_json(_document(scheduler))
+            elif isinstance(screen, LiveScreen):
+                screen.show(_page(scheduler, seconds, took_s=screen.follow(scheduler)))
             else:
-                click.echo(_words(scheduler, seconds))
+                screen.show(_words(scheduler, seconds))
             scheduler.wait(seconds)
         except InterruptedStartError:
             pass
         except PartFailedError as error:
-            raise Failure(str(error), reason="PART_FAILED", exit_code=error.exit_code) from error
+            raise Failure(
+                error.message, reason="PART_FAILED", exit_code=error.exit_code, hint=error.hint
+            ) from error
         finally:
+            screen.ending()
             scheduler.stop()
     if not options.json:
         click.echo("Everything has ended.")
 
 
-def _log_printer() -> Any:
-    def log(name: str, line: str) -> None:
-        # JSON lines already name their service, and must stay JSON.
-        shown = line if line.startswith("{") else f"{name} | {line}"
-        click.echo(shown, err=True)
-
-    return log
-
-
 @contextmanager
-def _signals(scheduler: LocalScheduler) -> Iterator[None]:
+def _signals(scheduler: LocalScheduler, screen: LineScreen) -> Iterator[None]:
     """In this block SIGINT and SIGTERM end `wait`; a second signal ends the process at once."""
     told = False
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal told
-        # Not click.echo: the signal may have interrupted one.
         if told:
             scheduler.kill()
-            os.write(sys.stderr.fileno(), b"Killed; nothing was drained.\n")
+            screen.killed()
             os._exit(FAILED)
         told = True
-        os.write(sys.stderr.fileno(), b"\nEnding; once more kills at once.\n")
+        screen.stopping()
         scheduler.interrupt()
 
     handled = (signal.SIGINT, signal.SIGTERM)
@@ -160,14 +165,7 @@ def _page_document(page: TalkPage | None) -> dict[str, Any] | None:
 
 
 def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
-    page = talk_page(scheduler)
-    lines = page.words if page else []
-    if scheduler.nodes:
-        lines.append(f"Nodes  {', '.join(scheduler.nodes)}, which translate nothing: they say how")
-        lines.append("       long they heard you speak, and play your voice back")
-    lines += console_words(scheduler)
-    lines.append(f"Redis  {scheduler.redis_words}")
-    lines += [f"Note   {note}" for note in scheduler.notes]
+    lines = _about(scheduler)
     name_width = max(len(each.name) for each in scheduler.services)
     width = max(len(each.address) for each in scheduler.services)
     tls = "s" if scheduler.settings.tls_cert_file else ""
@@ -176,10 +174,65 @@ def _words(scheduler: LocalScheduler, seconds: float | None) -> str:
         web = f"  web http{tls}://{reachable(each.web)}" if each.web else ""
         lines.append(f"{each.name:<{name_width}} {each.address:<{width}}  {metrics}{web}")
     lines += ["", "In another terminal:", *how_to_talk(scheduler), ""]
-    end = "Ctrl-C ends everything."
-    if seconds is not None:
-        end = f"Everything ends after {seconds:g} s; Ctrl-C ends it now."
-    return "\n".join([*lines, end])
+    return "\n".join([*lines, _how_it_ends(seconds)])
+
+
+def _about(scheduler: LocalScheduler) -> list[str]:
+    """What to know about each part: its name, then text, which may go on without a name."""
+    page = talk_page(scheduler)
+    lines = page.words if page else []
+    if scheduler.nodes:
+        lines.append(f"Nodes  {', '.join(scheduler.nodes)}, which translate nothing: they say how")
+        lines.append("       long they heard you speak, and play your voice back")
+    lines += console_words(scheduler)
+    lines.append(f"Redis  {scheduler.redis_words}")
+    return lines + [f"Note   {note}" for note in scheduler.notes]
+
+
+def _how_it_ends(seconds: float | None) -> str:
+    if seconds is None:
+        return "Ctrl-C ends everything."
+    return f"Everything ends after {seconds:g} s; Ctrl-C ends it now."
+
+
+def _page(scheduler: LocalScheduler, seconds: float | None, *, took_s: float) -> str:
+    """The same as `_words` for a person at a terminal: coloured, and fitted to its width."""
+    head = click.style(f"{PACKAGE} {version()} is up", bold=True, fg=GOOD)
+    about = [_named(line) for line in _about(scheduler)]
+    tls = "s" if scheduler.settings.tls_cert_file else ""
+    services = table(
+        (Column("SERVICE"), Column("ADDRESS"), Column("METRICS", 1), Column("WEB", 2)),
+        [
+            (
+                each.name,
+                each.address,
+                f"http://{each.metrics}/metrics" if each.metrics else "off",
+                f"http{tls}://{reachable(each.web)}" if each.web else "",
+            )
+            for each in scheduler.services
+        ],
+    )
+    other = [click.style("In another terminal:", bold=True), *how_to_talk(scheduler)]
+    return "\n".join(
+        [
+            f"{head}, after {took_s:.1f} s",
+            "",
+            fact_page(about[0], about[1:]),
+            "",
+            services,
+            "",
+            *other,
+            "",
+            _how_it_ends(seconds),
+        ]
+    )
+
+
+def _named(line: str) -> tuple[str, str]:
+    """The name and the text of a line of `_about`."""
+    name, _, text = line.partition(" ")
+    text = re.sub(r"https?://\S+", lambda found: click.style(found[0], fg=BUSY), text.strip())
+    return click.style(name, bold=True, fg=WARNING if name == "Note" else None), text
 
 
 def how_to_talk(scheduler: LocalScheduler) -> list[str]:

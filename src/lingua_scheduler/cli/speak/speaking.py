@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from lingua_scheduler.cli.speak.speech_files import length_s
 from lingua_scheduler.cli.speak.voice_activity import Heard, VoiceActivity
 from lingua_scheduler.sdk import Event, Session
 from lingua_scheduler.sdk.session.files import wav_blocks
@@ -17,6 +18,8 @@ from lingua_scheduler.services.runtime.signals import stop_signals
 # By then the gateway has cut, even if no node takes the utterance: its hangover is shorter.
 _CUT_WITHIN_S = 1.0
 _BLOCK_MS = 100
+# How often a person is told how much was spoken.
+_TELL_S = 0.25
 
 Say = Callable[[Session], Coroutine[Any, Any, None]]
 
@@ -64,7 +67,12 @@ async def speak(
 
 
 async def say_files(
-    session: Session, files: Sequence[Path], *, pause_s: float | None, fast: bool
+    session: Session,
+    files: Sequence[Path],
+    *,
+    pause_s: float | None,
+    fast: bool,
+    spoken: Callable[[str], None],
 ) -> None:
     """Send files, one after the other.
 
@@ -73,9 +81,15 @@ async def say_files(
         files: in the session's format.
         pause_s: silence between two files; None finishes the utterance after each instead.
         fast: send as fast as the gateway accepts, not at the pace of speech.
+        spoken: called with how much was sent, for a person who waits.
     """
     for left, path in zip(range(len(files) - 1, -1, -1), files, strict=True):
-        await session.send_file(path, pace=not fast)
+        telling = asyncio.create_task(_tell(path, spoken))
+        try:
+            await session.send_file(path, pace=not fast)
+        finally:
+            telling.cancel()
+        spoken("")
         if left and pause_s is not None:
             await asyncio.sleep(pause_s)
         else:
@@ -83,6 +97,15 @@ async def say_files(
         if left and pause_s is None:
             # Audio that is sent during the hangover would still join the ended utterance.
             await session.drained()
+
+
+async def _tell(path: Path, spoken: Callable[[str], None]) -> None:
+    """Tells until it is cancelled how long a file has been spoken."""
+    whole_s, start = length_s(path), time.monotonic()
+    while True:
+        now_s = min(whole_s, time.monotonic() - start)
+        spoken(f"speaking {path.name}: {now_s:.0f} of {whole_s:.0f} s")
+        await asyncio.sleep(_TELL_S)
 
 
 async def say_all(session: Session, source: AsyncIterator[bytes]) -> None:

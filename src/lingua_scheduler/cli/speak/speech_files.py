@@ -48,6 +48,12 @@ def _format(path: Path) -> AudioFormat:
     return found
 
 
+def length_s(path: Path) -> float:
+    """The length of a file that is valid, by its header."""
+    with wave.open(str(path), "rb") as file:
+        return file.getnframes() / file.getframerate()
+
+
 def _how_to_convert(path: Path, to: AudioFormat) -> str:
     source, made = (shlex.quote(str(each)) for each in (path, path.with_suffix(".speech.wav")))
     wanted = f"-ac {to.channels} -ar {to.sample_rate_hz} -c:a pcm_s16le"

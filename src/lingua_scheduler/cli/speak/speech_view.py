@@ -8,7 +8,8 @@ import click
 
 from lingua_scheduler.cli.speak.speech_files import SpeechFolder
 from lingua_scheduler.cli.views.live_line import LiveLine
-from lingua_scheduler.cli.views.output import columns, duration, one_line
+from lingua_scheduler.cli.views.output import duration, one_line
+from lingua_scheduler.cli.views.table import fact_page
 from lingua_scheduler.sdk import (
     Event,
     Missing,
@@ -52,6 +53,8 @@ class SpeechView:
         self._silence = silence
         self._line = LiveLine(shown=live)
         self._last_retry = (0, "")
+        self._spoken = ""
+        self._heard = ""
 
     def start(self, text: str) -> None:
         """Print the first line."""
@@ -67,9 +70,22 @@ class SpeechView:
         elif isinstance(event, PartialText):
             texts = event.texts
             said = texts.translated or texts.repaired or texts.source
-            self._line.show(f"#{event.index} ... {said}")
+            self._heard = f"#{event.index} ... {said}"
+            self._show()
         elif not self._is_repeated(event) and (note := _note(event)):
             self.say(note)
+
+    def spoken(self, what: str) -> None:
+        """How much of the speech was sent; empty when nothing is being sent."""
+        self._spoken = what
+        self._show()
+
+    def _show(self) -> None:
+        shown = "  ".join(part for part in (self._spoken, self._heard) if part)
+        if shown:
+            self._line.show(shown)
+        else:
+            self._line.clear()
 
     def _is_repeated(self, event: Event) -> bool:
         """Whether it was just shown: an utterance without a node is retried until its deadline."""
@@ -79,6 +95,7 @@ class SpeechView:
         return self._last_retry == before
 
     def _on_result(self, result: Result) -> None:
+        self._heard = ""
         path = self._folder.save(result) if self._folder else None
         self._results.append((result, path))
         if isinstance(result, Receipt):
@@ -220,7 +237,7 @@ def _lost(indexes: tuple[int, ...]) -> list[tuple[str, str]]:
 
 def _block(head: tuple[str, str], facts: list[tuple[str, str]]) -> str:
     """Facts below a heading, in columns shared by all blocks."""
-    return columns(
+    return fact_page(
         (f"{head[0]:<{_NAME_WIDTH}}", head[1]),
         [(f"  {name}", fact) for name, fact in facts],
     )

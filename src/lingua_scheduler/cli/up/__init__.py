@@ -1,4 +1,4 @@
 """What `lingua up` does: runs a Redis, all services and sample nodes as child processes.
 
-May import `services.runtime` and `clients`, but not `commands`, `views` or `speak`.
+May import `services.runtime`, `clients` and `views`, but not `commands` or `speak`.
 """

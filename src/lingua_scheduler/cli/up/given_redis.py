@@ -83,4 +83,5 @@ def _without_redis(
             f"Tried for {within_s:g} s. Start it, or correct LINGUA_REDIS_URL; if that is not set, "
             "'lingua up' starts a Redis of its own"
         )
-    return PartFailedError(f"{error.message}. {todo}", exit_code=USAGE if refused else UNREACHABLE)
+    exit_code = USAGE if refused else UNREACHABLE
+    return PartFailedError(error.message, hint=todo, exit_code=exit_code)

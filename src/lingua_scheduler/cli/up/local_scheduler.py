@@ -46,6 +46,7 @@ REDIS_CHECK_S = 0.5
 # In the order in which they become ready: each needs those before it.
 SERVICES = ("pool", "dispatcher", "gateway")
 ALL = "all"
+REDIS = "redis"
 
 
 def _discard(*_args: str) -> None:
@@ -67,8 +68,8 @@ class LocalScheduler:
             empty. If it cannot run, everything else does.
         nodes: sample nodes to run beside them, each in a process of its own.
         environ: the settings, and the environment of all processes; by default that of this one.
-        on_log: called, from threads, with a part's name and each line that it logs, and with what
-            becomes of it.
+        on_log: called, from threads, with a part's name and each line that it logs.
+        on_note: called with a part's name and what becomes of it; by default as `on_log`.
         on_ready: called with the name of each part when it is ready: `redis`, then the services,
             then the nodes.
 
@@ -85,6 +86,7 @@ class LocalScheduler:
         nodes: Sequence[SampleNode] = (),
         environ: Mapping[str, str] | None = None,
         on_log: Callable[[str, str], None] = _discard,
+        on_note: Callable[[str, str], None] | None = None,
         on_ready: Callable[[str], None] = _discard,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
@@ -102,6 +104,7 @@ class LocalScheduler:
         """Deviations from the settings, such as a port that was in use."""
         self._instances = instances
         self._on_log = on_log
+        self._on_note = on_note or on_log
         self._on_ready = on_ready
         self._interrupted = False
         # Wakes waiting threads. A SimpleQueue, because a signal handler may put into it.
@@ -118,6 +121,19 @@ class LocalScheduler:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of all parts that `start` starts, in the order in which they become ready."""
+        numbers = range(1, self._instances + 1)
+        services = [self._numbered(each, number) for each in SERVICES for number in numbers]
+        nodes = [each.node_id for each in self._wanted_nodes]
+        return [REDIS, *services, *nodes, *([CONSOLE] if self._wants_console else [])]
+
+    @property
+    def running(self) -> list[SupervisedProcess]:
+        """All processes after `start`: services, nodes and console."""
+        return [*self._all, *self._extra]
 
     @property
     def processes(self) -> list[SupervisedProcess]:
@@ -192,10 +208,10 @@ class LocalScheduler:
         """The first half of `start`; the caller sees to `stop`. A given Redis has to answer."""
         self._redis.start(
             within_s=within_s,
-            on_wait=lambda reason: self._on_log("up", f"waiting: {reason}"),
+            on_wait=lambda reason: self._on_note("up", f"waiting: {reason}"),
             is_interrupted=lambda: self._interrupted,
         )
-        self._on_ready("redis")
+        self._on_ready(REDIS)
 
     def start_services(self, within_s: float = START_DEADLINE_S) -> None:
         """The second half of `start`."""
@@ -231,7 +247,7 @@ class LocalScheduler:
     def _start_console(self) -> LocalConsole:
         environ = console_environ(self.settings, self._environ, self.notes)
         process = self._supervise(CONSOLE, ("serve", CONSOLE), (CONSOLE,), environ)
-        return LocalConsole(process, lambda line: self._on_log(CONSOLE, line))
+        return LocalConsole(process, lambda line: self._on_note(CONSOLE, line))
 
     def _begin_console(self, console: LocalConsole, deadline: float) -> None:
         """Waits for the console, unless it fails."""
@@ -300,13 +316,13 @@ class LocalScheduler:
                 each.terminate()
         for each in processes:
             if not each.join(max(0.0, deadline - time.monotonic())):
-                self._on_log(each.name, "did not end in time; killing it")
+                self._on_note(each.name, "did not end in time; killing it")
                 each.kill()
                 each.join()
 
     def kill(self) -> None:
         """End all processes at once; the embedded Redis ends with this one."""
-        for each in [*self._all, *self._extra]:
+        for each in self.running:
             each.kill()
 
     def _hosts(self, service: str) -> list[SupervisedProcess]:
@@ -348,6 +364,7 @@ class LocalScheduler:
             name=name,
             environ=environ,
             on_log=lambda line: self._on_log(name, line),
+            on_note=lambda line: self._on_note(name, line),
             on_change=lambda: self._changes.put(None),
         )
 
@@ -356,7 +373,7 @@ class LocalScheduler:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return False
-        restarts = (each.restart_at for each in [*self._all, *self._extra])
+        restarts = (each.restart_at for each in self.running)
         due = [at for at in restarts if at is not None]
         until = min([now + REDIS_CHECK_S, *due, *([] if deadline is None else [deadline])])
         try:

@@ -46,7 +46,8 @@ class SupervisedProcess:
         parts: what it runs: services, or a node.
         name: its name in messages.
         environ: its complete environment.
-        on_log: called from threads with each line that it logs, and with notes about restarts.
+        on_log: called from threads with each line that it logs.
+        on_note: called with each note about a restart.
         on_change: called from a thread when it is ready, and when its process has ended.
     """
 
@@ -58,6 +59,7 @@ class SupervisedProcess:
         name: str,
         environ: Mapping[str, str],
         on_log: Callable[[str], None],
+        on_note: Callable[[str], None],
         on_change: Callable[[], None],
     ) -> None:
         self.name = name
@@ -71,6 +73,7 @@ class SupervisedProcess:
         self._parts = parts
         self._environ = dict(environ)
         self._on_log = on_log
+        self._on_note = on_note
         self._on_change = on_change
         self._restarts = Restarts()
         self._is_back = True
@@ -122,7 +125,7 @@ class SupervisedProcess:
         if self._process.endpoints and not self._is_back:
             self._is_back = True
             where = ", ".join(each.address for each in self._process.endpoints.values())
-            self._on_log(f"is back{' at ' if where else ''}{where} (pid {self.pid})")
+            self._on_note(f"is back{' at ' if where else ''}{where} (pid {self.pid})")
         if not self.endpoints and self._process.endpoints:
             self._keep_addresses()
         if self.runs or self.gave_up:
@@ -142,7 +145,7 @@ class SupervisedProcess:
             return
         self.restart_at = now + wait
         words = f"pid {self.pid} ended unexpectedly: {self.how_it_ended()}"
-        self._on_log(f"{words}; restarting it in {wait:g} s")
+        self._on_note(f"{words}; restarting it in {wait:g} s")
 
     def _keep_addresses(self) -> None:
         """Let the next process listen on the same addresses, so that peers and clients find it."""

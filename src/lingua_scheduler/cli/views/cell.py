@@ -4,22 +4,30 @@ from collections.abc import Sequence
 
 import click
 
-from lingua_scheduler.cli.views.output import columns, enum_name
+from lingua_scheduler.cli.views.output import enum_name
+from lingua_scheduler.cli.views.states import BAD, state
+from lingua_scheduler.cli.views.table import Column, table
 from lingua_scheduler.v1 import pool_pb2
 
 _STATE = pool_pb2.DESCRIPTOR.enum_types_by_name["CellState"]
-_COLOURS = {
-    pool_pb2.CELL_STATE_NEW: "yellow",
-    pool_pb2.CELL_STATE_READY: "green",
-    pool_pb2.CELL_STATE_DRAINING: "yellow",
-}
 
 
 def cell_list(cells: Sequence[pool_pb2.Cell]) -> str:
     """One cell per line."""
-    return columns(
-        ("CELL", "STATE", "NODES", "SLOTS", "SESSIONS", "ROOMS", "REDIS"),
-        [(str(cell.number), _state(cell), *_has(cell), _redis(cell)) for cell in cells],
+    return table(
+        (
+            *(Column("CELL"), Column("STATE"), Column("NODES"), Column("SLOTS")),
+            *(Column("SESSIONS", 2), Column("ROOMS", 1), Column("REDIS", folds=True)),
+        ),
+        [
+            (
+                str(cell.number),
+                state(enum_name(_STATE, cell.state).lower()),
+                *_has(cell),
+                _redis(cell),
+            )
+            for cell in cells
+        ],
     )
 
 
@@ -41,11 +49,7 @@ def _has(cell: pool_pb2.Cell) -> tuple[str, ...]:
     return str(cell.nodes), slots, str(cell.sessions), str(cell.rooms)
 
 
-def _state(cell: pool_pb2.Cell) -> str:
-    return click.style(enum_name(_STATE, cell.state).lower(), fg=_COLOURS.get(cell.state))
-
-
 def _redis(cell: pool_pb2.Cell) -> str:
     if cell.is_up:
         return cell.address
-    return f"{cell.address} {click.style('away', fg='red')}: {cell.down_reason}"
+    return f"{cell.address} {click.style('away', fg=BAD)}: {cell.down_reason}"

@@ -2,19 +2,14 @@
 
 from collections.abc import Sequence
 
-import click
-
-from lingua_scheduler.cli.views.output import columns, enum_name, span
+from lingua_scheduler.cli.views.output import enum_name, span
+from lingua_scheduler.cli.views.states import state
+from lingua_scheduler.cli.views.table import Column, table
 from lingua_scheduler.services.runtime.contract.announcements import STATS
 from lingua_scheduler.services.runtime.settings.comparison import ComparedSetting
 from lingua_scheduler.v1 import instances_pb2
 
 _HEALTH = instances_pb2.DESCRIPTOR.enum_types_by_name["InstanceHealth"]
-_COLOURS = {
-    instances_pb2.INSTANCE_HEALTH_SERVING: "green",
-    instances_pb2.INSTANCE_HEALTH_DRAINING: "yellow",
-    instances_pb2.INSTANCE_HEALTH_DOWN: "red",
-}
 # Fields of InstanceStats whose word is not their name.
 _WORDS = {
     "allocations_refused": "refused",
@@ -27,8 +22,11 @@ _ALL = "all"
 
 def instance_list(response: instances_pb2.ListInstancesResponse) -> str:
     """One instance per line."""
-    return columns(
-        ("ID", "SERVICE", "VERSION", "HEALTH", "UP", "ADDRESS", "STATS"),
+    return table(
+        (
+            *(Column("ID"), Column("SERVICE"), Column("VERSION", 1), Column("HEALTH")),
+            *(Column("UP", 3), Column("ADDRESS", 2), Column("STATS", 4, folds=True)),
+        ),
         [
             (
                 each.instance_id,
@@ -45,8 +43,7 @@ def instance_list(response: instances_pb2.ListInstancesResponse) -> str:
 
 
 def _health(instance: instances_pb2.Instance, now_ms: int) -> str:
-    word = enum_name(_HEALTH, instance.health).lower()
-    shown = click.style(word, fg=_COLOURS.get(instance.health))
+    shown = state(enum_name(_HEALTH, instance.health).lower())
     if instance.health == instances_pb2.INSTANCE_HEALTH_DOWN:
         shown += f" (for {span(now_ms - instance.announced_ms)})"
     return shown
@@ -77,4 +74,10 @@ def setting_list(settings: Sequence[ComparedSetting]) -> str:
                     _ALL if is_same else " ".join(each.instances),
                 )
             )
-    return columns(("VARIABLE", "VALUE", "ORIGIN", "INSTANCES"), rows)
+    return table(
+        (
+            *(Column("VARIABLE"), Column("VALUE", folds=True), Column("ORIGIN", 1)),
+            Column("INSTANCES", folds=True),
+        ),
+        rows,
+    )

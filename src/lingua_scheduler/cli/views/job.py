@@ -3,34 +3,33 @@
 import time
 from collections.abc import Iterable
 
-import click
-
 from lingua_scheduler.cli.views.job_waterfall import waterfall
 from lingua_scheduler.cli.views.output import (
     ago,
-    columns,
     duration,
     enum_name,
     moment,
     one_line,
     span,
 )
+from lingua_scheduler.cli.views.states import state
+from lingua_scheduler.cli.views.table import Column, fact_page, table
 from lingua_scheduler.services.runtime.errors import reason_name
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _STATE = common_pb2.DESCRIPTOR.enum_types_by_name["JobState"]
 _REASON = common_pb2.DESCRIPTOR.enum_types_by_name["FinalizeReason"]
 _KIND = dispatcher_pb2.JobResult.DESCRIPTOR.enum_types_by_name["Kind"]
-_OVER = {
-    common_pb2.JOB_STATE_DONE: "green",
-    common_pb2.JOB_STATE_FAILED: "red",
-    common_pb2.JOB_STATE_CANCELLED: "yellow",
-}
+_OVER = (
+    common_pb2.JOB_STATE_DONE,
+    common_pb2.JOB_STATE_FAILED,
+    common_pb2.JOB_STATE_CANCELLED,
+)
 
 
-def state_name(state: common_pb2.JobState.ValueType) -> str:
+def state_name(number: common_pb2.JobState.ValueType) -> str:
     """The state as users type and see it."""
-    return enum_name(_STATE, state).lower()
+    return enum_name(_STATE, number).lower()
 
 
 STATES = {
@@ -40,16 +39,20 @@ STATES = {
 }
 
 
-def is_over(state: common_pb2.JobState.ValueType) -> bool:
+def is_over(number: common_pb2.JobState.ValueType) -> bool:
     """Whether this state is final."""
-    return state in _OVER
+    return number in _OVER
 
 
 def job_list(jobs: Iterable[dispatcher_pb2.Job]) -> str:
     """One job per line."""
     now_ms = _now_ms()
-    return columns(
-        ("JOB", "STATE", "PAIR", "SESSION", "UTTERANCE", "ATTEMPTS", "NODE", "AGE", "TOOK"),
+    return table(
+        (
+            *(Column("JOB"), Column("STATE"), Column("PAIR"), Column("SESSION", 1)),
+            *(Column("UTTERANCE", 2), Column("ATTEMPTS", 3), Column("NODE", 5)),
+            *(Column("AGE", 4), Column("TOOK")),
+        ),
         [
             (
                 job.job_id,
@@ -90,7 +93,7 @@ def job_page(response: dispatcher_pb2.GetJobResponse) -> str:
     else:
         facts.append(("result", "none is kept"))
     steps = waterfall(response, over=is_over(job.state), now_us=now_ms * 1000)
-    return f"{columns(('job', job.job_id), facts)}\n\n{steps}"
+    return f"{fact_page(('job', job.job_id), facts)}\n\n{steps}"
 
 
 def _error_facts(error: common_pb2.Error) -> list[tuple[str, str]]:
@@ -116,7 +119,7 @@ def _result_facts(result: dispatcher_pb2.JobResult) -> list[tuple[str, str]]:
 
 
 def _state(job: dispatcher_pb2.Job) -> str:
-    return click.style(state_name(job.state), fg=_OVER.get(job.state))
+    return state(state_name(job.state))
 
 
 def _pair(job: dispatcher_pb2.Job) -> str:

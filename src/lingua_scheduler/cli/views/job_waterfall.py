@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import click
 
 from lingua_scheduler.cli.views.job_steps import Attempt, Step, attempts_of, steps_of
-from lingua_scheduler.cli.views.output import columns, one_line, terminal_width
+from lingua_scheduler.cli.views.output import is_terminal, one_line, terminal_width
+from lingua_scheduler.cli.views.states import BAD
+from lingua_scheduler.cli.views.table import Column, paragraph, table
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _STEP = common_pb2.JobStep
@@ -19,9 +21,12 @@ _TAKES, _STAGE_TAKES, _WAITS, _GOES_ON, _SPEECH = "=", "-", ".", ">", "~~~"
 # Steps of waiting, not of work.
 _WAITING = (_STEP.KIND_HANGOVER, _STEP.KIND_QUEUE, _STEP.KIND_ACK, _STEP.KIND_DELIVER)
 
-# Characters of a bar: the room that the other columns leave on most terminals, within limits.
+# Characters of a bar: the room that the other columns leave, within limits.
 _LEAST_BAR, _MOST_BAR = 16, 60
+# The width of the other columns in a pipe, where it must not depend on what they have.
 _OTHER_COLUMNS = 56
+# What HOW gets at least before it is folded.
+_LEAST_HOW = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,27 @@ def waterfall(response: dispatcher_pb2.GetJobResponse, *, over: bool, now_us: in
         return "no steps are known yet"
     cut_us = max((each.end_us for each in steps if each.kind == _STEP.KIND_GATHER), default=0)
     start_us = cut_us or min(each.start_us for each in steps)
-    scale = Scale(start_us, max(each.end_us for each in steps), _bar_width())
+    end_us = max(each.end_us for each in steps)
+    scale = Scale(start_us, end_us, _LEAST_BAR)
+    width = _bar_width(_rows(steps, attempts, scale))
+    scale = Scale(start_us, end_us, width)
+    header = (
+        *(Column("STEP"), Column(_head(scale)), Column("START ms", 1), Column("TOOK ms")),
+        *(Column("NODE", 2), Column("HOW", folds=True)),
+    )
+    legend = f"{_TAKES} at work   {_WAITS} waiting   {_STAGE_TAKES} the node's own account"
+    if cut_us:
+        legend += f"   {_SPEECH} speech, not to scale"
+    if not over:
+        legend += f"   {_GOES_ON} goes on"
+    drawn = table(header, _rows(steps, attempts, scale))
+    summary = _summary(steps, scale, over=over)
+    return f"{drawn}\n\n{paragraph(legend)}\n{paragraph(summary)}"
+
+
+def _rows(
+    steps: Sequence[Step], attempts: Sequence[Attempt], scale: Scale
+) -> list[tuple[str, ...]]:
     of_job = [each for each in steps if not each.attempt]
     deliver = _STEP.KIND_DELIVER
     rows = [_row(each, scale, indent=0) for each in of_job if each.kind != deliver]
@@ -68,13 +93,7 @@ def waterfall(response: dispatcher_pb2.GetJobResponse, *, over: bool, now_us: in
         rows.append(_attempt_row(attempt, mine, scale))
         rows += [_row(each, scale, indent=2) for each in mine]
     rows += [_row(each, scale, indent=0) for each in of_job if each.kind == deliver]
-    header = ("STEP", _head(scale), "START ms", "TOOK ms", "NODE", "HOW")
-    legend = f"{_TAKES} at work   {_WAITS} waiting   {_STAGE_TAKES} the node's own account"
-    if cut_us:
-        legend += f"   {_SPEECH} speech, not to scale"
-    if not over:
-        legend += f"   {_GOES_ON} goes on"
-    return f"{columns(header, rows)}\n\n{legend}\n{_summary(steps, scale, over=over)}"
+    return rows
 
 
 def _row(step: Step, scale: Scale, *, indent: int) -> tuple[str, ...]:
@@ -87,7 +106,7 @@ def _row(step: Step, scale: Scale, *, indent: int) -> tuple[str, ...]:
         _ms(step.start_us - scale.start_us, signed=True),
         _ms(step.end_us - step.start_us),
         "" if step.attempt else step.node_id,
-        click.style(how, fg="red") if step.is_bad else how,
+        click.style(how, fg=BAD) if step.is_bad else how,
     )
 
 
@@ -103,7 +122,7 @@ def _attempt_row(attempt: Attempt, steps: Sequence[Step], scale: Scale) -> tuple
         start,
         took,
         attempt.node_id,
-        click.style(how, fg="red") if attempt.is_bad else how,
+        click.style(how, fg=BAD) if attempt.is_bad else how,
     )
 
 
@@ -142,5 +161,16 @@ def _ms(length_us: int, *, signed: bool = False) -> str:
     return f"{length_us / 1000:{'+' if signed else ''}.1f}"
 
 
-def _bar_width() -> int:
-    return max(_LEAST_BAR, min(_MOST_BAR, terminal_width() - _OTHER_COLUMNS))
+def _bar_width(rows: Sequence[Sequence[str]]) -> int:
+    """What the other columns of these rows leave."""
+    others = _OTHER_COLUMNS
+    if is_terminal():
+        names = ("STEP", "", "START ms", "TOOK ms", "NODE", "HOW")
+        widths = [
+            max(len(name), *(len(click.unstyle(row[at])) for row in rows))
+            for at, name in enumerate(names)
+        ]
+        widths[1] = len(_SPEECH) + 2
+        widths[-1] = min(widths[-1], _LEAST_HOW)
+        others = sum(widths) + 2 * (len(widths) - 1)
+    return max(_LEAST_BAR, min(_MOST_BAR, terminal_width() - others))

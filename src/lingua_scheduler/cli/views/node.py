@@ -3,25 +3,22 @@
 import time
 from collections.abc import Iterable
 
-import click
-
-from lingua_scheduler.cli.views.output import ago, columns, enum_name, span
+from lingua_scheduler.cli.views.output import ago, enum_name, span
+from lingua_scheduler.cli.views.states import state
+from lingua_scheduler.cli.views.table import Column, fact_page, table
 from lingua_scheduler.v1 import common_pb2, pool_pb2
 
 _HEALTH = common_pb2.DESCRIPTOR.enum_types_by_name["NodeHealth"]
 _STAGE = common_pb2.DESCRIPTOR.enum_types_by_name["StageKind"]
-_COLOURS = {
-    common_pb2.NODE_HEALTH_READY: "green",
-    common_pb2.NODE_HEALTH_DEGRADED: "yellow",
-    common_pb2.NODE_HEALTH_DRAINING: "yellow",
-    common_pb2.NODE_HEALTH_OFFLINE: "red",
-}
 
 
 def node_list(nodes: Iterable[pool_pb2.Node]) -> str:
     """One node per line."""
-    return columns(
-        ("ID", "HEALTH", "SLOTS", "LOAD", "HEARD", "POOLS", "OWNER"),
+    return table(
+        (
+            *(Column("ID"), Column("HEALTH"), Column("SLOTS"), Column("LOAD", 3)),
+            *(Column("HEARD", 4), Column("POOLS", 2), Column("OWNER", 1)),
+        ),
         [
             (
                 node.node_id,
@@ -39,11 +36,11 @@ def node_list(nodes: Iterable[pool_pb2.Node]) -> str:
 
 def health(node: pool_pb2.Node) -> str:
     """The effective health, and whether the node is drained or ejected."""
-    words = click.style(enum_name(_HEALTH, node.health).lower(), fg=_COLOURS.get(node.health))
+    words = state(enum_name(_HEALTH, node.health).lower())
     if node.drained_by_operator:
-        words += " (drained)"
+        words += f" ({state('drained')})"
     if node.ejected_until_ms:
-        words += " (ejected)"
+        words += f" ({state('ejected')})"
     return words
 
 
@@ -89,20 +86,20 @@ def node_page(response: pool_pb2.GetNodeResponse) -> str:
     if able.stages:
         stages = (enum_name(_STAGE, stage).lower() for stage in able.stages)
         facts.append(("stages", " ".join(stages)))
-    page = columns((node.node_id, ""), facts)
+    page = fact_page((node.node_id, ""), facts)
     if not response.leases:
         return f"{page}\n\nno leases"
     return f"{page}\n\n{_leases(response.leases, now)}"
 
 
 def _leases(leases: Iterable[pool_pb2.Lease], now_ms: int) -> str:
-    return columns(
-        ("JOB", "ATTEMPT", "STATE", "LEASE ENDS"),
+    return table(
+        (Column("JOB"), Column("ATTEMPT", 1), Column("STATE"), Column("LEASE ENDS")),
         [
             (
                 lease.attempt.job_id,
                 str(lease.attempt.attempt),
-                "running" if lease.running else "reserved",
+                state("running" if lease.running else "reserved"),
                 f"in {span(lease.ends_ms - now_ms)}",
             )
             for lease in leases

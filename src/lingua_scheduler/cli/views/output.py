@@ -1,17 +1,11 @@
-"""Output of commands: aligned columns for people and pipes, JSON for tools.
-
-Not a table of rich: loading it takes 0.1 s on a small machine, and in a pipe every row has to stay
-on one line, however wide it is.
-"""
+"""Output of commands: times and names for people, JSON for tools."""
 
 import base64
 import json
 import re
 import shutil
 import sys
-import textwrap
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,8 +15,11 @@ from google.protobuf.message import Message
 
 # If stdout is not a terminal and COLUMNS is not set.
 DEFAULT_WIDTH = 100
-# A narrower column is harder to read than lines that the terminal breaks.
-_LEAST_WRAP = 24
+
+
+def is_terminal() -> bool:
+    """Whether a person looks at stdout; otherwise it is a pipe or a file."""
+    return sys.stdout.isatty()
 
 
 def terminal_width() -> int:
@@ -70,36 +67,6 @@ def enum_name(enum: EnumDescriptor, number: int) -> str:
     prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"
     known = enum.values_by_number.get(number)
     return known.name.removeprefix(prefix) if known else str(number)
-
-
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int = 2) -> str:
-    """Lines with aligned columns; cells may be styled.
-
-    On a terminal the last column is wrapped; elsewhere a row is always one line.
-    """
-    heads = [click.style(head, bold=True) for head in header]
-    table = [heads, *rows]
-    widths = [max(_width(row[at]) for row in table) for at in range(len(header))]
-    room = terminal_width() - sum(widths[:-1]) - gap * len(widths[:-1])
-    if not sys.stdout.isatty() or room < _LEAST_WRAP:
-        room = 0
-    return "\n".join(_line(row, widths, gap, room) for row in table)
-
-
-def _line(row: Sequence[str], widths: Sequence[int], gap: int, room: int) -> str:
-    *cells, last = row
-    start = "".join(
-        cell + " " * (width - _width(cell) + gap)
-        for cell, width in zip(cells, widths[:-1], strict=True)
-    )
-    if room and _width(last) > room:
-        indent = "\n" + " " * _width(start)
-        last = indent.join(textwrap.wrap(click.unstyle(last), room))
-    return (start + last).rstrip()
-
-
-def _width(cell: str) -> int:
-    return len(click.unstyle(cell))
 
 
 def ago(time_ms: int, now_ms: int | None = None) -> str:

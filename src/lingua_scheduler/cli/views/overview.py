@@ -8,18 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from lingua_scheduler.cli.views.output import ago, duration, moment, one_line
+from lingua_scheduler.cli.views.states import colour_of
 
 WIDTH = 80
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_POINTS = 40
 _NO_VALUE = -1
-_HEALTHS = {
-    "ready": "green",
-    "degraded": "yellow",
-    "draining": "yellow",
-    "offline": "red",
-    "ejected": "red",
-}
+_HEALTHS = ("ready", "degraded", "draining", "offline", "ejected")
 _LEVELS = ((0.0, "red"), (0.2, "yellow"))
 _SHORTAGES = 6
 
@@ -77,8 +72,9 @@ def _problem(source: str, problem: dict[str, Any], now_ms: int) -> Text:
 def _nodes(document: dict[str, Any]) -> Text:
     nodes = document["totals"]["nodes"]
     line = Text.assemble(("nodes     ", "bold"))
-    for health, colour in _HEALTHS.items():
-        line.append(f"{nodes[health]} {health}  ", colour if nodes[health] else "dim")
+    for health in _HEALTHS:
+        colour = colour_of(health) if nodes[health] else "dim"
+        line.append(f"{nodes[health]} {health}  ", colour)
     return line
 
 

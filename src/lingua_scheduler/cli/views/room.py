@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 
 from lingua_scheduler.cli.views.output import (
     ago,
-    columns,
     duration,
     enum_name,
     moment,
     one_line,
     span,
 )
+from lingua_scheduler.cli.views.table import Column, fact_page, table
 from lingua_scheduler.v1 import rooms_pb2
 
 _POLICY = rooms_pb2.DESCRIPTOR.enum_types_by_name["SpeakPolicy"]
@@ -22,10 +22,11 @@ _NAMED = 6
 def room_list(rooms: Iterable[rooms_pb2.Room]) -> str:
     """One room per line."""
     now_ms = _now_ms()
-    return columns(
+    return table(
         (
-            *("ROOM", "TENANT", "SPEAKERS", "LISTENERS", "UTTERANCES", "WAITING", "AGE"),
-            *("LANGUAGES", "NAME"),
+            *(Column("ROOM"), Column("TENANT", 1), Column("SPEAKERS"), Column("LISTENERS")),
+            *(Column("UTTERANCES", 2), Column("WAITING", 4), Column("AGE", 3)),
+            *(Column("LANGUAGES", 5, folds=True), Column("NAME", 6, folds=True)),
         ),
         [
             (
@@ -61,7 +62,7 @@ def room_page(room: rooms_pb2.Room, members: Sequence[rooms_pb2.Member] | None) 
     ]
     if room.gateway_instances:
         facts.append(("gateways", " ".join(room.gateway_instances)))
-    parts = [columns(("room", room.room_id), facts)]
+    parts = [fact_page(("room", room.room_id), facts)]
     if room.speakers:
         parts.append(_speakers(room.speakers, now_ms))
     if room.languages:
@@ -80,8 +81,8 @@ def _who_may_speak(policy: rooms_pb2.SpeakPolicy.ValueType) -> str:
 
 
 def _speakers(speakers: Iterable[rooms_pb2.RoomSpeakerInfo], now_ms: int) -> str:
-    return columns(
-        ("SPEAKER", "SPEAKS", "SINCE", "SESSION"),
+    return table(
+        (Column("SPEAKER", folds=True), Column("SPEAKS"), Column("SINCE", 1), Column("SESSION")),
         [
             (
                 one_line(each.name) or "-",
@@ -95,8 +96,11 @@ def _speakers(speakers: Iterable[rooms_pb2.RoomSpeakerInfo], now_ms: int) -> str
 
 
 def _lanes(languages: Iterable[rooms_pb2.RoomLanguage]) -> str:
-    return columns(
-        ("LANGUAGE", "LISTENERS", "WANT SPEECH", "WAITING", "OLDEST"),
+    return table(
+        (
+            *(Column("LANGUAGE"), Column("LISTENERS"), Column("WANT SPEECH", 1)),
+            *(Column("WAITING"), Column("OLDEST")),
+        ),
         [
             (
                 each.language,
@@ -111,8 +115,11 @@ def _lanes(languages: Iterable[rooms_pb2.RoomLanguage]) -> str:
 
 
 def _members(members: Iterable[rooms_pb2.Member], now_ms: int) -> str:
-    return columns(
-        ("MEMBER", "ROLE", "LANGUAGE", "RECEIVES", "SINCE", "GATEWAY"),
+    return table(
+        (
+            *(Column("MEMBER", folds=True), Column("ROLE"), Column("LANGUAGE")),
+            *(Column("RECEIVES", 3), Column("SINCE", 2), Column("GATEWAY", 1)),
+        ),
         [
             (
                 one_line(each.name) or "-",

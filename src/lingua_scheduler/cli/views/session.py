@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterable
 
-import click
-
-from lingua_scheduler.cli.views.output import ago, columns, moment, span
+from lingua_scheduler.cli.views.output import ago, moment, span
+from lingua_scheduler.cli.views.states import state
+from lingua_scheduler.cli.views.table import Column, fact_page, paragraph, table
 from lingua_scheduler.v1 import session_pb2
 
 # At most this many indexes are listed; a session may have thousands.
@@ -15,10 +15,11 @@ _NAMED = 20
 def session_list(sessions: Iterable[session_pb2.Session]) -> str:
     """One session per line."""
     now_ms = _now_ms()
-    return columns(
+    return table(
         (
-            *("SESSION", "CLIENT", "TENANT", "UTTERANCES", "WAITING", "RESULTS", "MISSING"),
-            *("AGE", "AUDIO", "GATEWAY"),
+            *(Column("SESSION"), Column("CLIENT"), Column("TENANT", 2)),
+            *(Column("UTTERANCES", 5), Column("WAITING"), Column("RESULTS", 3)),
+            *(Column("MISSING"), Column("AGE", 6), Column("AUDIO", 4), Column("GATEWAY", 1)),
         ),
         [
             (
@@ -54,8 +55,8 @@ def session_page(session: session_pb2.Session) -> str:
         ("missing", str(session.missing)),
         *(("turn", _turn(turn)) for turn in session.turns),
     ]
-    jobs = f"\n\n'lingua jobs list --session {session.session_id}' lists its jobs."
-    return columns(("session", session.session_id), facts) + jobs
+    jobs = paragraph(f"'lingua jobs list --session {session.session_id}' lists its jobs.")
+    return f"{fact_page(('session', session.session_id), facts)}\n\n{jobs}"
 
 
 def _turn(turn: session_pb2.SessionTurn) -> str:
@@ -67,9 +68,7 @@ def _turn(turn: session_pb2.SessionTurn) -> str:
 
 
 def _client(session: session_pb2.Session) -> str:
-    if session.connected:
-        return click.style("connected", fg="green")
-    return click.style("away", fg="yellow")
+    return state("connected" if session.connected else "away")
 
 
 def _waiting(session: session_pb2.Session) -> str:
