@@ -80,7 +80,8 @@ class ConversationView:
 
     def text(self, text: str, style: str = "") -> None:
         """Print a paragraph, broken between words."""
-        self._console.print(Text(text, style=style))
+        # One column stays free, as in the lines below.
+        self._console.print(Text(text, style=style), width=self._console.width - 1)
 
     def link(self, text: str) -> None:
         """Print a line that is not cut off: an address in it would be of no use."""
