@@ -52,8 +52,8 @@ from lingua_scheduler.services.runtime.settings.settings import load_settings
 
 TITLE = "Lingua Scheduler: live speech translation on nodes that anybody may own"
 PAGE = (
-    "       Open it in a browser to speak yourself, now or later. These nodes do not",
-    "       know your words: they say how long they heard you, and play it back.",
+    "Open it in a browser to speak yourself, now or later. These nodes do not know your words: "
+    "they say how long they heard you, and play it back."
 )
 # What this is, at once; what is shown, when it begins.
 ABOUT = (
@@ -331,8 +331,9 @@ def introduce(scheduler: LocalScheduler, view: ConversationView, took_s: float) 
     view.text(f"Started in {took_s:.1f} s: {', '.join(started)}.")
     view.line("")
     if page := talk_page(scheduler):
-        for line in (*page.words, *PAGE):
+        for line in page.words:
             view.link(line)
+        view.text(PAGE, indent=len("Talk   "))
     for line in console_words(scheduler):
         view.link(line)
     view.line("")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from lingua_scheduler.sdk import Missing, Outcome, PartialText, Reason, Result, ResultKind
@@ -78,9 +79,11 @@ class ConversationView:
         """Print one line, cut off if it is too long."""
         self._print(Text(text, style=style))
 
-    def text(self, text: str, style: str = "") -> None:
+    def text(self, text: str, style: str = "", indent: int = 0) -> None:
         """Print a paragraph, broken between words."""
-        self._console.print(Text(text, style=style))
+        # One column stays free, as in the lines below.
+        paragraph = Padding(Text(text, style=style), (0, 0, 0, indent), expand=False)
+        self._console.print(paragraph, width=self._console.width - 1)
 
     def link(self, text: str) -> None:
         """Print a line that is not cut off: an address in it would be of no use."""

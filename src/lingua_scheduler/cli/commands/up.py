@@ -41,6 +41,8 @@ _CALLERS = (
     "tls_client_key_file",
     "tls_server_name",
 )
+# If nothing better is known.
+_MORE = "'lingua config' shows all settings; LINGUA_LOG_LEVEL=debug makes the services tell more"
 
 
 @click.command()
@@ -102,7 +104,11 @@ def up(options: Options, instances: int, split: bool, demo: bool, seconds: float
             pass
         except PartFailedError as error:
             raise Failure(
-                error.message, reason="PART_FAILED", exit_code=error.exit_code, hint=error.hint
+                error.message,
+                reason="PART_FAILED",
+                exit_code=error.exit_code,
+                hint=error.hint,
+                tip="" if error.hint else _MORE,
             ) from error
         finally:
             screen.ending()

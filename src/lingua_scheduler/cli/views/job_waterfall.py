@@ -11,7 +11,7 @@ import click
 
 from lingua_scheduler.cli.views.job_steps import Attempt, Step, attempts_of, steps_of
 from lingua_scheduler.cli.views.output import is_terminal, one_line, terminal_width
-from lingua_scheduler.cli.views.states import BAD
+from lingua_scheduler.cli.views.states import BAD, state
 from lingua_scheduler.cli.views.table import Column, paragraph, table
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
@@ -122,7 +122,7 @@ def _attempt_row(attempt: Attempt, steps: Sequence[Step], scale: Scale) -> tuple
         start,
         took,
         attempt.node_id,
-        click.style(how, fg=BAD) if attempt.is_bad else how,
+        click.style(how, fg=BAD) if attempt.is_bad else state(how),
     )
 
 
