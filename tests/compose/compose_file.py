@@ -15,8 +15,8 @@ Service = dict[str, Any]
 
 
 def filled_in(text: str) -> str:
-    """With the defaults of its variables, which are all of the form ${NAME-default}."""
-    return re.sub(r"\$\{\w+-([^}]*)\}", r"\1", text)
+    """With the defaults of its variables, all of them ${NAME-default} or ${NAME:-default}."""
+    return re.sub(r"\$\{\w+:?-([^}]*)\}", r"\1", text)
 
 
 COMPOSE: dict[str, Any] = yaml.safe_load(filled_in(FILE.read_text()))
