@@ -26,6 +26,7 @@ from lingua_scheduler.services.dispatcher.pool.client import PoolClient
 from lingua_scheduler.services.dispatcher.service import DispatcherServicer
 from lingua_scheduler.services.dispatcher.views import JobViews
 from lingua_scheduler.services.runtime.hosted_service import Runtime, ServiceKind
+from lingua_scheduler.services.runtime.instances import callable_address
 from lingua_scheduler.services.runtime.service_process import Ready, run_services
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from lingua_scheduler.v1 import dispatcher_pb2, dispatcher_pb2_grpc, instances_pb2
@@ -136,7 +137,7 @@ class DispatcherService:
 
     async def open(self, address: str) -> None:
         """Connects to the pool service, and announces the address of this instance."""
-        self._address = self._settings.dispatcher_advertise or address
+        self._address = self._settings.dispatcher_advertise or await callable_address(address)
         await self._instances.announce(self._address, self._stats)
         await self._pool.open()
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable
 
+from lingua_scheduler.services.runtime.addresses import join_address, split_address
 from lingua_scheduler.services.runtime.contract.announcements import (
     ALIVE_MS,
     KEEP_MS,
@@ -23,6 +25,23 @@ from lingua_scheduler.v1 import instances_pb2
 _INTERVAL_S = 2.0
 
 _log = logging.getLogger(__name__)
+
+
+async def callable_address(bound: str) -> str:
+    """Where other machines reach a server that listens at `bound`.
+
+    0.0.0.0 and [::] are all addresses of a machine; a caller would call itself. The name of this
+    machine stands for them, if it resolves: containers find each other by it.
+    """
+    host, port = split_address(bound)
+    if host not in ("0.0.0.0", "::"):
+        return bound
+    name = socket.gethostname()
+    try:
+        await asyncio.get_running_loop().getaddrinfo(name, port)
+    except OSError:
+        return bound
+    return join_address(name, port)
 
 
 class Instances:

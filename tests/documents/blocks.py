@@ -24,7 +24,7 @@ TREATMENTS = {
     "bash",
     # Environment variables: each exists (test_blocks).
     "ini",
-    # A valid Kubernetes object (test_blocks).
+    # A valid Kubernetes object (test_blocks), or a compose file (tests/compose).
     "yaml",
     # Output and pictures, to be read: nothing to run.
     "text",
@@ -34,8 +34,10 @@ TREATMENTS = {
 # Programs that need a cluster, a registry, root, or as much time as all tests. What `make run` does
 # is in tests/e2e/test_conversation.py.
 ELSEWHERE = {
+    "docker": "needs a container engine",
     "kind": "needs a container engine",
     "kubectl": "needs a cluster",
+    "openssl": "makes a secret for containers",
     "make": "sets up an environment, or runs for minutes",
     "pip": "installs into the environment of the tests; test_cli_up_demo runs what it installs",
     "pytest": "runs tests within a test",

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
+import yaml
 
 from lingua_scheduler.cli.app import app
 from lingua_scheduler.services.console.http.routes import Kind, route_of
@@ -16,6 +17,7 @@ from lingua_scheduler.services.runtime.settings.settings import unknown_variable
 from .blocks import ELSEWHERE, ROOT, program, variables
 
 _MAKEFILE = (ROOT / "Makefile").read_text()
+_COMPOSE = (ROOT / "compose.yaml").read_text()
 _TARGETS = frozenset(re.findall(r"^([a-z][\w-]*):", _MAKEFILE, re.MULTILINE))
 
 
@@ -37,6 +39,8 @@ def problems(words: list[str]) -> list[str]:
         return found + [f"there is no {each}" for each in rest[1:] if not (ROOT / each).exists()]
     if name == "kubectl":
         return found + _kubectl_problems(rest[1:])
+    if name == "docker":
+        return found + _compose_problems(rest[1:])
     if name == "curl":
         return found + _curl_problems(rest[1:])
     if name == "export":
@@ -44,7 +48,7 @@ def problems(words: list[str]) -> list[str]:
         return found + [f"{each} sets nothing" for each in exported if not _is_known_variable(each)]
     if rest and "/" in rest[0]:
         return found + ([] if (ROOT / rest[0]).exists() else [f"there is no {rest[0]}"])
-    if name not in ELSEWHERE:
+    if name not in {*ELSEWHERE, "chmod", "mkdir"}:
         found.append(f"{name or words} is a command that no rule is for: see ELSEWHERE")
     return found
 
@@ -119,10 +123,20 @@ def _kubectl_problems(words: list[str]) -> list[str]:
     return [f"there is no {each}" for each in named if each != "-" and not (ROOT / each).exists()]
 
 
+def _compose_problems(words: list[str]) -> list[str]:
+    """The services exist, and so does what is run in one."""
+    services = yaml.safe_load(_COMPOSE)["services"]
+    if words[:2] == ["compose", "exec"]:
+        service, *inner = words[2:]
+        return ([] if service in services else [f"there is no {service}"]) + problems(inner)
+    scaled = [after.partition("=")[0] for word, after in pairwise(words) if word == "--scale"]
+    return [f"there is no service {each}" for each in scaled if each not in services]
+
+
 def _is_known_variable(name: str) -> bool:
     if name.startswith("LINGUA_"):
         return not unknown_variables({name: ""})
-    if re.search(rf"\b{name}\b", _MAKEFILE) or name == "PYTHONPATH":
+    if re.search(rf"\b{name}\b", _MAKEFILE) or name == "PYTHONPATH" or f"${{{name}-" in _COMPOSE:
         return True
     # Of an example or a test, which reads it by this name.
     sources = [each for part in ("examples", "tests") for each in (ROOT / part).rglob("*.py")]

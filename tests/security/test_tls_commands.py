@@ -208,6 +208,7 @@ def test_health_is_asked_in_one_way_only() -> None:
         (["serve", "pool"], ("pool",)),
         (["serve", "--json", "gateway"], ("gateway",)),
         (["serve", "all"], ("pool", "dispatcher", "gateway")),
+        (["serve", "console"], ("console",)),
         (["up"], ()),
     ],
 )

@@ -97,7 +97,8 @@ class AddressFields(BaseModel):
     )
     dispatcher_advertise: TargetOrBound = field(
         "",
-        "where other dispatchers reach this one (empty: the address that it listens on)",
+        "where other dispatchers reach this one (empty: the address that it listens on, with the "
+        "name of this machine for 0.0.0.0 and [::])",
         "must be host:port with a port from 1 to 65535, or empty",
     )
     gateway_address: Targets = _finds("127.0.0.1:7730", "where clients find the session gateway")

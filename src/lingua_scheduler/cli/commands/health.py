@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SERVICES = ("pool", "dispatcher", "gateway")
 ALL = "all"
+# It speaks HTTP, and is asked only by --pid.
+CONSOLE = "console"
 SERVING = "SERVING"
 
 
@@ -62,7 +64,15 @@ def health(
     if sum(each is not None for each in (address, service, pid)) > 1:
         raise click.UsageError("give one of ADDRESS, --service and --pid")
     asked = _each(_Asked("", address)) if address else _by_settings(options, service, pid)
-    answers = [(each, _ask(each, name, options.timeout_s)) for each in asked]
+    answers = [
+        (
+            each,
+            _ask_console(each, options.timeout_s)
+            if each.service == CONSOLE
+            else _ask(each, name, options.timeout_s),
+        )
+        for each in asked
+    ]
     if options.json:
         from lingua_scheduler.cli.views.output import print_json
 
@@ -111,10 +121,10 @@ def _each(asked: _Asked) -> list[_Asked]:
 
 
 def services_of(pid: int) -> tuple[str, ...]:
-    """The services that `lingua serve` runs in this process; none if it runs something else."""
+    """What `lingua serve` runs in this process; nothing if it is another command."""
     command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     at = command.index("serve") + 1 if "serve" in command else len(command)
-    named = next((each for each in command[at:] if each in (*SERVICES, ALL)), "")
+    named = next((each for each in command[at:] if each in (*SERVICES, CONSOLE, ALL)), "")
     if named == ALL:
         return SERVICES
     return (named,) if named else ()
@@ -150,6 +160,28 @@ def _ask(asked: _Asked, name: str, timeout_s: float) -> _Answer:
             return _failed(error)
     status = str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
     return _Answer(status, 0 if status == SERVING else FAILED)
+
+
+def _ask_console(asked: _Asked, timeout_s: float) -> _Answer:
+    import ssl
+    import urllib.error
+    import urllib.request
+
+    from lingua_scheduler.services.runtime.settings.settings import load_settings
+
+    scheme = "https" if load_settings().tls_cert_file and not asked.probes else "http"
+    # A process of this machine, whose certificate has another name.
+    anyone = ssl.create_default_context()
+    anyone.check_hostname = False
+    anyone.verify_mode = ssl.CERT_NONE
+    url = f"{scheme}://{asked.address}/healthz"
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s, context=anyone):
+            return _Answer(SERVING, 0)
+    except urllib.error.HTTPError as error:
+        return _Answer(f"NOT_SERVING: status {error.code}", FAILED)
+    except OSError as error:
+        return _Answer(f"UNAVAILABLE: {getattr(error, 'reason', error)}", UNREACHABLE)
 
 
 def _failed(error: grpc.RpcError) -> _Answer:
